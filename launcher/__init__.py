@@ -1,0 +1,54 @@
+"""castoff's launcher: from a job file to ranks that know who they are.
+
+The names below are loaded at first use, so that `import launcher.ranks` stays cheap in every rank.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from launcher.errors import CastoffError, InvalidInput, PlacementError
+    from launcher.planning import Plan, plan
+    from launcher.ranks import RankEnv
+    from launcher.rendering import render
+    from launcher.site import Site
+    from launcher.spec import JobSpec
+    from launcher.submission import submit
+
+_HOMES = {
+    "CastoffError": "errors",
+    "InvalidInput": "errors",
+    "JobSpec": "spec",
+    "PlacementError": "errors",
+    "Plan": "planning",
+    "RankEnv": "ranks",
+    "Site": "site",
+    "plan": "planning",
+    "render": "rendering",
+    "submit": "submission",
+}
+
+__all__ = [
+    "CastoffError",
+    "InvalidInput",
+    "JobSpec",
+    "PlacementError",
+    "Plan",
+    "RankEnv",
+    "Site",
+    "plan",
+    "render",
+    "submit",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"launcher.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

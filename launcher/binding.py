@@ -1,0 +1,125 @@
+"""Which cores and which devices each local rank gets, from the node's topology alone.
+
+Ranks fill the sockets in order, as evenly as possible, and each keeps to the cores and devices of
+its socket, so that a rank never reaches its device across the socket link. Only a node's single
+rank may use both sockets. Every rank gets as many cores as the one that has the fewest, because
+ranks of unequal speed wait for the slowest at every step.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from launcher.quantities import cpulist
+from launcher.site import Node
+
+
+class Devices(msgspec.Struct, frozen=True):
+    """Which devices the local ranks of a node use."""
+
+    visible: str | None = None
+    """One mask for every rank of a node; a rank's device is then its local rank among these."""
+    per_rank: list[str] = []
+    """A mask for each local rank, where ranks share a device or own several."""
+    index: str | None = None
+    """A rank's first device among the visible ones, as shell arithmetic over LOCAL_RANK."""
+
+
+def ranks_of_sockets(ranks: int, sockets: int) -> list[int]:
+    """How many of a node's ranks live on each socket: block by block, the first sockets first."""
+    owner = [rank * sockets // ranks for rank in range(ranks)]
+    return [owner.count(socket) for socket in range(sockets)]
+
+
+def cores(node: Node, ranks: int, per_rank: int | None) -> list[list[int]]:
+    """The cores of each local rank; empty where the site does not know its nodes' cores.
+
+    `per_rank` asks for that many; None gives each an equal share of its socket.
+
+    Raises:
+        ValueError: there are not enough cores; the text says how many there are.
+    """
+    usable = node.usable_cores()
+    if not usable:
+        return []
+    if ranks == 1:
+        every = [core for socket in usable for core in socket]
+        if per_rank is not None and per_rank > len(every):
+            raise ValueError(f"a node has {len(every)} cores for ranks")
+        best = usable[0] if per_rank is not None and per_rank <= len(usable[0]) else every
+        return [best[:per_rank] if per_rank is not None else every]
+    counts = ranks_of_sockets(ranks, len(usable))
+    share = min(len(socket) // count for socket, count in zip(usable, counts, strict=True) if count)
+    if share == 0 or (per_rank is not None and per_rank > share):
+        total = sum(len(socket) for socket in usable)
+        raise ValueError(
+            f"{ranks} ranks on a node leave {share} of its {total} cores for each, on one socket"
+        )
+    width = share if per_rank is None else per_rank
+    return [
+        socket[first * width : (first + 1) * width]
+        for socket, count in zip(usable, counts, strict=True)
+        for first in range(count)
+    ]
+
+
+def core_lists(node: Node, ranks: int, per_rank: int | None) -> list[str]:
+    """`cores`, each as a CPU list such as `1-8`."""
+    return [cpulist(numbers) for numbers in cores(node, ranks, per_rank)]
+
+
+def devices(node: Node, ranks: int, per_rank: int) -> Devices:
+    """The devices of each local rank.
+
+    Fewer ranks than devices spread over the sockets (6 ranks on Aurora's 12 tiles use six GPUs,
+    not the first half of the node); more ranks than devices share them in order (rank i of 24 uses
+    device i // 2).
+
+    Raises:
+        ValueError: they do not fit; the text says what does.
+    """
+    total = node.device_count
+    if per_rank == 0:
+        return Devices()
+    if ranks * per_rank > total and not (per_rank == 1 and ranks > total):
+        raise ValueError(f"{ranks} ranks with {per_rank} devices each, but a node has {total}")
+    if ranks > total:
+        if ranks % total or ranks // total > node.ranks_per_device:
+            fits = [total * times for times in range(1, node.ranks_per_device + 1)]
+            raise ValueError(
+                f"{ranks} ranks share a node's {total} devices unevenly or too often; "
+                f"what works: up to {total}, or {', '.join(map(str, fits))}"
+            )
+        return Devices(per_rank=[str(rank * total // ranks) for rank in range(ranks)], index="0")
+    chosen = _spread(node, ranks, per_rank)
+    if per_rank > 1:
+        return Devices(per_rank=[",".join(map(str, mine)) for mine in chosen], index="0")
+    flat = [mine[0] for mine in chosen]
+    mask = None if flat == list(range(total)) else ",".join(map(str, flat))
+    return Devices(visible=mask, index='"$LOCAL_RANK"')
+
+
+def scheduler_devices(per_rank: int, *, per_task: bool) -> Devices:
+    """Devices where the scheduler, not castoff, decides which ones a job sees.
+
+    With `per_task` each rank sees its own alone, otherwise every rank sees all of its node's.
+    """
+    if per_rank == 0:
+        return Devices()
+    if per_task:
+        return Devices(index="0")
+    return Devices(index='"$LOCAL_RANK"' if per_rank == 1 else f"$((LOCAL_RANK * {per_rank}))")
+
+
+def _spread(node: Node, ranks: int, per_rank: int) -> list[list[int]]:
+    counts = ranks_of_sockets(ranks, len(node.devices))
+    if any(count * per_rank > held for count, held in zip(counts, node.devices, strict=True)):
+        # Ranks that need more than their socket has: blocks over the whole node.
+        starts = [rank * node.device_count // ranks for rank in range(ranks)]
+        return [list(range(start, start + per_rank)) for start in starts]
+    chosen, first = [], 0
+    for count, held in zip(counts, node.devices, strict=True):
+        starts = [first + rank * held // count for rank in range(count)]
+        chosen.extend([list(range(start, start + per_rank)) for start in starts])
+        first += held
+    return chosen

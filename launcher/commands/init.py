@@ -1,0 +1,29 @@
+"""castoff init."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from launcher.commands.job_options import load_site
+from launcher.errors import CastoffError
+from launcher.rendering import example_job
+
+
+@click.command("init")
+@click.argument("path", default="job.yaml", type=click.Path(path_type=Path))
+@click.option("--site", "site_name", help="The site to write it for.")
+def command(path: Path, site_name: str | None) -> None:
+    """Write a commented job file to start from; never over a file that is there."""
+    text = example_job(load_site(site_name))
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        raise CastoffError(f"{path}: is there already; name another file, or remove it") from None
+    except OSError as error:
+        raise CastoffError(f"{path}: cannot be written: {error.strerror}") from None
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    click.echo(f"wrote {path}; next: castoff render {path}")

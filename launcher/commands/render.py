@@ -1,0 +1,45 @@
+"""castoff render."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from launcher.commands.job_options import job_options, json_option, load_job, load_site
+from launcher.errors import CastoffError
+from launcher.planning import plan
+from launcher.rendering import render
+from launcher.runs import write_file
+
+
+@click.command("render")
+@job_options
+@click.option("-o", "--output", type=click.Path(), help="Write the script to a file.")
+@json_option
+def command(
+    job: str | None,
+    site_name: str | None,
+    overrides: tuple[str, ...],
+    output: str | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Print the script that a scheduler gets, byte for byte. Asks no scheduler anything.
+
+    JOB is a job file; without one, flags and the program after -- make the job.
+    """
+    decided = plan(load_job(job, overrides, flags), load_site(site_name))
+    script = render(decided)
+    if as_json:
+        click.echo(json.dumps({"plan": msgspec.to_builtins(decided), "script": script}, indent=2))
+    elif output is None:
+        click.echo(script, nl=False)
+    if output is not None:
+        try:
+            write_file(Path(output), script, 0o755)
+        except OSError as error:
+            raise CastoffError(f"{output}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,51 @@
+"""castoff submit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from launcher.commands.job_options import job_options, json_option, load_job, load_site
+from launcher.submission import dry_run, submit
+
+
+@click.command("submit")
+@job_options
+@click.option("--dry-run", "dry", is_flag=True, help="Print script and command line; touch nothing.")
+@click.option("--runs-dir", type=click.Path(path_type=Path), help="Where run directories go.")
+@json_option
+def command(
+    job: str | None,
+    site_name: str | None,
+    overrides: tuple[str, ...],
+    dry: bool,
+    runs_dir: Path | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Submit a job: make its run directory, submit its script, print the run's id."""
+    spec, site = load_job(job, overrides, flags), load_site(site_name)
+    if dry:
+        would = dry_run(spec, site)
+        if as_json:
+            plan = msgspec.to_builtins(would.plan)
+            click.echo(json.dumps({"plan": plan, "script": would.script, "command": would.command}, indent=2))
+        else:
+            click.echo(would.script, nl=False)
+            click.echo(f"castoff: would run: {would.command}", err=True)
+        return
+    run = submit(spec, site, runs_dir=runs_dir)
+    record = run.submission()
+    hours = record["node_hours"]
+    if as_json:
+        told = {"id": run.id, "job": record["job"], "directory": str(run.path), "node_hours": hours}
+        click.echo(json.dumps(told))
+        return
+    click.echo(f"run         {run.id}")
+    click.echo(f"job         {record['job']} ({site.scheduler})")
+    click.echo(f"directory   {run.path}")
+    click.echo(f"node-hours  {'no walltime, so no bound' if hours is None else f'at most {hours:.2f}'}")

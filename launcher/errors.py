@@ -1,0 +1,50 @@
+"""What castoff says when something is wrong: what was set, where, what is allowed, how to mend it."""
+
+from __future__ import annotations
+
+
+class CastoffError(Exception):
+    """An error meant for the person at the keyboard: its text is the whole message.
+
+    The command line prints it without a traceback and exits with `exit_code`.
+    """
+
+    exit_code = 1
+
+
+class Problem:
+    """One thing wrong with an input.
+
+    A plain class, because `typing` and `dataclasses` would double the start-up of `launcher.ranks`.
+    """
+
+    __slots__ = ("message", "path", "where")
+
+    def __init__(self, where: str, path: str, message: str):
+        self.where = where
+        """The place in the input: `causets.yaml:7`, `--set nodes=0`, `site aurora`."""
+        self.path = path
+        """The field, dotted as `--set` spells it: `array.count`. Empty for the whole input."""
+        self.message = message
+        """What was set, what is allowed and how to mend it."""
+
+    def __str__(self) -> str:
+        subject = f"{self.path}: " if self.path else ""
+        return f"{self.where}: {subject}{self.message}"
+
+    def __repr__(self) -> str:
+        return f"Problem({str(self)!r})"
+
+
+class InvalidInput(CastoffError):
+    """An input that cannot be used; carries every problem found, not only the first."""
+
+    exit_code = 2
+
+    def __init__(self, problems: list[Problem]):
+        self.problems = problems
+        super().__init__("\n".join(str(problem) for problem in problems))
+
+
+class PlacementError(CastoffError):
+    """A process cannot tell which rank it is; the message names the fix."""

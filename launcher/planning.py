@@ -1,0 +1,297 @@
+"""plan(spec, site) -> Plan: every decision made, nothing left to guess. Pure.
+
+The only place where a job and a site meet. Whatever a scheduler would refuse, and this site's
+profile knows of, is said here before anything is queued.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from launcher import binding, directives
+from launcher.binding import Devices
+from launcher.errors import InvalidInput, Problem
+from launcher.limits import site_problems
+from launcher.quantities import cpulist, seconds
+from launcher.site import Site
+from launcher.spec import JobSpec, StarterName, program_name
+from launcher.starters import OF_SCHEDULER, STARTERS, Layout, Request
+
+DEFAULT_GRACE = 120
+"""Seconds between the request to stop and the walltime."""
+
+PER_RANK_LOGS = 256
+"""Up to so many ranks, each has a log file of its own (DESIGN: it scales by not gathering)."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A JobSpec resolved on a Site. Serialises to JSON; a script's bytes follow from it alone."""
+
+    name: str
+    site: str
+    scheduler: str
+    shell: str
+    directives: list[tuple[str, str | bool]]
+    command: list[str]
+    function: bool
+    """Whether the program is submitit's `_submit` on the run directory instead of `command`."""
+    nodes: int
+    ranks: int
+    layout: list[tuple[int, int]]
+    """(ranks on a node, how many such nodes in a row)."""
+    starter: StarterName
+    start: list[str]
+    """The starter's argv, up to the program."""
+    torchrun: bool
+    cores_per_rank: int | None
+    cpu_lists: list[str]
+    """Of each local rank; empty where Slurm binds or the starter decides on the host."""
+    devices_per_rank: int
+    device_variable: str | None
+    devices: Devices
+    walltime: int | None
+    """Seconds."""
+    grace: int
+    """Seconds."""
+    inherit: str | list[str]
+    setup: list[str]
+    env: dict[str, str]
+    env_from: list[str]
+    workdir: str | None
+    python: str | None
+    master_suffix: str
+    array_count: int | None
+    array_at_most: int | None
+    after: dict[str, list[str]]
+    requeue_max: int
+    per_rank_logs: bool
+    templates: str | None
+    notes: list[str]
+    """What was decided for the user, in words."""
+
+    @property
+    def node_hours(self) -> float | None:
+        """Node-hours asked for, over all members; None without a walltime."""
+        if self.walltime is None:
+            return None
+        return self.nodes * self.walltime / 3600 * (self.array_count or 1)
+
+    def to_json(self) -> str:
+        """The plan as indented JSON."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
+
+
+def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
+    """Resolve a job on a site.
+
+    With `function`, the job runs a Python function that submitit has pickled, and `spec.command`
+    is ignored.
+
+    Raises:
+        InvalidInput: with every reason why this job cannot run there.
+    """
+    if function:
+        spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
+    retyped = JobSpec.of(msgspec.to_builtins(spec))
+    return _Planner(_with_defaults(retyped, site), site).plan(function=function)
+
+
+def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
+    """The job with the site's `defaults:` where it says nothing; mappings merge, setup lines add up."""
+    chosen: dict[str, Any] = {}
+    for field in msgspec.structs.fields(JobSpec):
+        mine, default = getattr(spec, field.name), getattr(site.defaults, field.name)
+        if isinstance(mine, dict):
+            chosen[field.name] = {**default, **mine}
+        elif field.name == "setup":
+            chosen[field.name] = [*site.setup, *default, *mine]
+        elif mine is None or mine == field.default or mine == []:
+            chosen[field.name] = default if default is not None else mine
+    if spec.ranks is not None:
+        chosen["ranks_per_node"] = None
+    elif spec.ranks_per_node is not None:
+        chosen["ranks"] = None
+    chosen["env"] = {**site.env, **chosen["env"]}
+    return msgspec.structs.replace(spec, **chosen)
+
+
+class _Planner:
+    """The decisions, one method each; each may add problems and notes."""
+
+    def __init__(self, spec: JobSpec, site: Site):
+        self.spec = spec
+        self.site = site
+        self.name = spec.name or program_name(spec.command)
+        self.walltime = seconds(spec.walltime) if spec.walltime else None
+        self.grace = seconds(spec.grace) if spec.grace else DEFAULT_GRACE
+        self.problems: list[Problem] = []
+        self.notes: list[str] = []
+
+    def plan(self, *, function: bool) -> Plan:
+        spec, site = self.spec, self.site
+        layout = self._layout()
+        starter = self._starter(layout)
+        per_rank = self._devices_per_rank()
+        devices = self._devices(layout, per_rank)
+        cores, cpu_lists = self._cores(layout)
+        self.problems += site_problems(spec, site, self.name, self.walltime, self.grace)
+        if self.problems:
+            raise InvalidInput(self.problems)
+        processes = self._processes(layout, cores, cpu_lists, per_rank)
+        return Plan(
+            name=self.name,
+            site=site.name,
+            scheduler=site.scheduler,
+            shell=site.shell,
+            directives=self._directives(processes),
+            command=spec.command,
+            function=function,
+            nodes=layout.nodes,
+            ranks=layout.processes,
+            layout=layout.groups,
+            starter=starter,
+            start=self._start(starter, processes),
+            torchrun=spec.start.torchrun,
+            cores_per_rank=cores,
+            cpu_lists=cpu_lists,
+            devices_per_rank=per_rank,
+            device_variable=site.node.device_variable if site.node else None,
+            devices=devices,
+            walltime=self.walltime,
+            grace=self.grace,
+            inherit=spec.inherit or ("all" if site.scheduler == "local" else "none"),
+            setup=spec.setup,
+            env=self._environment(cores),
+            env_from=spec.env_from,
+            workdir=spec.workdir,
+            python=spec.python,
+            master_suffix=site.master_suffix,
+            array_count=spec.array.count if spec.array else None,
+            array_at_most=spec.array.at_most if spec.array else None,
+            after={str(condition): names for condition, names in spec.after.items()},
+            requeue_max=spec.requeue.max,
+            per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.start.torchrun,
+            templates=spec.templates,
+            notes=self.notes,
+        )
+
+    def _report(self, field: str, message: str) -> None:
+        self.problems.append(Problem(f"{self.name} on {self.site.name}", field, message))
+
+    def _layout(self) -> Layout:
+        spec, site = self.spec, self.site
+        nodes = spec.nodes or 1
+        if site.scheduler == "local" and nodes > 1:
+            self._report("nodes", f"is {nodes}, but this machine is one node; use --set nodes=1")
+            nodes = 1
+        if spec.ranks is not None:
+            return Layout.of(spec.ranks, nodes)
+        if spec.ranks_per_node is not None:
+            return Layout([(spec.ranks_per_node, nodes)])
+        if site.node and site.node.device_count and spec.devices_per_rank != 0:
+            each = max(site.node.device_count // (spec.devices_per_rank or 1), 1)
+            self.notes.append(f"{each} ranks per node: the node has {site.node.device_count} devices")
+            return Layout([(each, nodes)])
+        self.notes.append("1 rank per node: set ranks_per_node or ranks for more")
+        return Layout([(1, nodes)])
+
+    def _starter(self, layout: Layout) -> StarterName:
+        allowed = OF_SCHEDULER[self.site.scheduler]
+        starter = self.spec.start.starter or self.site.starter
+        if self.site.scheduler == "local":
+            starter = "local"
+            for field, given in (
+                ("start.args", self.spec.start.args),
+                ("directives", self.spec.directives),
+            ):
+                if given:
+                    self.notes.append(f"{field}: for a scheduler's job; nothing here reads them")
+        elif starter not in allowed:
+            message = f"is {starter}, but {self.site.scheduler} jobs start with one of {', '.join(allowed)}"
+            self._report("start.starter", message)
+        if starter == "pals" and not layout.filled and not self.spec.start.torchrun:
+            low = layout.processes - layout.processes % layout.nodes
+            message = (
+                f"is {layout.processes} on {layout.nodes} nodes, which PALS cannot lay out as evenly "
+                f"as possible; use {low} or {low + layout.nodes}"
+            )
+            self._report("ranks", message)
+        return starter
+
+    def _devices_per_rank(self) -> int:
+        """1 where the site's nodes are known to have devices, else what is asked for."""
+        if self.spec.devices_per_rank is not None:
+            return self.spec.devices_per_rank
+        return 1 if self.site.node and self.site.node.device_count else 0
+
+    def _devices(self, layout: Layout, per_rank: int) -> Devices:
+        node = self.site.node
+        if self.spec.start.torchrun:
+            return Devices()
+        if node is None or not node.device_count:
+            per_task = self.site.gpu_request == "gpus-per-task"
+            return binding.scheduler_devices(per_rank, per_task=per_task)
+        try:
+            return binding.devices(node, layout.most, per_rank)
+        except ValueError as error:
+            field = "devices_per_rank" if self.spec.devices_per_rank else "ranks_per_node"
+            self._report(field, f"{error} ({self.site.name}, {node.source})")
+            return Devices()
+
+    def _cores(self, layout: Layout) -> tuple[int | None, list[str]]:
+        """Cores of each rank, where they are known, and the CPU list of each local rank."""
+        asked, node = self.spec.cores_per_rank, self.site.node
+        if node is None or not node.sockets:
+            return asked, []
+        try:
+            lists = binding.cores(node, layout.most, asked)
+        except ValueError as error:
+            field = "ranks_per_node" if asked is None else "cores_per_rank"
+            self._report(field, f"{error} ({self.site.name}, {node.source})")
+            return asked, []
+        return len(lists[0]), [cpulist(numbers) for numbers in lists]
+
+    def _processes(self, layout: Layout, cores: int | None, cpu_lists: list[str], per_rank: int) -> Request:
+        """What the starter starts: the ranks, or one torchrun a node that owns all of it."""
+        if not self.spec.start.torchrun:
+            return Request(layout, cores, cpu_lists, per_rank, self.site)
+        node = self.site.node
+        whole = binding.core_lists(node, 1, None) if node else []
+        return Request(
+            Layout([(1, layout.nodes)]),
+            cores and cores * layout.most,
+            whole,
+            per_rank * layout.most,
+            self.site,
+        )
+
+    def _start(self, starter: StarterName, processes: Request) -> list[str]:
+        argv = STARTERS[starter].argv(processes)
+        return argv if starter == "local" else [*argv, *self.site.start_args, *self.spec.start.args]
+
+    def _directives(self, processes: Request) -> directives.Directives:
+        if self.site.scheduler == "local":
+            return []
+        resources = directives.Resources(
+            name=self.name,
+            nodes=processes.layout.nodes,
+            tasks_per_node=processes.layout.most,
+            cores_per_task=processes.cores,
+            devices_per_task=processes.devices,
+            devices_per_node=processes.devices * processes.layout.most,
+            walltime=self.walltime,
+            grace=self.grace,
+            after=directives.dependency(dict(self.spec.after)),
+        )
+        build = directives.slurm if self.site.scheduler == "slurm" else directives.pbs
+        return build(self.spec, self.site, resources)
+
+    def _environment(self, cores: int | None) -> dict[str, str]:
+        env = dict(self.spec.env)
+        if "OMP_NUM_THREADS" not in env and self.site.scheduler != "local":
+            env["OMP_NUM_THREADS"] = str(cores or 1)
+            why = "a rank's cores" if cores else "a rank has one core unless cores_per_rank says more"
+            self.notes.append(f"OMP_NUM_THREADS={cores or 1}: {why}")
+        return env

@@ -1,0 +1,156 @@
+"""render(plan) -> the job script, through templates/. Pure but for reading templates.
+
+A script's bytes follow from the Plan alone. A user's template folder wins block by block; there,
+`{% include "castoff/blocks/setup.j2" %}` still reaches castoff's own.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import jinja2
+
+from launcher.errors import CastoffError, InvalidInput, Problem
+from launcher.planning import Plan
+from launcher.quoting import pbs_directive, shell_word, slurm_directive
+from launcher.ranks import STALE_VARIABLES
+from launcher.site import Site
+from launcher.starters import STARTERS
+
+_SUBMITIT_PROGRAM = '"${CASTOFF_PYTHON:-python}" -u -m submitit.core._submit "$CASTOFF_RUN_DIR"'
+
+
+def render(plan: Plan) -> str:
+    """The script of a plan, byte for byte what is submitted.
+
+    Raises:
+        InvalidInput: a value cannot stand in a script.
+        CastoffError: a template of the user's fails.
+    """
+    environment = _environment(plan.templates)
+    try:
+        template = environment.get_template(f"{plan.scheduler}.sh.j2")
+        return template.render(_variables(plan))
+    except ValueError as error:
+        raise InvalidInput([Problem(f"{plan.name} on {plan.site}", "", str(error))]) from error
+    except jinja2.TemplateSyntaxError as error:
+        raise CastoffError(f"{error.filename}:{error.lineno}: {error.message}") from error
+    except jinja2.TemplateError as error:
+        raise CastoffError(f"a template of {plan.templates} fails: {error.message}") from error
+
+
+def example_job(site: Site) -> str:
+    """A commented job file for a site, to start from."""
+    return _environment(None).get_template("job.yaml.j2").render(site=site)
+
+
+def template_folder() -> Path:
+    """Where castoff's own templates are: inside the installed package, else beside it in a checkout."""
+    package = Path(__file__).parent
+    inside = package / "templates"
+    return inside if inside.is_dir() else package.parent / "templates"
+
+
+def _environment(user_folder: str | None) -> jinja2.Environment:
+    own = jinja2.FileSystemLoader(template_folder())
+    loaders: list[jinja2.BaseLoader] = [own, jinja2.PrefixLoader({"castoff": own})]
+    if user_folder is not None:
+        if not Path(user_folder).is_dir():
+            raise CastoffError(f"templates: there is no folder {user_folder}")
+        loaders.insert(0, jinja2.FileSystemLoader(user_folder))
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # shell, not HTML: every value passes a quoting filter
+    )
+    environment.filters.update(
+        sh=shell_word,
+        words=_words,
+        slurm_directive=slurm_directive,
+        pbs_directive=pbs_directive,
+        folder=lambda path: str(PurePosixPath(path).parent),
+        wrapped=_wrapped,
+        layout_words=_layout_words,
+    )
+    return environment
+
+
+def _variables(plan: Plan) -> dict[str, Any]:
+    starter = STARTERS[plan.starter]
+    layout = [(1, plan.nodes)] if plan.torchrun else plan.layout
+    return {
+        "plan": plan,
+        "stale_variables": STALE_VARIABLES,
+        "program": _program(plan),
+        "processes": plan.nodes if plan.torchrun else plan.ranks,
+        "node_rank": _node_rank(layout),
+        "local_world_size": _per_node(plan.layout, "NODE_RANK", "sh"),
+        "local_size_variable": starter.local_size,
+        "hostfile": _hostfile(plan, layout),
+        "hostfile_flag": starter.hostfile_flag,
+        "goes_on": starter.goes_on,
+        "first_log": "rank-00000.log" if plan.per_rank_logs else "node-00000.log",
+    }
+
+
+def _program(plan: Plan) -> str:
+    program = _SUBMITIT_PROGRAM if plan.function else _words(plan.command)
+    if plan.torchrun and plan.starter == "local":  # elsewhere each node's shim starts torchrun
+        agent = ["python", "-m", "torch.distributed.run", "--standalone"]
+        return _words([*agent, f"--nproc-per-node={plan.ranks}", "--no-python"]) + " " + program
+    return program
+
+
+def _words(words: list[str]) -> str:
+    return " ".join(shell_word(word) for word in words)
+
+
+def _wrapped(names: list[str]) -> str:
+    """Plain shell words over several lines."""
+    return " \\\n".join(textwrap.wrap(" ".join(names), 96, subsequent_indent="  "))
+
+
+def _layout_words(plan: Plan) -> str:
+    groups = [f"{count} on each of {times} nodes" for count, times in plan.layout if times > 1]
+    groups += [f"{count} on 1 node" for count, times in plan.layout if times == 1]
+    ranks = "1 rank" if plan.ranks == 1 else f"{plan.ranks} ranks, " + " and ".join(groups)
+    inner = ", started by torchrun" if plan.torchrun else ""
+    return ranks + inner
+
+
+def _per_node(layout: list[tuple[int, int]], node: str, language: str) -> str:
+    """How many processes a node has, as an expression over its number from 0."""
+    (first, times), *rest = layout
+    if not rest:
+        return str(first)
+    ((second, _),) = rest
+    if language == "awk":
+        return f"({node} < {times} ? {first} : {second})"
+    return f"$(({node} < {times} ? {first} : {second}))"
+
+
+def _node_rank(layout: list[tuple[int, int]]) -> str:
+    """NODE_RANK of a process by its number, in POSIX shell arithmetic, for a block layout."""
+    (first, times), *rest = layout
+    if not rest:
+        return f"NODE_RANK=$((RANK / {first}))"
+    ((second, _),) = rest
+    edge = first * times
+    return f"NODE_RANK=$((RANK < {edge} ? RANK / {first} : {times} + (RANK - {edge}) / {second}))"
+
+
+def _hostfile(plan: Plan, layout: list[tuple[int, int]]) -> str | None:
+    """The awk program that turns the job's hosts into the starter's host file."""
+    count = _per_node(layout, "NR - 1", "awk")
+    if plan.starter in ("hydra", "intelmpi"):
+        return f'{{ print $0 ":" {count} }}'
+    if plan.starter == "openmpi":
+        return f'{{ print $0 " slots=" {count} }}'
+    if plan.starter == "srun" and len(layout) > 1:
+        return f"{{ for (i = 0; i < {count}; i++) print }}"
+    return None

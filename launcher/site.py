@@ -1,0 +1,258 @@
+"""Site: what a machine is. Data only, in YAML; each limit says where it comes from and since when."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from shutil import which
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+
+from launcher.document import Document, did_you_mean
+from launcher.errors import CastoffError, InvalidInput, Problem
+from launcher.quantities import CPULIST_PATTERN, cpus
+from launcher.spec import (
+    Count,
+    CountOrNone,
+    DirectiveName,
+    Duration,
+    EnvName,
+    JobSpec,
+    Memory,
+    StarterName,
+    Text,
+    Word,
+)
+from launcher.structure import convert, meaning, takes
+
+CpuList = Annotated[str, takes("a CPU list, as in 0-51 or 0,52", pattern=CPULIST_PATTERN)]
+Date = Annotated[str, takes("a date, YYYY-MM-DD", pattern=r"^\d{4}-\d\d-\d\d$")]
+
+_BUILT_IN = Path(__file__).parent / "sites"
+
+
+class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Something that somebody else decides: it names its source and the date it was read."""
+
+    source: Annotated[Text, meaning("Where this is written.")]
+    date: Annotated[Date, meaning("When it was read there.")]
+
+
+class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The topology of one node."""
+
+    sockets: Annotated[list[CpuList], meaning("The physical cores of each socket.")] = []
+    reserved_cores: Annotated[CpuList | None, meaning("Cores kept for the system.")] = None
+    devices: Annotated[list[CountOrNone], meaning("How many devices belong to each socket.")] = []
+    device_variable: Annotated[
+        EnvName | None, meaning("The variable that narrows a process to some devices.")
+    ] = None
+    ranks_per_device: Annotated[Count, meaning("How many ranks may share a device.")] = 1
+    memory: Annotated[Memory | None, meaning("Memory of a node.")] = None
+
+    @property
+    def device_count(self) -> int:
+        """Devices of a node."""
+        return sum(self.devices)
+
+    def usable_cores(self) -> list[list[int]]:
+        """The cores of each socket that ranks may use."""
+        reserved = set(cpus(self.reserved_cores)) if self.reserved_cores else set()
+        return [[core for core in cpus(socket) if core not in reserved] for socket in self.sockets]
+
+
+class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Node counts and walltimes that a queue takes together."""
+
+    min_nodes: Count = 1
+    max_nodes: Count | None = None
+    min_walltime: Duration | None = None
+    max_walltime: Duration | None = None
+
+
+class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A queue or partition and its limits."""
+
+    ranges: Annotated[list[Range], meaning("A job must fit one of these; none means no limit.")] = []
+    max_jobs: Annotated[Count | None, meaning("Queued and running jobs of one user.")] = None
+    submit_to: Annotated[
+        Word | None, meaning("The queue to name instead, where this one takes no submissions.")
+    ] = None
+
+
+class Required(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A field without which the scheduler refuses a job."""
+
+    field: Annotated[Word, meaning("The job file's field: account, directives.filesystems …")]
+    because: Annotated[Text, meaning("What the scheduler says, or why.")]
+    example: Annotated[Text, meaning("A value to write there.")]
+
+
+class ArrayLimit(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The largest array."""
+
+    max_count: Count
+
+
+class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a machine is."""
+
+    name: Word
+    description: Annotated[Text, meaning("The machine in one line.")]
+    scheduler: Literal["slurm", "pbs", "local"]
+    starter: Annotated[StarterName, meaning("What starts processes inside an allocation.")]
+    extends: Annotated[Word | None, meaning("The profile that this one changes.")] = None
+    shell: Annotated[Word, meaning("The job script's interpreter line.")] = "/bin/bash"
+    mpiexec: Annotated[Word, meaning("The mpiexec program, where the starter is one.")] = "mpiexec"
+    start_args: Annotated[list[Word], meaning("Further flags of the starter.")] = []
+    master_suffix: Annotated[
+        Text, meaning("What follows a host's short name in MASTER_ADDR: the fast network's domain.")
+    ] = ""
+    node: Node | None = None
+    queues: dict[Word, Queue] = {}
+    other_queues: Annotated[bool, meaning("Whether there are queues that are not listed here.")] = True
+    required: list[Required] = []
+    array: ArrayLimit | None = None
+    select: Annotated[
+        list[Literal["ncpus", "mpiprocs", "ngpus", "mem"]],
+        meaning("Resources that a PBS chunk spells out."),
+    ] = []
+    gpu_request: Annotated[
+        Literal["gpus-per-node", "gres", "gpus-per-task"] | None,
+        meaning("How Slurm is asked for devices."),
+    ] = None
+    directives: Annotated[dict[DirectiveName, Word | bool | None], meaning("Directives of every job.")] = {}
+    env: Annotated[dict[EnvName, Text], meaning("Environment of every job.")] = {}
+    setup: Annotated[list[Text], meaning("Shell lines before those of the job.")] = []
+    defaults: Annotated[JobSpec, meaning("Job file fields used where a job leaves them out.")] = JobSpec()
+
+    @classmethod
+    def load(cls, name: str, *, search: Search | None = None) -> Site:
+        """The profile of that name: the project's, else the user's, else the built-in one.
+
+        Raises:
+            CastoffError: there is none, or it extends itself in a circle.
+            InvalidInput: with every problem that it has.
+        """
+        return _resolve(name, search or Search.here())
+
+    @classmethod
+    def choose(cls, *, search: Search | None = None) -> tuple[Site, str]:
+        """The site to use when none is named, and why it was chosen.
+
+        The first of: the variable CASTOFF_SITE, `site:` in the project's .castoff/config.yaml,
+        sbatch on PATH (slurm), a qsub on PATH whose `--version` names PBS (pbs), else local.
+        """
+        search = search or Search.here()
+        name, why = _choose(search)
+        return _resolve(name, search), why
+
+
+class Search(NamedTuple):
+    """Where profiles are looked for, and the environment that chooses one."""
+
+    environ: Mapping[str, str]
+    project: Path | None
+    """The nearest folder upwards that holds `.castoff/`."""
+
+    @classmethod
+    def here(cls) -> Search:
+        """From this process's working directory and environment."""
+        folder = Path.cwd()
+        found = (at for at in (folder, *folder.parents) if (at / ".castoff").is_dir())
+        return cls(os.environ, next(found, None))
+
+    def folders(self) -> list[tuple[str, Path]]:
+        """The folders of profiles, nearest first, each with a word for it."""
+        home = Path(self.environ.get("HOME", "/nonexistent"))
+        config = Path(self.environ.get("XDG_CONFIG_HOME") or home / ".config")
+        folders = [("user", config / "castoff" / "sites"), ("built-in", _BUILT_IN)]
+        if self.project is not None:
+            folders.insert(0, ("project", self.project / ".castoff" / "sites"))
+        return folders
+
+    def profiles(self) -> dict[str, list[tuple[str, Path]]]:
+        """Every profile's name with its files, nearest first."""
+        found: dict[str, list[tuple[str, Path]]] = {}
+        for kind, folder in self.folders():
+            for path in sorted(folder.glob("*.yaml")) if folder.is_dir() else []:
+                found.setdefault(path.stem, []).append((kind, path))
+        return dict(sorted(found.items()))
+
+
+def _resolve(name: str, search: Search) -> Site:
+    document = Document({}, f"site {name}")
+    for layer in reversed(list(_layers(name, search))):
+        document.merge(layer)
+    document.put(["name"], Document(name, document.origin), document.origin)
+    problems: list[Problem] = []
+    site = convert(document, Site, problems)
+    if site is None:
+        raise InvalidInput(problems)
+    return site
+
+
+def _layers(name: str, search: Search) -> Iterator[Document]:
+    """The profile's documents, the profile itself first, then what each extends."""
+    seen: set[Path] = set()
+    profiles = search.profiles()
+    while True:
+        candidates = [path for _, path in profiles.get(name, []) if path not in seen]
+        if not candidates:
+            if name in profiles:
+                raise CastoffError(f"site {name}: extends itself in a circle; drop one `extends:`")
+            known = ", ".join(profiles)
+            raise CastoffError(
+                f"site {name}: there is no such profile{did_you_mean(name, profiles)}\n"
+                f"there are: {known} (`castoff sites`)"
+            )
+        seen.add(candidates[0])
+        document = Document.read(candidates[0])
+        if not isinstance(document.data, dict):
+            raise InvalidInput([Problem(document.origin, "", "holds no fields, so it is no site profile")])
+        yield document
+        parent = document.data.get("extends")
+        if parent is None:
+            return
+        name = str(parent)
+
+
+def _choose(search: Search) -> tuple[str, str]:
+    if name := search.environ.get("CASTOFF_SITE"):
+        return name, "CASTOFF_SITE is set"
+    if search.project is not None:
+        config = search.project / ".castoff" / "config.yaml"
+        if config.is_file():
+            return _project_site(config), f"{config} says so"
+    path = search.environ.get("PATH")
+    if sbatch := which("sbatch", path=path):
+        return "slurm", f"{sbatch} is on PATH"
+    qsub = which("qsub", path=path)
+    if qsub and _is_pbs(qsub):
+        return "pbs", f"{qsub} is on PATH and is PBS's"
+    return "local", "neither sbatch nor a qsub of PBS is on PATH"
+
+
+class _Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    site: Word
+
+
+def _project_site(path: Path) -> str:
+    problems: list[Problem] = []
+    config = convert(Document.read(path), _Config, problems)
+    if config is None:
+        raise InvalidInput(problems)
+    return config.site
+
+
+def _is_pbs(qsub: str, run: Callable[..., Any] = subprocess.run) -> bool:
+    """Whether a qsub is PBS's: Slurm's and Grid Engine's share the name but not the version text."""
+    try:
+        answer = run([qsub, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    text = f"{answer.stdout}{answer.stderr}".lower()
+    return answer.returncode == 0 and "pbs" in text

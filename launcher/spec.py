@@ -1,0 +1,256 @@
+"""JobSpec: what a user asks for, in words that name no scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from launcher.document import Document, FieldPath, dotted
+from launcher.errors import InvalidInput, Problem
+from launcher.quantities import DURATION_PATTERN, DURATION_TAKES, MEMORY_PATTERN, MEMORY_TAKES
+from launcher.structure import convert, meaning, takes
+
+Word = Annotated[str, takes("text without line breaks", pattern=r"^[^\x00\n\r]+$")]
+Text = Annotated[str, takes("text", pattern=r"^[^\x00]*$")]
+EnvName = Annotated[
+    str,
+    takes("a variable's name (letters, digits and _)", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"),
+]
+Count = Annotated[int, takes("a whole number of at least 1", ge=1, le=10_000_000)]
+CountOrNone = Annotated[int, takes("a whole number of at least 0", ge=0, le=1_000_000)]
+Duration = Annotated[str, takes(DURATION_TAKES, pattern=DURATION_PATTERN)]
+Memory = Annotated[str, takes(MEMORY_TAKES, pattern=MEMORY_PATTERN)]
+DirectiveName = Annotated[
+    str,
+    takes("a directive's name (letters, digits, - and _)", pattern=r"^[A-Za-z][A-Za-z0-9_-]*$"),
+]
+StarterName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "local"]
+Condition = Literal["after", "afterok", "afternotok", "afterany"]
+
+
+class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the ranks start."""
+
+    starter: Annotated[
+        StarterName | None,
+        meaning("What starts the processes, where it is not the site's own choice."),
+    ] = None
+    torchrun: Annotated[bool, meaning("Start torchrun once on every node, and let it start the ranks.")] = (
+        False
+    )
+    args: Annotated[list[Word], meaning("Further flags of the starter, each one word.")] = []
+
+
+class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Many members of one job, each with its own CASTOFF_ARRAY_INDEX from 0."""
+
+    count: Annotated[Count, meaning("How many members.")]
+    at_most: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
+
+
+class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Going on after an early stop."""
+
+    max: Annotated[
+        CountOrNone,
+        meaning("How often a run that ended with the outcome `again` is started once more."),
+    ] = 0
+
+
+class Mail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Mail from the scheduler."""
+
+    to: Annotated[Word, meaning("The address.")]
+    on: Annotated[list[Literal["begin", "end", "fail"]], meaning("The events.")] = msgspec.field(
+        default_factory=lambda: ["end", "fail"]
+    )
+
+
+class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a user asks for. Portable: no field names a scheduler's flag but `directives`.
+
+    A field that is None was not asked for: the site's default or castoff's own applies.
+    """
+
+    command: Annotated[
+        list[Text], meaning("The program and its arguments; each word reaches it byte for byte.")
+    ] = []
+    name: Annotated[Word | None, meaning("The job's name; default: the program's.")] = None
+    nodes: Annotated[Count | None, meaning("How many nodes; default 1.")] = None
+    ranks_per_node: Annotated[
+        Count | None,
+        meaning("Ranks on each node; default: one per device of the site's nodes, else 1."),
+    ] = None
+    ranks: Annotated[
+        Count | None,
+        meaning("Ranks in all, dealt out as evenly as the nodes allow; instead of ranks_per_node."),
+    ] = None
+    cores_per_rank: Annotated[
+        Count | None,
+        meaning("Physical cores of each rank; default: a rank's share of the node, where the site knows it."),
+    ] = None
+    devices_per_rank: Annotated[
+        CountOrNone | None,
+        meaning(
+            "Devices (GPUs, tiles) of each rank; 0 asks for none. Default: 1 where the site has devices."
+        ),
+    ] = None
+    memory: Annotated[Memory | None, meaning("Memory of each node.")] = None
+    walltime: Annotated[Duration | None, meaning("How long the job may run.")] = None
+    account: Annotated[Word | None, meaning("The project or account that pays.")] = None
+    queue: Annotated[Word | None, meaning("The queue (PBS) or partition (Slurm).")] = None
+    qos: Annotated[Word | None, meaning("The quality of service (Slurm).")] = None
+    constraint: Annotated[Word | None, meaning("Features that the nodes must have (Slurm).")] = None
+    reservation: Annotated[
+        Word | None, meaning("A reservation to run in (Slurm; on PBS a reservation is a queue).")
+    ] = None
+    exclude: Annotated[
+        Word | None, meaning("Nodes to keep out of (Slurm), as a host list such as n[1-3].")
+    ] = None
+    exclusive: Annotated[bool | None, meaning("Whole nodes, shared with nobody.")] = None
+    mail: Annotated[Mail | None, meaning("Mail from the scheduler.")] = None
+    setup: Annotated[
+        list[Text],
+        meaning(
+            "Shell lines that run once on the first node before the ranks: module loads, a venv's activate."
+        ),
+    ] = []
+    env: Annotated[
+        dict[EnvName, Text], meaning("Environment variables of the ranks, set after `setup`.")
+    ] = {}
+    env_from: Annotated[
+        list[EnvName],
+        meaning("Secrets: variables of the submitter's environment, handed over in a private file."),
+    ] = []
+    inherit: Annotated[
+        Literal["none", "all"] | list[EnvName] | None,
+        meaning(
+            "What of the submitter's environment the job sees; default none, on the local scheduler all."
+        ),
+    ] = None
+    workdir: Annotated[Word | None, meaning("Where the ranks run; default: where the job was submitted.")] = (
+        None
+    )
+    python: Annotated[
+        Word | None, meaning("The Python interpreter, absolute; its folder comes first on PATH.")
+    ] = None
+    directives: Annotated[
+        dict[DirectiveName, Word | bool | None],
+        meaning(
+            "Scheduler directives as they are: null removes one, true is a bare flag, false leaves it out."
+        ),
+    ] = {}
+    start: Annotated[Start, meaning("How the ranks start.")] = Start()
+    array: Annotated[Array | None, meaning("Many members of this job.")] = None
+    after: Annotated[
+        dict[Condition, list[Word]],
+        meaning("Runs (by name) or jobs (by scheduler id) to wait for."),
+    ] = {}
+    requeue: Annotated[Requeue, meaning("Going on after an early stop.")] = Requeue()
+    grace: Annotated[
+        Duration | None, meaning("How long before the walltime a stop is asked for; default 2m.")
+    ] = None
+    templates: Annotated[
+        Word | None,
+        meaning("A folder of Jinja templates that win over castoff's own, block by block."),
+    ] = None
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path | None,
+        *,
+        overrides: Iterable[str] = (),
+        flags: Mapping[str, Any] | None = None,
+    ) -> JobSpec:
+        """Read a job file. Whole fields from `flags` win over it, `--set` `overrides` over both.
+
+        Without a file, the flags and overrides are the job.
+
+        Raises:
+            CastoffError: the file cannot be read.
+            InvalidInput: with every problem that the job has.
+        """
+        document = Document({}, "the command line") if path is None else Document.read(Path(path))
+        for name, value in (flags or {}).items():
+            origin = f"--{name.replace('_', '-')}"
+            document.put([name], Document(value, origin), origin)
+        spec = _from_document(document, overrides)
+        if spec.templates is not None and path is not None:
+            # Beside the job file, wherever castoff is called from.
+            return msgspec.structs.replace(spec, templates=str(Path(path).parent / spec.templates))
+        return spec
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any], *, overrides: Iterable[str] = ()) -> JobSpec:
+        """A JobSpec from plain data, checked like a job file.
+
+        Raises:
+            InvalidInput: with every problem.
+        """
+        return _from_document(Document(dict(fields), "job"), overrides)
+
+
+def program_name(command: list[str]) -> str:
+    """A job's default name: the module after -m, the script, else the program."""
+    words = [word for word in command if word]
+    for position, word in enumerate(words):
+        if word == "-m" and position + 1 < len(words):
+            return words[position + 1].rpartition(".")[2] or "job"
+        if word.endswith(".py"):
+            return PurePosixPath(word).stem
+    return PurePosixPath(words[0]).name if words else "job"
+
+
+def check(spec: JobSpec, where: Document | None = None) -> list[Problem]:
+    """What is wrong with a job whatever the site: fields that exclude each other or lack another."""
+    document = where or Document({}, "job")
+    problems: list[Problem] = []
+
+    def report(path: FieldPath, message: str) -> None:
+        problems.append(Problem(document.where(path), dotted(path), message))
+
+    if not spec.command:
+        report(("command",), "is missing: name the program to run, as in command: [python, train.py]")
+    elif not spec.command[0]:
+        report(("command", 0), "is empty: the first word names the program")
+    if spec.ranks is not None and spec.ranks_per_node is not None:
+        report(
+            ("ranks",),
+            "excludes ranks_per_node: give the ranks in all or those of a node, not both",
+        )
+    if spec.ranks is not None and spec.ranks < (spec.nodes or 1):
+        report(
+            ("ranks",),
+            f"is {spec.ranks} for {spec.nodes} nodes: each node needs a rank; lower nodes",
+        )
+    if spec.python is not None and not spec.python.startswith("/"):
+        report(("python",), f"is {spec.python!r}, but must be absolute: the job's PATH is not yours")
+    doubled = [name for name in spec.env_from if name in spec.env]
+    for name in doubled:
+        report(("env", name), "stands in env_from too; keep the one you mean")
+    for condition, names in spec.after.items():
+        if not names:
+            report(("after", condition), "is empty: name the runs or job ids to wait for")
+    return problems
+
+
+def _from_document(document: Document, overrides: Iterable[str]) -> JobSpec:
+    problems: list[Problem] = []
+    if not isinstance(document.data, dict):
+        message = "is not a job: it holds no fields; `castoff init` writes one to start from"
+        raise InvalidInput([Problem(document.origin, "", message)])
+    for assignment in overrides:
+        try:
+            document.override(assignment)
+        except InvalidInput as error:
+            problems.extend(error.problems)
+    spec = convert(document, JobSpec, problems)
+    if spec is not None:
+        problems.extend(check(spec, document))
+    if spec is None or problems:
+        raise InvalidInput(problems)
+    return spec

@@ -1,0 +1,144 @@
+"""What starts processes inside an allocation: a Layout to the argv of srun or of an mpiexec.
+
+What is known only inside the job, such as its hosts, is not here: the start block adds the host
+file with `hostfile_flag`. Under torchrun the starter starts one process per node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from launcher.site import Site
+from launcher.spec import StarterName
+
+
+class Layout(NamedTuple):
+    """Processes on nodes, block by block."""
+
+    groups: list[tuple[int, int]]
+    """(processes on a node, how many such nodes in a row), in node order."""
+
+    @classmethod
+    def of(cls, processes: int, nodes: int) -> Layout:
+        """As evenly as possible: nodes differ by at most one, the fuller ones first."""
+        few, fuller = divmod(processes, nodes)
+        groups = [(few + 1, fuller), (few, nodes - fuller)]
+        return cls([(count, times) for count, times in groups if times])
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes."""
+        return sum(times for _, times in self.groups)
+
+    @property
+    def processes(self) -> int:
+        """How many processes."""
+        return sum(count * times for count, times in self.groups)
+
+    @property
+    def most(self) -> int:
+        """Processes on the fullest node."""
+        return max(count for count, _ in self.groups)
+
+    @property
+    def even(self) -> bool:
+        """Whether every node has the same number."""
+        return len(self.groups) == 1
+
+    @property
+    def filled(self) -> bool:
+        """Whether filling node after node gives this layout, which `mpiexec --ppn` does."""
+        return self.even or self.groups[1:] == [(self.groups[1][0], 1)]
+
+
+class Request(NamedTuple):
+    """What a starter is asked for."""
+
+    layout: Layout
+    cores: int | None
+    """Cores of each process, where they were asked for or are known."""
+    cpu_lists: list[str]
+    """The CPU list of each process of a node; empty where Slurm or nobody binds."""
+    devices: int
+    """Devices of each process."""
+    site: Site
+
+
+def srun(request: Request) -> list[str]:
+    """https://slurm.schedmd.com/srun.html."""
+    layout = request.layout
+    argv = ["srun", f"--nodes={layout.nodes}", f"--ntasks={layout.processes}"]
+    argv.append(f"--ntasks-per-node={layout.most}")
+    if not layout.even:
+        argv.append("--distribution=arbitrary")  # in the order of the host file
+    if request.cores is not None:
+        # srun does not inherit it from sbatch since Slurm 22.05.
+        argv.append(f"--cpus-per-task={request.cores}")
+    if request.devices and request.site.gpu_request == "gpus-per-task":
+        argv.append(f"--gpus-per-task={request.devices}")
+    return [*argv, "--kill-on-bad-exit=1", "--wait=0", "--export=ALL"]
+
+
+def pals(request: Request) -> list[str]:
+    """HPE's PALS mpiexec: https://docs.alcf.anl.gov/aurora/running-jobs-aurora/."""
+    layout = request.layout
+    argv = [request.site.mpiexec, "-n", str(layout.processes), "--ppn", str(layout.most)]
+    if request.cpu_lists:
+        argv += ["--cpu-bind", "list:" + ":".join(request.cpu_lists)]
+    return argv
+
+
+def hydra(request: Request) -> list[str]:
+    """MPICH's mpiexec; the host file holds the processes of each host."""
+    return [request.site.mpiexec, "-n", str(request.layout.processes)]
+
+
+def intelmpi(request: Request) -> list[str]:
+    """Intel MPI's mpiexec, a Hydra; the machine file holds the processes of each host."""
+    return hydra(request)
+
+
+def openmpi(request: Request) -> list[str]:
+    """Open MPI's mpiexec. Its own binding, to one core each, would starve loader workers."""
+    return [request.site.mpiexec, "-n", str(request.layout.processes), "--bind-to", "none"]
+
+
+def local(request: Request) -> list[str]:
+    """castoff's own starter, on one host."""
+    argv = ["launch", "--ranks-per-node", str(request.layout.processes)]
+    if request.cores is not None:
+        argv += ["--cores-per-rank", str(request.cores)]
+    if request.devices:
+        argv += ["--devices-per-rank", str(request.devices)]
+    return argv
+
+
+class Starter(NamedTuple):
+    """A starter's argv and what the job script must do around it."""
+
+    argv: Callable[[Request], list[str]]
+    hostfile_flag: str | None
+    """How it is told the hosts; None where it knows them from the scheduler."""
+    local_size: str
+    """The variable that tells a rank how many there are on its node."""
+    goes_on: bool
+    """Whether it lets the other ranks run on when one exits non-zero."""
+
+
+STARTERS: dict[StarterName, Starter] = {
+    "srun": Starter(srun, None, "SLURM_TASKS_PER_NODE", goes_on=False),
+    "pals": Starter(pals, None, "PALS_LOCAL_SIZE", goes_on=True),
+    "hydra": Starter(hydra, "-f", "MPI_LOCALNRANKS", goes_on=True),
+    "intelmpi": Starter(intelmpi, "-machinefile", "MPI_LOCALNRANKS", goes_on=True),
+    "openmpi": Starter(openmpi, "--hostfile", "OMPI_COMM_WORLD_LOCAL_SIZE", goes_on=False),
+    "local": Starter(local, None, "LOCAL_WORLD_SIZE", goes_on=False),
+}
+"""The starters by name."""
+
+OF_SCHEDULER: dict[str, list[StarterName]] = {
+    "slurm": ["srun", "hydra", "intelmpi", "openmpi"],
+    "pbs": ["pals", "hydra", "intelmpi", "openmpi"],
+    "local": ["local"],
+}
+"""Which starters run inside which scheduler's allocation."""

@@ -1,0 +1,171 @@
+"""Plain data into typed structs, reporting everything that is wrong at once.
+
+msgspec converts a whole value and stops at its first error; here it converts one leaf at a time,
+so that a person mends a file in one go.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from launcher.document import Document, FieldPath, did_you_mean, dotted
+from launcher.errors import Problem
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_MISSING = object()
+
+
+def convert(document: Document, kind: type[T], problems: list[Problem]) -> T | None:
+    """The struct that a document describes, or None after adding to `problems` what is wrong."""
+    known = len(problems)
+    converted = _Converter(document, problems).convert(document.data, kind, ())
+    return converted if len(problems) == known else None
+
+
+class _Converter:
+    def __init__(self, document: Document, problems: list[Problem]):
+        self.document = document
+        self.problems = problems
+
+    def convert(self, value: Any, kind: Any, path: FieldPath) -> Any:
+        union = _members(_bare(kind))
+        members = [member for member in union if member is not types.NoneType]
+        allowed = _allowed(kind)
+        if value is None and types.NoneType in union:
+            return None
+        if len(union) == 1:  # its constraints stand on the whole
+            members = [kind]
+        for member in members:
+            handler = self._handler(_bare(member), value)
+            if handler is not None:
+                return handler(value, _bare(member), path)
+        return self._leaf(value, members, path, allowed)
+
+    def _handler(self, kind: Any, value: Any) -> Callable[[Any, Any, FieldPath], Any] | None:
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return self._struct
+        if get_origin(kind) is dict and (isinstance(value, dict) or value is None):
+            return self._dict
+        if get_origin(kind) is list and isinstance(value, list):
+            return self._list
+        return None
+
+    def _struct(self, value: Any, kind: type[msgspec.Struct], path: FieldPath) -> Any:
+        if not isinstance(value, dict):
+            self._report(path, f"is {_show(value)}, but holds fields of its own: {_names(kind)}")
+            return None
+        fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+        for key in value:
+            if key not in fields:
+                hint = did_you_mean(str(key), fields)
+                self._report((*path, key), f"is no field{hint or f'; there are: {_names(kind)}'}")
+        arguments = {}
+        for name, field in fields.items():
+            given = value.get(name, _MISSING)
+            if given is not _MISSING:
+                arguments[field.name] = self.convert(given, field.type, (*path, name))
+            elif field.required:
+                self._report((*path, name), f"is missing; it takes {_allowed(field.type)}")
+        try:
+            return kind(**arguments)
+        except TypeError:  # a required field is missing, which has been reported
+            return None
+
+    def _dict(self, value: Any, kind: Any, path: FieldPath) -> dict[str, Any]:
+        key_kind, item_kind = get_args(kind)
+        converted = {}
+        for key, item in (value or {}).items():
+            name = self._leaf(key, [key_kind], (*path, key), _allowed(key_kind))
+            converted[name] = self.convert(item, item_kind, (*path, key))
+        return converted
+
+    def _list(self, value: Any, kind: Any, path: FieldPath) -> list[Any]:
+        (item_kind,) = get_args(kind)
+        return [self.convert(item, item_kind, (*path, number)) for number, item in enumerate(value)]
+
+    def _leaf(self, value: Any, members: list[Any], path: FieldPath, allowed: str) -> Any:
+        if isinstance(value, (bool, int, float)) and type(value) not in {_bare(m) for m in members}:
+            value = self.document.text(path, value)
+        for member in members:
+            try:
+                return msgspec.convert(value, member)
+            except msgspec.ValidationError:
+                continue
+        hint = ""
+        choices = [choice for member in members for choice in get_args(_bare(member))]
+        if isinstance(value, str) and choices:
+            hint = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
+        self._report(path, f"is {_show(value)}, but takes {allowed}{hint}")
+        return None
+
+    def _report(self, path: FieldPath, message: str) -> None:
+        self.problems.append(Problem(self.document.where(path), dotted(path), message))
+
+
+def _bare(kind: Any) -> Any:
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def takes(words: str, **constraints: Any) -> msgspec.Meta:
+    """Constrain a type and say in words what it takes, for error messages."""
+    return msgspec.Meta(extra={"takes": words}, **constraints)
+
+
+def meaning(words: str) -> msgspec.Meta:
+    """Say what a field means: for the JSON schema and the command line's help."""
+    return msgspec.Meta(description=words)
+
+
+def _meta(kind: Any) -> list[msgspec.Meta]:
+    return list(kind.__metadata__) if get_origin(kind) is Annotated else []
+
+
+def _names(kind: type[msgspec.Struct]) -> str:
+    return ", ".join(field.encode_name for field in msgspec.structs.fields(kind))
+
+
+_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def _allowed(kind: Any) -> str:
+    """What a field takes, in words: from its own description where it has one."""
+    metas, bare = _meta(kind), _bare(kind)
+    for meta in metas:
+        if meta.extra and "takes" in meta.extra:
+            return str(meta.extra["takes"])
+    members = [member for member in _members(bare) if member is not types.NoneType]
+    if len(members) > 1 or members[0] is not bare:
+        return " or ".join(dict.fromkeys(_allowed(member) for member in members))
+    if get_origin(bare) is Literal:
+        return "one of " + ", ".join(str(choice) for choice in get_args(bare))
+    if get_origin(bare) is list:
+        return f"a list of {_allowed(get_args(bare)[0])}"
+    if get_origin(bare) is dict:
+        return f"fields, each with {_allowed(get_args(bare)[1])}"
+    if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+        return f"the fields {_names(bare)}"
+    word = _WORDS.get(bare, str(bare))
+    for meta in metas:
+        if meta.ge is not None:
+            word += f" of at least {meta.ge}"
+    return word
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "empty"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

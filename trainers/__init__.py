@@ -1,0 +1,1 @@
+"""The training core that runs inside a job."""
