@@ -5,10 +5,10 @@ The names below are loaded at first use, so that `import launcher.ranks` stays c
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `typing` alone would cost a rank more than all of launcher.ranks
 if TYPE_CHECKING:
+    from typing import Any
+
     from launcher.errors import CastoffError, InvalidInput, PlacementError
     from launcher.planning import Plan, plan
     from launcher.ranks import RankEnv
@@ -47,6 +47,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"launcher.{_HOMES[name]}"), name)
 
 

@@ -1,0 +1,228 @@
+"""castoff's marker: believed in its own ranks, not in what those start."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher.rank_decision import MARKERS
+
+from .support import (
+    EACH_RANK,
+    RECORDINGS,
+    detect,
+    expected_place,
+    outcome,
+    place,
+    rank,
+    refusal,
+    shim,
+    shim_of,
+)
+
+# castoff's marker
+
+
+@pytest.mark.parametrize(
+    ("name", "index"), [(n, i) for n, i in EACH_RANK if RECORDINGS[n]["starter"] in MARKERS]
+)
+def test_marker_is_believed_in_its_own_ranks(name: str, index: int) -> None:
+    starter = RECORDINGS[name]["starter"]
+    expected = RECORDINGS[name]["expected"]
+    node = [e["host"] for e in expected].index(expected[index]["host"])
+    where = (*expected_place(name, index)[:4], node)
+    for more in ({}, {"CASTOFF_RANK": f"{where[0]}/{where[1]}"}):
+        me = detect({**rank(name, index), **shim(starter, *where, **more)}, name)
+        assert (me.starter, *place(me)) == (starter, *where)
+        assert (me.master_addr, me.master_port, me.device) == ("outer", 20007, 5)
+        assert me.sources["starter"] == "CASTOFF_STARTER"
+
+
+def test_marker_pals_needs_no_world_size_of_the_family() -> None:
+    environ = {**rank("documented-pals-pmix", 3), **shim("pals", 3, 4, 1, 2, 1)}
+    assert place(detect(environ)) == (3, 4, 1, 2, 1)  # no nodefile to read
+
+
+@pytest.mark.parametrize("around", [{}, rank("batch-body"), rank("batch-body-one-task")])
+def test_marker_local_is_believed_where_no_starter_is(around: dict[str, str]) -> None:
+    me = detect({**around, **shim("local", 1, 2, 1, 2, 0)})
+    assert (me.starter, *place(me), me.device) == ("local", 1, 2, 1, 2, 0, 5)
+
+
+def test_marker_is_believed_where_its_family_was_removed() -> None:
+    assert detect(shim("hydra", 3, 4, 1, 2, 1)).starter == "hydra"
+
+
+def test_marker_is_refused_where_an_unknown_starter_contradicts() -> None:
+    assert "contradicts PMIX_RANK=3" in refusal({**shim("local", 1, 4, 1, 4, 0), "PMIX_RANK": "3"})
+
+
+def test_marker_without_a_node_rank_takes_the_familys() -> None:
+    environ = {**rank("srun-two-nodes", 3), **shim("srun", 3, 4, 1, 2, None)}
+    assert (detect(environ).node_rank, detect(environ).device) == (1, 5)
+
+
+def test_marker_hydra_covers_intel_mpi() -> None:
+    environ = {**rank("intelmpi-one-host", 1), **shim("hydra", 1, 2, 1, 2, 0)}
+    assert (detect(environ).starter, detect(environ).device) == ("hydra", 5)
+
+
+@pytest.mark.parametrize("missing", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"])
+def test_marker_without_its_companions(missing: str) -> None:
+    environ = shim("local", 1, 2, 1, 2, 0)
+    del environ[missing]
+    assert missing in refusal(environ)
+    assert detect({**rank("hydra-one-host", 1), **environ}).starter == "hydra"
+
+
+def test_marker_that_castoff_does_not_write() -> None:
+    assert "unset CASTOFF_STARTER" in refusal(shim("slurm", 0, 2, 0, 2, 0))
+
+
+@pytest.mark.parametrize("device", ["-1", "gpu0", "1,2"])
+def test_device_is_checked(device: str) -> None:
+    environ = {**shim("local", 1, 2, 1, 2, 0), "CASTOFF_DEVICE": device}
+    assert "CASTOFF_DEVICE" in refusal(environ)
+
+
+# Starters inside starters: what is inherited from the outer task must not win
+
+INNER = [
+    (outer, inner)
+    for outer, inner in [
+        ("local", "torchrun-one-host"),
+        ("srun-two-nodes", "torchrun-one-host"),
+        ("srun-two-nodes", "torchrun-in-srun"),
+        ("hydra-in-slurm", "torchrun-one-host"),
+        ("local", "hydra-one-host"),
+        ("local", "intelmpi-one-host"),
+        ("local", "openmpi-one-host"),
+        ("local", "srun-in-batch"),
+        ("local", "srun-two-nodes"),
+        ("srun-two-nodes", "hydra-one-host"),
+        ("srun-two-nodes", "openmpi-one-host"),
+        ("hydra-in-slurm", "openmpi-one-host"),
+        ("hydra-in-slurm", "srun-in-batch"),
+        ("intelmpi-in-slurm", "srun-in-batch"),
+        ("openmpi-in-slurm", "srun-in-batch"),
+        ("srun-two-nodes", "srun-in-batch"),
+        ("srun-uneven", "srun-in-batch"),
+        ("srun-one-node", "srun-two-nodes"),
+        ("documented-pals-cray-pmi", "torchrun-one-host"),
+        ("local", "documented-pals-pmix"),
+    ]
+]
+
+
+@pytest.mark.parametrize(("outer", "inner"), INNER)
+def test_inner_starter_wins_over_castoffs_task(outer: str, inner: str) -> None:
+    for i in range(4):
+        if outer == "local":
+            around = shim("local", i, 4, i, 4, 0, CASTOFF_RANK=f"{i}/4")
+        elif i < len(RECORDINGS[outer]["ranks"]):
+            size = len(RECORDINGS[outer]["ranks"])
+            told = shim_of(outer, i, CASTOFF_RANK=f"{i}/{size}")
+            around = {**rank(outer, i), **told}
+        else:
+            continue
+        for j in range(len(RECORDINGS[inner]["ranks"])):
+            me = detect({**around, **rank(inner, j)}, inner)
+            assert place(me) == expected_place(inner, j)
+            if (outer, inner) != ("srun-one-node", "srun-two-nodes") or place(me)[:2] != (i, 2):
+                assert me.starter == RECORDINGS[inner]["starter"]
+            assert me.master_addr == detect(rank(inner, j), inner).master_addr
+            assert me.master_port != 20007
+            assert me.device is None
+
+
+def test_inner_srun_without_castoff_rank_is_right_or_refused() -> None:
+    # An outer srun of castoff whose start block exports no CASTOFF_RANK: a program that spawns
+    # four ranks in each of its tasks would look just like some of these.
+    refused = 0
+    for i in range(4):
+        for j in range(2):
+            environ = {**rank("srun-two-nodes", i), **shim_of("srun-two-nodes", i)}
+            environ |= rank("srun-in-batch", j)
+            me, message = outcome(environ)
+            if me is None:
+                assert "unset CASTOFF_STARTER" in message
+                refused += 1
+            else:
+                assert place(me) == expected_place("srun-in-batch", j)
+    assert refused == 4  # the two that fit, in each task of the outer srun
+
+
+@pytest.mark.parametrize("index", range(2))
+def test_inner_srun_that_differs_in_the_local_rank_alone(index: int) -> None:
+    """Outer: two tasks on two nodes. Inner: two on one node, with the same ranks."""
+    around = shim("srun", index, 2, 0, 1, index)
+    me = detect({**around, **rank("srun-in-batch", index)})
+    assert place(me) == expected_place("srun-in-batch", index)
+    assert me.device is None
+
+
+def test_inner_srun_that_deals_ranks_out_another_way() -> None:
+    """Outer: ranks 0 and 1 on the first node. Inner: rank 1 is the first on the second."""
+    environ = {**shim("srun", 1, 4, 1, 2, 0), **rank("srun-cyclic", 1)}
+    assert place(detect(environ)) == expected_place("srun-cyclic", 1)
+
+
+def test_inner_pals_does_not_take_the_outer_world_size() -> None:
+    around = shim("local", 1, 8, 1, 8, 0, CASTOFF_RANK="1/8")
+    me = detect({**around, **rank("documented-pals-pmix", 1)}, "documented-pals-pmix")
+    assert place(me) == expected_place("documented-pals-pmix", 1)
+
+
+def test_port_inside_a_task_differs_from_that_of_the_task() -> None:
+    for port in range(20000, 30000):
+        environ = {**rank("hydra-one-host"), **shim("local", 0, 1, 0, 1, 0)}
+        assert detect({**environ, "MASTER_PORT": str(port)}).master_port != port
+
+
+@pytest.mark.parametrize("body", ["batch-body", "batch-body-from-a-step"])
+@pytest.mark.parametrize("index", range(4))
+def test_job_submitted_from_inside_a_rank_of_castoff(body: str, index: int) -> None:
+    environ = {**shim_of("srun-two-nodes", index), **rank(body)}
+    assert "not in a step" in refusal(environ)
+
+
+def test_single_task_job_submitted_from_inside_a_rank_of_castoff() -> None:
+    me = detect({**shim_of("srun-two-nodes", 3), **rank("batch-body-one-task")})
+    assert (me.starter, *place(me), me.device) == ("single", 0, 1, 0, 1, 0, None)
+
+
+@pytest.mark.parametrize("index", range(2))
+def test_own_spawn_inside_castoffs_task(index: int) -> None:
+    """A program started once a node spawns two ranks and tells them RANK and so on."""
+    around = {**rank("torchrun-in-srun", 2 * index)}
+    around = {name: text for name, text in around.items() if name.startswith("SLURM")}
+    around |= shim("srun", index, 2, 0, 1, index)
+    for child in range(2):
+        spawned = {"RANK": str(2 * index + child), "WORLD_SIZE": "4", "LOCAL_RANK": str(child)}
+        told = detect({**around, "CASTOFF_RANK": f"{index}/2", **spawned})
+        assert (told.starter, *place(told)) == ("environment", 2 * index + child, 4, child, 2, index)
+        assert (told.master_addr, told.device) == ("outer", None)
+        assert "spawns ranks of its own" in refusal({**around, **spawned})
+        del around["CASTOFF_STARTER"]
+        assert place(detect({**around, **spawned, "LOCAL_WORLD_SIZE": "2"})) == place(told)
+        around["CASTOFF_STARTER"] = "srun"
+
+
+def test_own_spawn_inside_castoffs_local_rank() -> None:
+    around = shim("local", 0, 1, 0, 1, 0, CASTOFF_RANK="0/1")
+    me = detect({**around, "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3"})
+    assert (me.starter, *place(me)) == ("environment", 3, 4, 3, 4, 0)
+
+
+def test_rank_exported_by_a_wrapper_under_an_inner_starter() -> None:
+    """castoff, then mpiexec, then a wrapper that exports RANK: still not castoff's rendezvous."""
+    around = shim("local", 1, 4, 1, 4, 0, CASTOFF_RANK="1/4")
+    wrapper = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}
+    me = detect({**around, **rank("hydra-one-host", 1), **wrapper})
+    assert (me.starter, *place(me)) == ("hydra", 1, 2, 1, 2, 0)
+    assert (me.master_addr, me.device) == ("127.0.0.1", None)
+
+
+@pytest.mark.parametrize("text", ["1", "a/b", "1/0", "/"])
+def test_castoff_rank_that_castoff_does_not_write(text: str) -> None:
+    environ = shim("local", 1, 4, 1, 4, 0, CASTOFF_RANK=text)
+    assert "unset CASTOFF_RANK" in refusal(environ)

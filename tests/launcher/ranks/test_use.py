@@ -1,0 +1,254 @@
+"""What a rank exports, what a start block unsets, what people are told."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import PlacementError
+from launcher.rank_families import VERIFIED
+from launcher.ranks import STALE_VARIABLES, RankEnv, explain, explain_json
+
+from .support import (
+    EACH_RANK,
+    RECORDINGS,
+    TRAP,
+    detect,
+    place,
+    rank,
+    refusal,
+    shim,
+    shim_of,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+# What a rank exports
+
+
+@pytest.mark.parametrize(("name", "index"), EACH_RANK)
+def test_export_serves_programs_and_says_the_same_again(name: str, index: int) -> None:
+    environ = {**rank(name, index)}
+    me = detect(environ, name)
+    if me.master_addr is None:
+        with pytest.raises(PlacementError, match="export MASTER_ADDR=<host of rank 0>"):
+            me.export(environ)
+        environ["MASTER_ADDR"] = "n1"
+        me = detect(environ, name)
+    before = {n: environ.get(n) for n in ("MASTER_ADDR", "MASTER_PORT")}
+    me.export(environ)
+    assert environ["RANK"] == str(me.rank)
+    assert environ["LOCAL_WORLD_SIZE"] == str(me.local_world_size)
+    assert environ["MASTER_ADDR"] and environ["MASTER_PORT"]
+    if me.starter == "torchrun":
+        assert before == {n: environ[n] for n in before}
+    again = detect(environ, name)
+    assert place(again) == place(me)
+    assert (again.master_addr, again.master_port) == (me.master_addr, me.master_port)
+
+
+def test_export_under_torchrun_leaves_the_rendezvous_alone() -> None:
+    me = detect(rank("torchrun-one-host"))
+    other: dict[str, str] = {}
+    me.export(other)
+    assert sorted(other) == ["LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "RANK", "WORLD_SIZE"]
+
+
+def test_export_removes_what_belongs_to_the_task_around() -> None:
+    environ = {**shim("local", 1, 2, 1, 2, 0, CASTOFF_RANK="1/2"), **rank("openmpi-uneven", 3)}
+    environ["NODE_RANK"] = "0"
+    with pytest.raises(PlacementError):
+        detect(environ).export(environ)  # the outer MASTER_ADDR is not its own
+    environ |= rank("openmpi-one-host", 1)
+    me = detect(environ)
+    me.export(environ)
+    assert not {"CASTOFF_STARTER", "CASTOFF_RANK", "CASTOFF_DEVICE"} & set(environ)
+    assert detect(environ) == me
+
+
+def test_export_removes_a_node_rank_that_is_not_known() -> None:
+    environ = {**rank("openmpi-uneven", 3), "MASTER_ADDR": "n1", "NODE_RANK": "7"}
+    detect(environ).export(environ)
+    assert "NODE_RANK" not in environ
+
+
+def test_export_keeps_castoffs_own_marks() -> None:
+    environ = shim("local", 1, 2, 1, 2, 0)
+    detect(environ).export(environ)
+    assert environ == shim("local", 1, 2, 1, 2, 0)
+
+
+def test_export_writes_to_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {})
+    RankEnv.detect({}).export()
+    assert os.environ["WORLD_SIZE"] == "1"
+
+
+def test_variables_leave_out_what_is_unknown() -> None:
+    told = detect(rank("hydra-uneven", 3)).variables()
+    assert "NODE_RANK" not in told and "MASTER_ADDR" not in told
+    assert told["LOCAL_WORLD_SIZE"] == "1"
+
+
+# What a start block unsets
+
+
+@pytest.mark.parametrize(("name", "index"), EACH_RANK)
+def test_nothing_is_left_of_a_rank_after_unsetting(name: str, index: int) -> None:
+    environ = {**rank(name, index), **shim_of(name, index, CASTOFF_RANK="1/2")}
+    left = {n: text for n, text in environ.items() if n not in STALE_VARIABLES}
+    sizes = {left.get(n, "1") for n in ("SLURM_NTASKS", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")}
+    if sizes != {"1"} or "PBS_NODEFILE" in left:
+        assert "no rank" in refusal(left, name)
+    else:
+        assert detect(left, name).starter == "single"
+
+
+def test_start_block_unsets_no_input_of_a_starter() -> None:
+    assert len(set(STALE_VARIABLES)) == len(STALE_VARIABLES)
+    assert all(name.isidentifier() for name in STALE_VARIABLES)
+    inputs = {
+        *("PALS_PMI", "PALS_PING_PERIOD", "PALS_NRANKS", "PALS_PPN", "SLURM_JOB_ID", "SLURM_CONF"),
+        *("SLURM_JOBID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES", "SLURM_JOB_NODELIST"),
+        *("SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK", "PBS_NODEFILE"),
+        *("SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT", "PBS_JOBID", "FLUX_URI", "FLUX_JOB_ID"),
+    }
+    assert not inputs & set(STALE_VARIABLES)
+    assert not any(name.startswith(("OMPI_MCA_", "PBS_")) for name in STALE_VARIABLES)
+
+
+# RankEnv itself
+
+
+def test_rank_env_is_immutable_and_comparable() -> None:
+    me = detect(rank("srun-two-nodes", 1))
+    with pytest.raises(AttributeError, match="immutable"):
+        me.rank = 0
+    with pytest.raises(AttributeError):
+        del me.rank
+    with pytest.raises(AttributeError):
+        me.anything = 0
+    assert me == detect(rank("srun-two-nodes", 1))
+    assert me != detect(rank("srun-two-nodes", 2))
+    assert me != "rank 1"
+    assert len({me, detect(rank("srun-two-nodes", 1))}) == 1
+    for twin in (pickle.loads(pickle.dumps(me)), copy.deepcopy(me), eval(repr(me))):
+        assert twin == me and twin.sources == me.sources
+
+
+# What people are told
+
+
+def test_explain_a_rank() -> None:
+    text = explain(rank("srun-uneven", 2))
+    assert "This process is rank 2 of 4, local rank 2 of 3, node 0." in text
+    assert "Started by: Slurm's srun" in text
+    assert "tested against a recorded real run" in text
+    assert "SLURM_STEP_TASKS_PER_NODE at SLURM_NODEID" in text
+
+
+def test_explain_what_was_never_seen_running() -> None:
+    assert "after its documentation only" in explain(rank("documented-pals-cray-pmi"))
+
+
+def test_explain_what_was_ignored() -> None:
+    text = explain({**shim("local", 1, 2, 1, 2, 0), **rank("openmpi-one-host", 1)})
+    assert "CASTOFF_STARTER=local" in text and "ignored" in text
+    assert "SLURM_PROCID=1 is that of mpiexec's proxy" in explain(
+        {**rank("hydra-in-slurm", 3), **shim_of("hydra-in-slurm", 3)}
+    )
+    assert "(through castoff)" in explain(shim("local", 1, 2, 1, 2, 0))
+    assert "MASTER_ADDR is unknown" in explain(rank("hydra-uneven"))
+
+
+def test_explain_an_error_shows_the_fix_and_what_is_set() -> None:
+    environ = {**rank("srun-two-nodes", 1), **TRAP, "WANDB_API_KEY": "secret"}
+    text = explain(environ)
+    assert text.startswith("This process cannot tell which rank it is.")
+    assert "unset RANK WORLD_SIZE LOCAL_RANK" in text
+    assert "  SLURM_PROCID=1" in text
+    assert "secret" not in text
+
+
+def test_explain_json() -> None:
+    told = explain_json(rank("hydra-in-slurm", 3))
+    assert json.loads(json.dumps(told)) == told
+    assert told["error"] is None and told["verified"] is True
+    assert told["placement"]["node_rank"] == 1
+    assert told["variables"]["RANK"] == "3"
+    assert told["sources"]["rank"] == "PMI_RANK"
+    assert "unset" in explain_json({"RANK": "0"})["error"]
+
+
+def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-S", *words],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_module_runs_without_site_packages() -> None:
+    done = run("-m", "launcher.ranks", **rank("openmpi-one-host", 1))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "rank 1 of 2" in done.stdout
+    done = run("-m", "launcher.ranks", "--json", **rank("openmpi-one-host", 1))
+    assert json.loads(done.stdout)["placement"]["rank"] == 1
+
+
+def test_module_exits_1_when_the_rank_is_unknown() -> None:
+    done = run("-m", "launcher.ranks", RANK="0")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "unset RANK" in done.stdout
+    done = run("-m", "launcher.ranks", "--json", RANK="0")
+    assert done.returncode == 1 and "unset RANK" in json.loads(done.stdout)["error"]
+    assert "usage" in run("-m", "launcher.ranks", "--what").stderr
+
+
+def test_import_and_detect_load_nothing_slow() -> None:
+    """Every rank pays for these; `typing` alone costs more than all of `launcher.ranks`."""
+    code = (
+        "import sys; before = set(sys.modules); from launcher.ranks import RankEnv;"
+        " RankEnv.detect(); print(*sorted(set(sys.modules) - before))"
+    )
+    done = run("-c", code)
+    loaded = {name for name in done.stdout.split() if name.partition(".")[0] != "launcher"}
+    known = {"__future__", "zlib", "_stat", "stat", "genericpath", "posixpath", "os", "os.path"}
+    assert loaded <= known | {"_collections_abc"}
+
+
+def test_commands_and_code_of_the_documentation_run() -> None:
+    blocks = (ROOT / "docs/ranks.md").read_text().split("```")[1::2]
+    assert [block.partition("\n")[0] for block in blocks] == ["python", "sh", "sh"]
+    for block in blocks:
+        kind, _, text = block.partition("\n")
+        words = ["sh", "-ec", text] if kind == "sh" else [sys.executable, "-c", text]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), text
+
+
+def test_documentation_says_which_starters_were_seen_running() -> None:
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in (ROOT / "docs/ranks.md").read_text().splitlines()
+        if line.count("|") == 7 and not line.startswith("|---")
+    ]
+    told = {row[0].split()[0]: row[5] for row in rows[1:]}
+    seen = {starter for starter, checked in told.items() if checked.startswith("real run")}
+    assert seen == set(VERIFIED) - {"local", "environment", "single"}
+    assert {s for s, checked in told.items() if checked == "documentation only"} == {
+        recording["starter"]
+        for recording in RECORDINGS.values()
+        if recording.get("documented_only") and recording["starter"] not in VERIFIED
+    }
