@@ -1,0 +1,275 @@
+"""The processes that ranks start in their turn: finding all of them, ending them, outliving none.
+
+Three things together leave nobody behind. The starter is the sub-reaper of its descendants (Linux),
+so a program that makes itself a daemon becomes its child instead of escaping to init. Trees are
+ended by TERM, then KILL, looking again until nobody is left. And a guardian, a shell that waits in
+a read, ends the ranks should the starter itself be killed: no code of its own can do that then, and
+PR_SET_PDEATHSIG would need code between fork and exec, which is neither safe nor fast in Python.
+
+This file is also what the guardian runs at that moment, by its path: it imports only the standard
+library and psutil.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # imported late: it would be a tenth of a start's time
+    import psutil
+
+GRACE = 3.0
+"""Seconds between TERM and KILL: what must be over within 5 s then is."""
+
+_GUARDIAN = """\
+trap '' HUP INT TERM
+ranks=
+while read -r word; do
+  case $word in done) exit 0 ;; *) ranks="$ranks $word" ;; esac
+done
+exec "$1" -I "$2" "$3" $ranks
+"""
+
+
+class Guardian:
+    """Ends the ranks should this process die without doing so itself.
+
+    It lives in a session of its own and reads from a pipe that only this process writes to; at the
+    pipe's end it looks for what lives in the ranks' sessions or descends from them.
+    """
+
+    def __init__(self, grace: float):
+        """Start it; `grace` is in seconds.
+
+        Raises:
+            OSError: /bin/sh cannot be started.
+        """
+        program = str(Path(__file__).resolve())
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARDIAN, "castoff-guardian", sys.executable, program, str(grace)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            bufsize=0,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+
+    def watch(self, rank: int) -> None:
+        """Let it end the rank whose process id, and so session id, is `rank`."""
+        self._tell(f"{rank}\n")
+
+    def dismiss(self) -> None:
+        """End it: there is nothing left to guard."""
+        self._tell("done\n")
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # somebody killed it
+            self._process.stdin.write(line.encode())
+
+
+class Family:
+    """Everything that descends from the ranks, as far as this system lets it be found.
+
+    A process that was a child of this one before counts as somebody else's; one that turns up
+    later counts as the ranks' own. So a program that starts ranks should start nothing else
+    meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._foreign = frozenset(_children())
+        self._ours: set[int] = set()  # children that this process waits for by itself
+        self._ranks: set[int] = set()
+        self._undo = become_subreaper()
+
+    def add_rank(self, pid: int) -> None:
+        """Count the child `pid`, the leader of a session, as a rank."""
+        self._ranks.add(pid)
+        self._ours.add(pid)
+
+    def leave_out(self, pid: int) -> None:
+        """Count the child `pid` as none of the ranks'."""
+        self._ours.add(pid)
+        self._foreign |= {pid}
+
+    def close(self) -> None:
+        """Stop being a sub-reaper, if this made the process one."""
+        if self._undo is not None:
+            _set_subreaper(self._undo)
+            self._undo = None
+
+    def bury(self) -> bool:
+        """Reap the dead among adopted children; whether any child of the ranks' still lives."""
+        alive = False
+        for pid in _children() - self._foreign - self._ours:
+            try:
+                alive |= os.waitpid(pid, os.WNOHANG)[0] == 0
+            except ChildProcessError:
+                continue
+        # Without a sub-reaper the ranks' orphans are nobody's children that we could ask about.
+        return alive or (self._undo is None and bool(self.members()))
+
+    def members(self) -> list[psutil.Process]:
+        """Every living process that belongs to the ranks, the ranks included."""
+        import psutil
+
+        me = psutil.Process()
+        found = {process.pid: process for process in me.children(recursive=True)}
+        for pid in self._foreign & found.keys():
+            for process in [found[pid], *_descendants(found[pid])]:
+                found.pop(process.pid, None)
+        if self._undo is None:
+            found.update(_in_sessions(self._ranks))
+        return [process for process in found.values() if _lives(process)]
+
+
+def send(processes: Iterable[psutil.Process], number: int) -> list[psutil.Process]:
+    """Send signal `number` to each that is still there; those that may not be signalled."""
+    import psutil
+
+    refused = []
+    for process in processes:
+        try:
+            process.send_signal(number)
+        except psutil.NoSuchProcess:
+            continue
+        except psutil.AccessDenied:
+            refused.append(process)
+    return refused
+
+
+def _lives(process: psutil.Process) -> bool:
+    import psutil
+
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    import psutil
+
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _in_sessions(leaders: Collection[int]) -> dict[int, psutil.Process]:
+    """What lives in the sessions of `leaders`, or descends from such a process."""
+    import psutil
+
+    found = {}
+    for process in psutil.process_iter():
+        try:
+            inside = os.getsid(process.pid) in leaders
+        except OSError:  # gone, or none of our business
+            continue
+        if inside:
+            found[process.pid] = process
+            found.update({child.pid: child for child in _descendants(process)})
+    return found
+
+
+def _children() -> set[int]:
+    """This process's children, the dead ones included, without the price of psutil where it can."""
+    tasks = Path("/proc/self/task")
+    try:
+        texts = [(task / "children").read_text() for task in tasks.iterdir()]
+    except OSError:  # no such file on this system (CONFIG_PROC_CHILDREN), or a thread that ended
+        import psutil
+
+        return {child.pid for child in psutil.Process().children()}
+    return {int(pid) for text in texts for pid in text.split()}
+
+
+def become_subreaper() -> int | None:
+    """Adopt orphaned descendants from now on (Linux).
+
+    Returns what the setting was before, 0 or 1; None where a process cannot do this.
+    """
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    before = ctypes.c_int(0)
+    get_child_subreaper = 37
+    if ctypes.CDLL(None).prctl(get_child_subreaper, ctypes.byref(before), 0, 0, 0) != 0:
+        return None
+    return before.value if _set_subreaper(1) else None
+
+
+def _set_subreaper(value: int) -> bool:
+    import ctypes
+
+    set_child_subreaper = 36
+    return bool(ctypes.CDLL(None).prctl(set_child_subreaper, value, 0, 0, 0) == 0)
+
+
+@contextlib.contextmanager
+def on_cores(cores: Collection[int]) -> Iterator[None]:
+    """Let this thread, and so what it starts meanwhile, run on `cores` only; empty: as it is.
+
+    Raises:
+        OSError: the system does not allow these cores.
+    """
+    if not cores or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def allowed_cores() -> list[int]:
+    """The cores this process may use, hardware threads of one core side by side.
+
+    Empty where the system binds no process to cores (macOS).
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    return sorted(os.sched_getaffinity(0), key=_place)
+
+
+def _place(cpu: int) -> tuple[int, int, int]:
+    """Where `cpu` is: its socket, the first hardware thread of its core, itself."""
+    topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+    try:
+        socket = int((topology / "physical_package_id").read_text())
+        siblings = (topology / "thread_siblings_list").read_text()
+        return socket, int(siblings.replace("-", ",").split(",")[0]), cpu
+    except (OSError, ValueError):
+        return 0, cpu, cpu
+
+
+def _end_sessions(grace: float, leaders: Collection[int]) -> None:
+    """End what lives in the sessions of `leaders` and descends from it: the guardian's last act."""
+    known = _in_sessions(leaders)
+    send(known.values(), signal.SIGTERM)
+    deadline = time.monotonic() + grace
+    while time.monotonic() < deadline and any(map(_lives, known.values())):
+        time.sleep(0.05)
+        known.update(_in_sessions(leaders))
+    for process in list(known.values()):
+        known.update({child.pid: child for child in _descendants(process)})
+    send(known.values(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    _end_sessions(float(sys.argv[1]), {int(pid) for pid in sys.argv[2:]})

@@ -1,0 +1,342 @@
+"""What the ranks write: raw into a log for each rank, and as whole, prefixed lines into one stream.
+
+The merged stream is for people, the logs are the record. So a log gets every byte as it was
+written, and the merged stream may shorten progress bars and, where logs exist, skip lines that
+nobody reads; it says so when it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from launcher.errors import CastoffError
+
+LINE_LIMIT = 64 * 1024
+"""Bytes of an unfinished line that are kept before they are shown as they are."""
+LINE_PATIENCE = 0.5
+"""Seconds that an unfinished line may stand before it is shown as it is."""
+PROGRESS_PATIENCE = 5.0
+"""Seconds after which a progress bar that never stands still is shown as it is."""
+BACKLOG_LIMIT = 1024 * 1024
+"""Bytes waiting for the reader of a stream above which the ranks have to wait."""
+STALL = 10.0
+"""Seconds without any reading after which a reader no longer holds up ranks that have logs."""
+_PIECE = 16 * 1024  # of one write; small, so that a slow reader is seen to read
+
+
+def _visible(line: bytes) -> bytes:
+    """What a terminal would show of `line`: what follows its last carriage return."""
+    if b"\r" not in line:
+        return line
+    return line.rstrip(b"\r").rpartition(b"\r")[2]
+
+
+class RankLines:
+    """One rank's output, turned into whole lines that each start with `[rank] `."""
+
+    def __init__(self, rank: int):
+        self._prefix = b"[%d] " % rank
+        self._pending = bytearray()
+        self._progress = False  # the pending line has carriage returns
+        self._continued = False  # the pending line's beginning has been shown
+        self._began = self._last = 0.0
+
+    def feed(self, data: bytes, now: float) -> bytes:
+        """Take `data`, read at `now` (monotonic seconds), and return what to show of it."""
+        complete, newline, rest = data.rpartition(b"\n")
+        shown = b""
+        if newline:
+            shown = self._lines(bytes(self._pending) + complete)
+            self._pending.clear()
+            self._progress = False
+        if rest:
+            if not self._pending:
+                self._began = now
+            self._pending += rest
+            self._last = now
+            if b"\r" in rest:
+                self._drop_overwritten()
+            while len(self._pending) > LINE_LIMIT:
+                shown += self._head()
+        return shown
+
+    def due(self) -> float | None:
+        """When the pending line should be shown as it is (monotonic seconds); None: nothing is."""
+        if not self._pending:
+            return None
+        due = self._last + LINE_PATIENCE
+        return min(due, self._began + PROGRESS_PATIENCE) if self._progress else due
+
+    def flush(self) -> bytes:
+        """The pending line as it is, with a newline; what follows starts a line of its own."""
+        text = _visible(bytes(self._pending))
+        blank = not text or (self._progress and not text.strip())
+        self._pending.clear()
+        self._progress = False
+        if blank:
+            return b""
+        self._continued = True
+        return self._prefix + text + b"\n"
+
+    def _lines(self, text: bytes) -> bytes:
+        if self._continued:
+            self._continued = False
+            first, more, others = text.partition(b"\n")
+            if not _visible(first):  # only the end of a line that has been shown
+                if not more:
+                    return b""
+                text = others
+        if b"\r" in text:
+            text = b"\n".join(map(_visible, text.split(b"\n")))
+        return self._prefix + text.replace(b"\n", b"\n" + self._prefix) + b"\n"
+
+    def _drop_overwritten(self) -> None:
+        self._progress = True
+        # A carriage return at the end stays: it may be the first half of a line's end.
+        end = b"\r" if self._pending.endswith(b"\r") else b""
+        self._pending[:] = _visible(bytes(self._pending)) + end
+
+    def _head(self) -> bytes:
+        cut = LINE_LIMIT
+        while cut > LINE_LIMIT - 4 and self._pending[cut] & 0xC0 == 0x80:
+            cut -= 1  # not in the middle of a UTF-8 character
+        head = self._prefix + self._pending[:cut] + b"\n"
+        del self._pending[:cut]
+        self._continued = True
+        return head
+
+
+class RankLog:
+    """One rank's log file, written without a buffer; what cannot be written is said, once."""
+
+    def __init__(self, path: Path, probe: bool = False):
+        """Create or empty the file at `path`; with `probe`, try whether it can hold 4 KiB.
+
+        Raises:
+            CastoffError: it cannot be created, or its file system has no room.
+        """
+        self.path = path
+        self._written = 0
+        self._file = -1
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+            self._file = os.open(path, flags, 0o600)
+            if probe:
+                os.write(self._file, b"\0" * 4096)
+                os.ftruncate(self._file, 0)
+        except OSError as error:
+            self.close()
+            fix = "make room or choose another folder for the logs"
+            if error.errno == errno.EMFILE:
+                fix = "raise `ulimit -n` (a rank needs 3) or start fewer ranks"
+            raise CastoffError(f"cannot write the log {path}: {error.strerror}; {fix}") from error
+
+    def write(self, data: bytes) -> str | None:
+        """Append `data`; the answer, if any, says from where on the log is incomplete."""
+        view = memoryview(data)
+        while view and self._file >= 0:
+            try:
+                count = os.write(self._file, view)
+            except OSError as error:
+                self.close()
+                return self._incomplete(error)
+            self._written += count
+            view = view[count:]
+        return None
+
+    def close(self) -> str | None:
+        """Close the file; the answer, if any, says that its end may be missing."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            try:
+                os.close(file)  # a network file system may report a full disk only now
+            except OSError as error:
+                return self._incomplete(error)
+        return None
+
+    def _incomplete(self, error: OSError) -> str:
+        return f"{self.path} is incomplete after {self._written} bytes: {error.strerror}"
+
+
+def open_logs(folder: Path, ranks: int) -> list[RankLog]:
+    """Create `folder` (0700) and an empty log in it for each rank: `rank-00000.log` and so on.
+
+    Raises:
+        CastoffError: the folder or a log cannot be created, or there is no room.
+    """
+    folder = folder.absolute()  # as messages will show it
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CastoffError(
+            f"cannot create the folder for logs {folder}: {error.strerror}; choose another"
+        ) from error
+    logs: list[RankLog] = []
+    try:
+        for rank in range(ranks):
+            logs.append(RankLog(folder / f"rank-{rank:05d}.log", probe=rank == 0))
+    except CastoffError:
+        for log in logs:
+            log.close()
+        raise
+    return logs
+
+
+class Sink:
+    """Writes to a stream from a thread of its own, so that a reader who stops never stops the job.
+
+    A thread, because a terminal or a pipe that others hold too must not be made non-blocking: the
+    setting would be theirs as well.
+    """
+
+    def __init__(self, stream: IO[Any], *, lossy: bool, on_change: Callable[[], None] = lambda: None):
+        """`lossy`: skip lines rather than wait for a reader who has read nothing for `STALL`.
+
+        `on_change` is called in the thread when there is room again, or when writing has failed.
+        """
+        self.error: OSError | None = None
+        """Why nothing more can be written."""
+        self.skipped = 0
+        """Lines that were left out and that the stream itself has not told of yet."""
+        self._lossy = lossy
+        self._on_change = on_change
+        self._stream = stream  # held, because its file must not be closed before the thread ends
+        self._write = _writer(stream)
+        self._queue: deque[bytes] = deque()
+        self._backlog = 0
+        self._progress = time.monotonic()
+        self._skipping = self._crowded = self._closing = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def put(self, data: bytes) -> None:
+        """Queue whole lines for writing."""
+        with self._changed:
+            if not data or self.error or self._closing:
+                return
+            if self._skipping and self._backlog > BACKLOG_LIMIT // 2:
+                self.skipped += data.count(b"\n")
+                return
+            if self._skipping:
+                notice = b"castoff: %d lines are only in the logs: nobody read them here\n"
+                self._append(notice % self.skipped)
+                self._skipping, self.skipped = False, 0
+            self._append(data)
+            self._changed.notify_all()
+
+    def full(self) -> bool:
+        """Whether those who produce should wait until the reader has read more."""
+        with self._changed:
+            if self._backlog < BACKLOG_LIMIT or self.error:
+                return False
+            self._crowded = True
+            if self._lossy and time.monotonic() - self._progress > STALL:
+                self._skipping = True
+            return not self._skipping
+
+    def stalled(self, seconds: float) -> bool:
+        """Whether something waits that nobody has read any of for `seconds`."""
+        with self._changed:
+            return bool(self._backlog) and time.monotonic() - self._progress > seconds
+
+    def settle(self, seconds: float) -> bool:
+        """Wait up to `seconds` for all to be written; whether it was (or cannot be any more)."""
+        with self._changed:
+            return bool(self._changed.wait_for(lambda: self.error or not self._backlog, seconds))
+
+    def close(self) -> None:
+        """Give up what is not written yet, and end the thread unless it is stuck in a write."""
+        with self._changed:
+            self._closing = True
+            stuck = self._backlog > 0
+            for waiting in self._queue:
+                self.skipped += waiting.count(b"\n")
+            self._queue.clear()
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(0.05 if stuck else None)
+
+    def _append(self, data: bytes) -> None:
+        if not self._backlog:
+            self._progress = time.monotonic()
+        self._queue.append(data)
+        self._backlog += len(data)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="castoff-sink", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._closing)
+                if not self._queue:
+                    return
+                data = self._queue.popleft()
+            try:
+                for start in range(0, len(data), _PIECE):
+                    self._write(data[start : start + _PIECE])
+                    self._note(min(_PIECE, len(data) - start))
+            except (OSError, ValueError) as error:  # ValueError: the stream has been closed
+                self._fail(error if isinstance(error, OSError) else OSError(str(error)))
+                return
+
+    def _note(self, written: int) -> None:
+        with self._changed:
+            self._backlog -= written
+            self._progress = time.monotonic()
+            room = self._crowded and self._backlog <= BACKLOG_LIMIT // 2
+            if room:
+                self._crowded = False
+            if not self._backlog:
+                self._changed.notify_all()
+        if room:
+            self._on_change()
+
+    def _fail(self, error: OSError) -> None:
+        with self._changed:
+            self.error = error
+            self._queue.clear()
+            self._backlog = 0
+            self._changed.notify_all()
+        self._on_change()
+
+
+def _writer(stream: IO[Any]) -> Callable[[bytes], None]:
+    """How to write bytes to `stream`: past its buffer where it has a file of its own.
+
+    Past the buffer, because one that holds bytes nobody will ever read fails at Python's exit.
+    """
+    try:
+        stream.flush()
+        file = stream.fileno()
+    except (OSError, ValueError, AttributeError):  # in memory, or closed: told at the first write
+        return lambda data: _write_object(stream, data)
+    return lambda data: _write_file(file, data)
+
+
+def _write_object(stream: IO[Any], data: bytes) -> None:
+    text = isinstance(stream, io.TextIOBase)
+    stream.write(data.decode("utf-8", "replace") if text else data)
+    stream.flush()
+
+
+def _write_file(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(file, view) :]
+        except BlockingIOError:  # whoever opened it made it non-blocking
+            waiter = select.poll()
+            waiter.register(file, select.POLLOUT)
+            with contextlib.suppress(OSError):
+                waiter.poll(1000)

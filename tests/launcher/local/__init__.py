@@ -1,0 +1,1 @@
+"""Tests of the local starter; a package, so that they share helpers."""
