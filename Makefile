@@ -1,0 +1,103 @@
+# make demo        show a job's Aurora script, then run the job here on two ranks
+# make test        lint, types and the everyday tests
+# make test-long   the same with every test
+# make bench       time the command line against bare Python
+# make lock        choose new versions for constraints.txt
+# make clean       remove what these commands made
+#
+# Each sets up .venv first, from constraints.txt; later runs find it there. PYTHON names another
+# interpreter, from 3.11 on: the versions in constraints.txt need that.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+# The only version of torch that is ever installed here: never the newest by accident.
+TORCH := torch==2.13.0
+# What some tests start ranks with. CASTOFF_TESTS_NO_SYSTEM_PACKAGES=1 declines them.
+SYSTEM_PACKAGES := mpich openmpi-bin
+
+READY := .venv/.ready
+DEMO := castoff-demo
+LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]'
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test test-long bench lock clean check system-packages
+
+demo: $(READY)
+	@export PATH="$$PWD/.venv/bin:$$PATH" XDG_STATE_HOME="$$PWD/$(DEMO)/state"
+	echo "== The script that Aurora's scheduler gets: castoff render examples/digits.yaml --site aurora"
+	castoff render examples/digits.yaml --site aurora
+	echo
+	echo "== The same job on this machine: castoff submit examples/digits.yaml $(LOCALLY)"
+	run=$$(castoff submit examples/digits.yaml $(LOCALLY) --runs-dir $(DEMO) --json |
+	  python -c 'import json, sys; print(json.load(sys.stdin)["directory"])')
+	trap 'castoff cancel "$$run" >/dev/null; exit 130' INT TERM
+	castoff wait "$$run" --timeout 300 >/dev/null &
+	waiting=$$!
+	tail --quiet -n +1 -F --pid=$$waiting "$$run/logs/job-0.log" 2>/dev/null || true
+	code=0
+	wait $$waiting || code=$$?
+	echo
+	echo "== What became of it: castoff status"
+	castoff status "$$run"
+	if [ $$code -ne 0 ]; then exit $$code; fi
+	grep --quiet "test accuracy" "$$run/logs/job-0.log"
+
+test: check
+	@.venv/bin/python -m pytest -m "not long"
+
+test-long: check
+	@.venv/bin/python -m pytest
+
+check: $(READY) system-packages
+	@export PATH="$$PWD/.venv/bin:$$PATH"
+	ruff check
+	ruff format --check
+	mypy
+
+bench: $(READY)
+	@.venv/bin/python -m tests.bench
+
+# All of constraints.txt first: castoff's own build then finds its backend there, pinned too.
+$(READY): pyproject.toml constraints.txt
+	@if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+	  echo "constraints.txt needs Python 3.11 or newer: make PYTHON=python3.12 …" >&2
+	  exit 1
+	fi
+	echo "Setting up .venv; this takes a minute or two, once."
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet -r constraints.txt
+	.venv/bin/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev,torch]'
+	touch $@
+
+system-packages:
+	@if [ "$${CASTOFF_TESTS_NO_SYSTEM_PACKAGES:-0}" != 0 ]; then
+	  echo "Declined: Debian packages $(SYSTEM_PACKAGES); the tests that need them are skipped."
+	elif command -v mpiexec.mpich >/dev/null && command -v mpiexec.openmpi >/dev/null; then
+	  true
+	elif [ "$$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+	  echo "Some tests need these Debian packages: apt-get install $(SYSTEM_PACKAGES); or skip those tests: CASTOFF_TESTS_NO_SYSTEM_PACKAGES=1 make test" >&2
+	  exit 1
+	else
+	  echo "Installing Debian packages: $(SYSTEM_PACKAGES) (CASTOFF_TESTS_NO_SYSTEM_PACKAGES=1 declines)"
+	  install=(env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 --no-install-recommends)
+	  "$${install[@]}" $(SYSTEM_PACKAGES) || { apt-get update --quiet=2 && "$${install[@]}" $(SYSTEM_PACKAGES); }
+	fi
+
+lock:
+	@folder=$$(mktemp -d)
+	trap 'rm -rf "$$folder"' EXIT
+	$(PYTHON) -m venv "$$folder/venv"
+	"$$folder/venv/bin/python" -m pip install --quiet $(TORCH) editables -e '.[dev,torch]'
+	{
+	  echo "# Every package of .venv, pinned. Made by: make lock"
+	  "$$folder/venv/bin/python" -m pip freeze --exclude castoff | sed 's/+[a-z0-9.]*$$//'
+	} >"$$folder/constraints.txt"
+	cp "$$folder/constraints.txt" constraints.txt
+
+clean:
+	@rm -rf .venv $(DEMO) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,156 @@
+"""What every test stands on: an empty home, a clean environment, and the real `castoff` command."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+NO_SKIPS = "CASTOFF_TESTS_NO_SKIPS"
+NO_SYSTEM_PACKAGES = "CASTOFF_TESTS_NO_SYSTEM_PACKAGES"
+
+# Read once, before any test can see or change them.
+SKIPS_FAIL = os.environ.get(NO_SKIPS, "") not in ("", "0")
+SYSTEM_PACKAGES_DECLINED = os.environ.get(NO_SYSTEM_PACKAGES, "") not in ("", "0")
+
+# Reasons that lie in the machine and that no installation could mend.
+IMPOSSIBLE_HERE = re.compile("no /dev/full|no IPv6 here|abstract sockets|Linux alone|only root can")
+
+# Whatever a scheduler, a starter, torchrun or a site would have left in the environment of a test run.
+FOREIGN = re.compile(
+    r"(CASTOFF|SLURM|SBATCH|SALLOC|SRUN|PBS|PMI|PMIX|PALS|HYDRA|HYDI|MPI|MPIEXEC|OMPI|PRTE|I_MPI|MPIR|MV2|FLUX"
+    r"|TORCHELASTIC|TORCH_NCCL|NCCL|CCL|GLOO|ZE|ROCR|HIP|CUDA|OMP|GOMP|KMP|MKL|PYTHON|XDG|VIRTUAL_ENV)(_.*)?"
+    r"|PYTHON[A-Z]+|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_RANK|GROUP_WORLD_SIZE"
+    r"|ROLE_RANK|ROLE_WORLD_SIZE|ROLE_NAME|MASTER_ADDR|MASTER_PORT|PMI[0-9]_.*|PMIX[0-9]_.*|COLUMNS|LINES"
+    r"|NO_COLOR|FORCE_COLOR|CLICOLOR.*|MAKEFLAGS|MAKELEVEL|MFLAGS"
+)
+
+
+class Castoff(Protocol):
+    """Runs the installed `castoff` command, as a user would."""
+
+    def __call__(
+        self,
+        *args: str | Path,
+        cwd: str | Path | None = None,
+        env: Mapping[str, str | None] | None = None,
+        timeout: float = 60,
+        input: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """`env` is laid over the test's environment; None as a value removes that variable."""
+        ...
+
+
+class SystemProgram(Protocol):
+    """Finds a program that a Debian package brings, or ends the test the way the user asked for."""
+
+    def __call__(self, name: str, package: str) -> Path:
+        """Skips where system packages were declined, fails where they should have been there."""
+        ...
+
+
+@pytest.fixture(autouse=True)
+def fresh_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home, no variable of any scheduler or starter, our own python first on PATH."""
+    for name in list(os.environ):
+        if FOREIGN.fullmatch(name):
+            monkeypatch.delenv(name)
+    home = tmp_path_factory.mktemp("home")
+    for name, folder in (
+        ("HOME", home),
+        ("XDG_CONFIG_HOME", home / ".config"),
+        ("XDG_STATE_HOME", home / ".local" / "state"),
+        ("XDG_CACHE_HOME", home / ".cache"),
+        ("XDG_DATA_HOME", home / ".local" / "share"),
+    ):
+        monkeypatch.setenv(name, str(folder))
+    monkeypatch.setenv(
+        "PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    )
+    return home
+
+
+@pytest.fixture
+def castoff(tmp_path: Path) -> Castoff:
+    """The console script beside the interpreter that runs the tests; it starts in `tmp_path`."""
+    script = Path(sys.executable).parent / "castoff"
+
+    def run(
+        *args: str | Path,
+        cwd: str | Path | None = None,
+        env: Mapping[str, str | None] | None = None,
+        timeout: float = 60,
+        input: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        merged: dict[str, str | None] = {**os.environ, **(env or {})}
+        return subprocess.run(
+            [str(script), *map(str, args)],
+            cwd=cwd or tmp_path,
+            env={name: value for name, value in merged.items() if value is not None},
+            timeout=timeout,
+            input=input,
+            stdin=subprocess.DEVNULL if input is None else None,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def system_program() -> SystemProgram:
+    """`system_program("mpiexec.mpich", "mpich")` gives its path."""
+
+    def find(name: str, package: str) -> Path:
+        found = shutil.which(name)
+        if found is not None:
+            return Path(found)
+        if SYSTEM_PACKAGES_DECLINED:
+            pytest.skip(
+                f"{name} (Debian package {package}) is not installed, and {NO_SYSTEM_PACKAGES} is set"
+            )
+        pytest.fail(
+            f"{name} is not installed: apt-get install {package}, "
+            f"or set {NO_SYSTEM_PACKAGES}=1 to skip what needs it",
+            pytrace=False,
+        )
+
+    return find
+
+
+def _skip_fails(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Where nothing may be skipped, a skip is a failure that keeps its reason.
+
+    Except one that follows from declined system packages, or from what this machine is.
+    """
+    if SKIPS_FAIL and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        declined = SYSTEM_PACKAGES_DECLINED and NO_SYSTEM_PACKAGES in reason
+        if declined or IMPOSSIBLE_HERE.search(reason):
+            return
+        report.outcome = "failed"
+        report.longrepr = f"{reason}\n{NO_SKIPS} is set: a skipped test counts as failed"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """See `_skip_fails`."""
+    report = yield
+    _skip_fails(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """See `_skip_fails`: a whole module that skips itself."""
+    report = yield
+    _skip_fails(report)
+    return report

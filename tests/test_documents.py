@@ -1,0 +1,336 @@
+"""What the documents show is true: their commands run, their files are valid, their links lead somewhere.
+
+How to write a block so that it is checked here stands in CONTRIBUTING.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, get_type_hints
+
+import msgspec
+import pytest
+import yaml
+
+from launcher.cli import _VERBS
+from launcher.site import Search, Site
+from launcher.spec import JobSpec
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+DOCUMENTS = sorted(
+    [
+        *(CHECKOUT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+        *(CHECKOUT / "docs").glob("*.md"),
+    ]
+)
+SCHEDULER_COMMANDS = {"sbatch", "squeue", "sacct", "scancel", "srun", "scontrol", "qsub", "qstat", "qdel"}
+
+RUN_ELSEWHERE = re.compile(r"(make|git clone|python3? -m (pip|venv)|pip install)\b")
+"""Commands that set up an environment: the Makefile and test_packaging.py run those."""
+
+STUB = """#!/bin/bash
+# Stands for a scheduler: says no to what bash could not read, else gives an id.
+if [[ $1 == --version ]]; then echo "{version}"; exit 0; fi
+script=${{!#}}
+bash -n "$script" && grep -q '^#{directive} ' "$script" || exit 1
+echo "$0 $*" >>"$HOME/submitted"
+echo "{answer}"
+"""
+
+
+class Block(NamedTuple):
+    """A fenced block of a document."""
+
+    document: Path
+    line: int
+    language: str
+    text: str
+
+    @property
+    def file(self) -> str | None:
+        """The file that it shows: its first line is a comment that names nothing but a path."""
+        named = re.match(r"(?:# |\{# |// )([\w./-]+\.\w+)(?: #\})?\n", self.text)
+        return named.group(1) if named else None
+
+    def __str__(self) -> str:
+        return f"{self.document.relative_to(CHECKOUT)}:{self.line}"
+
+
+class Command(NamedTuple):
+    """A command of a console block, the exit code it has, and the output that is shown."""
+
+    words: str
+    code: int
+    output: list[str]
+
+
+def blocks(document: Path) -> list[Block]:
+    """A document's fenced blocks, in order."""
+    found, open_at, language, lines = [], 0, "", list[str]()
+    for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            if open_at:
+                found.append(Block(document, open_at, language, "\n".join(lines) + "\n"))
+                open_at = 0
+            else:
+                open_at, language, lines = number, line.strip().removeprefix("```"), []
+        elif open_at:
+            lines.append(line)
+    assert not open_at, f"{document}:{open_at}: the block does not end"
+    return found
+
+
+def commands(block: Block) -> list[Command]:
+    """The commands of a console block: `$ ` begins one, `> ` goes on, the rest is output."""
+    found: list[Command] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            code = re.search(r"\s+# exits with (\d+)$", line)
+            words = line[2 : code.start()] if code else line[2:]
+            found.append(Command(words, int(code.group(1)) if code else 0, []))
+        elif line.startswith("> ") and found and not found[-1].output:
+            found[-1] = found[-1]._replace(words=f"{found[-1].words}\n{line[2:]}")
+        else:
+            assert found, f"{block}: a console block begins with `$ `"
+            found[-1].output.append(line)
+    return found
+
+
+ALL = [block for document in DOCUMENTS for block in blocks(document)]
+
+
+def of_language(*languages: str) -> list[Block]:
+    """The blocks in one of these languages."""
+    return [block for block in ALL if block.language in languages]
+
+
+# Running what is shown
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The system's programs but for those of a scheduler, which this machine may or may not have."""
+    folder = tmp_path_factory.mktemp("tools")
+    for source in ("/usr/local/bin", "/usr/bin", "/bin"):
+        for program in Path(source).iterdir() if Path(source).is_dir() else []:
+            place = folder / program.name
+            if program.name not in SCHEDULER_COMMANDS and not place.is_symlink():
+                place.symlink_to(program)
+    return folder
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, tools: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder as a reader has it: the checkout's examples, and `python` and `castoff` on PATH."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    shutil.copytree(CHECKOUT / "examples", folder / "examples")
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), str(tools)]))
+    yield folder
+    left = subprocess.run(
+        ["castoff", "status", "--json"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    for run in json.loads(left.stdout):
+        if run["state"] in ("pending", "running"):
+            subprocess.run(["castoff", "cancel", run["directory"]], cwd=folder, check=True)
+
+
+def schedulers(folder: Path, shown: str) -> str | None:
+    """A folder of stand-ins for the submit commands that a text uses."""
+    stubs = {
+        "qsub": {"version": "pbs_version = 2025.2.1", "directive": "PBS", "answer": "4711.head"},
+        "sbatch": {"version": "slurm 25.05", "directive": "SBATCH", "answer": "Submitted batch job 4711"},
+    }
+    used = [name for name in stubs if re.search(rf"(^|&& |; ){name} ", shown, re.MULTILINE)]
+    for name in used:
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(STUB.format(**stubs[name]))
+        (folder / name).chmod(0o755)
+    return str(folder) if used else None
+
+
+def run_block(shown: list[Command], folder: Path, at: str) -> None:
+    """Run commands in one shell, and compare each one's exit code and output with what is shown."""
+    mark = "-- end of command"
+    script = "".join(f"{command.words}\nprintf '\\n%s %s\\n' '{mark}' $?\n" for command in shown)
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    parts = re.split(rf"\n?^{mark} (\d+)\n", done.stdout, flags=re.MULTILINE)
+    assert len(parts) == 2 * len(shown) + 1, f"{at}: the shell ended early:\n{done.stdout}"
+    for command, text, code in zip(shown, parts[::2], parts[1::2], strict=False):
+        assert int(code) == command.code, f"{at}: `{command.words}` exited with {code}:\n{text}"
+        check_output(command, text, at)
+
+
+def check_output(command: Command, text: str, at: str) -> None:
+    """Every line shown stands in the output, in this order; … stands for anything."""
+    actual = iter(text.splitlines())
+    for line in command.output:
+        if line.strip() in ("…", ""):
+            continue
+        pattern = ".*".join(re.escape(part) for part in line.rstrip().split("…"))
+        found = any(re.fullmatch(pattern, other.rstrip()) for other in actual)
+        assert found, f"{at}: `{command.words}` does not print {line!r} there; it prints:\n{text[:3000]}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_do_what_is_shown(
+    document: Path, sandbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for block in blocks(document):
+        if block.file is not None:
+            place = sandbox / block.file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(block.text)
+        elif block.language == "console":
+            shown = [one for one in commands(block) if not RUN_ELSEWHERE.match(one.words)]
+            stubs = schedulers(tmp_path / "schedulers", "\n".join(one.words for one in shown))
+            with monkeypatch.context() as patch:
+                if stubs:
+                    patch.setenv("PATH", os.pathsep.join([stubs, os.environ["PATH"]]))
+                run_block(shown, sandbox, str(block))
+        elif block.language == "python":
+            (sandbox / "block.py").write_text(block.text)
+            run_block([Command("python block.py", 0, [])], sandbox, str(block))
+
+
+@pytest.mark.parametrize("block", of_language("bash", "sh"), ids=str)
+def test_shell_is_shell(block: Block) -> None:
+    subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
+
+
+@pytest.mark.parametrize("block", of_language("python"), ids=str)
+def test_python_is_python(block: Block) -> None:
+    ast.parse(block.text)
+
+
+@pytest.mark.parametrize("block", of_language("yaml"), ids=str)
+def test_yaml_is_a_job_or_a_site(block: Block, tmp_path: Path) -> None:
+    data = yaml.load(block.text, yaml.BaseLoader)
+    assert isinstance(data, dict)
+    if block.file == ".castoff/config.yaml":
+        assert list(data) == ["site"]
+    elif set(data) <= {field.name for field in msgspec.structs.fields(JobSpec)}:
+        job = tmp_path / "job.yaml"
+        job.write_text(block.text if "command" in data else f"{block.text}\ncommand: [true]\n")
+        JobSpec.load(job)
+    else:
+        folder = tmp_path / ".castoff" / "sites"
+        folder.mkdir(parents=True)
+        (folder / "shown.yaml").write_text(block.text)
+        Site.load("shown", search=Search(os.environ, tmp_path))
+
+
+def test_known_languages_only() -> None:
+    known = {"console", "python", "yaml", "bash", "sh", "text", "jinja"}
+    assert [f"{block}: {block.language!r}" for block in ALL if block.language not in known] == []
+
+
+def test_make_targets_exist() -> None:
+    makefile = (CHECKOUT / "Makefile").read_text()
+    targets = set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
+    shown = {
+        target
+        for document in DOCUMENTS
+        for target in re.findall(
+            r"(?:^\$ |`)(?:\w+=\S+ )?make (?:\w+=\S+ )?([\w-]+)", document.read_text(), re.MULTILINE
+        )
+    }
+    assert {"demo", "test"} <= shown
+    assert shown <= targets
+
+
+def test_readme_begins_with_the_two_commands() -> None:
+    first = blocks(CHECKOUT / "README.md")[0]
+    assert first.line <= 5
+    assert [command.words.partition("#")[0].strip() for command in commands(first)] == [
+        "make demo",
+        "make test",
+    ]
+
+
+# Completeness
+
+
+def leaves(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
+    """Dotted names of all fields, those of fields that hold fields after them."""
+    hints = get_type_hints(kind)
+    for field in msgspec.structs.fields(kind):
+        yield f"{prefix}{field.encode_name}"
+        for inner in _structs(hints[field.name]):
+            yield from leaves(inner, f"{prefix}{field.encode_name}.")
+
+
+def _structs(hint: object) -> list[type[msgspec.Struct]]:
+    """Structs that stand in a field directly: `Node | None`, but not those that a mapping holds."""
+    options = getattr(hint, "__args__", ()) if not hasattr(hint, "__origin__") else ()
+    return [one for one in (hint, *options) if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+
+
+def described(document: str) -> set[str]:
+    """The names in the first column of a document's tables."""
+    text = (CHECKOUT / "docs" / document).read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (`[^|]*`) \|", text, re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"`([\w.-]+)`", cell)}
+
+
+def test_every_field_of_a_job_file_is_described() -> None:
+    fields = set(leaves(JobSpec))
+    assert fields - described("job-file.md") == set()
+    assert described("job-file.md") - fields == set()
+
+
+def test_every_field_of_a_site_is_described() -> None:
+    fields = {name for name in leaves(Site) if not name.startswith("defaults.")}
+    assert fields - described("sites.md") == set()
+
+
+def test_every_verb_is_in_the_readme() -> None:
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    assert [verb for verb in _VERBS if f"castoff {verb}" not in readme] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_inline_verbs_exist(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    verbs = re.findall(r"`castoff ([a-z]+)\b", text)
+    assert [verb for verb in verbs if verb not in _VERBS] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    prose = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if re.match(r"https?:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (document.parent / path) if path else document
+        assert file.exists(), f"{document.name} links to {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = {
+                re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings
+            }
+            assert anchor in anchors, f"{document.name} links to {target}"
+
+
+@pytest.mark.parametrize("room", sorted(path.stem for path in (CHECKOUT / "launcher").glob("*.py")))
+def test_architecture_names_every_module(room: str) -> None:
+    text = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert room == "__init__" or f"`{room}" in text

@@ -1,0 +1,126 @@
+"""The wheel alone is enough to render and to start ranks; the lock holds what is asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import tomllib
+from packaging.requirements import Requirement
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+SCRIPTS = Path(sys.executable).parent
+HEAVY = {"torch", "submitit", "numpy", "psutil", "rich"}
+
+LOADED = "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+
+
+def run(*argv: str | Path, cwd: Path, **more: str) -> str:
+    """Standard output of a program that does well."""
+    done = subprocess.run(
+        [str(word) for word in argv],
+        cwd=cwd,
+        env={**os.environ, **more},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.args} exited with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """castoff's wheel, built from its source distribution with the backend of the test environment."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = (sys.executable, "-m", "build", "--no-isolation")
+    run(*build, "--outdir", folder, CHECKOUT, cwd=folder)
+    (built,) = folder.glob("castoff-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The scripts folder of an environment that holds the wheel and its dependencies, nothing else."""
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", folder, cwd=folder)
+    pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet")
+    run(*pip, "--constraint", CHECKOUT / "constraints.txt", wheel, cwd=folder)
+    return folder / "bin"
+
+
+def test_wheel_carries_templates_and_sites(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    templates = {path.relative_to(CHECKOUT) for path in (CHECKOUT / "templates").rglob("*.j2")}
+    sites = {path.relative_to(CHECKOUT) for path in (CHECKOUT / "launcher" / "sites").glob("*.yaml")}
+    assert templates
+    assert sites
+    assert {f"launcher/{path}" for path in templates} <= names
+    assert {str(path) for path in sites} <= names
+    assert {"launcher/py.typed", "trainers/py.typed"} <= names
+    allowed = ("launcher/", "trainers/", "castoff-")
+    assert [name for name in names if not name.startswith(allowed)] == []
+    assert [name for name in names if "__pycache__" in name or "tests" in name] == []
+
+
+def test_wheel_renders_without_torch_and_without_the_checkout(installed: Path, tmp_path: Path) -> None:
+    job = CHECKOUT / "examples" / "digits.yaml"
+    script = run(installed / "castoff", "render", job, "--site", "aurora", cwd=tmp_path)
+    assert script == run(SCRIPTS / "castoff", "render", job, "--site", "aurora", cwd=tmp_path)
+    code = f"""
+import importlib.util, sys
+import launcher, launcher.cli
+from launcher import JobSpec, Site, plan, render
+from launcher.rendering import template_folder
+sys.stdout.write(render(plan(JobSpec.load({str(job)!r}), Site.load("aurora"))))
+print("templates in", template_folder())
+print("sites in", launcher.site._BUILT_IN)
+print("torch", "is" if importlib.util.find_spec("torch") else "is not", "there")
+{LOADED}
+"""
+    answer = run(installed / "python", "-c", code, cwd=tmp_path)
+    assert answer.startswith(script)
+    templates, sites, torch, loaded = answer.removeprefix(script).splitlines()
+    home = installed.parent
+    assert Path(templates.removeprefix("templates in ")).is_relative_to(home)
+    assert Path(sites.removeprefix("sites in ")).is_relative_to(home)
+    assert torch == "torch is not there"
+    assert "launcher" in loaded.split()
+    assert not HEAVY & set(loaded.split())
+
+
+def test_wheel_launches_ranks(installed: Path, tmp_path: Path) -> None:
+    answer = run(
+        installed / "castoff",
+        "launch",
+        "-n",
+        "2",
+        "--",
+        "sh",
+        "-c",
+        "echo $RANK of $WORLD_SIZE",
+        cwd=tmp_path,
+    )
+    assert sorted(answer.splitlines()) == ["[0] 0 of 2", "[1] 1 of 2"]
+
+
+def test_the_lock_holds_what_pyproject_asks_for() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    asked = [Requirement(text) for text in (*project["dependencies"], *extras["dev"], *extras["torch"])]
+    lines = [line for line in (CHECKOUT / "constraints.txt").read_text().splitlines() if line[:1] != "#"]
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9a-z.]*", line)] == []
+    locked = {_plain(name): version for name, version in (line.split("==") for line in lines)}
+    assert locked["torch"] == "2.13.0"
+    wrong = [str(r) for r in asked if not r.specifier.contains(locked.get(_plain(r.name), ""))]
+    assert wrong == [], "make lock"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
