@@ -8,6 +8,8 @@ ranks of unequal speed wait for the slowest at every step.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 
 from launcher.quantities import cpulist
@@ -27,8 +29,8 @@ class Devices(msgspec.Struct, frozen=True):
 
 def ranks_of_sockets(ranks: int, sockets: int) -> list[int]:
     """How many of a node's ranks live on each socket: block by block, the first sockets first."""
-    owner = [rank * sockets // ranks for rank in range(ranks)]
-    return [owner.count(socket) for socket in range(sockets)]
+    firsts = [-(-socket * ranks // sockets) for socket in range(sockets + 1)]
+    return [after - first for first, after in pairwise(firsts)]
 
 
 def cores(node: Node, ranks: int, per_rank: int | None) -> list[list[int]]:
@@ -37,7 +39,7 @@ def cores(node: Node, ranks: int, per_rank: int | None) -> list[list[int]]:
     `per_rank` asks for that many; None gives each an equal share of its socket.
 
     Raises:
-        ValueError: there are not enough cores; the text says how many there are.
+        ValueError: there are not enough cores; the text, read after "is N, but", says what fits.
     """
     usable = node.usable_cores()
     if not usable:
@@ -45,22 +47,31 @@ def cores(node: Node, ranks: int, per_rank: int | None) -> list[list[int]]:
     if ranks == 1:
         every = [core for socket in usable for core in socket]
         if per_rank is not None and per_rank > len(every):
-            raise ValueError(f"a node has {len(every)} cores for ranks")
+            raise ValueError(f"a node has {len(every)} cores for ranks; lower it")
         best = usable[0] if per_rank is not None and per_rank <= len(usable[0]) else every
         return [best[:per_rank] if per_rank is not None else every]
     counts = ranks_of_sockets(ranks, len(usable))
     share = min(len(socket) // count for socket, count in zip(usable, counts, strict=True) if count)
     if share == 0 or (per_rank is not None and per_rank > share):
-        total = sum(len(socket) for socket in usable)
-        raise ValueError(
-            f"{ranks} ranks on a node leave {share} of its {total} cores for each, on one socket"
-        )
+        raise ValueError(_too_few_cores(usable, ranks, share))
     width = share if per_rank is None else per_rank
     return [
         socket[first * width : (first + 1) * width]
         for socket, count in zip(usable, counts, strict=True)
         for first in range(count)
     ]
+
+
+def _too_few_cores(usable: list[list[int]], ranks: int, share: int) -> str:
+    total = sum(len(socket) for socket in usable)
+    if share:
+        return f"{ranks} ranks on a node leave each {share} of its {total} cores, on one socket; lower it"
+    fitting = [
+        fewer
+        for fewer in range(1, total + 1)
+        if all(n <= len(own) for n, own in zip(ranks_of_sockets(fewer, len(usable)), usable, strict=True))
+    ]
+    return f"a node has {total} cores for ranks; {max(fitting, default=1)} ranks are the most"
 
 
 def core_lists(node: Node, ranks: int, per_rank: int | None) -> list[str]:
@@ -76,21 +87,23 @@ def devices(node: Node, ranks: int, per_rank: int) -> Devices:
     device i // 2).
 
     Raises:
-        ValueError: they do not fit; the text says what does.
+        ValueError: they do not fit; the text, read after "is N, but", says what does.
     """
     total = node.device_count
     if per_rank == 0:
         return Devices()
-    if ranks * per_rank > total and not (per_rank == 1 and ranks > total):
-        raise ValueError(f"{ranks} ranks with {per_rank} devices each, but a node has {total}")
-    if ranks > total:
-        if ranks % total or ranks // total > node.ranks_per_device:
-            fits = [total * times for times in range(1, node.ranks_per_device + 1)]
-            raise ValueError(
-                f"{ranks} ranks share a node's {total} devices unevenly or too often; "
-                f"what works: up to {total}, or {', '.join(map(str, fits))}"
-            )
+    shared = per_rank == 1 and ranks > total
+    if shared and (ranks % total or ranks // total > node.ranks_per_device):
+        fits = ", ".join(str(total * times) for times in range(2, node.ranks_per_device + 1))
+        evenly = f", or {fits} that share them evenly" if fits else ""
+        raise ValueError(f"a node has {total} devices; what fits: up to {total} ranks{evenly}")
+    if shared:
         return Devices(per_rank=[str(rank * total // ranks) for rank in range(ranks)], index="0")
+    if ranks * per_rank > total:
+        needed = f"{ranks} ranks with {per_rank} devices each need {ranks * per_rank}"
+        works = [f"up to {total // per_rank} ranks"] if per_rank <= total else []
+        works += [f"up to {total // ranks} for each"] if ranks <= total else []
+        raise ValueError(f"{needed}, and a node has {total}; what fits: {' or '.join(works) or 'fewer'}")
     chosen = _spread(node, ranks, per_rank)
     if per_rank > 1:
         return Devices(per_rank=[",".join(map(str, mine)) for mine in chosen], index="0")

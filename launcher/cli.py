@@ -5,10 +5,11 @@ Nothing but click is imported until a verb runs, and what stands after `--` neve
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -28,6 +29,9 @@ _VERBS = {
     "wait": "Wait until a run is over; exit with its code.",
 }
 
+_TAKE_A_PROGRAM = ("launch", "render", "submit")
+"""The verbs for which what stands after `--` is the program."""
+
 
 class _Verbs(click.Group):
     """Loads a verb's module when it is called, and lists the verbs without loading any."""
@@ -42,30 +46,61 @@ class _Verbs(click.Group):
         command: click.Command = module.command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        verb = args[0]
+        if verb not in _VERBS and not verb.startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(verb, _VERBS, n=1)
+            ctx.fail(f"there is no verb {verb!r}" + (f"; did you mean {near[0]}?" if near else ""))
+        if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
+            ctx.fail(f"{verb} takes no program, so nothing may stand after --")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(_VERBS.items()))
 
 
-@click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=_Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="castoff", prog_name="castoff")
-def castoff() -> None:
+@click.pass_context
+def castoff(context: click.Context) -> None:
     """From one job file to ranks that know who they are.
 
     castoff renders the exact script that Slurm or PBS gets, submits it, starts the ranks, tells
     each who it is, and knows afterwards how it ended. What stands after -- is the program with its
     own flags.
     """
+    if context.invoked_subcommand is None:
+        if context.obj is not None:
+            context.fail("name a verb before --, as in castoff launch -n 2 -- python train.py")
+        click.echo(context.get_help())
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     words = sys.argv[1:] if arguments is None else arguments
     program: list[str] | None = None
     if "--" in words:
         at = words.index("--")
         words, program = words[:at], words[at + 1 :]
-    sys.exit(_run(words, program))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # a path's bytes leave as they came
+    try:
+        code = _run(words, program)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # the reader has gone, as in `castoff render … | head`
+            _say(f"{error.filename or 'standard output'}: {error.strerror or error}")
+        _abandon_output()
+        code = 1
+    sys.exit(code)
 
 
 def _run(words: list[str], program: list[str] | None) -> int:
@@ -73,14 +108,36 @@ def _run(words: list[str], program: list[str] | None) -> int:
         result: Any = castoff.main(words, prog_name="castoff", obj=program, standalone_mode=False)
     except CastoffError as error:
         for line in str(error).splitlines():
-            click.echo(f"castoff: {line}", err=True)
+            _say(line)
         return error.exit_code
     except click.ClickException as error:
-        error.show()
+        _say(_in_one_line(error))
         return error.exit_code
     except click.Abort:
         return 130
-    except BrokenPipeError:  # the reader has gone, as in `castoff render … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
     return result if isinstance(result, int) else 0
+
+
+def _in_one_line(error: click.ClickException) -> str:
+    message = " ".join(error.format_message().split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return message
+    path = context.command_path
+    if "unexpected extra argument" in message and context.command.name in _TAKE_A_PROGRAM:
+        message += f"; a program stands after --, as in {path} -- python train.py"
+    return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
+
+
+def _say(line: str) -> None:
+    click.echo(f"castoff: {line}", err=True)
+
+
+def _abandon_output() -> None:
+    """Let what is still buffered go nowhere, so that the interpreter's last flush succeeds."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

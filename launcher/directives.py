@@ -50,6 +50,8 @@ SLURM_OWNED = {
     "time": "walltime",
     "job-name": "name",
     "export": "inherit",
+    "requeue": "requeue.max",
+    "no-requeue": "requeue.max",
 }
 """Directives that castoff decides from a field, because the rest of the script depends on it."""
 
@@ -57,7 +59,7 @@ SLURM_NEEDED = {
     "output": "logs are found through it",
     "open-mode": "a requeued job would overwrite its first log",
     "signal": "the job could not stop before its walltime",
-    "requeue": "`requeue.max` asks for it",
+    "requeue": "requeue.max asks for it",
     "no-requeue": "Slurm would start a failed node's job again without castoff's count",
 }
 """Directives that may be changed but not removed, and why."""
@@ -70,11 +72,32 @@ PBS_OWNED = {
     "V": "inherit",
     "v": "inherit",
     "W": "after",
+    "r": "requeue.max",
 }
 PBS_NEEDED = {
     "j": "castoff keeps one log for both streams",
     "r": "PBS would run a failed job again without castoff's count",
 }
+PBS_IN_SELECT = {
+    "nodes": "nodes",
+    "ncpus": "cores_per_rank",
+    "mpiprocs": "ranks_per_node",
+    "ngpus": "devices_per_rank",
+    "mem": "memory",
+}
+"""Resources of a chunk: qsub refuses them as resources of the job beside a select."""
+
+PBS_WORDS = {"filesystems", "select", "place", "walltime", "ncpus", "mpiprocs", "ngpus"}
+"""PBS resources that no option of sbatch is called."""
+
+SLURM_WORDS = {
+    *("account", "array", "comment", "constraint", "cpus-per-task", "dependency", "error", "exclude"),
+    *("exclusive", "export", "gpu-bind", "gpus", "gpus-per-node", "gpus-per-task", "gres", "job-name"),
+    *("licenses", "mail-type", "mail-user", "mem-per-cpu", "mem-per-gpu", "network", "nodelist"),
+    *("no-requeue", "ntasks", "ntasks-per-node", "open-mode", "output", "partition", "qos", "requeue"),
+    *("reservation", "signal", "threads-per-core", "time", "wckey"),
+}
+"""Options of sbatch that no resource of PBS is called."""
 
 
 def slurm(spec: JobSpec, site: Site, resources: Resources) -> Directives:
@@ -87,7 +110,7 @@ def slurm(spec: JobSpec, site: Site, resources: Resources) -> Directives:
         ("constraint", spec.constraint),
         ("reservation", spec.reservation),
         ("exclude", spec.exclude),
-        ("exclusive", spec.exclusive or None),
+        ("exclusive", spec.exclusive),
         ("nodes", str(resources.nodes)),
         ("ntasks-per-node", str(resources.tasks_per_node)),
         ("cpus-per-task", _text(resources.cores_per_task)),

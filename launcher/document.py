@@ -7,6 +7,7 @@ reach a program unchanged.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import re
 from collections.abc import Iterable, Mapping
@@ -22,7 +23,11 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 _MAX_VALUES = 100_000
 """Bound on the values of one document: aliases of aliases grow without end in a few lines."""
 
-_NULL, _BOOL, _INT, _FLOAT = (f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float"))
+_MAX_DEPTH = 100
+"""Bound on nesting: libyaml's binding recurses in C, where too deep is a crash, not an exception."""
+
+_TAG = "tag:yaml.org,2002:"
+_NULL, _BOOL, _INT, _FLOAT = (_TAG + kind for kind in ("null", "bool", "int", "float"))
 
 
 class _CoreLoader(yaml.CSafeLoader):  # type: ignore[misc, name-defined, unused-ignore]
@@ -31,19 +36,18 @@ class _CoreLoader(yaml.CSafeLoader):  # type: ignore[misc, name-defined, unused-
 
 _CoreLoader.yaml_implicit_resolvers = {}
 
-
-for _tag, _pattern, _first in (
-    (_NULL, r"(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
-    (_BOOL, r"(?:true|True|TRUE|false|False|FALSE)$", list("tTfF")),
-    (_INT, r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", list("-+0123456789")),
-    (
-        _FLOAT,
+_PATTERNS = {
+    _NULL: re.compile(r"(?:~|null|Null|NULL|)\Z"),
+    _BOOL: re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"),
+    _INT: re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z"),
+    _FLOAT: re.compile(
         r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
-        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
-        list("-+.0123456789"),
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
     ),
-):
-    _CoreLoader.add_implicit_resolver(_tag, re.compile(_pattern), _first)
+}
+
+for _tag, _first in ((_NULL, "~nN"), (_BOOL, "tTfF"), (_INT, "-+0123456789"), (_FLOAT, "-+.0123456789")):
+    _CoreLoader.add_implicit_resolver(_tag, _PATTERNS[_tag], [*_first, *([""] if _tag == _NULL else [])])
 
 
 class Document:
@@ -63,24 +67,27 @@ class Document:
             CastoffError: the file cannot be read.
             InvalidInput: it is not YAML.
         """
+        shown = printable(str(path))
         try:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
-            raise CastoffError(f"{path}: there is no such file") from None
+            raise CastoffError(f"{shown}: there is no such file") from None
         except UnicodeDecodeError as error:
-            raise CastoffError(f"{path}: is not UTF-8 text (byte {error.start})") from None
-        except OSError as error:
-            raise CastoffError(f"{path}: cannot be read: {error.strerror}") from None
-        return cls.parse(text, str(path))
+            line = error.object[: error.start].count(b"\n") + 1
+            raise CastoffError(f"{shown}: is not UTF-8 text (line {line}); save it as UTF-8") from None
+        except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise CastoffError(f"{shown}: cannot be read: {reason}") from None
+        return cls.parse(text, shown)
 
     @classmethod
     def parse(cls, text: str, origin: str) -> Document:
-        """Parse YAML text that stands at `origin`.
+        """Parse YAML text that stands at `origin`; empty text is null.
 
         Raises:
             InvalidInput: it is not YAML, or a key stands twice.
         """
-        document = cls({}, origin)
+        document = cls(None, origin)
         node = _compose(text, origin)
         if node is not None:
             reader = _Reader(document)
@@ -108,17 +115,21 @@ class Document:
         else:
             self._texts[path] = text
 
+    def record_place(self, path: FieldPath, place: str) -> None:
+        """Remember where a value stands, and keep its spelling."""
+        self._places[path] = place
+
     def override(self, assignment: str) -> None:
         """Set one field as `--set a.b=c` does; the value is YAML, a list index is a number.
 
         Raises:
             InvalidInput: no `=`, a path through something that holds no fields, bad YAML.
         """
-        origin = f"--set {assignment}"
-        dotted, equals, text = assignment.partition("=")
-        if not equals or not dotted.strip():
+        origin = f"--set {printable(assignment)}"
+        field, equals, text = assignment.partition("=")
+        keys = field.strip().split(".")
+        if not equals or not all(keys):
             raise InvalidInput([Problem(origin, "", "write it as --set FIELD=VALUE, as in --set nodes=4")])
-        keys = dotted.strip().split(".")
         self.put(keys, Document.parse(text, origin), origin)
 
     def put(self, keys: list[str], value: Document, origin: str) -> None:
@@ -132,9 +143,10 @@ class Document:
             index = _index(holder, key, path, origin)
             path = (*path, index)
             if last:
-                holder[index] = value.data
+                holder[index] = copy.deepcopy(value.data)
             elif isinstance(holder, dict) and holder.get(index) is None:
                 holder[index] = {}
+                self._places[path] = origin
             holder = holder[index]
         self._forget(path)
         self._places.update({(*path, *inner): origin for inner in value._places})
@@ -187,14 +199,46 @@ def _index(holder: Any, key: str, path: FieldPath, origin: str) -> str | int:
 
 def _compose(text: str, origin: str) -> yaml.Node | None:
     try:
+        _refuse_depth(text, origin)
         return yaml.compose(text, Loader=_CoreLoader)
+    except UnicodeEncodeError as error:  # a lone surrogate: how Python holds a byte that is not UTF-8
+        line = text.count("\n", 0, error.start)
+        message = f"is not UTF-8 text: {printable(text[error.start])} cannot be written"
+        raise InvalidInput([Problem(_at_line(origin, line), "", message)]) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"{origin}:{mark.line + 1}" if mark else origin
-        about = ", ".join(part for part in (error.context, error.problem) if part)
-        raise InvalidInput([Problem(where, "", f"is not valid YAML: {about}")]) from None
-    except yaml.YAMLError as error:
-        raise InvalidInput([Problem(origin, "", f"is not valid YAML: {error}")]) from None
+        where = _at_line(origin, mark.line) if mark else origin
+        raise InvalidInput([Problem(where, "", f"is not valid YAML: {_explain(error)}")]) from None
+    except yaml.reader.ReaderError as error:
+        line = text.encode()[: error.position].count(b"\n")
+        message = f"is not valid YAML: {error.reason} (U+{error.character:04X})"
+        raise InvalidInput([Problem(_at_line(origin, line), "", message)]) from None
+
+
+def _explain(error: yaml.MarkedYAMLError) -> str:
+    """PyYAML's words, with where the unfinished thing begins, and plainer ones for a tab."""
+    about = ", ".join(part for part in (error.context, error.problem) if part)
+    if error.context_mark and error.problem_mark and error.context_mark.line != error.problem_mark.line:
+        about += f" (it begins in line {error.context_mark.line + 1})"
+    if "cannot start any token" in about:
+        about += "; indent with spaces, not tabs, and quote a value that begins with % @ or `"
+    return about
+
+
+def _refuse_depth(text: str, origin: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_CoreLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            line = event.start_mark.line if event.start_mark else 0
+            raise InvalidInput(
+                [Problem(_at_line(origin, line), "", f"is nested more than {_MAX_DEPTH} levels deep")]
+            )
+
+
+def _at_line(origin: str, line: int) -> str:
+    """The place of a line, counted from 0; what stands on the command line has no lines to name."""
+    return origin if origin.startswith("--") else f"{origin}:{line + 1}"
 
 
 class _Reader:
@@ -208,11 +252,13 @@ class _Reader:
 
     def value(self, node: yaml.Node, path: FieldPath) -> Any:
         self._values += 1
-        place = f"{self.document.origin}:{node.start_mark.line + 1}"
-        if self.document.origin.startswith("--"):
-            place = self.document.origin
-        if self._values > _MAX_VALUES or node in self._open:
-            raise InvalidInput([Problem(place, dotted(path), "an alias repeats this without end")])
+        # A field that is missing is looked for here, and stands in no line.
+        place = self._place(node) if path else self.document.origin
+        if node in self._open:
+            raise InvalidInput([Problem(place, dotted(path), "holds itself through an alias")])
+        if self._values > _MAX_VALUES:
+            message = f"is one value too many: {_MAX_VALUES:,} at the most, each alias counted in full"
+            raise InvalidInput([Problem(place, dotted(path), message)])
         if isinstance(node, yaml.ScalarNode):
             self.document.record(path, place, node.value)
             return self._scalar(node, path, place)
@@ -222,13 +268,18 @@ class _Reader:
         self._open.pop()
         return data
 
+    def _place(self, node: yaml.Node) -> str:
+        return _at_line(self.document.origin, node.start_mark.line)
+
     def _sequence(self, node: yaml.Node, path: FieldPath) -> list[Any]:
+        self._check_tag(node, ["seq"], path)
         return [self.value(item, (*path, number)) for number, item in enumerate(node.value)]
 
     def _mapping(self, node: yaml.MappingNode, path: FieldPath) -> dict[str, Any]:
+        self._check_tag(node, ["map"], path)
         data: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            place = f"{self.document.origin}:{key_node.start_mark.line + 1}"
+            place = self._place(key_node)
             if not isinstance(key_node, yaml.ScalarNode):
                 self.problems.append(Problem(place, dotted(path), "a field's name must be a word"))
                 continue
@@ -237,40 +288,57 @@ class _Reader:
                 message = f"stands twice (first at {self.document.where((*path, key))}); keep one"
                 self.problems.append(Problem(place, dotted((*path, key)), message))
                 continue
+            self._check_tag(key_node, _SCALARS, (*path, key))
             data[key] = self.value(value_node, (*path, key))
-            if (
-                isinstance(value_node, yaml.ScalarNode)
-                or value_node.start_mark.line != key_node.start_mark.line
-            ):
-                self.document._places[(*path, key)] = place
+            # The key's line: an alias stands elsewhere, and a block begins one line later.
+            self.document.record_place((*path, key), place)
         return data
 
     def _scalar(self, node: yaml.ScalarNode, path: FieldPath, place: str) -> Any:
         text = node.value
+        self._check_tag(node, _SCALARS, path)
+        pattern = _PATTERNS.get(node.tag)
+        if pattern is not None and not pattern.match(text):
+            message = f"{text!r} is no {node.tag.removeprefix(_TAG)}, which its tag says"
+            self.problems.append(Problem(place, dotted(path), message))
+            return None
         if node.tag == _NULL:
             return None
         if node.tag == _BOOL:
             return text.lower() == "true"
         if node.tag == _INT:
-            if len(text) > 18:
+            if len(text.lstrip("+-")) > 18:
                 return text
             return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
         if node.tag == _FLOAT:
             return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-        if node.tag != "tag:yaml.org,2002:str":
-            self.problems.append(Problem(place, dotted(path), f"the YAML tag {node.tag} is not allowed here"))
         return text
+
+    def _check_tag(self, node: yaml.Node, allowed: Iterable[str], path: FieldPath) -> None:
+        if node.tag.removeprefix(_TAG) not in allowed:
+            tag = printable(node.tag.replace(_TAG, "!!"))
+            message = f"the YAML tag {tag} is not allowed here; leave it out"
+            self.problems.append(Problem(self._place(node), dotted(path), message))
+
+
+_SCALARS = ("str", "null", "bool", "int", "float")
+
+
+def printable(text: str) -> str:
+    """Text for a message: on one line, and writable in UTF-8, whatever it holds."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def dotted(path: Iterable[str | int]) -> str:
     """A field's path as `--set` spells it."""
-    return ".".join(str(part) for part in path)
+    return printable(".".join(str(part) for part in path))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean X?` for a near miss, else nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]}?" if near else ""
+    folded = {name.casefold(): name for name in known}
+    near = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    return f"; did you mean {folded[near[0]]}?" if near else ""
 
 
 def plain(data: Mapping[str, Any], origin: str) -> Document:

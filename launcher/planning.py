@@ -6,18 +6,21 @@ profile knows of, is said here before anything is queued.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from launcher import binding, directives
 from launcher.binding import Devices
+from launcher.document import Document, FieldPath
 from launcher.errors import InvalidInput, Problem
 from launcher.limits import site_problems
 from launcher.quantities import cpulist, seconds
 from launcher.site import Site
-from launcher.spec import JobSpec, StarterName, program_name
+from launcher.spec import JobSpec, StarterName, check, program_name
 from launcher.starters import OF_SCHEDULER, STARTERS, Layout, Request
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 DEFAULT_GRACE = 120
 """Seconds between the request to stop and the walltime."""
@@ -92,37 +95,46 @@ def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
     Raises:
         InvalidInput: with every reason why this job cannot run there.
     """
+    source = spec.source
     if function:
         spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
     retyped = JobSpec.of(msgspec.to_builtins(spec))
-    return _Planner(_with_defaults(retyped, site), site).plan(function=function)
+    return _Planner(_with_defaults(retyped, site), site, source).plan(function=function)
 
 
 def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
     """The job with the site's `defaults:` where it says nothing; mappings merge, setup lines add up."""
-    chosen: dict[str, Any] = {}
-    for field in msgspec.structs.fields(JobSpec):
-        mine, default = getattr(spec, field.name), getattr(site.defaults, field.name)
-        if isinstance(mine, dict):
-            chosen[field.name] = {**default, **mine}
-        elif field.name == "setup":
-            chosen[field.name] = [*site.setup, *default, *mine]
-        elif mine is None or mine == field.default or mine == []:
-            chosen[field.name] = default if default is not None else mine
+    chosen = _filled(spec, site.defaults)
+    setup = [*site.setup, *site.defaults.setup, *spec.setup]
+    chosen = msgspec.structs.replace(chosen, setup=setup, env={**site.env, **chosen.env})
     if spec.ranks is not None:
-        chosen["ranks_per_node"] = None
-    elif spec.ranks_per_node is not None:
-        chosen["ranks"] = None
-    chosen["env"] = {**site.env, **chosen["env"]}
-    return msgspec.structs.replace(spec, **chosen)
+        return msgspec.structs.replace(chosen, ranks_per_node=None)
+    if spec.ranks_per_node is not None:
+        return msgspec.structs.replace(chosen, ranks=None)
+    return chosen
+
+
+def _filled(mine: T, default: T) -> T:
+    """One struct with another's values where it has no own; mappings and structs in it likewise."""
+    chosen: dict[str, Any] = {}
+    for field in msgspec.structs.fields(type(mine)):
+        own, other = getattr(mine, field.name), getattr(default, field.name)
+        if isinstance(own, dict):
+            chosen[field.name] = {**other, **own}
+        elif isinstance(field.default, msgspec.Struct):
+            chosen[field.name] = _filled(own, other)
+        elif own == field.default or (own == [] and field.default_factory is not msgspec.NODEFAULT):
+            chosen[field.name] = other
+    return msgspec.structs.replace(mine, **chosen)
 
 
 class _Planner:
     """The decisions, one method each; each may add problems and notes."""
 
-    def __init__(self, spec: JobSpec, site: Site):
+    def __init__(self, spec: JobSpec, site: Site, source: Document | None):
         self.spec = spec
         self.site = site
+        self.source = source
         self.name = spec.name or program_name(spec.command)
         self.walltime = seconds(spec.walltime) if spec.walltime else None
         self.grace = seconds(spec.grace) if spec.grace else DEFAULT_GRACE
@@ -136,7 +148,8 @@ class _Planner:
         per_rank = self._devices_per_rank()
         devices = self._devices(layout, per_rank)
         cores, cpu_lists = self._cores(layout)
-        self.problems += site_problems(spec, site, self.name, self.walltime, self.grace)
+        for problem in (*check(spec), *site_problems(spec, site, self.name, self.walltime, self.grace)):
+            self._report(problem.path, problem.message)
         if self.problems:
             raise InvalidInput(self.problems)
         processes = self._processes(layout, cores, cpu_lists, per_rank)
@@ -161,7 +174,7 @@ class _Planner:
             devices=devices,
             walltime=self.walltime,
             grace=self.grace,
-            inherit=spec.inherit or ("all" if site.scheduler == "local" else "none"),
+            inherit=self._inherit(),
             setup=spec.setup,
             env=self._environment(cores),
             env_from=spec.env_from,
@@ -178,7 +191,26 @@ class _Planner:
         )
 
     def _report(self, field: str, message: str) -> None:
-        self.problems.append(Problem(f"{self.name} on {self.site.name}", field, message))
+        self.problems.append(Problem(self._where(field), field, message))
+
+    def _where(self, field: str) -> str:
+        """Where a field's value comes from: the job file's line, a flag, or the site's defaults."""
+        if self.source is None:
+            return f"{self.name} on {self.site.name}"
+        path: FieldPath = tuple(field.split("."))
+        mine = self.source.data.get(path[0]) if isinstance(self.source.data, dict) else None
+        if mine is None and path[0] in msgspec.to_builtins(self.site.defaults):
+            return f"defaults of site {self.site.name}"
+        return self.source.where(path)
+
+    def _inherit(self) -> str | list[str]:
+        if self.spec.inherit is None:
+            return "all" if self.site.scheduler == "local" else "none"
+        return self.spec.inherit or "none"
+
+    @property
+    def _ranks_field(self) -> str:
+        return "ranks" if self.spec.ranks is not None else "ranks_per_node"
 
     def _layout(self) -> Layout:
         spec, site = self.spec, self.site
@@ -187,7 +219,7 @@ class _Planner:
             self._report("nodes", f"is {nodes}, but this machine is one node; use --set nodes=1")
             nodes = 1
         if spec.ranks is not None:
-            return Layout.of(spec.ranks, nodes)
+            return Layout.of(spec.ranks, min(nodes, spec.ranks))
         if spec.ranks_per_node is not None:
             return Layout([(spec.ranks_per_node, nodes)])
         if site.node and site.node.device_count and spec.devices_per_rank != 0:
@@ -203,19 +235,24 @@ class _Planner:
         if self.site.scheduler == "local":
             starter = "local"
             for field, given in (
+                ("start.starter", self.spec.start.starter not in (None, "local")),
                 ("start.args", self.spec.start.args),
                 ("directives", self.spec.directives),
             ):
                 if given:
-                    self.notes.append(f"{field}: for a scheduler's job; nothing here reads them")
+                    self.notes.append(f"{field}: is for a scheduler's job, and has no effect here")
         elif starter not in allowed:
-            message = f"is {starter}, but {self.site.scheduler} jobs start with one of {', '.join(allowed)}"
-            self._report("start.starter", message)
+            kind = {"slurm": "Slurm", "pbs": "PBS"}[self.site.scheduler]
+            message = f"is {starter}, but a {kind} job's ranks start with one of {', '.join(allowed)}"
+            if self.spec.start.starter:
+                self._report("start.starter", message)
+            else:
+                self.problems.append(Problem(f"site {self.site.name}", "starter", message))
         if starter == "pals" and not layout.filled and not self.spec.start.torchrun:
             low = layout.processes - layout.processes % layout.nodes
             message = (
-                f"is {layout.processes} on {layout.nodes} nodes, which PALS cannot lay out as evenly "
-                f"as possible; use {low} or {low + layout.nodes}"
+                f"is {layout.processes} on {layout.nodes} nodes, and PALS fills node after node with "
+                f"{layout.most}, which leaves the last with too few; use {low} or {low + layout.nodes}"
             )
             self._report("ranks", message)
         return starter
@@ -228,17 +265,31 @@ class _Planner:
 
     def _devices(self, layout: Layout, per_rank: int) -> Devices:
         node = self.site.node
-        if self.spec.start.torchrun:
-            return Devices()
         if node is None or not node.device_count:
+            if self.spec.start.torchrun:
+                return Devices()
             per_task = self.site.gpu_request == "gpus-per-task"
             return binding.scheduler_devices(per_rank, per_task=per_task)
         try:
-            return binding.devices(node, layout.most, per_rank)
+            devices = binding.devices(node, layout.most, per_rank)
         except ValueError as error:
-            field = "devices_per_rank" if self.spec.devices_per_rank else "ranks_per_node"
-            self._report(field, f"{error} ({self.site.name}, {node.source})")
+            self._does_not_fit("devices_per_rank", self.spec.devices_per_rank, layout, error)
             return Devices()
+        if self.spec.start.torchrun:  # the shim runs once a node, so no rank is given its own
+            if devices.visible or devices.per_rank:
+                self.notes.append("torchrun hands out no devices: each rank sees all those of its node")
+            return Devices()
+        return devices
+
+    def _does_not_fit(self, field: str, asked: int | None, layout: Layout, error: ValueError) -> None:
+        """Blame the field that was set for what binding refuses."""
+        node = self.site.node
+        source = f"({self.site.name}: {node.source}, {node.date})" if node else ""
+        if asked is not None and asked > 1:
+            self._report(field, f"is {asked}, but {error} {source}")
+        else:
+            held = layout.processes if self.spec.ranks is not None else layout.most
+            self._report(self._ranks_field, f"is {held}, but {error} {source}")
 
     def _cores(self, layout: Layout) -> tuple[int | None, list[str]]:
         """Cores of each rank, where they are known, and the CPU list of each local rank."""
@@ -248,8 +299,7 @@ class _Planner:
         try:
             lists = binding.cores(node, layout.most, asked)
         except ValueError as error:
-            field = "ranks_per_node" if asked is None else "cores_per_rank"
-            self._report(field, f"{error} ({self.site.name}, {node.source})")
+            self._does_not_fit("cores_per_rank", asked, layout, error)
             return asked, []
         return len(lists[0]), [cpulist(numbers) for numbers in lists]
 

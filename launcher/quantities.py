@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 
-_CLOCK = re.compile(r"(?:(\d{1,4})-)?(\d{1,4}):([0-5]\d):([0-5]\d)")
-_UNITS = re.compile(r"(?:(\d{1,5})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?")
+# [0-9], for \d takes every script's digits. END, for a $ alone also stands before a last line break;
+# \Z would not do, because these patterns go into the JSON schema, whose dialect lacks it.
+END = r"$(?!\n)"
 
-DURATION_PATTERN = rf"^(?:{_CLOCK.pattern}|(?=\d){_UNITS.pattern})$"
+_CLOCK = re.compile(r"(?:([0-9]{1,4})-)?([0-9]{1,4}):([0-5][0-9]):([0-5][0-9])")
+_UNITS = re.compile(r"(?:([0-9]{1,5})d)?(?:([0-9]{1,5})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,8})s)?")
+
+DURATION_PATTERN = rf"^(?:{_CLOCK.pattern}|(?=[0-9]){_UNITS.pattern}){END}"
 DURATION_TAKES = 'a duration: "HH:MM:SS", "D-HH:MM:SS" or with units, as in 90s, 30m, 2h or 1d12h'
 
-MEMORY_PATTERN = r"^[1-9]\d{0,9}[KMGT]$"
+MEMORY_PATTERN = rf"^[1-9][0-9]{{0,9}}[KMGT]{END}"
 MEMORY_TAKES = "a size with a unit K, M, G or T (powers of 1024), as in 64G"
 
-CPULIST_PATTERN = r"^\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*$"
+_CPUS = "[0-9]{1,5}(?:-[0-9]{1,5})?"
+CPULIST_PATTERN = rf"^{_CPUS}(?:,{_CPUS})*{END}"
 
 
 def seconds(duration: str) -> int:
@@ -33,7 +38,7 @@ def clock(total: int) -> str:
 
 
 def cpus(cpulist: str) -> list[int]:
-    """`0-2,7` as [0, 1, 2, 7]."""
+    """`0-2,7` as [0, 1, 2, 7]: a list that matches `CPULIST_PATTERN`."""
     numbers: list[int] = []
     for part in cpulist.split(","):
         first, _, last = part.partition("-")

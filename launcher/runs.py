@@ -6,6 +6,7 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
   job.sh           the script
   secrets.sh       0600, only with env_from
   submission.json  how and where it was submitted
+  *.lock           held by the process that sees to the run
   attempts/M.N/    member M's attempt N: start.json, ending.json, failure.json, outcome, stop
   logs/job-M.log   what the script of member M wrote
   logs/M.N/        a log per rank
@@ -13,10 +14,11 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,15 +30,28 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 
 
 class Run:
-    """A run directory on disk."""
+    """A run directory on disk: what `submit` returns.
+
+    Everything in it is found relative to `path`, so that a directory that was moved still tells
+    what became of it. `launcher.watch.status` reads its state.
+    """
 
     def __init__(self, path: Path):
         self.path = path
+        """The run directory, absolute."""
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
 
     @property
     def id(self) -> str:
         """The run's id: its directory's name."""
         return self.path.name
+
+    @property
+    def job(self) -> str | None:
+        """The scheduler's id; None where the submission did not come about."""
+        return self.submission().get("job")
 
     @property
     def script(self) -> Path:
@@ -71,23 +86,95 @@ class Run:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """A JSON record; empty if it is not there, or is not yet whole."""
+    """A JSON record; empty if it is not there, or is not yet whole.
+
+    Raises:
+        CastoffError: it is there and cannot be read.
+    """
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        record = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return {}
+    except OSError as error:
+        raise CastoffError(f"{path}: cannot be read: {error.strerror}") from error
     return record if isinstance(record, dict) else {}
 
 
-def write_file(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write a file so that it is either there whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+def write_file(path: Path, text: str, mode: int = 0o600, *, new: bool = False) -> None:
+    """Write a file so that it is either there whole or not at all; with `new`, never over another.
+
+    Bytes that are no UTF-8, which Python holds as surrogates, are written as they were.
+
+    Raises:
+        FileExistsError: `new`, and something is there already.
+        OSError: it cannot be written there.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir() and not new:
+        path.write_text(text, encoding="utf-8", errors="surrogateescape")  # /dev/stdout, a pipe
+        return
+    if not new:
+        path = Path(os.path.realpath(path))  # a link stays one
+    # Not derived from the file's own name, which may be as long as names can be.
+    draft = path.with_name(f".castoff-{os.urandom(6).hex()}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            _publish(draft, path)
+        else:
+            draft.replace(path)
+    finally:
+        with contextlib.suppress(OSError):  # it is not there: renamed, or never made
+            draft.unlink()
+
+
+def _publish(draft: Path, path: Path) -> None:
+    """Give a draft its name, which must be free."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: it may be seen half written
+        with path.open("xb") as file:
+            file.write(draft.read_bytes())
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, patience: float = 5.0) -> Iterator[None]:
+    """Hold the lock file `path`; the kernel lets go of it however this process dies.
+
+    Raises:
+        BlockingIOError: somebody else has held it for `patience` seconds.
+    """
+    # A reader's look (`is_locked`) holds it too, for a moment: hence the patience.
+    give_up = time.monotonic() + patience
+    with path.open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.01)
+        yield
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a living process holds the lock file `path`."""
+    try:
+        with path.open("r") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        raise CastoffError(f"{path}: cannot be looked at: {error.strerror}") from error
+    return False
 
 
 def new_run(name: str, folder: Path) -> Run:
@@ -101,14 +188,22 @@ def new_run(name: str, folder: Path) -> Run:
         folder.mkdir(parents=True, exist_ok=True)
         while True:
             stamp = time.strftime("%Y%m%d-%H%M%S")
-            path = folder.resolve() / f"{word}-{stamp}-{secrets.token_hex(2)}"
+            path = folder.resolve() / f"{word}-{stamp}-{os.urandom(2).hex()}"
             try:
                 path.mkdir(mode=0o700)
             except FileExistsError:
+                if not path.is_dir():
+                    raise
                 continue
             break
-        for inner in ("attempts", "logs"):
-            (path / inner).mkdir(mode=0o700)
+        try:
+            for inner in ("attempts", "logs"):
+                (path / inner).mkdir(mode=0o700)
+        except OSError:
+            import shutil
+
+            shutil.rmtree(path, ignore_errors=True)
+            raise
     except OSError as error:
         raise CastoffError(
             f"{folder}: the run directory cannot be made there: {error.strerror}; "
@@ -135,49 +230,107 @@ class Index:
         state = Path(environ.get("XDG_STATE_HOME") or home / ".local" / "state")
         return cls(state / "castoff" / "runs.jsonl")
 
-    def add(self, run: Run, name: str) -> None:
-        """Append a run. One write, so that parallel writers do not mix."""
-        line = json.dumps({"path": str(run.path), "name": name}) + "\n"
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    def prepare(self) -> None:
+        """Make sure that `add` can write, before anything else is made.
+
+        Raises:
+            CastoffError: it cannot.
+        """
         try:
-            os.write(descriptor, line.encode())
-        finally:
-            os.close(descriptor)
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600))
+        except OSError as error:
+            raise self._unusable("written", error) from error
+
+    def add(self, run: Run, name: str) -> None:
+        """Append a run.
+
+        Raises:
+            CastoffError: it cannot be written.
+        """
+        line = json.dumps({"path": str(run.path), "name": name}) + "\n"
+        self.prepare()
+        try:
+            with self.path.open("ab+") as file:
+                with contextlib.suppress(OSError):  # a file system without locks: one write will do
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                if file.seek(0, os.SEEK_END):
+                    file.seek(-1, os.SEEK_END)
+                    if file.read(1) != b"\n":  # a line that a full disk cut off must not eat ours
+                        line = "\n" + line
+                file.write(line.encode())
+        except OSError as error:
+            raise self._unusable("written", error) from error
 
     def runs(self) -> Iterator[tuple[Run, str]]:
         """Every run that is still on disk with its name, oldest first."""
-        try:
-            lines = self.path.read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
-            return
-        for line in lines:
-            try:
-                entry = json.loads(line)
-                path, name = Path(entry["path"]), str(entry["name"])
-            except (ValueError, KeyError, TypeError):
-                continue  # a line cut off by a full disk; the others still count
-            if (path / "job.sh").is_file():
-                yield Run(path), name
+        return ((run, name) for run, name in self._entries() if run.script.is_file())
 
     def find(self, reference: str) -> Run:
-        """The run of a directory, an id, a unique beginning of an id, or a name (its newest run).
+        """The run of a path, a name (its newest run), an id, its unique beginning, a scheduler's id.
+
+        What holds a `/` is a path; anything else is one only if no run is called so.
 
         Raises:
             CastoffError: there is none, or there are several.
         """
         at = Path(reference)
-        if (at / "job.sh").is_file():
+        if "/" in reference or reference == ".":
+            if not _is_run_directory(at):
+                raise CastoffError(f"{reference}: is no run directory: no job.sh beside attempts/ is there")
             return Run(at.resolve())
-        known = list(self.runs())
-        named = [run for run, name in known if name == reference]
-        if named:
-            return named[-1]
-        begun = {run.path: run for run, _ in known if run.id.startswith(reference)}
-        exact = [run for run in begun.values() if run.id == reference]
-        if len(begun) == 1 or exact:
-            return (exact or list(begun.values()))[0]
-        if begun:
-            ids = "\n  ".join(run.id for run in begun.values())
-            raise CastoffError(f"{reference}: several runs begin so; say more:\n  {ids}")
-        raise CastoffError(f"{reference}: there is no such run; `castoff status` lists them")
+        known = list(self.runs()) if reference else []
+        for matches in (
+            [run for run, name in known if name == reference],
+            [run for run, _ in known if run.id == reference],
+        ):
+            if matches:
+                return matches[-1]
+        if begun := {run.path: run for run, _ in known if run.id.startswith(reference)}:
+            return _only(reference, list(begun.values()))
+        if reference and _is_run_directory(at):
+            return Run(at.resolve())
+        for run, _ in reversed(known):
+            if run.job == reference:
+                return run
+        raise CastoffError(f"{reference or 'an empty name'}: {self._missing(reference)}")
+
+    def _missing(self, reference: str) -> str:
+        for run, name in self._entries():
+            if reference in (run.id, name):
+                return f"its directory {run.path} is gone; if it was moved, name its new path"
+        return "there is no such run; `castoff status` lists them"
+
+    def _entries(self) -> Iterator[tuple[Run, str]]:
+        try:
+            lines = self.path.read_bytes().splitlines()
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise self._unusable("read", error) from error
+        for line in lines:
+            try:
+                entry = json.loads(line)
+                yield Run(Path(entry["path"])), str(entry["name"])
+            except (ValueError, KeyError, TypeError):
+                continue  # a line cut off by a full disk; the others still count
+
+    def _unusable(self, verb: str, error: OSError) -> CastoffError:
+        return CastoffError(
+            f"{self.path}: the index of runs cannot be {verb}: {error.strerror}; "
+            "set XDG_STATE_HOME to a folder of yours"
+        )
+
+
+def _is_run_directory(path: Path) -> bool:
+    try:
+        return (path / "job.sh").is_file() and (path / "attempts").is_dir()
+    except OSError:  # a word that is no path: too long, say
+        return False
+
+
+def _only(reference: str, runs: list[Run]) -> Run:
+    if len(runs) == 1:
+        return runs[0]
+    ids = ", ".join(run.id for run in runs)
+    raise CastoffError(f"{reference}: {len(runs)} runs begin so, say more: {ids}")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from shutil import which
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from launcher.document import Document, did_you_mean
+from launcher.document import Document, FieldPath, did_you_mean, dotted
 from launcher.errors import CastoffError, InvalidInput, Problem
-from launcher.quantities import CPULIST_PATTERN, cpus
+from launcher.quantities import CPULIST_PATTERN, END, cpus, seconds
 from launcher.spec import (
     Count,
     CountOrNone,
@@ -29,9 +29,12 @@ from launcher.spec import (
 from launcher.structure import convert, meaning, takes
 
 CpuList = Annotated[str, takes("a CPU list, as in 0-51 or 0,52", pattern=CPULIST_PATTERN)]
-Date = Annotated[str, takes("a date, YYYY-MM-DD", pattern=r"^\d{4}-\d\d-\d\d$")]
+Date = Annotated[str, takes("a date, YYYY-MM-DD", pattern=rf"^[0-9]{{4}}-[01][0-9]-[0-3][0-9]{END}")]
 
 _BUILT_IN = Path(__file__).parent / "sites"
+
+_QSUB_PATIENCE = 5.0
+"""Seconds that a qsub gets to say its version."""
 
 
 class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -148,7 +151,12 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """
         search = search or Search.here()
         name, why = _choose(search)
-        return _resolve(name, search), why
+        try:
+            return _resolve(name, search), why
+        except InvalidInput:
+            raise
+        except CastoffError as error:
+            raise CastoffError(f"{error}\nthis site was chosen because {why}") from None
 
 
 class Search(NamedTuple):
@@ -188,11 +196,60 @@ def _resolve(name: str, search: Search) -> Site:
     for layer in reversed(list(_layers(name, search))):
         document.merge(layer)
     document.put(["name"], Document(name, document.origin), document.origin)
+    for field in ("queues", "env"):  # null takes away what an extended profile has
+        held = document.data.get(field)
+        if isinstance(held, dict):
+            document.data[field] = {key: value for key, value in held.items() if value is not None}
     problems: list[Problem] = []
     site = convert(document, Site, problems)
-    if site is None:
+    if site is not None:
+        for path, message in _contradictions(site):
+            problems.append(Problem(document.where(path), dotted(path), message))
+    if site is None or problems:
         raise InvalidInput(problems)
     return site
+
+
+def _contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
+    """What cannot be so: each field is right alone, but not with the others."""
+    if site.node is not None:
+        yield from _of_node(site.node)
+    for name, queue in site.queues.items():
+        if queue.submit_to is not None and queue.submit_to not in site.queues:
+            hint = did_you_mean(queue.submit_to, site.queues)
+            yield (
+                ("queues", name, "submit_to"),
+                f"is {queue.submit_to}, which is no queue of this site{hint}",
+            )
+        for number, range_ in enumerate(queue.ranges):
+            if range_.max_nodes is not None and range_.min_nodes > range_.max_nodes:
+                yield ("queues", name, "ranges", number), "has more nodes as its minimum than as its maximum"
+            shortest, longest = range_.min_walltime, range_.max_walltime
+            if shortest and longest and seconds(shortest) > seconds(longest):
+                yield ("queues", name, "ranges", number), "has a longer minimum walltime than maximum"
+    fields = {field.name for field in msgspec.structs.fields(JobSpec)}
+    for number, required in enumerate(site.required):
+        if required.field not in fields and not required.field.startswith("directives."):
+            hint = did_you_mean(required.field, fields)
+            yield (
+                ("required", number, "field"),
+                f"is {required.field!r}, but takes a job file's field, or directives.NAME{hint}",
+            )
+
+
+def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
+    seen: set[int] = set()
+    for number, socket in enumerate(node.sockets):
+        cores = cpus(socket)
+        if not cores or len(set(cores)) < len(cores) or not seen.isdisjoint(cores):
+            yield ("node", "sockets", number), f"is {socket}: each core stands once, and a range ascends"
+        seen.update(cores)
+    reserved = cpus(node.reserved_cores) if node.reserved_cores else []
+    if node.sockets and not seen.issuperset(reserved):
+        yield ("node", "reserved_cores"), f"is {node.reserved_cores}, which no socket has"
+    if node.device_count and node.device_variable is None:
+        example = "CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or ZE_AFFINITY_MASK"
+        yield ("node", "device_variable"), f"is missing: ranks are given their devices with it; {example}"
 
 
 def _layers(name: str, search: Search) -> Iterator[Document]:
@@ -227,7 +284,7 @@ def _choose(search: Search) -> tuple[str, str]:
         config = search.project / ".castoff" / "config.yaml"
         if config.is_file():
             return _project_site(config), f"{config} says so"
-    path = search.environ.get("PATH")
+    path = search.environ.get("PATH", "")
     if sbatch := which("sbatch", path=path):
         return "slurm", f"{sbatch} is on PATH"
     qsub = which("qsub", path=path)
@@ -248,10 +305,18 @@ def _project_site(path: Path) -> str:
     return config.site
 
 
-def _is_pbs(qsub: str, run: Callable[..., Any] = subprocess.run) -> bool:
+def _is_pbs(qsub: str) -> bool:
     """Whether a qsub is PBS's: Slurm's and Grid Engine's share the name but not the version text."""
     try:
-        answer = run([qsub, "--version"], capture_output=True, text=True, timeout=10, check=False)
+        answer = subprocess.run(
+            [qsub, "--version"],
+            stdin=subprocess.DEVNULL,  # one that knows no --version may read a job from there
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_QSUB_PATIENCE,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     text = f"{answer.stdout}{answer.stderr}".lower()

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
 from launcher.document import Document, FieldPath, dotted
 from launcher.errors import InvalidInput, Problem
-from launcher.quantities import DURATION_PATTERN, DURATION_TAKES, MEMORY_PATTERN, MEMORY_TAKES
-from launcher.structure import convert, meaning, takes
+from launcher.quantities import DURATION_PATTERN, DURATION_TAKES, END, MEMORY_PATTERN, MEMORY_TAKES
+from launcher.structure import convert_valid, meaning, takes
 
-Word = Annotated[str, takes("text without line breaks", pattern=r"^[^\x00\n\r]+$")]
-Text = Annotated[str, takes("text", pattern=r"^[^\x00]*$")]
+_SCALAR = {"x-scalar": True}
+"""Marks what `job_schema` lets be a number too."""
+
+Word = Annotated[
+    str,
+    takes(
+        "one line of text, not empty",
+        many="lines of text, none empty",
+        pattern=rf"^[^\x00\n\r]+{END}",
+        extra_json_schema=_SCALAR,
+    ),
+]
+Text = Annotated[str, takes("text", many="texts", pattern=rf"^[^\x00]*{END}", extra_json_schema=_SCALAR)]
 EnvName = Annotated[
     str,
-    takes("a variable's name (letters, digits and _)", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"),
+    takes(
+        "a variable's name (letters, digits and _)",
+        many="variables' names (letters, digits and _)",
+        pattern=rf"^[A-Za-z_][A-Za-z0-9_]*{END}",
+    ),
 ]
 Count = Annotated[int, takes("a whole number of at least 1", ge=1, le=10_000_000)]
 CountOrNone = Annotated[int, takes("a whole number of at least 0", ge=0, le=1_000_000)]
@@ -25,10 +42,13 @@ Duration = Annotated[str, takes(DURATION_TAKES, pattern=DURATION_PATTERN)]
 Memory = Annotated[str, takes(MEMORY_TAKES, pattern=MEMORY_PATTERN)]
 DirectiveName = Annotated[
     str,
-    takes("a directive's name (letters, digits, - and _)", pattern=r"^[A-Za-z][A-Za-z0-9_-]*$"),
+    takes("a directive's name (letters, digits, - and _)", pattern=rf"^[A-Za-z][A-Za-z0-9_-]*{END}"),
 ]
 StarterName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "local"]
 Condition = Literal["after", "afterok", "afternotok", "afterany"]
+
+
+_OURS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
 class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,7 +61,10 @@ class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     torchrun: Annotated[bool, meaning("Start torchrun once on every node, and let it start the ranks.")] = (
         False
     )
-    args: Annotated[list[Word], meaning("Further flags of the starter, each one word.")] = []
+    args: Annotated[
+        list[Word],
+        meaning("Further flags, each one word, for the starter of the site that the job is meant for."),
+    ] = []
 
 
 class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,11 +92,14 @@ class Mail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
 
 
-class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """What a user asks for. Portable: no field names a scheduler's flag but `directives`.
 
     A field that is None was not asked for: the site's default or castoff's own applies.
     """
+
+    # dict=True: a job that was read keeps its Document beside the fields, so that what a site
+    # refuses can be said with the line where it stands (`source`).
 
     command: Annotated[
         list[Text], meaning("The program and its arguments; each word reaches it byte for byte.")
@@ -148,6 +174,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     after: Annotated[
         dict[Condition, list[Word]],
         meaning("Runs (by name) or jobs (by scheduler id) to wait for."),
+        msgspec.Meta(extra_json_schema={"propertyNames": {"enum": list(get_args(Condition))}}),
     ] = {}
     requeue: Annotated[Requeue, meaning("Going on after an early stop.")] = Requeue()
     grace: Annotated[
@@ -175,13 +202,11 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             InvalidInput: with every problem that the job has.
         """
         document = Document({}, "the command line") if path is None else Document.read(Path(path))
-        for name, value in (flags or {}).items():
-            origin = f"--{name.replace('_', '-')}"
-            document.put([name], Document(value, origin), origin)
-        spec = _from_document(document, overrides)
+        spec = _from_document(document, flags or {}, overrides)
         if spec.templates is not None and path is not None:
             # Beside the job file, wherever castoff is called from.
-            return msgspec.structs.replace(spec, templates=str(Path(path).parent / spec.templates))
+            spec = msgspec.structs.replace(spec, templates=str(Path(path).parent / spec.templates))
+        spec.__dict__["document"] = document
         return spec
 
     @classmethod
@@ -191,18 +216,49 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         Raises:
             InvalidInput: with every problem.
         """
-        return _from_document(Document(dict(fields), "job"), overrides)
+        return _from_document(Document(copy.deepcopy(dict(fields)), "job"), {}, overrides)
+
+    @property
+    def source(self) -> Document | None:
+        """The file and the command line that this job was read from; None for one made in Python."""
+        return self.__dict__.get("document")
+
+
+def job_schema() -> dict[str, Any]:
+    """The JSON schema of job files.
+
+    Where a field takes text, an editor that sees `1e-3` or `true` without quotes must let it stand:
+    we read it as it is written.
+    """
+    schema = msgspec.json.schema(JobSpec)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    _widen(schema)
+    return schema
+
+
+def _widen(schema: Any) -> None:
+    for part in schema.values() if isinstance(schema, dict) else schema:
+        if isinstance(part, (dict, list)):
+            _widen(part)
+    if isinstance(schema, dict) and schema.pop("x-scalar", False) and "type" in schema:
+        schema["type"] = ["string", "number", "boolean"]
 
 
 def program_name(command: list[str]) -> str:
-    """A job's default name: the module after -m, the script, else the program."""
+    """A job's default name, one that every scheduler takes: of the module after -m, the script, else
+    the program.
+    """
     words = [word for word in command if word]
+    found = PurePosixPath(words[0]).name if words else ""
     for position, word in enumerate(words):
         if word == "-m" and position + 1 < len(words):
-            return words[position + 1].rpartition(".")[2] or "job"
+            found = words[position + 1].rpartition(".")[2]
+            break
         if word.endswith(".py"):
-            return PurePosixPath(word).stem
-    return PurePosixPath(words[0]).name if words else "job"
+            found = PurePosixPath(word).stem
+            break
+    name = re.sub(r"[^A-Za-z0-9_.+-]", "_", found)[:60]
+    return name if name[:1].isalpha() else "-".join(["job", name.strip("._+-")]).strip("-")
 
 
 def check(spec: JobSpec, where: Document | None = None) -> list[Problem]:
@@ -220,37 +276,50 @@ def check(spec: JobSpec, where: Document | None = None) -> list[Problem]:
     if spec.ranks is not None and spec.ranks_per_node is not None:
         report(
             ("ranks",),
-            "excludes ranks_per_node: give the ranks in all or those of a node, not both",
+            "excludes ranks_per_node: give the ranks in all or those of a node, not both "
+            "(--set ranks_per_node=null clears it)",
         )
     if spec.ranks is not None and spec.ranks < (spec.nodes or 1):
         report(
             ("ranks",),
-            f"is {spec.ranks} for {spec.nodes} nodes: each node needs a rank; lower nodes",
+            f"is {spec.ranks} for {spec.nodes} nodes, and each node needs a rank: "
+            f"lower nodes to {spec.ranks}, or raise ranks",
         )
     if spec.python is not None and not spec.python.startswith("/"):
         report(("python",), f"is {spec.python!r}, but must be absolute: the job's PATH is not yours")
-    doubled = [name for name in spec.env_from if name in spec.env]
-    for name in doubled:
-        report(("env", name), "stands in env_from too; keep the one you mean")
+    for name in spec.env:
+        if name in spec.env_from:
+            report(("env", name), "stands in env_from too; keep the one you mean")
+        if name in _OURS or name.startswith("CASTOFF_"):
+            report(("env", name), "is what castoff tells each rank itself; drop it here")
+    if spec.mail is not None and not spec.mail.on:
+        report(("mail", "on"), "is empty: name events (begin, end, fail) or drop mail")
     for condition, names in spec.after.items():
         if not names:
             report(("after", condition), "is empty: name the runs or job ids to wait for")
     return problems
 
 
-def _from_document(document: Document, overrides: Iterable[str]) -> JobSpec:
-    problems: list[Problem] = []
+def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iterable[str]) -> JobSpec:
+    if document.data is None:
+        document.data = {}
     if not isinstance(document.data, dict):
         message = "is not a job: it holds no fields; `castoff init` writes one to start from"
         raise InvalidInput([Problem(document.origin, "", message)])
+    for name, value in flags.items():
+        origin = f"--{name.replace('_', '-')}"
+        document.put([name], Document(value, origin), origin)
+    problems: list[Problem] = []
     for assignment in overrides:
         try:
             document.override(assignment)
         except InvalidInput as error:
             problems.extend(error.problems)
-    spec = convert(document, JobSpec, problems)
-    if spec is not None:
-        problems.extend(check(spec, document))
+    spec = convert_valid(document, JobSpec, problems)
+    wrong = {problem.path.partition(".")[0] for problem in problems}
+    if spec is not None:  # what a wrong field makes of the others is not worth a word
+        found = check(spec, document)
+        problems += [problem for problem in found if problem.path.partition(".")[0] not in wrong]
     if spec is None or problems:
         raise InvalidInput(problems)
     return spec

@@ -69,9 +69,8 @@ def srun(request: Request) -> list[str]:
     """https://slurm.schedmd.com/srun.html."""
     layout = request.layout
     argv = ["srun", f"--nodes={layout.nodes}", f"--ntasks={layout.processes}"]
-    argv.append(f"--ntasks-per-node={layout.most}")
-    if not layout.even:
-        argv.append("--distribution=arbitrary")  # in the order of the host file
+    # An uneven layout follows the host file; srun would warn that it cannot do both.
+    argv.append(f"--ntasks-per-node={layout.most}" if layout.even else "--distribution=arbitrary")
     if request.cores is not None:
         # srun does not inherit it from sbatch since Slurm 22.05.
         argv.append(f"--cpus-per-task={request.cores}")

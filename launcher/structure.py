@@ -23,8 +23,17 @@ _MISSING = object()
 def convert(document: Document, kind: type[T], problems: list[Problem]) -> T | None:
     """The struct that a document describes, or None after adding to `problems` what is wrong."""
     known = len(problems)
-    converted = _Converter(document, problems).convert(document.data, kind, ())
+    converted = convert_valid(document, kind, problems)
     return converted if len(problems) == known else None
+
+
+def convert_valid(document: Document, kind: type[T], problems: list[Problem]) -> T | None:
+    """The struct of those fields that are right; what is wrong is added to `problems`.
+
+    None if a field that is wrong has no default.
+    """
+    converted: T | None = _Converter(document, problems).convert(document.data, kind, ())
+    return converted
 
 
 class _Converter:
@@ -35,7 +44,6 @@ class _Converter:
     def convert(self, value: Any, kind: Any, path: FieldPath) -> Any:
         union = _members(_bare(kind))
         members = [member for member in union if member is not types.NoneType]
-        allowed = _allowed(kind)
         if value is None and types.NoneType in union:
             return None
         if len(union) == 1:  # its constraints stand on the whole
@@ -44,14 +52,14 @@ class _Converter:
             handler = self._handler(_bare(member), value)
             if handler is not None:
                 return handler(value, _bare(member), path)
-        return self._leaf(value, members, path, allowed)
+        return self._leaf(value, members, path, _allowed(kind))
 
     def _handler(self, kind: Any, value: Any) -> Callable[[Any, Any, FieldPath], Any] | None:
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return self._struct
-        if get_origin(kind) is dict and (isinstance(value, dict) or value is None):
+        if get_origin(kind) is dict and isinstance(value, dict):
             return self._dict
-        if get_origin(kind) is list and isinstance(value, list):
+        if get_origin(kind) is list and isinstance(value, (list, tuple)):
             return self._list
         return None
 
@@ -67,20 +75,25 @@ class _Converter:
         arguments = {}
         for name, field in fields.items():
             given = value.get(name, _MISSING)
+            if given is None and not field.required:
+                continue  # a field left empty says nothing: the default applies
+            known = len(self.problems)
             if given is not _MISSING:
-                arguments[field.name] = self.convert(given, field.type, (*path, name))
+                converted = self.convert(given, field.type, (*path, name))
+                if len(self.problems) == known:
+                    arguments[field.name] = converted
             elif field.required:
                 self._report((*path, name), f"is missing; it takes {_allowed(field.type)}")
         try:
             return kind(**arguments)
-        except TypeError:  # a required field is missing, which has been reported
+        except TypeError:  # a required field is missing or wrong, which has been reported
             return None
 
     def _dict(self, value: Any, kind: Any, path: FieldPath) -> dict[str, Any]:
         key_kind, item_kind = get_args(kind)
         converted = {}
-        for key, item in (value or {}).items():
-            name = self._leaf(key, [key_kind], (*path, key), _allowed(key_kind))
+        for key, item in value.items():
+            name = self._leaf(key, [key_kind], (*path, key), f"as its name {_allowed(key_kind)}")
             converted[name] = self.convert(item, item_kind, (*path, key))
         return converted
 
@@ -89,8 +102,12 @@ class _Converter:
         return [self.convert(item, item_kind, (*path, number)) for number, item in enumerate(value)]
 
     def _leaf(self, value: Any, members: list[Any], path: FieldPath, allowed: str) -> Any:
-        if isinstance(value, (bool, int, float)) and type(value) not in {_bare(m) for m in members}:
-            value = self.document.text(path, value)
+        shown = _show(value)
+        if isinstance(value, (bool, int, float)) and not _fits(value, members):
+            value = shown = self.document.text(path, value)
+        if isinstance(value, str) and not _is_unicode(value):
+            self._report(path, f"is {shown}, which is not UTF-8 text: no script could hold it")
+            return None
         for member in members:
             try:
                 return msgspec.convert(value, member)
@@ -100,7 +117,7 @@ class _Converter:
         choices = [choice for member in members for choice in get_args(_bare(member))]
         if isinstance(value, str) and choices:
             hint = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
-        self._report(path, f"is {_show(value)}, but takes {allowed}{hint}")
+        self._report(path, f"is {shown}, but takes {allowed}{hint}")
         return None
 
     def _report(self, path: FieldPath, message: str) -> None:
@@ -115,9 +132,23 @@ def _members(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
-def takes(words: str, **constraints: Any) -> msgspec.Meta:
-    """Constrain a type and say in words what it takes, for error messages."""
-    return msgspec.Meta(extra={"takes": words}, **constraints)
+def _fits(value: bool | int | float, members: list[Any]) -> bool:
+    kinds = {_bare(member) for member in members}
+    return type(value) in kinds or (type(value) is int and float in kinds)
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it has no lone surrogate, which is how Python holds a byte that is not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def takes(words: str, *, many: str | None = None, **constraints: Any) -> msgspec.Meta:
+    """Constrain a type and say in words what it takes, for error messages; `many` is the plural."""
+    return msgspec.Meta(extra={"takes": words, "many": many or words}, **constraints)
 
 
 def meaning(words: str) -> msgspec.Meta:
@@ -136,28 +167,24 @@ def _names(kind: type[msgspec.Struct]) -> str:
 _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def _allowed(kind: Any) -> str:
+def _allowed(kind: Any, form: Literal["takes", "many"] = "takes") -> str:
     """What a field takes, in words: from its own description where it has one."""
-    metas, bare = _meta(kind), _bare(kind)
-    for meta in metas:
-        if meta.extra and "takes" in meta.extra:
-            return str(meta.extra["takes"])
+    bare = _bare(kind)
+    for meta in _meta(kind):
+        if meta.extra and form in meta.extra:
+            return str(meta.extra[form])
     members = [member for member in _members(bare) if member is not types.NoneType]
     if len(members) > 1 or members[0] is not bare:
-        return " or ".join(dict.fromkeys(_allowed(member) for member in members))
+        return " or ".join(dict.fromkeys(_allowed(member, form) for member in members))
     if get_origin(bare) is Literal:
         return "one of " + ", ".join(str(choice) for choice in get_args(bare))
     if get_origin(bare) is list:
-        return f"a list of {_allowed(get_args(bare)[0])}"
+        return f"a list of {_allowed(get_args(bare)[0], 'many')}".replace("a list of one of", "a list of")
     if get_origin(bare) is dict:
-        return f"fields, each with {_allowed(get_args(bare)[1])}"
+        return f"names, each with {_allowed(get_args(bare)[1])}"
     if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
         return f"the fields {_names(bare)}"
-    word = _WORDS.get(bare, str(bare))
-    for meta in metas:
-        if meta.ge is not None:
-            word += f" of at least {meta.ge}"
-    return word
+    return _WORDS.get(bare, str(bare))
 
 
 def _show(value: Any) -> str:
@@ -165,7 +192,7 @@ def _show(value: Any) -> str:
         return "empty"
     if isinstance(value, dict):
         return "a mapping"
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return "a list"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

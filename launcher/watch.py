@@ -6,14 +6,17 @@ everything around it, and castoff does not guess.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from launcher.local.control import is_alive
+from launcher.local.control import SETTLED, is_alive, other_host
 from launcher.runs import Run, read_record
+
+_POLL = 0.2
 
 _WORST_FIRST = (
     "unknown",
@@ -28,6 +31,17 @@ _WORST_FIRST = (
 )
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """The first rank that failed, as the starter or a shim recorded it."""
+
+    code: int
+    rank: int | None = None
+    """None where torchrun started the ranks: it alone knows which it was."""
+    host: str | None = None
+    signal: str | None = None
+    time: float | None = None
+
+
 class AttemptStatus(msgspec.Struct, frozen=True):
     """One start of a member."""
 
@@ -36,12 +50,13 @@ class AttemptStatus(msgspec.Struct, frozen=True):
     """running, ended or unknown."""
     ending: str | None
     code: int | None
+    reason: str | None
+    """Why it ended so, where its scheduler knows more than the ending says."""
     host: str | None
     started: float | None
-    """Seconds since the epoch."""
+    """Seconds since the epoch; None if it never began."""
     ended: float | None
-    failure: dict[str, Any] | None
-    """The first rank that failed: rank, host, code, signal, time."""
+    failure: Failure | None
     logs: str
     """The folder of the ranks' logs."""
 
@@ -72,20 +87,49 @@ class RunStatus(msgspec.Struct, frozen=True):
     """Derived from the members': the worst of them; None while it goes on."""
     code: int | None
     """The first code that is not 0, else 0; None while it goes on or is unknown."""
+    reason: str | None
+    """Why it is unknown, or why it was never submitted."""
     members: list[MemberStatus]
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen, as far as is known."""
+        return self.state in ("ended", "unknown")
+
+
+class _Start(msgspec.Struct):
+    """A start.json as the script writes it; what does not fit counts as not yet written."""
+
+    host: str | None = None
+    time: float | None = None
+
+
+class _Ending(msgspec.Struct):
+    """An ending.json, by the script or by its scheduler."""
+
+    ending: str
+    code: int
+    time: float | None = None
+    reason: str | None = None
+
+
+_Record = TypeVar("_Record", bound=msgspec.Struct)
 
 
 def status(run: Run) -> RunStatus:
     """The status of a run, read from its directory."""
-    plan, submission = run.plan(), run.submission()
+    # Before the records: what is written between the two looks then counts.
     alive = is_alive(run)
-    refused = "error" in submission
-    attempts = run.attempts()
+    plan, submission = run.plan(), run.submission()
+    attempts: dict[int, list[tuple[int, Path]]] = {}
+    for member, attempt, folder in run.attempts():
+        attempts.setdefault(member, []).append((attempt, folder))
+    count = plan.get("array_count") or 1
     members = [
-        _member(run, number, [(a, folder) for m, a, folder in attempts if m == number], alive, refused)
-        for number in range(plan.get("array_count") or 1)
+        _member(run, number, attempts.get(number, []), alive, "error" in submission)
+        for number in sorted({*range(count), *attempts})
     ]
-    state = _joint_state([member.state for member in members])
+    state = _joint_state({member.state for member in members})
     over = state in ("ended", "unknown")
     return RunStatus(
         id=run.id,
@@ -97,16 +141,37 @@ def status(run: Run) -> RunStatus:
         state=state,
         ending=_worst(member.ending for member in members) if over else None,
         code=_code(members) if state == "ended" else None,
+        reason=_reason(run, submission, state),
         members=members,
     )
+
+
+def failure_words(failure: Failure) -> str:
+    """A failure in one line."""
+    who = "a rank" if failure.rank is None else f"rank {failure.rank}"
+    how = f"killed by {failure.signal}" if failure.signal else f"exit code {failure.code}"
+    return f"{who} on {failure.host} failed first: {how}"
+
+
+def wait(run: Run, timeout: float | None = None) -> RunStatus:
+    """The status of a run as soon as it is over, or when `timeout` seconds have passed."""
+    give_up = None if timeout is None else time.monotonic() + timeout
+    while True:
+        now = status(run)
+        if now.over:
+            return now
+        left = _POLL if give_up is None else give_up - time.monotonic()
+        if left <= 0:
+            return now
+        time.sleep(min(_POLL, left))
 
 
 def condition_holds(condition: str, run: Run) -> bool | None:
     """Whether a dependency's condition holds of a run; False where it never will, None not yet."""
     now = status(run)
     if condition == "after":
-        return True if now.state in ("running", "ended", "unknown") else None
-    if now.state in ("pending", "running"):
+        return True if now.state != "pending" else None
+    if not now.over:
         return None
     well = now.ending == "done"
     return condition == "afterany" or well == (condition == "afterok")
@@ -131,31 +196,61 @@ def _member(
 
 
 def _attempt(run: Run, member: int, attempt: int, folder: Path, alive: bool) -> AttemptStatus:
-    start, end = read_record(folder / "start.json"), read_record(folder / "ending.json")
-    state = "ended" if end else "running" if alive else "unknown"
+    start = _typed(folder / "start.json", _Start) or _Start()
+    end = None
+    if not alive or (folder / SETTLED).exists():
+        end = _typed(folder / "ending.json", _Ending)
     return AttemptStatus(
         attempt=attempt,
-        state=state,
-        ending=end.get("ending") if end else None if alive else "unknown",
-        code=end.get("code"),
-        host=start.get("host"),
-        started=start.get("time"),
-        ended=end.get("time"),
-        failure=read_record(folder / "failure.json") or None,
+        state="ended" if end else "running" if alive else "unknown",
+        ending=end.ending if end else None if alive else "unknown",
+        code=end.code if end else None,
+        reason=end.reason if end else None,
+        host=start.host,
+        started=start.time,
+        ended=end.time if end else None,
+        failure=_typed(folder / "failure.json", Failure),
         logs=str(run.logs / f"{member}.{attempt}"),
     )
 
 
-def _joint_state(states: list[str]) -> str:
-    if len(set(states)) == 1:
-        return states[0]
-    if {"running", "pending"} & set(states):
+def _typed(path: Path, kind: type[_Record]) -> _Record | None:
+    """A record; None where it is not there, not yet whole, or not such a record."""
+    try:
+        return msgspec.convert(read_record(path), kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def _reason(run: Run, submission: dict[str, Any], state: str) -> str | None:
+    """Why it was never submitted, or why nobody knows how it ended."""
+    if "error" in submission:
+        return f"it could not be submitted: {submission['error']}"
+    if state != "unknown":
+        return None
+    if not submission:
+        return "castoff did not submit it, so nothing tells whether its script still runs"
+    if host := other_host(run):
+        return f"its scheduler runs, or ran, on {host}: ask there"
+    if not submission.get("job"):
+        return "`castoff submit` was killed before its scheduler answered"
+    return (
+        "its scheduler is gone and no ending was written: everything was killed at once, or the "
+        "machine went down; castoff does not guess. Read the logs, then submit again"
+    )
+
+
+def _joint_state(states: set[str]) -> str:
+    if len(states) == 1:
+        return next(iter(states))
+    if {"running", "pending"} & states:
         return "running"
     return "unknown"
 
 
 def _worst(endings: Iterable[str | None]) -> str | None:
-    known = [ending for ending in endings if ending is not None]
+    # A word that is none of castoff's, from a record that somebody else wrote, is as good as none.
+    known = [ending if ending in _WORST_FIRST else "unknown" for ending in endings if ending is not None]
     return min(known, key=_WORST_FIRST.index, default=None)
 
 

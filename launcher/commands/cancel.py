@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 
 import click
 
-from launcher.commands.job_options import json_option
-from launcher.local.control import cancel
-from launcher.local.scheduler import KILL_AFTER
-from launcher.runs import Index
+from launcher.commands.output import json_option, print_json
+from launcher.errors import CastoffError
+from launcher.local.control import cancel, is_alive
+from launcher.runs import Index, Run
 from launcher.watch import status
+
+_PATIENCE = 30.0
+"""Seconds: more than the scheduler takes for TERM, KILL and what is left behind."""
 
 
 @click.command("cancel")
@@ -20,22 +22,41 @@ from launcher.watch import status
 @json_option
 def command(runs: tuple[str, ...], as_json: bool) -> int:
     """End runs, and wait until all their processes are gone."""
-    index = Index.of(os.environ)
-    found = [index.find(run) for run in runs]
-    over = {run.id: status(run).state in ("ended", "unknown") for run in found}
+    found = _find(runs)
+    over = {run.id for run in found if status(run).over}
     for run in found:
-        if not over[run.id]:
+        if run.id not in over:
             cancel(run)
-    give_up = time.monotonic() + 2 * KILL_AFTER
+    give_up = time.monotonic() + _PATIENCE
     told = []
     for run in found:
-        while status(run).state in ("pending", "running") and time.monotonic() < give_up:
-            time.sleep(0.1)
+        while is_alive(run) and time.monotonic() < give_up:
+            time.sleep(0.05)
         now = status(run)
         told.append({"id": run.id, "state": now.state, "ending": now.ending})
         if not as_json:
-            was = " already" if over[run.id] else ""
-            click.echo(f"{run.id}: {now.state}{was}{f', {now.ending}' if now.ending else ''}")
+            already = " already" if run.id in over else ""
+            ending = f", {now.ending}" if now.ending not in (None, now.state) else ""
+            click.echo(f"{run.id}: {now.state}{already}{ending}")
     if as_json:
-        click.echo(json.dumps(told))
-    return 0 if all(one["state"] in ("ended", "unknown") for one in told) else 1
+        print_json(told)
+    left = [one["id"] for one in told if one["state"] not in ("ended", "unknown")]
+    if left:
+        raise CastoffError(f"{', '.join(map(str, left))}: still not over after {_PATIENCE:g} s")
+    return 0
+
+
+def _find(references: tuple[str, ...]) -> list[Run]:
+    """All of the runs, or none and everything that is wrong."""
+    index = Index.of(os.environ)
+    found: dict[str, Run] = {}
+    problems = []
+    for reference in references:
+        try:
+            run = index.find(reference)
+            found[str(run.path)] = run
+        except CastoffError as error:
+            problems.append(str(error))
+    if problems:
+        raise CastoffError("\n".join(problems))
+    return list(found.values())

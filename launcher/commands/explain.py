@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import click
 
-from launcher.commands.job_options import json_option
+from launcher.commands.output import json_option, print_json
 from launcher.ranks import explain, explain_json
 
 
@@ -19,5 +18,8 @@ def command(as_json: bool) -> int:
     Run it where the rank would run: castoff launch -n 2 -- castoff explain, srun castoff explain.
     """
     told = explain_json(os.environ)
-    click.echo(json.dumps(told, indent=2) if as_json else explain(os.environ))
+    if as_json:
+        print_json(told)
+    else:
+        click.echo(explain(os.environ))
     return 1 if told.get("error") else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 from pathlib import Path
 
 import click
@@ -10,6 +10,7 @@ import click
 from launcher.commands.job_options import load_site
 from launcher.errors import CastoffError
 from launcher.rendering import example_job
+from launcher.runs import write_file
 
 
 @click.command("init")
@@ -19,11 +20,10 @@ def command(path: Path, site_name: str | None) -> None:
     """Write a commented job file to start from; never over a file that is there."""
     text = example_job(load_site(site_name))
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        write_file(path, text, 0o644, new=True)
     except FileExistsError:
         raise CastoffError(f"{path}: is there already; name another file, or remove it") from None
     except OSError as error:
-        raise CastoffError(f"{path}: cannot be written: {error.strerror}") from None
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    click.echo(f"wrote {path}; next: castoff render {path}")
+        raise CastoffError(f"{path}: cannot be written: {error.strerror}") from error
+    site = f" --site {site_name}" if site_name else ""
+    click.echo(f"wrote {path}; next: castoff render {shlex.quote(str(path))}{site}")

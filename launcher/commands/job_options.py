@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import click
 
-from launcher.errors import CastoffError
 from launcher.site import Site
 from launcher.spec import JobSpec
 
@@ -28,16 +28,15 @@ _TEXTS = (
     "python",
 )
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-
 
 def job_options(function: F) -> F:
     """Add JOB, --site, --set and a flag for each plain field of a job file."""
     hints = get_type_hints(JobSpec, include_extras=True)
     for name in reversed((*_NUMBERS, *_TEXTS)):
         flag = f"--{name.replace('_', '-')}"
-        kind = click.INT if name in _NUMBERS else click.STRING
-        function = click.option(flag, type=kind, help=hints[name].__metadata__[-1].description)(function)
+        kind = "INTEGER" if name in _NUMBERS else "TEXT"
+        words = hints[name].__metadata__[-1].description
+        function = click.option(flag, metavar=kind, help=words)(function)
     function = click.option(
         "--set",
         "overrides",
@@ -51,13 +50,38 @@ def job_options(function: F) -> F:
 
 def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any]) -> JobSpec:
     """The job of a file, flags and --set; what stands after -- is its command."""
-    program = click.get_current_context().obj
-    given = {name: value for name, value in flags.items() if value is not None}
+    context = click.get_current_context()
+    program = context.obj
+    given = {name: _number(name, value) for name, value in flags.items() if value is not None}
     if program is not None:
         given["command"] = program
-    if job is None and program is None and not any(item.startswith("command=") for item in overrides):
-        raise CastoffError("name a job file, or a program after --, as in castoff render -- python train.py")
+    if job is not None:
+        check_job_file(job)
+    elif program is None and not any(item.startswith("command=") for item in overrides):
+        how = f"as in {context.command_path} -- python train.py"
+        raise click.UsageError(f"name a job file, or a program after --, {how}", context)
     return JobSpec.load(job, overrides=overrides, flags=given)
+
+
+def check_job_file(job: str) -> None:
+    """Say it if what stands where a job file belongs is a program.
+
+    Raises:
+        click.UsageError: it is one.
+    """
+    from shutil import which
+
+    if job.endswith((".py", ".sh")) or (not Path(job).exists() and which(job)):
+        verb = click.get_current_context().command_path
+        raise click.UsageError(
+            f"{job} is a program, no job file; it stands after --, as in {verb} -- {job}",
+            click.get_current_context(),
+        )
+
+
+def _number(name: str, text: str) -> str | int:
+    """A number where one is wanted; what is none goes on, to be reported with all other problems."""
+    return int(text) if name in _NUMBERS and text.isdecimal() and len(text) < 19 else text
 
 
 def load_site(name: str | None) -> Site:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import click
 
-from launcher.errors import CastoffError
 from launcher.local.starter import StartRequest, start_ranks
+
+_SUBMIT_ONLY = ("setup", "inherit", "array", "after", "requeue", "start")
+"""Fields of a job file that mean nothing to ranks that start here and now."""
 
 
 @click.command("launch")
@@ -53,7 +55,9 @@ def command(
     if job is not None or overrides:
         request = _with_job(request, job, overrides, ranks_per_node)
     elif not program:
-        raise CastoffError("name a program after --, as in castoff launch -n 2 -- python train.py")
+        raise click.UsageError(
+            "name a program after --, as in castoff launch -n 2 -- python train.py", context
+        )
     return start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
 
 
@@ -61,10 +65,13 @@ def _with_job(
     request: StartRequest, job: str | None, overrides: tuple[str, ...], ranks: int | None
 ) -> StartRequest:
     """The request with what a job file says and no flag overrides."""
+    from launcher.commands.job_options import check_job_file
     from launcher.planning import plan
     from launcher.site import Site
     from launcher.spec import JobSpec
 
+    if job is not None:
+        check_job_file(job)
     flags = {
         "command": list(request.command) or None,
         "ranks_per_node": ranks,
@@ -72,7 +79,10 @@ def _with_job(
         "devices_per_rank": request.devices_per_rank,
     }
     given = {name: value for name, value in flags.items() if value is not None}
-    decided = plan(JobSpec.load(job, overrides=overrides, flags=given), Site.load("local"))
+    spec = JobSpec.load(job, overrides=overrides, flags=given)
+    if unused := [name for name in _SUBMIT_ONLY if getattr(spec, name) != getattr(JobSpec(), name)]:
+        click.echo(f"castoff: launch leaves out {', '.join(unused)}, which castoff submit heeds", err=True)
+    decided = plan(spec, Site.load("local"))
     environment = {**request.environment, **decided.env}
     if decided.python:
         folder = Path(decided.python).parent

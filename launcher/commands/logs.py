@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
+import msgspec
 
-from launcher.commands.job_options import json_option
+from launcher.commands.output import json_option, print_json
 from launcher.errors import CastoffError
-from launcher.runs import Index, Run, read_record
+from launcher.runs import Index, Run
+from launcher.watch import AttemptStatus, failure_words, status
 
 
 @click.command("logs")
@@ -28,51 +28,60 @@ def command(run: str, rank: int | None, member: int, attempt: int | None, as_jso
     With --json, where the logs are.
     """
     found = Index.of(os.environ).find(run)
-    number, folder = _attempt(found, member, attempt)
-    logs = found.logs / f"{member}.{number}"
-    failure = read_record(folder / "failure.json")
+    chosen = _attempt(found, member, attempt)
+    folder = Path(chosen.logs)
     if as_json:
-        click.echo(json.dumps(_where(found, member, number, failure)))
-        return
-    if rank is not None:
-        _copy(logs / f"rank-{rank:05d}.log")
-        return
-    if failure.get("rank") is not None:
-        what = failure.get("signal") or f"exit code {failure.get('code')}"
-        click.echo(f"--- rank {failure['rank']} on {failure.get('host')} failed first: {what} ---")
-        sys.stdout.flush()
-        _copy(logs / f"rank-{failure['rank']:05d}.log")
-        click.echo("--- all ranks ---")
-        sys.stdout.flush()
-    _copy(found.script_log(member))
+        print_json(
+            {
+                "id": found.id,
+                "member": member,
+                "attempt": chosen.attempt,
+                "script": str(found.script_log(member)),
+                "ranks": sorted(str(path) for path in folder.glob("rank-*.log")),
+                "failure": msgspec.to_builtins(chosen.failure),
+            }
+        )
+    elif rank is not None:
+        _copy(folder / f"rank-{rank:05d}.log", folder)
+    else:
+        first = chosen.failure.rank if chosen.failure else None
+        if chosen.failure and first is not None:
+            click.echo(f"--- {failure_words(chosen.failure)} ---")
+            _copy(folder / f"rank-{first:05d}.log", folder)
+            click.echo("--- all ranks ---")
+        _copy(found.script_log(member), folder)
 
 
-def _attempt(run: Run, member: int, attempt: int | None) -> tuple[int, Path]:
-    known = {number: folder for of, number, folder in run.attempts() if of == member}
+def _attempt(run: Run, member: int, attempt: int | None) -> AttemptStatus:
+    """The attempt that is meant.
+
+    Raises:
+        CastoffError: there is none, or it never began.
+    """
+    now = status(run)
+    members = {one.member: one for one in now.members}
+    if member not in members:
+        raise CastoffError(f"{run.id}: there is no member {member}; there are 0 to {max(members)}")
+    known = {one.attempt: one for one in members[member].attempts}
     if not known:
-        raise CastoffError(f"{run.id}: member {member} has not begun, so it has no logs")
-    chosen = max(known) if attempt is None else attempt
-    if chosen not in known:
-        raise CastoffError(f"{run.id}: there is no attempt {chosen}; there are {sorted(known)}")
-    return chosen, known[chosen]
+        because = f": {now.reason}" if now.reason else f", it is {members[member].state}"
+        raise CastoffError(f"{run.id}: member {member} has not begun, so it has no logs{because}")
+    chosen = known.get(max(known) if attempt is None else attempt)
+    if chosen is None:
+        listed = ", ".join(map(str, known))
+        raise CastoffError(f"{run.id}: member {member} has no attempt {attempt}; there is {listed}")
+    if chosen.ended and not run.script_log(member).exists():
+        because = f": {chosen.reason}" if chosen.reason else ""
+        raise CastoffError(f"{run.id}: {chosen.ending} before it began, so it has no logs{because}")
+    return chosen
 
 
-def _where(run: Run, member: int, attempt: int, failure: dict[str, Any]) -> dict[str, Any]:
-    folder = run.logs / f"{member}.{attempt}"
-    return {
-        "id": run.id,
-        "member": member,
-        "attempt": attempt,
-        "script": str(run.script_log(member)),
-        "ranks": sorted(str(path) for path in folder.glob("rank-*.log")),
-        "failure": failure or None,
-    }
-
-
-def _copy(path: Path) -> None:
+def _copy(path: Path, folder: Path) -> None:
+    sys.stdout.flush()
     try:
         with path.open("rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)
     except FileNotFoundError:
-        raise CastoffError(f"{path}: there is no such log") from None
+        there = ", ".join(sorted(known.name for known in folder.glob("*.log"))) or "nothing"
+        raise CastoffError(f"{path}: there is no such log; {folder} holds {there}") from None
     sys.stdout.buffer.flush()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from launcher.commands.job_options import job_options, json_option, load_job, load_site
+from launcher.commands.job_options import job_options, load_job, load_site
+from launcher.commands.output import json_option, print_json
 from launcher.errors import CastoffError
 from launcher.planning import plan
 from launcher.rendering import render
@@ -35,9 +35,9 @@ def command(
     decided = plan(load_job(job, overrides, flags), load_site(site_name))
     script = render(decided)
     if as_json:
-        click.echo(json.dumps({"plan": msgspec.to_builtins(decided), "script": script}, indent=2))
+        print_json({"plan": msgspec.to_builtins(decided), "script": script})
     elif output is None:
-        click.echo(script, nl=False)
+        click.echo(script.encode(), nl=False)  # UTF-8, whatever the locale
     if output is not None:
         try:
             write_file(Path(output), script, 0o755)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 import msgspec
 
+from launcher.commands.output import print_json
 from launcher.spec import JobSpec
 
 
@@ -15,4 +14,4 @@ def command() -> None:
     """Print the JSON schema of job files, for editors and checkers."""
     schema = msgspec.json.schema(JobSpec)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    click.echo(json.dumps(schema, indent=2))
+    print_json(schema)

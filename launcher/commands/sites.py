@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 import msgspec
 import yaml
 
-from launcher.commands.job_options import json_option
+from launcher.commands.output import json_option, print_json
 from launcher.site import Search, Site
 
 
@@ -19,8 +17,10 @@ def command(name: str | None, as_json: bool) -> None:
     """List the sites, or show one as it is resolved from all it extends."""
     if name is not None:
         shown = msgspec.to_builtins(Site.load(name))
-        text = json.dumps(shown, indent=2) if as_json else yaml.safe_dump(shown, sort_keys=False)
-        click.echo(text, nl=as_json)
+        if as_json:
+            print_json(shown)
+        else:
+            click.echo(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True), nl=False)
         return
     profiles = Search.here().profiles()
     rows = []
@@ -29,7 +29,7 @@ def command(name: str | None, as_json: bool) -> None:
         rows.append({"name": known, "from": files[0][0], "description": site.description})
     chosen, why = Site.choose()
     if as_json:
-        click.echo(json.dumps({"sites": rows, "chosen": chosen.name, "because": why}, indent=2))
+        print_json({"sites": rows, "chosen": chosen.name, "because": why})
         return
     width = max(len(row["name"]) for row in rows)
     for row in rows:

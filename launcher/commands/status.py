@@ -9,9 +9,9 @@ import time
 import click
 import msgspec
 
-from launcher.commands.job_options import json_option
+from launcher.commands.output import json_option, print_json
 from launcher.runs import Index
-from launcher.watch import RunStatus, status
+from launcher.watch import AttemptStatus, RunStatus, failure_words, status
 
 
 @click.command("status")
@@ -20,19 +20,19 @@ from launcher.watch import RunStatus, status
 def command(run: str | None, as_json: bool) -> None:
     """Say what became of a run, or of all of them.
 
-    RUN is an id, the beginning of one, a name (its newest run) or a directory.
+    RUN is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory.
     """
     index = Index.of(os.environ)
     if run is None:
         every = [status(known) for known, _ in index.runs()]
         if as_json:
-            click.echo(msgspec.json.encode(every).decode())
+            print_json(msgspec.to_builtins(every))
         else:
             _print_list(every)
         return
     one = status(index.find(run))
     if as_json:
-        click.echo(msgspec.json.encode(one).decode())
+        print_json(msgspec.to_builtins(one))
     else:
         _print_one(one)
 
@@ -46,38 +46,44 @@ def _print_list(every: list[RunStatus]) -> None:
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in ("run", "site", "state", "ending", "code", "members"):
-        table.add_column(heading, no_wrap=True)
+        # An id that is cut off could not be given to any verb.
+        table.add_column(heading, no_wrap=heading != "run", overflow="fold")
     for one in every:
         code = "" if one.code is None else str(one.code)
         table.add_row(one.id, one.site, one.state, one.ending or "", code, str(len(one.members)))
     width = None if sys.stdout.isatty() else 200
-    Console(width=width).print(table)
+    Console(width=width, markup=False, emoji=False, highlight=False).print(table)
 
 
 def _print_one(one: RunStatus) -> None:
     ending = f", {one.ending}" if one.ending and one.state != "unknown" else ""
     code = f" (code {one.code})" if one.code else ""
+    job = f", job {one.job}" if one.job else ""
     click.echo(f"run        {one.id}")
     click.echo(f"state      {one.state}{ending}{code}")
-    click.echo(f"site       {one.site}, job {one.job}")
+    if one.reason:
+        click.echo(f"           {one.reason}")
+    click.echo(f"site       {one.site}{job}")
     click.echo(f"directory  {one.directory}")
     for member in one.members:
         for attempt in member.attempts:
-            name = f"{member.member}.{attempt.attempt}"
-            spent = ""
-            if attempt.started and attempt.ended:
-                spent = f", {attempt.ended - attempt.started:.0f} s"
-            began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(attempt.started or 0))
-            when = f"since {began} on {attempt.host}" if attempt.started else "never began"
-            click.echo(f"attempt    {name}  {attempt.ending or attempt.state}, {when}{spent}")
-            if failure := attempt.failure:
-                what = failure.get("signal") or f"exit code {failure.get('code')}"
-                click.echo(
-                    f"           rank {failure.get('rank')} on {failure.get('host')} failed first: {what}"
-                )
-            click.echo(f"           logs in {attempt.logs}")
-    if one.state == "unknown":
-        click.echo(
-            "           its scheduler is gone and no ending was written: everything was killed at "
-            "once, or the machine went down. castoff does not guess; read the logs, then submit again."
+            click.echo(f"attempt    {member.member}.{attempt.attempt}  {_words(attempt)}")
+            if attempt.reason:
+                click.echo(f"           {attempt.reason}")
+            if attempt.failure:
+                click.echo(f"           {failure_words(attempt.failure)}")
+            if attempt.started:
+                click.echo(f"           logs in {attempt.logs}")
+
+
+def _words(attempt: AttemptStatus) -> str:
+    what = attempt.ending or attempt.state
+    if not attempt.started:
+        return f"{what}, never began"
+    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(attempt.started))
+    if attempt.ended:
+        # A clock that was set back in between would make it negative.
+        return (
+            f"{what} after {max(attempt.ended - attempt.started, 0):.0f} s, began {began} on {attempt.host}"
         )
+    return f"{what}, began {began} on {attempt.host}"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from launcher.commands.job_options import job_options, json_option, load_job, load_site
+from launcher.commands.job_options import job_options, load_job, load_site
+from launcher.commands.output import json_option, print_json
 from launcher.submission import dry_run, submit
 
 
@@ -33,9 +33,9 @@ def command(
         would = dry_run(spec, site)
         if as_json:
             plan = msgspec.to_builtins(would.plan)
-            click.echo(json.dumps({"plan": plan, "script": would.script, "command": would.command}, indent=2))
+            print_json({"plan": plan, "script": would.script, "command": would.command})
         else:
-            click.echo(would.script, nl=False)
+            click.echo(would.script.encode(), nl=False)  # UTF-8, whatever the locale
             click.echo(f"castoff: would run: {would.command}", err=True)
         return
     run = submit(spec, site, runs_dir=runs_dir)
@@ -43,7 +43,7 @@ def command(
     hours = record["node_hours"]
     if as_json:
         told = {"id": run.id, "job": record["job"], "directory": str(run.path), "node_hours": hours}
-        click.echo(json.dumps(told))
+        print_json(told)
         return
     click.echo(f"run         {run.id}")
     click.echo(f"job         {record['job']} ({site.scheduler})")

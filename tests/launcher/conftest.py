@@ -1,0 +1,177 @@
+"""Submitting to the local scheduler through the real command, and looking at what became of it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import psutil
+import pytest
+
+from launcher import cli, watch
+from launcher.local.control import is_alive
+from launcher.runs import Run
+
+STUBBORN = "trap '' TERM INT HUP; touch here; while :; do sleep 0.1; done"
+DAEMON = """
+import os, signal, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for number in range(3):
+            os.close(number)
+        open("daemon", "w").write(str(os.getpid()))
+        time.sleep(600)
+    os._exit(0)
+while not os.path.exists("daemon"):
+    time.sleep(0.01)
+{then}
+"""
+
+
+class Castoff(Protocol):
+    def __call__(
+        self,
+        *args: str | Path,
+        cwd: str | Path | None = None,
+        env: Mapping[str, str | None] | None = None,
+        timeout: float = 60,
+        input: str | None = None,
+    ) -> subprocess.CompletedProcess[str]: ...
+
+
+class LocalJobs:
+    """Jobs on the local scheduler, submitted from `folder`."""
+
+    def __init__(self, castoff: Castoff, folder: Path, monkeypatch: pytest.MonkeyPatch):
+        self.castoff = castoff
+        self.folder = folder
+        self._monkeypatch = monkeypatch
+
+    def submit(self, *args: str | Path, env: Mapping[str, str] | None = None, sh: str = "") -> Run:
+        """Submit a job file or program; `sh`: a line of shell as the program.
+
+        The command runs in this process, because a Python of its own takes longer than most jobs.
+        """
+        program = ["--", "sh", "-c", sh] if sh else []
+        words = ["submit", "--site", "local", "--json", *map(str, args), *program]
+        output, errors = io.StringIO(), io.StringIO()
+        code: object = None
+        with self._monkeypatch.context() as patch:
+            patch.chdir(self.folder)
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+                try:
+                    cli.main(words)
+                except SystemExit as exit:
+                    code = exit.code
+        assert code == 0, errors.getvalue()
+        return Run(Path(json.loads(output.getvalue())["directory"]))
+
+    def job(self, text: str, name: str = "job.yaml") -> Path:
+        """A job file."""
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def wait(self, run: Run) -> dict[str, Any]:
+        """The run's status, once it is over; as `castoff wait --json` prints it, but sooner."""
+        now = watch.wait(run, 60)
+        assert now.over
+        told: dict[str, Any] = msgspec.to_builtins(now)
+        return told
+
+    def status(self, run: Run) -> dict[str, Any]:
+        """As `castoff status --json` prints it."""
+        told: dict[str, Any] = msgspec.to_builtins(watch.status(run))
+        return told
+
+    def log(self, run: Run, member: int = 0) -> str:
+        """What the ranks wrote, without castoff's own words."""
+        lines = run.script_log(member).read_text(errors="replace").splitlines()
+        return "\n".join(line for line in lines if not line.startswith("castoff:"))
+
+    def processes(self, run: Run) -> list[psutil.Process]:
+        """Every living process that was started for the run, its scheduler included."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                words, told = process.cmdline(), process.environ()
+            except psutil.Error:
+                continue
+            if str(run.path) in words or told.get("CASTOFF_RUN_DIR") == str(run.path):
+                found.append(process)
+        return found
+
+    def nothing_left(self, run: Run) -> bool:
+        """Whether nothing that was started for the run lives."""
+        return not self.processes(run)
+
+    def scheduler(self, run: Run) -> psutil.Process:
+        """The run's scheduler."""
+        return psutil.Process(json.loads((run.path / "local.json").read_text())["pid"])
+
+    def kill_everything(self, run: Run) -> None:
+        """As a machine that loses its power; stopped first, so that nobody can write a last word."""
+        family = self.processes(run)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for process in family:
+                process.send_signal(number)
+        while self.processes(run):  # what is dead has no words; when it is buried does not matter
+            time.sleep(0.01)
+
+    def runs(self) -> list[Run]:
+        return [Run(path.parent) for path in self.folder.rglob("local.lock")]
+
+
+@pytest.fixture
+def jobs(castoff: Castoff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalJobs]:
+    """Jobs on the local scheduler; what still runs at the end is killed."""
+    local = LocalJobs(castoff, tmp_path, monkeypatch)
+    yield local
+    for run in local.runs():
+        while is_alive(run) and watch.status(run).over:
+            time.sleep(0.02)  # it is about to go
+        if is_alive(run):
+            local.kill_everything(run)
+
+
+@pytest.fixture
+def until() -> Callable[..., None]:
+    """Wait until something holds; a failure after so many seconds."""
+
+    def wait(condition: Callable[[], object], seconds: float = 20.0) -> None:
+        give_up = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < give_up, "it never came true"
+            time.sleep(0.02)
+
+    return wait
+
+
+@pytest.fixture
+def bad_file() -> Path:
+    """A file that is there and cannot be read, even by root."""
+    path = Path("/proc/self/mem")
+    if not path.exists():
+        pytest.skip("no such file on this system")
+    return path
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    """The usual one, whatever runs the tests."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)

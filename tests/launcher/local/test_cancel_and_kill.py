@@ -1,0 +1,135 @@
+"""Ending a run on the local scheduler, by asking and by force: nothing is left, nothing is guessed."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from launcher.local.control import is_alive
+from launcher.runs import Run
+
+from ..conftest import DAEMON, STUBBORN, Castoff, LocalJobs
+
+Until = Callable[..., None]
+
+
+class TestCancel:
+    def test_running(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
+        run = jobs.submit("--ranks-per-node", "2", sh="touch here.$RANK; sleep 600")
+        until(lambda: len(list(jobs.folder.glob("here.*"))) == 2)
+        answer = castoff("cancel", run.path, "--json")
+        assert json.loads(answer.stdout) == [{"id": run.id, "state": "ended", "ending": "cancelled"}]
+        assert jobs.nothing_left(run)
+        assert jobs.wait(run)["code"] == 143
+        again = castoff("cancel", run.path)
+        assert (again.returncode, again.stdout) == (0, f"{run.id}: ended already, cancelled\n")
+
+    def test_ignoring_term(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
+        run = jobs.submit(sh=STUBBORN)
+        until((jobs.folder / "here").exists)
+        begun = time.monotonic()
+        assert castoff("cancel", run.path).stdout == f"{run.id}: ended, cancelled\n"
+        assert time.monotonic() - begun < 15
+        assert jobs.nothing_left(run)
+
+    def test_daemons_go_too(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
+        program = DAEMON.format(then="time.sleep(600)")
+        run = jobs.submit("--", sys.executable, "-c", program)
+        until((jobs.folder / "daemon").exists)
+        until((jobs.folder / "daemon").read_text)
+        daemon = psutil.Process(int((jobs.folder / "daemon").read_text()))
+        assert castoff("cancel", run.path).stdout == f"{run.id}: ended, cancelled\n"
+        assert jobs.nothing_left(run) and not daemon.is_running()
+
+    def test_one_that_ends_well_when_told_was_cancelled(
+        self, castoff: Castoff, jobs: LocalJobs, until: Until
+    ) -> None:
+        run = jobs.submit(sh="trap 'exit 0' TERM; touch here; while :; do sleep 0.05; done")
+        until((jobs.folder / "here").exists)
+        assert castoff("cancel", run.path).stdout == f"{run.id}: ended, cancelled\n"
+        assert jobs.wait(run)["code"] == 143
+
+    def test_several_at_once_or_none(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        runs = [jobs.submit("--name", f"n{number}", sh="sleep 600") for number in range(2)]
+        wrong = castoff("cancel", "n0", "nothing", "nobody")
+        assert wrong.returncode == 1 and len(wrong.stderr.splitlines()) == 2
+        assert all(map(is_alive, runs))
+        answer = castoff("cancel", "n0", "n1", "n0")
+        assert answer.stdout == "".join(f"{run.id}: ended, cancelled\n" for run in runs)
+        assert all(jobs.nothing_left(run) for run in runs)
+
+    def test_in_its_setup(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
+        job = jobs.job("setup: ['touch here', 'while :; do sleep 0.1; done']\ncommand: [true]\n")
+        run = jobs.submit(job)
+        until((jobs.folder / "here").exists)
+        assert castoff("cancel", run.path).stdout == f"{run.id}: ended, cancelled\n"
+        assert jobs.nothing_left(run)
+
+
+class TestKilled:
+    def script(self, jobs: LocalJobs, run: Run) -> psutil.Process:
+        (script,) = [one for one in jobs.scheduler(run).children() if str(run.script) in one.cmdline()]
+        return script
+
+    def test_the_script_alone(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
+        run = jobs.submit("--ranks-per-node", "2", sh="touch here; sleep 600")
+        until((jobs.folder / "here").exists)
+        self.script(jobs, run).kill()
+        told = jobs.wait(run)
+        assert (told["state"], told["ending"], told["code"]) == ("ended", "failed", 137)
+        assert "its script was killed by signal 9" in castoff("status", run.path).stdout
+        until(lambda: jobs.nothing_left(run))
+
+    def test_one_rank(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        run = jobs.submit(
+            "--ranks-per-node", "2", sh='[ $RANK = 1 ] && kill -9 $$; echo "rank 0 here"; sleep 600'
+        )
+        told = jobs.wait(run)
+        assert (told["ending"], told["code"]) == ("failed", 137)
+        failure = told["members"][0]["attempts"][0]["failure"]
+        assert (failure["rank"], failure["code"], failure["signal"]) == (1, 137, "SIGKILL")
+        assert "rank 1 on " in castoff("status", run.path).stdout
+
+    @pytest.mark.parametrize("attempts", [0, 1])
+    def test_everything(self, castoff: Castoff, jobs: LocalJobs, until: Until, attempts: int) -> None:
+        """Nobody could write a last word, so nobody guesses one."""
+        after = [] if attempts else ["--set", "after.afterok=[first]"]
+        jobs.submit("--name", "first", sh="sleep 600")
+        run = jobs.submit(*after, "--ranks-per-node", "2", sh="touch here; sleep 600")
+        if attempts:
+            until((jobs.folder / "here").exists)
+        assert jobs.status(run)["state"] == ("running" if attempts else "pending")
+        jobs.kill_everything(run)
+        assert jobs.nothing_left(run)
+        told = jobs.status(run)
+        assert (told["state"], told["ending"], told["code"]) == ("unknown", "unknown", None)
+        assert len(told["members"][0]["attempts"]) == attempts
+        assert "castoff does not guess" in castoff("status", run.path).stdout
+        answer = castoff("wait", run.path)
+        assert (answer.returncode, answer.stdout) == (1, f"{run.id}: unknown\n")
+        answer = castoff("cancel", run.path)
+        assert (answer.returncode, answer.stdout) == (0, f"{run.id}: unknown already\n")
+
+    def test_the_scheduler_alone(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
+        """The script goes on and writes its own ending, which then counts."""
+        run = jobs.submit(sh="touch here; while [ ! -e go ]; do sleep 0.05; done; exit 4")
+        until((jobs.folder / "here").exists)
+        jobs.scheduler(run).kill()
+        until(lambda: not is_alive(run))
+        assert jobs.status(run)["state"] == "unknown"
+        (jobs.folder / "go").touch()
+        until(lambda: jobs.status(run)["state"] == "ended")
+        assert jobs.status(run)["code"] == 4
+        until(lambda: jobs.nothing_left(run))
+
+    def test_the_scheduler_is_asked_to_end(self, jobs: LocalJobs, until: Until) -> None:
+        run = jobs.submit(sh="touch here; sleep 600")
+        until((jobs.folder / "here").exists)
+        jobs.scheduler(run).terminate()
+        assert jobs.wait(run)["ending"] == "cancelled"
+        until(lambda: jobs.nothing_left(run))

@@ -1,0 +1,58 @@
+"""launch through the real command: what a job file adds to the starter, whose own tests are elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from .conftest import Castoff
+
+WHO = 'echo "$RANK of $WORLD_SIZE"'
+
+
+def test_a_program(castoff: Castoff) -> None:
+    answer = castoff("launch", "-n", "2", "--", "sh", "-c", WHO)
+    assert answer.returncode == 0
+    assert sorted(answer.stdout.splitlines()) == ["[0] 0 of 2", "[1] 1 of 2"]
+    assert answer.stderr.startswith("castoff: 2 ranks on ") and answer.stderr.count("\n") == 1
+
+
+def test_logs_and_failure(castoff: Castoff, tmp_path: Path) -> None:
+    words = ["-n", "2", "--log-dir", "logs", "--failure-file", "failure.json"]
+    answer = castoff("launch", *words, "--", "sh", "-c", f"{WHO}; [ $RANK = 1 ] && exit 7; sleep 60")
+    assert answer.returncode == 7
+    assert (tmp_path / "logs" / "rank-00001.log").read_text() == "1 of 2\n"
+    assert json.loads((tmp_path / "failure.json").read_text())["rank"] == 1
+
+
+def test_a_job_file_and_what_wins_over_it(castoff: Castoff, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").write_text('#!/bin/sh\necho "mine $A $B; $(pwd)"\n')
+    (tmp_path / "bin" / "python").chmod(0o755)
+    (tmp_path / "job.yaml").write_text(
+        f"command: [python, train.py]\nranks_per_node: 3\nworkdir: {tmp_path}/work\n"
+        f"python: {tmp_path}/bin/python\nenv: {{A: file, B: file}}\n"
+    )
+    answer = castoff("launch", "job.yaml", "-n", "1", "--set", "env.B=line")
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout == f"[0] mine file line; {tmp_path}/work\n"
+    other = castoff("launch", "job.yaml", "--", "sh", "-c", WHO)
+    assert sorted(other.stdout.splitlines()) == [f"[{rank}] {rank} of 3" for rank in range(3)]
+
+
+def test_fields_that_it_leaves_out_are_said(castoff: Castoff, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("command: [true]\nsetup: [false]\narray: {count: 2}\n")
+    answer = castoff("launch", "job.yaml")
+    assert answer.returncode == 0
+    first = "castoff: launch leaves out setup, array, which castoff submit heeds"
+    assert answer.stderr.splitlines()[0] == first
+
+
+def test_problems_of_the_job(castoff: Castoff, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("comand: [true]\nnodes: 0\n")
+    answer = castoff("launch", "job.yaml")
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert "job.yaml:1: comand: " in answer.stderr and "job.yaml:2: nodes: " in answer.stderr
+    nowhere = castoff("launch", "--", "no-such-program")
+    assert nowhere.returncode == 127 and "cannot find the program" in nowhere.stderr

@@ -1,0 +1,368 @@
+"""What a site would refuse, said before anything is queued."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from launcher.errors import InvalidInput
+from launcher.limits import site_problems
+from launcher.planning import DEFAULT_GRACE
+from launcher.quantities import clock, seconds
+from launcher.site import Queue, Range, Site
+from launcher.spec import JobSpec
+
+FACT: dict[str, Any] = {"source": "the guide", "date": "2026-08-19"}
+
+
+@pytest.fixture(scope="module")
+def aurora() -> Site:
+    return Site.load("aurora")
+
+
+def site(scheduler: str, **fields: Any) -> Site:
+    starter = {"slurm": "srun", "pbs": "hydra", "local": "local"}[scheduler]
+    return Site(name="there", description="d", scheduler=scheduler, starter=starter, **fields)  # type: ignore[arg-type]
+
+
+def problems(at: Site, *, name: str = "job", grace: int = DEFAULT_GRACE, **fields: Any) -> dict[str, str]:
+    spec = JobSpec.of({"command": ["x"], **fields})
+    walltime = seconds(spec.walltime) if spec.walltime else None
+    found = site_problems(spec, at, name, walltime, grace)
+    assert all(problem.where == f"{name} on {at.name}" for problem in found)
+    assert len({problem.path for problem in found}) == len(found)
+    return {problem.path: problem.message for problem in found}
+
+
+GOOD: dict[str, Any] = {
+    "account": "a",
+    "walltime": "30m",
+    "directives": {"filesystems": "home"},
+}
+
+
+class TestAurorasQueues:
+    """Every edge of every queue: running-jobs-aurora, table of queues."""
+
+    EDGES = (
+        # queue, nodes, shortest and longest walltime
+        ("debug", 1, 300, 3600),
+        ("debug", 2, 300, 3600),
+        ("debug-scaling", 2, 300, 3600),
+        ("debug-scaling", 256, 300, 3600),
+        ("prod", 256, 300, 12 * 3600),
+        ("prod", 1024, 300, 12 * 3600),
+        ("prod", 1025, 300, 18 * 3600),
+        ("prod", 1999, 300, 18 * 3600),
+        ("prod", 2000, 300, 24 * 3600),
+        ("prod", 10624, 300, 24 * 3600),
+        ("capacity", 1, 300, 168 * 3600),
+        ("capacity", 16, 300, 168 * 3600),
+        ("visualization", 1, 130, 8 * 3600),
+        ("visualization", 32, 130, 8 * 3600),
+    )
+
+    def of_queue(self, aurora: Site, queue: str, nodes: int, walltime: int) -> str | None:
+        fields = {**GOOD, "queue": queue, "nodes": nodes, "walltime": clock(walltime)}
+        found = problems(aurora, **fields)
+        assert set(found) <= {"queue"}
+        return found.get("queue")
+
+    @pytest.mark.parametrize(("queue", "nodes", "shortest", "longest"), EDGES)
+    def test_the_edges_of_walltime(
+        self, aurora: Site, queue: str, nodes: int, shortest: int, longest: int
+    ) -> None:
+        assert self.of_queue(aurora, queue, nodes, shortest) is None
+        assert self.of_queue(aurora, queue, nodes, longest) is None
+        assert self.of_queue(aurora, queue, nodes, longest + 1)
+        if shortest == 300:
+            assert self.of_queue(aurora, queue, nodes, shortest - 1)
+
+    @pytest.mark.parametrize(
+        ("queue", "nodes"),
+        [
+            ("debug", 3),
+            ("debug-scaling", 1),
+            ("debug-scaling", 257),
+            ("prod", 1),
+            ("prod", 255),
+            ("prod", 10625),
+            ("capacity", 17),
+            ("visualization", 33),
+        ],
+    )
+    def test_the_edges_of_nodes(self, aurora: Site, queue: str, nodes: int) -> None:
+        assert self.of_queue(aurora, queue, nodes, 1800)
+
+    def test_says_what_was_asked_what_is_taken_and_where_to_go(self, aurora: Site) -> None:
+        assert self.of_queue(aurora, "debug", 4, 2 * 3600) == (
+            "is 'debug', which does not take 4 nodes for 02:00:00; it takes 1 to 2 nodes for 5m to 1h "
+            "(aurora/running-jobs-aurora, table of queues, 2026-08-19); what would: capacity, visualization"
+        )
+        message = self.of_queue(aurora, "prod", 1500, 20 * 3600)
+        assert message is not None
+        assert "256 to 1024 nodes for 5m to 12h or 1025 to 1999 nodes for 5m to 18h or 2000" in message
+        assert "what would" not in message, "nothing would"
+
+    @pytest.mark.parametrize("queue", ["small", "medium", "large"])
+    def test_what_prod_routes_to_takes_nothing_itself(self, aurora: Site, queue: str) -> None:
+        assert "takes no jobs itself: write queue: prod" in (self.of_queue(aurora, queue, 512, 3600) or "")
+
+    def test_a_near_miss(self, aurora: Site) -> None:
+        message = self.of_queue(aurora, "Debug", 1, 3600)
+        assert message is not None
+        assert "did you mean debug?" in message
+        assert "profile" in message, "how to go on if there is such a queue after all"
+
+    def test_a_reservation_is_a_queue_of_its_own(self, aurora: Site) -> None:
+        assert self.of_queue(aurora, "R1234567", 5000, 3600) is None
+
+    def test_without_a_walltime_the_nodes_still_count(self, aurora: Site) -> None:
+        found = problems(aurora, **{**GOOD, "queue": "debug", "nodes": 4, "walltime": None})
+        assert set(found) == {"queue", "walltime"}
+        assert "does not take 4 nodes; it takes" in found["queue"]
+
+
+class TestQueues:
+    def test_a_site_whose_queues_are_all_known(self) -> None:
+        at = site("slurm", other_queues=False, queues={"a": Queue(**FACT), "b": Queue(**FACT)})
+        assert problems(at, queue="zzz") == {"queue": "is 'zzz', which there does not have; there are: a, b"}
+        assert problems(at, queue="a", nodes=10_000) == {}
+
+    @pytest.mark.parametrize(
+        ("range_", "words"),
+        [
+            (Range(1, 1, "5m", "1h"), "1 node for 5m to 1h"),
+            (Range(1, 2), "1 to 2 nodes"),
+            (Range(4, None, None, "1h"), "at least 4 nodes for up to 1h"),
+            (Range(1, None, "20h", None), "any number of nodes for at least 20h"),
+        ],
+    )
+    def test_a_range_in_words(self, range_: Range, words: str) -> None:
+        at = site("slurm", queues={"q": Queue(ranges=[range_], **FACT)})
+        found = problems(at, queue="q", nodes=3, walltime="10h")
+        assert found["queue"].startswith(
+            f"is 'q', which does not take 3 nodes for 10:00:00; it takes {words} (the guide, 2026-08-19)"
+        )
+
+    def test_a_users_jobs(self, aurora: Site) -> None:
+        found = problems(aurora, **GOOD, queue="capacity", array={"count": 6})
+        assert found["array.count"].startswith("is 6, but capacity allows a user 5 jobs queued or running (")
+        assert problems(aurora, **GOOD, queue="capacity", array={"count": 5}) == {}
+        found = problems(aurora, **GOOD, queue="debug", array={"count": 2})
+        assert "a user 1 job queued" in found["array.count"]
+        found = problems(aurora, **GOOD, queue="debug", requeue={"max": 1})
+        assert "a job submits its own copy while it still runs" in found["requeue"]
+        assert problems(aurora, **GOOD, queue="capacity", requeue={"max": 1}) == {}
+
+
+class TestRequired:
+    def test_all_that_aurora_needs(self, aurora: Site) -> None:
+        found = problems(aurora)
+        assert set(found) == {"account", "walltime", "directives.filesystems"}
+        assert found["account"] == (
+            'is missing, and aurora needs it: PBS refuses the job: "Account_Name is required to be set."; '
+            "write, for example, account: MyProject (running-jobs/index, 2026-08-19)"
+        )
+        assert problems(aurora, **GOOD) == {}
+
+    @pytest.mark.parametrize("value", [None, False])
+    def test_a_directive_taken_back_is_missing(self, aurora: Site, value: bool | None) -> None:
+        found = problems(aurora, **{**GOOD, "directives": {"filesystems": value}})
+        assert set(found) == {"directives.filesystems"}
+
+    def test_the_sites_own_directive_will_do(self) -> None:
+        required = [{"field": "directives.x", "because": "b", "example": "e", **FACT}]
+        assert problems(_of(required=required), walltime=None).keys() == {"directives.x"}
+        assert problems(_of(required=required, directives={"x": "y"})) == {}
+        assert problems(_of(required=required, directives={"x": "y"}), directives={"x": None}).keys() == {
+            "directives.x"
+        }
+
+
+def _of(**fields: Any) -> Site:
+    plain = {"name": "there", "description": "d", "scheduler": "slurm", "starter": "srun", **fields}
+    return msgspec.convert(plain, Site)
+
+
+class TestDirectives:
+    @pytest.mark.parametrize(
+        ("name", "field"),
+        [
+            ("time", "walltime"),
+            ("nodes", "nodes"),
+            ("ntasks", "ranks"),
+            ("ntasks-per-node", "ranks_per_node"),
+            ("cpus-per-task", "cores_per_rank"),
+            ("array", "array"),
+            ("dependency", "after"),
+            ("job-name", "name"),
+            ("export", "inherit"),
+            ("requeue", "requeue.max"),
+            ("no-requeue", "requeue.max"),
+        ],
+    )
+    def test_what_follows_from_fields_on_slurm(self, name: str, field: str) -> None:
+        found = problems(site("slurm"), directives={name: "1"})
+        assert found == {f"directives.{name}": f"follows from other fields; set {field} instead"}
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("N", "set name"),
+            ("walltime", "set walltime"),
+            ("select", "set nodes, ranks_per_node"),
+            ("J", "set array"),
+            ("W", "set after"),
+            ("V", "set inherit"),
+            ("v", "set inherit"),
+            ("r", "set requeue.max"),
+            ("l", "write each by its own name"),
+            ("ncpus", "cannot stand beside the select that castoff writes; set cores_per_rank"),
+            ("ngpus", "set devices_per_rank"),
+            ("mem", "set memory"),
+            ("nodes", "set nodes"),
+        ],
+    )
+    def test_what_follows_from_fields_on_pbs(self, name: str, words: str) -> None:
+        (message,) = problems(site("pbs"), directives={name: "1"}).values()
+        assert words in message
+
+    @pytest.mark.parametrize("gone", [None, False])
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("output", "logs are found through it"),
+            ("open-mode", "would overwrite its first log"),
+            ("no-requeue", "without castoff's count"),
+            ("signal", "could not stop before its walltime"),
+            ("nodes", "it follows from nodes"),
+        ],
+    )
+    def test_what_a_feature_needs_stays(self, name: str, reason: str, gone: bool | None) -> None:
+        found = problems(site("slurm"), directives={name: gone}, walltime="1h")
+        assert set(found) == {f"directives.{name}"}
+        assert found[f"directives.{name}"].startswith("cannot be removed: ")
+        assert reason in found[f"directives.{name}"]
+
+    def test_what_no_feature_needs_can_go(self) -> None:
+        # submitit 1632, 1758, dask-jobqueue 461: what a site forbids must be removable
+        gone = ("wckey", "mem", "signal", "requeue", "array", "dependency", "time", "cpus-per-task", "gres")
+        assert problems(site("slurm"), directives=dict.fromkeys(gone)) == {}
+        gone = ("place", "k", "V", "v", "J", "W", "walltime", "A", "q")
+        assert problems(site("pbs"), directives=dict.fromkeys(gone)) == {}
+
+    def test_a_requested_requeue_stays(self) -> None:
+        found = problems(site("slurm"), directives={"requeue": None, "no-requeue": None}, requeue={"max": 1})
+        assert found == {"directives.requeue": "cannot be removed: requeue.max asks for it"}
+
+    @pytest.mark.parametrize("name", ["output", "open-mode", "signal"])
+    def test_what_may_change_but_not_go(self, name: str) -> None:
+        assert problems(site("slurm"), directives={name: "x"}, walltime="1h") == {}
+
+    @pytest.mark.parametrize("name", ["j", "r"])
+    def test_pbss_needed(self, name: str) -> None:
+        assert "cannot be removed" in problems(site("pbs"), directives={name: None})[f"directives.{name}"]
+
+    def test_a_short_flag_of_slurm(self) -> None:
+        assert "write the long one" in problems(site("slurm"), directives={"C": "gpu"})["directives.C"]
+
+    @pytest.mark.parametrize(
+        ("scheduler", "name", "words"),
+        [
+            (
+                "slurm",
+                "filesystems",
+                "is PBS's, but there runs Slurm: clear it here (--set directives.filesystems=null)",
+            ),
+            ("slurm", "select", "is PBS's"),
+            ("pbs", "gres", "is Slurm's, but there runs PBS"),
+            ("pbs", "partition", "the directives of a Slurm site's profile"),
+            ("pbs", "cpus-per-task", "is Slurm's"),
+        ],
+    )
+    def test_another_schedulers(self, scheduler: str, name: str, words: str) -> None:
+        (message,) = problems(site(scheduler), directives={name: "x"}).values()
+        assert words in message
+        assert problems(site(scheduler), directives={name: None}) == {}, "taking nothing away is harmless"
+        assert problems(site("local"), directives={name: "x"}) == {}
+
+    @pytest.mark.parametrize(
+        ("scheduler", "name"),
+        [("slurm", "container-image"), ("slurm", "nodelist"), ("pbs", "daos"), ("pbs", "P")],
+    )
+    def test_what_only_the_site_knows_passes(self, scheduler: str, name: str) -> None:
+        assert problems(site(scheduler), directives={name: "x"}) == {}
+
+    @pytest.mark.parametrize("field", ["qos", "constraint", "exclude", "reservation"])
+    def test_slurms_fields_on_pbs(self, field: str) -> None:
+        message = problems(site("pbs"), **cast("dict[str, Any]", {field: "x"}))[field]
+        assert message.startswith("is Slurm's; there runs PBS: drop it")
+        assert "directives.select" not in message, "which castoff would refuse"
+        assert problems(site("slurm"), **cast("dict[str, Any]", {field: "x"})) == {}
+        assert problems(site("local"), **cast("dict[str, Any]", {field: "x"})) == {}
+
+
+class TestNames:
+    @pytest.mark.parametrize("name", ["a", "A.b_c-d+1", "x" * 200])
+    def test_pbs_takes(self, name: str) -> None:
+        assert problems(site("pbs"), name=name) == {}
+
+    @pytest.mark.parametrize("name", ["1a", "a b", "a:b", "a/b", "ä", "", "x" * 201, "a\n", "-a"])
+    def test_pbs_refuses(self, name: str) -> None:
+        assert "a PBS job's name starts with a letter" in problems(site("pbs"), name=name)["name"]
+
+    @pytest.mark.parametrize("name", ["1a", "a b", "a:b", "ä", "x" * 200])
+    def test_slurm_takes(self, name: str) -> None:
+        assert problems(site("slurm"), name=name) == {}
+
+    @pytest.mark.parametrize("name", ["a/b", "..", ".", "x" * 201, "ä" * 101])
+    @pytest.mark.parametrize("scheduler", ["slurm", "local"])
+    def test_a_name_is_also_a_files(self, scheduler: str, name: str) -> None:
+        # NeMo-Run 38: a slash in a name fails obscurely, hours later.
+        assert "names log files" in problems(site(scheduler), name=name)["name"]
+
+
+class TestArraysAndTime:
+    def test_the_largest_array(self) -> None:
+        at = Site.load("slurm")
+        assert problems(at, array={"count": 1001}) == {}  # indices 0 to 1000
+        found = problems(at, array={"count": 1002})
+        assert found["array.count"].startswith(
+            "is 1002, but slurm takes 1001 at the most (slurm.conf(5), Max"
+        )
+        assert problems(site("slurm"), array={"count": 10_000}) == {}
+
+    def test_an_array_cannot_submit_one_member_again_on_pbs(self) -> None:
+        fields: dict[str, Any] = {"array": {"count": 3}, "requeue": {"max": 1}}
+        assert set(problems(site("pbs"), **fields)) == {"requeue"}
+        assert problems(site("slurm"), **fields) == {}
+
+    @pytest.mark.parametrize(
+        ("walltime", "grace", "fits"),
+        [("120s", 120, False), ("121s", 120, True), ("60s", 120, False), ("1s", 0, True)],
+    )
+    def test_grace_leaves_something_of_the_walltime(self, walltime: str, grace: int, fits: bool) -> None:
+        assert ("grace" not in problems(site("pbs"), walltime=walltime, grace=grace)) is fits
+
+    def test_the_proposed_grace_fits(self) -> None:
+        found = problems(site("pbs"), walltime="100s")
+        assert "`grace: 10s`" in found["grace"]
+        assert problems(site("pbs"), walltime="100s", grace=10) == {}
+
+    def test_no_time_at_all(self) -> None:
+        assert problems(site("pbs"), walltime="0s") == {
+            "walltime": "is zero; give the job some time, as in 30m"
+        }
+
+    def test_slurms_longest_grace(self) -> None:
+        assert problems(site("slurm"), walltime="3d", grace=65535) == {}
+        assert "65535 s at the most" in problems(site("slurm"), walltime="3d", grace=65536)["grace"]
+        assert problems(site("pbs"), walltime="3d", grace=65536) == {}
+
+
+def test_a_line_break_in_a_name_is_refused_even_before() -> None:
+    with pytest.raises(InvalidInput):
+        problems(site("slurm"), queue="a\n")

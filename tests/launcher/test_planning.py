@@ -1,0 +1,348 @@
+"""plan(): every decision made, every reason against it said at once, and nothing else touched."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from launcher.errors import InvalidInput
+from launcher.planning import Plan, plan
+from launcher.site import Node, Site
+from launcher.spec import JobSpec
+
+FACT: dict[str, Any] = {"source": "s", "date": "2026-08-19"}
+SITES = ["aurora", "slurm", "pbs", "local"]
+
+AURORA: dict[str, Any] = {
+    "command": ["python", "train.py"],
+    "account": "a",
+    "walltime": "30m",
+    "directives": {"filesystems": "home:flare"},
+}
+
+
+def planned(site: Site | str, **fields: Any) -> Plan:
+    at = Site.load(site) if isinstance(site, str) else site
+    base = AURORA if at.name == "aurora" else {"command": ["python", "train.py"]}
+    return plan(JobSpec.of({**base, **fields}), at)
+
+
+def refused(site: Site | str, **fields: Any) -> dict[str, str]:
+    with pytest.raises(InvalidInput) as caught:
+        planned(site, **fields)
+    return {problem.path: problem.message for problem in caught.value.problems}
+
+
+def derived(name: str, **fields: Any) -> Site:
+    """A built-in site with some of its fields changed."""
+    return msgspec.convert({**msgspec.to_builtins(Site.load(name)), **fields}, Site)
+
+
+class TestAurora:
+    def test_a_job_of_four_lines(self) -> None:
+        found = planned("aurora", nodes=2)
+        assert found.name == "train"
+        assert (found.nodes, found.ranks, found.layout) == (2, 24, [(12, 2)])
+        assert found.directives == [
+            ("N", "train"),
+            ("A", "a"),
+            ("select", "2"),
+            ("place", "scatter"),
+            ("walltime", "00:30:00"),
+            ("filesystems", "home:flare"),
+            ("j", "oe"),
+            ("r", "n"),
+            ("k", "doe"),
+        ]
+        assert found.start == [
+            *("mpiexec", "-n", "24", "--ppn", "12", "--cpu-bind"),
+            "list:1-8:9-16:17-24:25-32:33-40:41-48:53-60:61-68:69-76:77-84:85-92:93-100",
+            "--pmi=pmix",
+        ]
+        assert found.cores_per_rank == 8
+        assert found.env["OMP_NUM_THREADS"] == "8"
+        assert found.env["CCL_PROCESS_LAUNCHER"] == "pmix"
+        assert found.inherit == "none"
+        assert found.master_suffix == ".hsn.cm.aurora.alcf.anl.gov"
+        assert found.node_hours == 1.0
+        assert found.notes == [
+            "12 ranks per node: the node has 12 devices",
+            "OMP_NUM_THREADS=8: a rank's cores",
+        ]
+
+    def test_six_ranks_use_six_gpus(self) -> None:
+        found = planned("aurora", ranks_per_node=6)
+        assert found.devices.visible == "0,2,4,6,8,10"
+        assert found.device_variable == "ZE_AFFINITY_MASK"
+        assert found.start[-2] == "list:1-17:18-34:35-51:53-69:70-86:87-103"
+
+    def test_whole_gpus(self) -> None:
+        found = planned("aurora", devices_per_rank=2)
+        assert found.layout == [(6, 1)]
+        assert found.devices.per_rank[:2] == ["0,1", "2,3"]
+
+    def test_without_devices(self) -> None:
+        found = planned("aurora", devices_per_rank=0)
+        assert (found.layout, found.devices.index, found.cpu_lists) == ([(1, 1)], None, ["1-51,53-103"])
+
+    def test_no_flag_of_another_mpi_and_none_that_was_not_asked_for(self) -> None:
+        # mlcommons/storage 549; ezpz 156: --no-vni is for those who need it.
+        assert not {"--no-vni", "--hostfile", "--bind-to", "-x", "--gpu-bind"} & set(planned("aurora").start)
+        assert planned("aurora", start={"args": ["--no-vni"]}).start[-2:] == ["--pmi=pmix", "--no-vni"]
+
+    def test_every_reason_at_once(self) -> None:
+        found = refused(
+            "aurora",
+            account=None,
+            walltime="2h",
+            queue="debug",
+            nodes=4,
+            ranks_per_node=13,
+            qos="high",
+            name="1st",
+            directives={"gres": "gpu:1"},
+            start={"starter": "srun"},
+            grace="3h",
+        )
+        assert set(found) == {
+            *(
+                "account",
+                "queue",
+                "ranks_per_node",
+                "qos",
+                "name",
+                "directives.gres",
+                "start.starter",
+                "grace",
+            ),
+            "directives.filesystems",
+        }
+
+    @pytest.mark.parametrize(
+        ("fields", "path", "words"),
+        [
+            (
+                {"ranks_per_node": 13},
+                "ranks_per_node",
+                "is 13, but a node has 12 devices; what fits: up to 12",
+            ),
+            ({"ranks": 26, "nodes": 2}, "ranks", "is 26, but a node has 12 devices"),
+            ({"cores_per_rank": 9}, "cores_per_rank", "is 9, but 12 ranks on a node leave each 8 of its 102"),
+            ({"devices_per_rank": 2, "ranks_per_node": 12}, "devices_per_rank", "is 2, but 12 ranks with 2"),
+        ],
+    )
+    def test_what_does_not_fit_a_node(self, fields: dict[str, Any], path: str, words: str) -> None:
+        found = refused("aurora", **fields)
+        assert set(found) == {path}
+        assert found[path].startswith(words)
+        assert found[path].endswith("aurora/data-science/frameworks/pytorch, 2026-08-19)")
+
+
+class TestLayout:
+    @pytest.mark.parametrize(
+        ("fields", "layout"),
+        [
+            ({}, [(1, 1)]),
+            ({"nodes": 3}, [(1, 3)]),
+            ({"ranks_per_node": 4, "nodes": 2}, [(4, 2)]),
+            ({"ranks": 7, "nodes": 2}, [(4, 1), (3, 1)]),
+            ({"ranks": 10, "nodes": 4}, [(3, 2), (2, 2)]),
+            ({"ranks": 5}, [(5, 1)]),
+        ],
+    )
+    @pytest.mark.parametrize("site", ["slurm", "pbs"])
+    def test_layouts(self, site: str, fields: dict[str, Any], layout: list[tuple[int, int]]) -> None:
+        found = planned(site, **fields)
+        assert found.layout == layout
+        assert found.ranks == sum(count * times for count, times in layout)
+
+    def test_pals_fills_node_after_node(self) -> None:
+        message = refused("aurora", ranks=10, nodes=4)["ranks"]
+        assert message.endswith("use 8 or 12")
+        assert "fills node after node with 3" in message
+        assert planned("aurora", ranks=11, nodes=3).layout == [(4, 2), (3, 1)]
+        assert planned("aurora", ranks=10, nodes=4, start={"torchrun": True}).ranks == 10
+        assert planned("pbs", ranks=10, nodes=4).ranks == 10
+
+    def test_a_machine_alone_is_one_node(self) -> None:
+        assert refused("local", nodes=2) == {"nodes": "is 2, but this machine is one node; use --set nodes=1"}
+        assert planned("local", ranks=3).start == ["launch", "--ranks-per-node", "3"]
+
+    def test_logs_of_many_ranks(self) -> None:
+        assert planned("slurm", ranks_per_node=16, nodes=16).per_rank_logs
+        assert not planned("slurm", ranks=257, nodes=16).per_rank_logs
+
+
+class TestTorchrun:
+    def test_one_process_a_node_owns_all_of_it(self) -> None:
+        found = planned("aurora", nodes=2, start={"torchrun": True})
+        assert found.start == [
+            "mpiexec",
+            "-n",
+            "2",
+            "--ppn",
+            "1",
+            "--cpu-bind",
+            "list:1-51,53-103",
+            "--pmi=pmix",
+        ]
+        assert (found.ranks, found.layout, found.cores_per_rank) == (24, [(12, 2)], 8)
+        assert not found.per_rank_logs
+
+    def test_on_slurm_it_gets_the_cores_and_devices_of_its_ranks(self) -> None:
+        found = planned(
+            "slurm", nodes=2, ranks_per_node=4, cores_per_rank=3, devices_per_rank=1, start={"torchrun": True}
+        )
+        directives = dict(found.directives)
+        assert directives["ntasks-per-node"] == "1"
+        assert directives["cpus-per-task"] == "12"
+        assert directives["gpus-per-node"] == "4"
+        assert "--cpus-per-task=12" in found.start
+
+    def test_it_hands_out_no_devices(self) -> None:
+        found = planned("aurora", ranks_per_node=6, start={"torchrun": True})
+        assert found.devices.index is None
+        assert any("torchrun hands out no devices" in note for note in found.notes)
+        assert not any("torchrun" in note for note in planned("aurora", start={"torchrun": True}).notes)
+
+    def test_ranks_must_fit_all_the_same(self) -> None:
+        assert set(refused("aurora", ranks_per_node=13, start={"torchrun": True})) == {"ranks_per_node"}
+
+
+class TestStarters:
+    @pytest.mark.parametrize(
+        ("site", "starter"), [("slurm", "hydra"), ("slurm", "openmpi"), ("pbs", "pals"), ("aurora", "hydra")]
+    )
+    def test_another_than_the_sites(self, site: str, starter: str) -> None:
+        assert planned(site, start={"starter": starter}).starter == starter
+
+    def test_one_that_cannot_run_there(self) -> None:
+        message = refused("pbs", start={"starter": "srun"})["start.starter"]
+        assert message == "is srun, but a PBS job's ranks start with one of pals, hydra, intelmpi, openmpi"
+
+    def test_a_site_whose_own_cannot_is_the_sites_fault(self) -> None:
+        with pytest.raises(InvalidInput, match="site pbs: starter: is srun, but a PBS job's"):
+            planned(derived("pbs", starter="srun"))
+
+    def test_at_home_a_clusters_job_runs_too_and_says_what_it_leaves_out(self) -> None:
+        found = planned(
+            "local",
+            queue="q",
+            account="a",
+            directives={"gres": "gpu:1"},
+            start={"starter": "pals", "args": ["-l"]},
+        )
+        assert found.starter == "local"
+        assert found.start == ["launch", "--ranks-per-node", "1"]
+        assert found.directives == []
+        assert [note.partition(":")[0] for note in found.notes if "no effect here" in note] == [
+            *("start.starter", "start.args", "directives")
+        ]
+
+    def test_the_sites_flags_come_before_the_jobs(self) -> None:
+        at = derived("slurm", start_args=["--mpi=pmi2"])
+        assert planned(at, start={"args": ["--label"]}).start[-2:] == ["--mpi=pmi2", "--label"]
+
+    def test_no_mpi_plugin_unless_asked_for(self) -> None:
+        # NeMo Speech 14829: a default of --mpi=pmix breaks launches.
+        assert not [word for word in planned("slurm").start if "mpi" in word]
+
+
+class TestDevices:
+    @pytest.mark.parametrize(
+        ("request_", "flag", "index"),
+        [
+            ("gpus-per-node", ("gpus-per-node", "4"), '"$LOCAL_RANK"'),
+            ("gres", ("gres", "gpu:4"), '"$LOCAL_RANK"'),
+            ("gpus-per-task", ("gpus-per-task", "1"), "0"),
+        ],
+    )
+    def test_where_slurm_hands_them_out(self, request_: str, flag: tuple[str, str], index: str) -> None:
+        found = planned(derived("slurm", gpu_request=request_), ranks_per_node=4, devices_per_rank=1)
+        assert flag in found.directives
+        assert found.devices.index == index  # lightning 13605: with gpus-per-task each sees its own as 0
+
+    def test_none_unless_asked_for_where_nobody_knows_the_nodes(self) -> None:
+        found = planned("slurm", ranks_per_node=4)
+        assert found.devices_per_rank == 0
+        assert found.devices.index is None
+        assert not [name for name, _ in found.directives if "g" in name[:1]]
+
+    def test_a_known_node_that_slurm_runs(self) -> None:
+        node = {"sockets": ["0-63"], "devices": [4], "device_variable": "CUDA_VISIBLE_DEVICES", **FACT}
+        found = planned(derived("slurm", node=node))
+        assert found.layout == [(4, 1)]
+        assert ("gpus-per-node", "4") in found.directives
+        assert found.cores_per_rank == 16
+        assert "--cpus-per-task=16" in found.start
+
+
+class TestEnvironment:
+    @pytest.mark.parametrize("site", SITES)
+    @pytest.mark.parametrize(
+        ("asked", "told"), [(None, "none"), ("none", "none"), ("all", "all"), (["A"], ["A"]), ([], "none")]
+    )
+    def test_what_is_inherited(self, site: str, asked: Any, told: Any) -> None:
+        found = planned(site, inherit=asked).inherit
+        assert found == ("all" if site == "local" and asked is None else told)
+
+    def test_threads(self) -> None:
+        assert planned("slurm").env == {"OMP_NUM_THREADS": "1"}
+        assert planned("slurm", cores_per_rank=6).env == {"OMP_NUM_THREADS": "6"}
+        assert planned("slurm", env={"OMP_NUM_THREADS": "2"}).env == {"OMP_NUM_THREADS": "2"}
+        assert planned("local").env == {}, "the local starter knows the host's cores, and decides there"
+
+    def test_the_job_wins_over_its_site(self) -> None:
+        found = planned("aurora", env={"TMPDIR": "/dev/shm", "my_Case": "x"})
+        assert found.env["TMPDIR"] == "/dev/shm"
+        assert found.env["my_Case"] == "x"
+        assert list(found.env)[-2:] == ["my_Case", "OMP_NUM_THREADS"]
+
+
+def test_arrays_dependencies_and_requeues_are_told() -> None:
+    found = planned(
+        "slurm",
+        array={"count": 8, "at_most": 2},
+        after={"afterok": ["12"]},
+        requeue={"max": 3},
+        walltime="1h",
+        nodes=2,
+    )
+    assert (found.array_count, found.array_at_most, found.requeue_max) == (8, 2, 3)
+    assert found.after == {"afterok": ["12"]}
+    assert ("dependency", "afterok:12") in found.directives
+    assert found.node_hours == 16
+    assert planned("slurm").node_hours is None
+    named = planned("slurm", after={"afterok": ["preprocess"]})
+    assert "dependency" not in dict(named.directives), "a run's id is known at its submission only"
+    assert named.after == {"afterok": ["preprocess"]}
+
+
+def test_a_function_needs_no_command() -> None:
+    found = plan(JobSpec(), Site.load("slurm"), function=True)
+    assert (found.name, found.function) == ("function", True)
+    with pytest.raises(InvalidInput, match="command: is missing"):
+        plan(JobSpec(), Site.load("slurm"))
+
+
+def test_a_spec_that_python_made_is_checked_like_a_file() -> None:
+    spec = JobSpec(command=["x"], nodes="4", name="a\n", env={"A": "\udcff"})  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput) as caught:
+        plan(spec, Site.load("slurm"))
+    assert {problem.path for problem in caught.value.problems} == {"nodes", "name", "env.A"}
+
+
+def test_a_plan_shows_every_decision() -> None:
+    text = planned("aurora").to_json()
+    assert text.startswith('{\n  "name": "train",\n  "site": "aurora",')
+    assert set(json.loads(text)) == {field.name for field in msgspec.structs.fields(Plan)}
+
+
+def test_nodes_without_devices_are_laid_out_by_cores_alone() -> None:
+    at = derived("pbs", node=msgspec.to_builtins(Node(sockets=["0-15", "16-31"], **FACT)))
+    found = planned(at, ranks_per_node=4)
+    assert found.cpu_lists == ["0-7", "8-15", "16-23", "24-31"]
+    assert dict(found.directives)["select"] == "1:ncpus=32:mpiprocs=4"
