@@ -1,12 +1,15 @@
 """render(plan) -> the job script, through templates/. Pure but for reading templates.
 
 A script's bytes follow from the Plan alone. A user's template folder wins block by block; there,
-`{% include "castoff/blocks/setup.j2" %}` still reaches castoff's own.
+`{% include "castoff/blocks/setup.j2" %}` still reaches castoff's own. docs/templates.md is the
+contract: blocks, variables and filters.
 """
 
 from __future__ import annotations
 
 import textwrap
+import traceback
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,24 +24,30 @@ from launcher.starters import STARTERS
 
 _SUBMITIT_PROGRAM = '"${CASTOFF_PYTHON:-python}" -u -m submitit.core._submit "$CASTOFF_RUN_DIR"'
 
+_WIDTH = 96
+
+# What an expression or a file of a user's template may raise, beside Jinja's own errors.
+_TEMPLATE_FAULTS = (TypeError, AttributeError, LookupError, ArithmeticError, OSError, RecursionError)
+
 
 def render(plan: Plan) -> str:
     """The script of a plan, byte for byte what is submitted.
 
     Raises:
         InvalidInput: a value cannot stand in a script.
-        CastoffError: a template of the user's fails.
+        CastoffError: a template of the user's fails; the text names its file and line.
     """
     environment = _environment(plan.templates)
     try:
-        template = environment.get_template(f"{plan.scheduler}.sh.j2")
-        return template.render(_variables(plan))
-    except ValueError as error:
-        raise InvalidInput([Problem(f"{plan.name} on {plan.site}", "", str(error))]) from error
+        return environment.get_template(f"{plan.scheduler}.sh.j2").render(_variables(plan))
     except jinja2.TemplateSyntaxError as error:
         raise CastoffError(f"{error.filename}:{error.lineno}: {error.message}") from error
-    except jinja2.TemplateError as error:
-        raise CastoffError(f"a template of {plan.templates} fails: {error.message}") from error
+    except UnicodeDecodeError as error:
+        raise CastoffError(f"{plan.templates}: a template is not UTF-8: {error}") from error
+    except ValueError as error:
+        raise InvalidInput([Problem(f"{plan.name} on {plan.site}", "", str(error))]) from error
+    except (jinja2.TemplateError, *_TEMPLATE_FAULTS) as error:
+        raise CastoffError(f"{_place(error)}: {_reason(error)}") from error
 
 
 def example_job(site: Site) -> str:
@@ -68,24 +77,34 @@ def _environment(user_folder: str | None) -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,  # shell, not HTML: every value passes a quoting filter
     )
-    environment.filters.update(
-        sh=shell_word,
-        words=_words,
-        slurm_directive=slurm_directive,
-        pbs_directive=pbs_directive,
-        folder=lambda path: str(PurePosixPath(path).parent),
-        wrapped=_wrapped,
-        layout_words=_layout_words,
-    )
+    environment.filters.update(FILTERS)
     return environment
 
 
+def _place(error: BaseException) -> str:
+    """The innermost template line that an error came from."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    places = [f"{file}:{line}" for file, line in frames if file.endswith(".j2")]
+    return places[-1] if places else "a template"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, jinja2.TemplateNotFound):
+        return f"there is no template {error.name}"
+    if isinstance(error, RecursionError):
+        return "it includes itself; castoff's own is castoff/blocks/…"
+    return str(error)
+
+
 def _variables(plan: Plan) -> dict[str, Any]:
+    """What templates are given; docs/templates.md explains each."""
     starter = STARTERS[plan.starter]
     layout = [(1, plan.nodes)] if plan.torchrun else plan.layout
+    # Open MPI kills its ranks a second after a TERM, but hands USR1 on and waits.
+    ends_by_usr1 = plan.starter == "openmpi"
     return {
         "plan": plan,
-        "stale_variables": STALE_VARIABLES,
+        "stale_variables": _stale(plan),
         "program": _program(plan),
         "processes": plan.nodes if plan.torchrun else plan.ranks,
         "node_rank": _node_rank(layout),
@@ -94,25 +113,67 @@ def _variables(plan: Plan) -> dict[str, Any]:
         "hostfile": _hostfile(plan, layout),
         "hostfile_flag": starter.hostfile_flag,
         "goes_on": starter.goes_on,
+        "terminate_signal": "USR1" if ends_by_usr1 else "TERM",
+        "terminate_traps": "TERM INT HUP USR1" if ends_by_usr1 else "TERM INT HUP",
         "first_log": "rank-00000.log" if plan.per_rank_logs else "node-00000.log",
     }
 
 
+def _stale(plan: Plan) -> list[str]:
+    """What a start block unsets by name; on PBS all of Slurm's goes, by its prefix."""
+    by_prefix = plan.scheduler == "pbs"
+    return [name for name in STALE_VARIABLES if not (by_prefix and name.startswith("SLURM_"))]
+
+
 def _program(plan: Plan) -> str:
-    program = _SUBMITIT_PROGRAM if plan.function else _words(plan.command)
+    """The program as shell words, with what the starter must start in front of it."""
+    program = _submitit_program(plan) if plan.function else _words(_one_program(plan))
     if plan.torchrun and plan.starter == "local":  # elsewhere each node's shim starts torchrun
         agent = ["python", "-m", "torch.distributed.run", "--standalone"]
-        return _words([*agent, f"--nproc-per-node={plan.ranks}", "--no-python"]) + " " + program
+        return _words([*agent, f"--nproc-per-node={plan.ranks}", "--no-python"]) + " \\\n  " + program
     return program
 
 
+def _one_program(plan: Plan) -> list[str]:
+    """The command; srun and every mpiexec would take a lone : for the start of another program."""
+    if ":" in plan.command and plan.starter != "local":
+        return ["sh", "-c", "exec " + " ".join(map(shell_word, plan.command))]
+    return plan.command
+
+
+def _submitit_program(plan: Plan) -> str:
+    if plan.python is None:
+        return _SUBMITIT_PROGRAM
+    return f'{shell_word(plan.python)} -u -m submitit.core._submit "$CASTOFF_RUN_DIR"'
+
+
 def _words(words: list[str]) -> str:
-    return " ".join(shell_word(word) for word in words)
+    """Shell words, over several lines where they are many; a flag stays with its value."""
+    units: list[str] = []
+    flag = False
+    for word in words:
+        if flag and not word.startswith("-"):
+            units[-1] += f" {shell_word(word)}"
+            flag = False
+        else:
+            units.append(shell_word(word))
+            flag = word.startswith("-") and "=" not in word
+    lines = units[:1]
+    for unit in units[1:]:
+        if len(lines[-1]) + 1 + len(unit) <= _WIDTH:
+            lines[-1] += f" {unit}"
+        else:
+            lines.append(unit)
+    return " \\\n  ".join(lines)
 
 
 def _wrapped(names: list[str]) -> str:
     """Plain shell words over several lines."""
-    return " \\\n".join(textwrap.wrap(" ".join(names), 96, subsequent_indent="  "))
+    return " \\\n".join(textwrap.wrap(" ".join(names), _WIDTH, subsequent_indent="  "))
+
+
+def _folder(path: str) -> str:
+    return str(PurePosixPath(path).parent)
 
 
 def _layout_words(plan: Plan) -> str:
@@ -121,6 +182,18 @@ def _layout_words(plan: Plan) -> str:
     ranks = "1 rank" if plan.ranks == 1 else f"{plan.ranks} ranks, " + " and ".join(groups)
     inner = ", started by torchrun" if plan.torchrun else ""
     return ranks + inner
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "sh": shell_word,
+    "words": _words,
+    "slurm_directive": slurm_directive,
+    "pbs_directive": pbs_directive,
+    "folder": _folder,
+    "wrapped": _wrapped,
+    "layout_words": _layout_words,
+}
+"""What templates may put values through; docs/templates.md explains each."""
 
 
 def _per_node(layout: list[tuple[int, int]], node: str, language: str) -> str:

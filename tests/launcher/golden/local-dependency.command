@@ -1,0 +1,1 @@
+PYTHON -m launcher.local.scheduler "$CASTOFF_RUN_DIR"

@@ -1,0 +1,47 @@
+"""Benches to run scripts on, and golden files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from .harness import Bench
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        default=False,
+        help="rewrite tests/launcher/golden from what is rendered now; read the difference",
+    )
+
+
+class Benches(Protocol):
+    def __call__(self, kind: str, folder: str = "here") -> Bench: ...
+
+
+@pytest.fixture
+def bench(tmp_path: Path, system_program: Callable[[str, str], Path]) -> Benches:
+    """`bench("hydra")`: a folder, and a faked PBS or Slurm with a real or a stub starter."""
+    return lambda kind, folder="here": Bench(tmp_path, kind, system_program, folder)
+
+
+@pytest.fixture
+def same_as_golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with its golden file; one that is missing is a failure, never written silently."""
+    update = request.config.getoption("--update-golden", default=False)
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if update:
+            path.write_text(text)
+        assert path.is_file(), f"no golden file {name}: pytest tests/launcher/scripts --update-golden"
+        assert text == path.read_text(), f"{name} has changed: review, then --update-golden"
+
+    return compare

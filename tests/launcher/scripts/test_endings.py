@@ -1,0 +1,257 @@
+"""How a script's job ends: failures, signals, stopping early, going on. Under every starter."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import pytest
+
+from .conftest import Benches
+
+KINDS = ["local", "hydra", "openmpi", "pals", "srun"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_failing_rank_ends_the_job_with_its_code(kind: str, bench: Benches) -> None:
+    here = bench(kind)
+    ended = here.run(ranks_per_node=3, env={"PROBE": "fail 1 3"})
+    assert ended.code == 3, ended.output
+    assert ended.ending == ("failed", 3)
+    assert ended.seconds < 15  # the others would go on for 30 s
+    failure = ended.record("failure")
+    assert (failure["rank"], failure["code"], failure["signal"]) == (1, 3, None)
+    assert failure["host"] and failure["time"] <= time.time()
+    assert "rank 1" in ended.output and "was here" in ended.output
+    if kind != "local":
+        assert failure["log"] == "rank-00001.log"
+        assert f"rank 1 on {failure['host']} was the first to fail, with code 3" in ended.output
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rank_killed_by_a_signal(kind: str, bench: Benches) -> None:
+    ended = bench(kind).run(ranks_per_node=2, env={"PROBE": "segv 1"})
+    assert (ended.code, ended.seconds < 15) == (139, True), ended.output
+    failure = ended.record("failure")
+    assert (failure["rank"], failure["code"], failure["signal"]) == (1, 139, "SIGSEGV")
+
+
+def test_the_first_failure_stays_the_first(bench: Benches) -> None:
+    here = bench("srun")
+    start = "SLURM_NODEID=0 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=$rank SLURM_LOCALID=$rank"
+    here.stub(
+        "srun",
+        "#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\n"
+        f'for rank in 2 0 1; do env {start} "$@"; done\nexit 9\n',
+    )
+    ended = here.run(ranks_per_node=3, command=["sh", "-c", "exit $((RANK + 20))"])
+    assert (ended.code, ended.record("failure")["rank"]) == (22, 2)
+
+
+@pytest.mark.parametrize(("code", "name"), [(255, None), (130, "SIGINT"), (1, None), (127, None)])
+def test_codes_and_signals(code: int, name: str | None, bench: Benches) -> None:
+    ended = bench("srun").run(command=["sh", "-c", f"exit {code}"])
+    assert (ended.code, ended.record("failure")["signal"]) == (code, name)
+
+
+def test_a_program_that_is_not_there(bench: Benches) -> None:
+    ended = bench("hydra").run(ranks_per_node=2, command=["no-such-program"])
+    assert ended.ending == ("failed", 127)
+    assert "no-such-program: not found" in ended.output
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_usr2_asks_to_stop_and_term_reaches_the_ranks(kind: str, bench: Benches) -> None:
+    running = bench(kind).start(ranks_per_node=2, env={"PROBE": "wait done"})
+    running.wait_for("ready", 2)
+    running.process.send_signal(signal.SIGUSR2)
+    running.wait_for("stopping", 2)  # so USR2 killed nobody
+    running.process.send_signal(signal.SIGTERM)
+    ended = running.end()
+    assert ended.code == 0, ended.output
+    assert ended.ending == ("done", 0)
+    assert not (ended.run_dir / "attempts" / "0.0" / "failure.json").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_script_at_a_terminal_is_ended_like_any_other(number: signal.Signals, bench: Benches) -> None:
+    running = bench("local").start(ranks_per_node=2, env={"PROBE": "wait done"})
+    running.wait_for("ready", 2)
+    running.process.send_signal(signal.SIGUSR2)
+    running.wait_for("stopping", 2)
+    running.process.send_signal(number)
+    assert running.end().ending == ("done", 0)
+
+
+def test_signals_one_upon_the_other_lose_no_code(bench: Benches) -> None:
+    running = bench("srun").start(ranks_per_node=2, env={"PROBE": "wait done"})
+    running.wait_for("ready", 2)
+    for _ in range(30):
+        running.process.send_signal(signal.SIGUSR2)
+        time.sleep(0.01)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.end().ending == ("done", 0)
+
+
+def test_what_is_cancelled_is_not_started_again(bench: Benches) -> None:
+    here = bench("pals")
+    running = here.start(nodes=1, ranks_per_node=1, requeue={"max": 3}, env={"PROBE": "wait again"})
+    running.wait_for("ready", 1)
+    running.process.send_signal(signal.SIGUSR2)
+    running.wait_for("stopping", 1)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.end().ending == ("cancelled", 143)
+    assert here.calls("qsub") == []
+
+
+def test_ranks_that_leave_on_term_without_a_word_were_cancelled(bench: Benches) -> None:
+    here = bench("srun")
+    here.stub(
+        "program",
+        "#!/bin/sh\ntrap 'exit 0' TERM\n: >\"$PROBE_FOLDER/ready-0\"\nwhile :; do sleep 0.1; done\n",
+    )
+    running = here.start(command=["program"])
+    running.wait_for("ready", 1)
+    running.process.terminate()
+    assert running.end().ending == ("cancelled", 143)
+
+
+def test_term_during_setup(bench: Benches) -> None:
+    here = bench("srun")
+    running = here.start(setup=[': >"$PROBE_FOLDER/ready-0"', "sleep 1"])
+    running.wait_for("ready", 1)
+    running.process.terminate()
+    ended = running.end()
+    assert ended.ending == ("cancelled", 143)
+    assert here.calls("srun") == []
+
+
+def test_the_last_of_the_walltime_is_no_cancellation(bench: Benches) -> None:
+    """PBS sends TERM at the walltime."""
+    running = bench("pals").start(walltime="5m", ranks_per_node=1, env={"PROBE": "wait again"})
+    running.wait_for("ready", 1)
+    running.process.send_signal(signal.SIGUSR2)
+    running.wait_for("stopping", 1)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.end().ending == ("cancelled", 143)
+    late = bench("hydra", folder="late").start(walltime="14s", grace="1s", env={"PROBE": "wait again"})
+    late.wait_for("ready", 1)
+    late.process.send_signal(signal.SIGUSR2)
+    late.wait_for("stopping", 1)
+    late.process.send_signal(signal.SIGTERM)
+    assert late.end().ending == ("walltime", 75)
+
+
+@pytest.mark.parametrize("kind", ["hydra", "local"])
+def test_the_timer_asks_to_stop_before_the_walltime(kind: str, bench: Benches) -> None:
+    ended = bench(kind).run(walltime="60s", grace="58s", env={"PROBE": "stop"})
+    assert ended.ending == ("walltime", 75), ended.output
+    assert ended.code == 75
+    assert 1 < ended.seconds < 15
+
+
+def test_slurm_tells_the_deadline(bench: Benches) -> None:
+    here = bench("srun")
+    assert here.run(walltime="30m", env={"SLURM_JOB_END_TIME": "1900000000"}).code == 0
+    assert here.ranks()[0]["environ"]["CASTOFF_DEADLINE"] == "1900000000"
+    assert here.ranks()[0]["environ"]["CASTOFF_GRACE"] == "120"
+    older = bench("srun", folder="older")
+    assert older.run(env={"STUB_END": "2030-03-17T17:46:40", "TZ": "UTC"}).code == 0
+    assert older.ranks()[0]["environ"]["CASTOFF_DEADLINE"] == "1900000000"
+    assert older.calls("squeue")[-1] == ["--noheader", "--job", "12", "--format", "%e"]
+
+
+@pytest.mark.parametrize("answer", [{}, {"STUB_END": "N/A"}, {"STUB_SQUEUE_CODE": "1"}])
+def test_an_unknown_deadline_is_none(answer: dict[str, str], bench: Benches) -> None:
+    """An empty answer must not be read as last midnight, which would stop the job at once."""
+    here = bench("srun")
+    assert here.run(walltime="30m", env=answer).code == 0
+    assert here.ranks()[0]["environ"]["CASTOFF_DEADLINE"] == ""
+
+
+def test_slurm_starts_it_again_up_to_the_count(bench: Benches) -> None:
+    here = bench("srun")
+    asked = {"requeue": {"max": 2}, "env": {"PROBE": "outcome again"}}
+    codes = []
+    for restarts in range(3):
+        ended = here.run(
+            requeue={"max": 2}, env={"PROBE": "outcome again", "SLURM_RESTART_COUNT": str(restarts)}
+        )
+        codes.append((ended.code, ended.record("ending", f"0.{restarts}")["ending"]))
+    assert codes == [(0, "again"), (0, "again"), (75, "walltime")], asked
+    assert here.calls("scontrol").count(["requeue", "12"]) == 2
+    assert "requeue.max (2) is used up" in ended.output
+
+
+def test_a_member_of_a_slurm_array_is_started_again_alone(bench: Benches) -> None:
+    here = bench("srun")
+    here.array_index = 4
+    ended = here.run(array={"count": 8}, requeue={"max": 1}, env={"PROBE": "outcome again"})
+    assert (ended.code, ended.record("ending", "4.0")["ending"]) == (0, "again")
+    assert ["requeue", "12_4"] in here.calls("scontrol")
+    assert here.calls("squeue")[-1][2] == "12_4"
+
+
+def test_pbs_is_given_a_copy_that_carries_the_count_on(bench: Benches) -> None:
+    here = bench("pals", folder="a, 'folder'")
+    (here.folder / "inner").mkdir()
+    ended = here.run(
+        requeue={"max": 1}, inherit=["LANG"], workdir="inner", ranks_per_node=1,
+        env={"PROBE": "outcome again"},
+    )  # fmt: skip
+    assert (ended.code, ended.ending) == (0, ("again", 0)), ended.output
+    (call,) = here.calls("qsub")
+    assert call[:4] == ["-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,LANG", "-W", "depend=afterany:7.head"]
+    assert call[4:] == ["-o", f"{ended.run_dir}/logs/job-0.log", f"{ended.run_dir}/job.sh"]
+    # qsub takes values from its environment, so a comma in the path does not split them.
+    told = json.loads((here.seen.parent / "qsub.json").read_text())
+    assert told == {"CASTOFF_RUN_DIR": str(ended.run_dir), "CASTOFF_ATTEMPT": "1", "cwd": str(here.folder)}
+
+    again = here.run(
+        requeue={"max": 1}, inherit=["LANG"], workdir="inner", ranks_per_node=1,
+        env={"PROBE": "outcome again", "CASTOFF_RUN_DIR": str(ended.run_dir), "CASTOFF_ATTEMPT": "1"},
+    )  # fmt: skip
+    assert (again.code, again.record("ending", "0.1")["ending"]) == (75, "walltime")
+    assert len(here.calls("qsub")) == 1
+
+
+@pytest.mark.parametrize(("kind", "refusal"), [("pals", "STUB_QSUB_CODE"), ("srun", "STUB_SCONTROL_CODE")])
+def test_a_refused_restart_is_said(kind: str, refusal: str, bench: Benches) -> None:
+    here = bench(kind)
+    here.stub("scontrol", "#!/bin/sh\n[ $1 = show ] && echo x0\n")
+    ended = here.run(ranks_per_node=1, requeue={"max": 1}, env={"PROBE": "outcome again", refusal: "1"})
+    assert ended.ending == ("walltime", 75)
+    assert "stopped early, but could not be started again" in ended.output
+
+
+def test_nobody_starts_a_lone_local_script_again(bench: Benches) -> None:
+    ended = bench("local").run(requeue={"max": 1}, env={"PROBE": "outcome again"})
+    assert ended.ending == ("walltime", 75)
+    assert not (ended.run_dir / "attempts" / "0.0" / "requeue").exists()
+
+
+def test_the_programs_word_counts_more_than_the_starters_code(bench: Benches) -> None:
+    here = bench("srun")
+    real = (here.bin / "srun").read_text()
+    (here.bin / "srun").write_text(real.replace("sys.exit(main())", "main(); sys.exit(7)"))
+    assert here.run(env={"PROBE": "outcome done"}).ending == ("done", 0)
+    silent = bench("srun", folder="silent")
+    (silent.bin / "srun").write_text(real.replace("sys.exit(main())", "main(); sys.exit(7)"))
+    assert silent.run().ending == ("failed", 7)
+
+
+def test_many_ranks_leave_few_logs(bench: Benches, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above 256 ranks: one log a node, and that of a rank that failed."""
+    monkeypatch.setattr("launcher.planning.PER_RANK_LOGS", 2)
+    here = bench("hydra")
+    temporary = here.seen.parent / "tmp"
+    temporary.mkdir()
+    ended = here.run(ranks_per_node=3, env={"PROBE": "fail 1 3", "TMPDIR": str(temporary)})
+    assert ended.code == 3, ended.output
+    logs = ended.run_dir / "logs" / "0.0"
+    assert sorted(path.name for path in logs.iterdir()) == ["node-00000.log", "rank-00001.log"]
+    assert (logs / "rank-00001.log").read_text() == "rank 1 was here\n"
+    assert ended.record("failure")["log"] == "rank-00001.log"
+    assert "rank 0 was here" in ended.output and "rank 1 was here" in ended.output
+    assert list(temporary.glob("castoff*")) == []

@@ -1,0 +1,160 @@
+"""Every starter: each rank is told who it is, whatever the environment held before, and gets the
+program's words byte for byte."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Benches
+from .harness import CASTOFF, PROBE, STALE, STALE_SLURM
+
+HOSTILE = [
+    *("", "a b", " lead", "it's", '"', "\\", "$(touch x)", "`touch y`", "$HOME", "*", "?", "~", "!!"),
+    *("line\nbreak", "cr\r\nlf", "\t", "-n", "--", "--help", "a:b", ":", "ü€🦊", "#", "&", ";", "{a,b}"),
+    *("%s", "CASTOFF_RANK", "x\nCASTOFF_RANK\ny", "{{ plan }}", "", "a=b", "-"),
+]
+
+KINDS: dict[str, dict[str, Any]] = {
+    "local": {"ranks_per_node": 3},
+    "hydra": {"ranks_per_node": 3},
+    "openmpi": {"ranks_per_node": 3},
+    "pals": {"nodes": 2, "ranks_per_node": 6},
+    "srun": {"nodes": 2, "ranks": 3, "devices_per_rank": 1},
+}
+STARTERS = {"srun": "srun", "pals": "pals"}
+
+
+def local_ranks(kind: str) -> list[tuple[int, int, int]]:
+    """(node, local rank, local size) of each rank of `KINDS`."""
+    if kind == "pals":
+        return [(rank // 6, rank % 6, 6) for rank in range(12)]
+    if kind == "srun":
+        return [(0, 0, 2), (0, 1, 2), (1, 0, 1)]
+    return [(0, rank, 3) for rank in range(3)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_rank_knows_who_it_is_and_gets_the_words(kind: str, bench: Benches) -> None:
+    stale = STALE if kind in ("srun", "local") else {**STALE, **STALE_SLURM}
+    here = bench(kind, folder='it\'s a "folder", $HOME')
+    ended = here.run(command=[*PROBE, *HOSTILE], env=stale, **KINDS[kind])
+    assert ended.code == 0, ended.output
+    assert ended.ending == ("done", 0)
+    ranks, expected = here.ranks(), local_ranks(kind)
+    assert len(ranks) == len(expected)
+    for number, (seen, (node, local, size)) in enumerate(zip(ranks, expected, strict=True)):
+        assert seen["argv"] == HOSTILE
+        assert seen["cwd"] == str(here.folder)
+        told = {"RANK": number, "WORLD_SIZE": len(ranks), "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": size}
+        told |= {"NODE_RANK": node}
+        assert {name: seen["environ"].get(name) for name in told} == {k: str(v) for k, v in told.items()}
+        assert seen["environ"]["CASTOFF_STARTER"] == kind
+        if kind not in ("srun", "local"):
+            assert not [name for name in seen["environ"] if name.startswith("SLURM_")]
+        detected = seen["detected"]
+        assert {name.lower(): detected[name.lower()] for name in told} == {
+            k.lower(): v for k, v in told.items()
+        }
+        assert detected["starter"] == kind
+        assert detected["master_addr"] == seen["environ"]["MASTER_ADDR"]
+        assert str(detected["master_port"]) == seen["environ"]["MASTER_PORT"]
+    meeting = {(seen["environ"]["MASTER_ADDR"], seen["environ"]["MASTER_PORT"]) for seen in ranks}
+    assert len(meeting) == 1
+
+
+def test_addresses_and_devices_of_aurora(bench: Benches) -> None:
+    here = bench("pals")
+    assert here.run(nodes=2, ranks_per_node=6).code == 0
+    for seen in here.ranks():
+        environ = seen["environ"]
+        assert environ["MASTER_ADDR"] == "x0.hsn.cm.aurora.alcf.anl.gov"
+        assert 20000 <= int(environ["MASTER_PORT"]) < 30000
+        assert environ["ZE_AFFINITY_MASK"] == "0,2,4,6,8,10"  # six GPUs, not half of the node
+        assert seen["detected"]["device"] == int(environ["LOCAL_RANK"])
+        assert environ["OMP_NUM_THREADS"] == "17"
+    (call,) = here.calls("mpiexec")
+    assert call[: call.index("--pmi=pmix") + 1][:4] == ["-n", "12", "--ppn", "6"]
+
+
+def test_shared_tiles_have_a_mask_each(bench: Benches) -> None:
+    here = bench("pals")
+    assert here.run(nodes=1, ranks_per_node=24).code == 0
+    masks = [seen["environ"]["ZE_AFFINITY_MASK"] for seen in here.ranks()]
+    assert masks == [str(rank // 2) for rank in range(24)]
+    assert {seen["detected"]["device"] for seen in here.ranks()} == {0}
+
+
+def test_own_address_is_the_first_hosts_short_name(bench: Benches) -> None:
+    here = bench("srun")
+    assert here.run(nodes=2).code == 0
+    assert {seen["environ"]["MASTER_ADDR"] for seen in here.ranks()} == {"x0"}
+    numeric = bench("srun", folder="numeric")
+    numeric.hosts = []
+    assert numeric.run(env={"STUB_HOSTS": "127.0.0.2"}).code == 0
+    assert numeric.ranks()[0]["environ"]["MASTER_ADDR"] == "127.0.0.2"
+
+
+def test_a_taken_port_is_left_alone(bench: Benches) -> None:
+    here = bench("hydra")
+    assert here.run().code == 0
+    first = int(here.ranks()[0]["environ"]["MASTER_PORT"])
+    with socket.create_server((socket.gethostname(), first)):
+        again = bench("hydra", folder="again")
+        assert again.run().code == 0
+    assert int(again.ranks()[0]["environ"]["MASTER_PORT"]) == first + 1
+
+
+def test_members_and_attempts_meet_at_ports_of_their_own(bench: Benches) -> None:
+    ports = set()
+    for index in (0, 1):
+        here = bench("srun", folder=f"member-{index}")
+        here.array_index = index
+        assert here.run(array={"count": 2}).code == 0
+        ports.add(here.ranks()[0]["environ"]["MASTER_PORT"])
+    restarted = bench("srun", folder="restarted")
+    assert restarted.run(env={"SLURM_RESTART_COUNT": "1"}).code == 0
+    ports.add(restarted.ranks()[0]["environ"]["MASTER_PORT"])
+    assert len(ports) == 3
+
+
+def test_torchrun_is_started_once_a_node_and_believed(bench: Benches) -> None:
+    pytest.importorskip("torch")
+    here = bench("hydra")
+    ended = here.run(ranks_per_node=2, start={"torchrun": True}, env=STALE)
+    assert ended.code == 0, ended.output
+    assert [seen["detected"]["starter"] for seen in here.ranks()] == ["torchrun"] * 2
+    assert [seen["environ"]["LOCAL_RANK"] for seen in here.ranks()] == ["0", "1"]
+    assert (ended.run_dir / "logs" / "0.0" / "node-00000.log").is_file()
+
+
+def test_a_starter_that_lays_ranks_out_otherwise_is_refused(bench: Benches) -> None:
+    here = bench("pals")
+    mixed = here.bin / "mpiexec"
+    mixed.write_text(mixed.read_text().replace("rank // each", "rank // (each + 1)"))
+    ended = here.run(nodes=2, ranks_per_node=6)
+    assert ended.code != 0 and ended.ending[0] == "failed"
+    assert "this script lays 6 out there" in ended.output
+
+
+def test_a_starter_that_says_nothing_is_refused(bench: Benches) -> None:
+    here = bench("srun")
+    here.stub(
+        "srun",
+        '#!/bin/sh\nfor word; do last=$word; done\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n',
+    )
+    ended = here.run(env=STALE)
+    assert ended.code != 0
+    assert "castoff: srun did not say which rank this is" in ended.output
+    assert here.ranks() == []
+
+
+def test_local_script_finds_castoff_on_path(bench: Benches) -> None:
+    here = bench("local")
+    here.env = {"CASTOFF_COMMAND": "", "PATH": f"{Path(CASTOFF).parent}{os.pathsep}{os.environ['PATH']}"}
+    assert here.run(ranks_per_node=2).code == 0
+    assert len(here.ranks()) == 2

@@ -1,0 +1,183 @@
+"""Golden scripts, and what holds for every one of them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from launcher import JobSpec, Site, plan, render
+from launcher.rendering import example_job
+from launcher.submission import dry_run
+
+from .examples import EXAMPLES, GOLDEN
+from .readers import read_pbs, read_slurm
+
+SHELLCHECK = Path(sys.executable).with_name("shellcheck")
+
+
+Compare = Callable[[str, str], None]
+
+
+@functools.cache
+def rendered(name: str) -> str:
+    return render(EXAMPLES[name].plan())
+
+
+class Castoff(Protocol):
+    def __call__(
+        self, *args: str | Path, env: Mapping[str, str | None] | None = None
+    ) -> subprocess.CompletedProcess[str]: ...
+
+
+def shim(script: str) -> str | None:
+    """The here-document of a script: what runs as each rank's parent."""
+    _, found, rest = script.partition("<<'CASTOFF_RANK'\n")
+    return rest.partition("\nCASTOFF_RANK\n")[0] + "\n" if found else None
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_golden_script(name: str, same_as_golden: Compare) -> None:
+    same_as_golden(f"{name}.sh", rendered(name))
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if "dependency" in name])
+def test_golden_command_line(name: str, same_as_golden: Compare) -> None:
+    example = EXAMPLES[name]
+    would = dry_run(example.spec(), example.on())
+    assert would.script == rendered(name)
+    same_as_golden(f"{name}.command", would.command.replace(sys.executable, "PYTHON") + "\n")
+
+
+def test_no_golden_file_is_left_over() -> None:
+    kept = {path.name for path in GOLDEN.iterdir() if path.is_file()}
+    expected = {f"{name}.sh" for name in EXAMPLES}
+    assert kept == expected | {f"{name}.command" for name in EXAMPLES if "dependency" in name}
+
+
+def test_a_missing_or_other_golden_file_fails(
+    same_as_golden: Compare, request: pytest.FixtureRequest
+) -> None:
+    if request.config.getoption("--update-golden", default=False):
+        return
+    with pytest.raises(AssertionError, match="no golden file never-there"):
+        same_as_golden("never-there.sh", "text")
+    assert not (GOLDEN / "never-there.sh").exists()
+    with pytest.raises(AssertionError, match="has changed"):
+        same_as_golden("local-1-node.sh", rendered("local-1-node") + "\n")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_directives_read_back_are_the_plans(name: str) -> None:
+    decided = EXAMPLES[name].plan()
+    if decided.scheduler == "local":
+        assert decided.directives == []
+        return
+    read = {"slurm": read_slurm, "pbs": read_pbs}[decided.scheduler]
+    assert decided.directives
+    assert read(rendered(name)) == decided.directives
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if not name.startswith("local")])
+def test_nothing_stands_between_directives(name: str) -> None:
+    lines = rendered(name).split("\n")
+    found = [number for number, line in enumerate(lines) if line.startswith(("#PBS", "#SBATCH"))]
+    assert lines[0].startswith("#!")
+    assert found == list(range(1, len(found) + 1))
+
+
+def test_aurora_as_alcf_asks_for_it() -> None:
+    script = rendered("aurora-2-nodes")
+    assert script.startswith(
+        "#!/bin/bash -l\n#PBS -N causets\n#PBS -A MyProject\n#PBS -q debug\n#PBS -l select=2\n"
+    )
+    for line in ("#PBS -l filesystems=home:flare", "#PBS -l place=scatter", "#PBS -k doe"):
+        assert f"\n{line}\n" in script
+
+
+def test_shells_parse_every_script(tmp_path: Path, system_program: Callable[[str, str], Path]) -> None:
+    dash = system_program("dash", "dash")
+    for name in EXAMPLES:
+        script = tmp_path / "job.sh"
+        script.write_text(rendered(name))
+        subprocess.run(["bash", "-n", script], check=True)
+        inner = shim(rendered(name))
+        assert (inner is None) == name.startswith("local")
+        script.write_text(inner or "")
+        subprocess.run([dash, "-n", script], check=True)
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+def test_shellcheck_finds_nothing(shell: str, tmp_path: Path) -> None:
+    """The scripts as bash, and what runs as each rank's parent as sh."""
+    texts = {name: rendered(name) if shell == "bash" else shim(rendered(name)) for name in EXAMPLES}
+    distinct = {text: name for name, text in texts.items() if text is not None}
+    paths = [tmp_path / f"{name}.sh" for name in distinct.values()]
+    for path, text in zip(paths, distinct, strict=True):
+        path.write_text(text)
+    # SC2329: traps and other blocks call functions, which shellcheck does not see.
+    check = [str(SHELLCHECK), "--exclude=SC2329", f"--shell={shell}"]
+    halves = [
+        subprocess.Popen([*check, *half], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for half in (paths[::2], paths[1::2])
+    ]
+    assert [half.communicate()[0] for half in halves] == ["", ""]
+    assert [half.returncode for half in halves] == [0, 0]
+
+
+def test_a_script_follows_from_job_and_site_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    names = ["aurora-2-nodes", "slurm-requeue", "local-everything"]
+    before = [rendered(name) for name in names]
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+    assert [render(EXAMPLES[name].plan()) for name in names] == before
+
+
+def test_lines_fit_a_window() -> None:
+    """But for one that holds a word which cannot be broken."""
+    for name in EXAMPLES:
+        for line in rendered(name).split("\n"):
+            assert len(line) <= 120 or max(map(len, line.split())) > 60, (name, line)
+
+
+def test_words_are_not_divided_from_their_flags() -> None:
+    command = ["python", "train.py"] + [word for n in range(12) for word in (f"--option-{n}", f"value-{n}")]
+    script = render(plan(JobSpec.of({"command": command}), Site.load("local")))
+    program = script.partition(" -- \\\n  ")[2].partition(" &\n")[0]
+    assert program.replace(" \\\n ", "").split() == command
+    assert all(line.split()[0].startswith("--option") for line in program.split(" \\\n")[1:])
+    assert all(len(line) <= 100 for line in program.split("\n"))
+
+
+@pytest.mark.parametrize("site", ["aurora", "slurm", "pbs", "local"])
+def test_the_first_job_file_works(site: str, tmp_path: Path) -> None:
+    profile = Site.load(site)
+    job = tmp_path / "job.yaml"
+    job.write_text(example_job(profile))
+    decided = plan(JobSpec.load(job), profile)
+    assert decided.command == ["python", "train.py"]
+    assert render(decided)
+
+
+def test_render_prints_what_submit_writes(castoff: Castoff, tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text('command: [sh, -c, "true \'$HOME\' \\u00fc"]\nenv: {A: "it\'s"}\nranks_per_node: 2\n')
+    shown = castoff("render", job, "--site", "local")
+    assert shown.returncode == 0, shown.stderr
+    decided = plan(JobSpec.load(job), Site.load("local"))
+    assert shown.stdout == render(decided)
+    assert castoff("render", job, "--site", "local", "-o", "script.sh").returncode == 0
+    assert (tmp_path / "script.sh").read_bytes() == render(decided).encode()
+    submitted = castoff("submit", job, "--site", "local", "--json")
+    run_dir = Path(json.loads(submitted.stdout)["directory"])
+    assert castoff("wait", run_dir).returncode == 0
+    assert (run_dir / "job.sh").read_bytes() == render(decided).encode()
+    assert castoff("submit", job, "--site", "local", "--dry-run").stdout == render(decided)

@@ -1,0 +1,144 @@
+"""Templates as an interface: one's own folder, mistakes in it, and the document that describes it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+from jinja2 import meta, nodes
+
+from launcher import CastoffError, JobSpec, Plan, Site, plan, render, rendering
+from launcher.rendering import FILTERS, template_folder
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "templates.md"
+
+
+def planned(folder: Path | None, site: str = "slurm", **fields: Any) -> Plan:
+    return plan(
+        JobSpec.of({"name": "j", "command": ["true"], "templates": folder and str(folder), **fields}),
+        Site.load(site),
+    )
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return folder
+
+
+def test_one_block_replaces_castoffs(tmp_path: Path) -> None:
+    own = write(tmp_path, "blocks/setup.j2", "echo {{ plan.name | sh }}\n")
+    before, after = render(planned(None)), render(planned(own))
+    start, end = before.index("# --- Setup"), before.index("# --- Environment")
+    assert after == before[:start] + "echo j\n\n" + before[end:]
+
+
+@pytest.mark.parametrize("site", ["slurm", "pbs", "local"])
+def test_castoffs_own_block_is_within_reach(site: str, tmp_path: Path) -> None:
+    own = write(tmp_path, "blocks/about.j2", '{% include "castoff/blocks/about.j2" %}\n# of our group\n')
+    before, after = render(planned(None, site)), render(planned(own, site))
+    assert after.replace("# of our group\n", "") == before != after
+
+
+def test_a_whole_script_may_be_replaced(tmp_path: Path) -> None:
+    own = write(tmp_path, "slurm.sh.j2", '#!/bin/sh\n{% include "blocks/about.j2" %}\nexec {{ program }}\n')
+    assert render(planned(own, command=["echo", "a b"])).endswith("\nexec echo 'a b'\n")
+    assert render(planned(own, "local")) == render(planned(None, "local"))
+
+
+def test_the_folder_lies_beside_the_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "deep" / "ours", "blocks/about.j2", "# ours\n")
+    job = tmp_path / "deep" / "job.yaml"
+    job.write_text("command: ['true']\ntemplates: ours\n")
+    monkeypatch.chdir(tmp_path)
+    assert "\n# ours\n" in render(plan(JobSpec.load("deep/job.yaml"), Site.load("local")))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("one\n{{ plan.nonsense }}\n", 2, "has no attribute 'nonsense'"),
+        ("one\n\n{{ nonsense }}\n", 3, "'nonsense' is undefined"),
+        ("{% if %}\n", 1, "Expected an expression"),
+        ("one\n{{ 1 / 0 }}\n", 2, "division by zero"),
+        ("one\n{{ plan.name.nodes() }}\n", 2, "has no attribute 'nodes'"),
+        ("{{ plan.nodes | sh }}\n", 1, ""),
+        ("{{ plan | upsidedown }}\n", 1, "No filter named 'upsidedown'"),
+        ('one\n{% include "blocks/nope.j2" %}\n', 2, "there is no template blocks/nope.j2"),
+        ('{% include "blocks/about.j2" %}\n', 1, "it includes itself"),
+    ],
+)
+def test_mistakes_name_file_and_line(text: str, line: int, reason: str, tmp_path: Path) -> None:
+    own = write(tmp_path, "blocks/about.j2", text)
+    with pytest.raises(CastoffError) as caught:
+        render(planned(own))
+    assert str(caught.value).startswith(f"{own / 'blocks' / 'about.j2'}:{line}: "), caught.value
+    assert reason in str(caught.value)
+
+
+def test_a_template_that_is_no_text(tmp_path: Path) -> None:
+    own = write(tmp_path, "blocks/about.j2", "")
+    (own / "blocks" / "about.j2").write_bytes(b"\xff\xfe")
+    with pytest.raises(CastoffError, match="a template is not UTF-8"):
+        render(planned(own))
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(CastoffError, match=r"templates: there is no folder .*gone"):
+        render(planned(tmp_path / "gone"))
+
+
+def test_no_traceback_on_the_command_line(tmp_path: Path, castoff: Any) -> None:
+    own = write(tmp_path / "own", "blocks/about.j2", "{{ nonsense }}\n")
+    answer = castoff("render", "--site", "local", "--set", f"templates={own}", "--", "true")
+    assert answer.returncode == 1
+    assert answer.stderr.startswith(f"castoff: {own}/blocks/about.j2:1: 'nonsense' is undefined")
+    assert answer.stdout == "" and "Traceback" not in answer.stderr
+
+
+def named_in(section: str) -> set[str]:
+    """The first column of a section's tables."""
+    text = DOCUMENT.read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+def sources() -> dict[str, str]:
+    folder = template_folder()
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.j2")}
+
+
+def test_every_file_is_documented() -> None:
+    assert named_in("Files") == set(sources())
+
+
+def test_every_variable_is_documented_and_used() -> None:
+    given = set(rendering._variables(planned(None)))
+    assert named_in("Variables") == given
+    environment = jinja2.Environment()
+    environment.filters.update(FILTERS)
+    used: set[str] = set()
+    for name, text in sources().items():
+        if name != "job.yaml.j2":
+            used |= meta.find_undeclared_variables(environment.parse(text))
+    assert used == given
+
+
+def test_every_filter_is_documented_and_used() -> None:
+    assert named_in("Filters") == set(FILTERS)
+    environment = jinja2.Environment()
+    environment.filters.update(FILTERS)
+    trees = [environment.parse(text) for text in sources().values()]
+    used = {found.name for tree in trees for found in tree.find_all(nodes.Filter)}
+    assert set(FILTERS) <= used
+
+
+def test_every_variable_of_the_job_is_documented() -> None:
+    text = "\n".join(sources().values())
+    exported = set(re.findall(r"(?<![\w\"$!{])(CASTOFF_[A-Z_]+)=", text)) - {"CASTOFF_RANK"}
+    ours = {name for name in named_in("Variables of the job") if name.startswith("CASTOFF_")}
+    assert exported == ours

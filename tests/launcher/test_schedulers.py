@@ -1,0 +1,97 @@
+"""What castoff says to each scheduler, and how it reads the answer."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from launcher import JobSpec, Plan, Site, plan
+from launcher.schedulers import local, pbs, slurm
+from launcher.schedulers.submission import Submission
+
+
+def planned(site: str, **fields: Any) -> Plan:
+    return plan(JobSpec.of({"name": "j", "command": ["true"], **fields}), Site.load(site))
+
+
+def test_sbatch() -> None:
+    submission = Submission(planned("slurm"), "/runs/j-1")
+    assert submission.script == "/runs/j-1/job.sh"
+    assert slurm.submit_command(submission) == [
+        *("sbatch", "--parsable", "--output=/runs/j-1/logs/job-0.log", "--export=CASTOFF_RUN_DIR=/runs/j-1"),
+        "/runs/j-1/job.sh",
+    ]
+
+
+def test_sbatch_of_an_array_that_waits() -> None:
+    job = planned("slurm", array={"count": 3}, inherit=["LANG", "TERM"])
+    command = slurm.submit_command(Submission(job, "/runs/50%/j", "afterok:12"))
+    assert command[2:] == [
+        "--output=/runs/50%%/j/logs/job-%a.log",
+        "--export=LANG,TERM,CASTOFF_RUN_DIR=/runs/50%/j",
+        "--dependency=afterok:12",
+        "/runs/50%/j/job.sh",
+    ]
+    everything = slurm.submit_command(Submission(planned("slurm", inherit="all"), "/r"))
+    assert "--export=ALL,CASTOFF_RUN_DIR=/r" in everything
+
+
+def test_qsub() -> None:
+    submission = Submission(planned("pbs"), "/runs/j-1")
+    assert pbs.submit_command(submission) == [
+        *("qsub", "-o", "/runs/j-1/logs/job-0.log", "-v", "CASTOFF_RUN_DIR=/runs/j-1", "/runs/j-1/job.sh")
+    ]
+
+
+def test_qsub_of_an_array_that_waits() -> None:
+    job = planned("pbs", array={"count": 3}, inherit=["LANG"])
+    assert pbs.submit_command(Submission(job, "/r", "afterok:3.head"))[1:] == [
+        *("-o", "/r/logs/job-^array_index^.log", "-v", "LANG,CASTOFF_RUN_DIR=/r"),
+        *("-W", "depend=afterok:3.head", "/r/job.sh"),
+    ]
+
+
+def test_the_local_scheduler() -> None:
+    command = local.submit_command(Submission(planned("local"), "/runs/j-1"))
+    assert command == [sys.executable, "-m", "launcher.local.scheduler", "/runs/j-1"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "job"),
+    [
+        ("4711\n", "4711"),
+        ("4711;cluster\n", "4711"),
+        ("4711", "4711"),
+        ("", None),
+        ("Submitted batch job 4711\n", None),
+        ("sbatch: error: Socket timed out\n", None),
+        ("\n4711\n", "4711"),
+        ("-1\n", None),
+    ],
+)
+def test_sbatchs_answer(answer: str, job: str | None) -> None:
+    assert slurm.parse_submit(answer) == job
+
+
+@pytest.mark.parametrize(
+    ("answer", "job"),
+    [
+        ("3.head\n", "3.head"),
+        ("7[].head\n", "7[].head"),
+        ("1991684.aurora-pbs-0001.hostmgmt\n", "1991684.aurora-pbs-0001.hostmgmt"),
+        ("", None),
+        ("qsub: Unknown queue\n", None),
+        ("3 jobs are too many\n", None),
+    ],
+)
+def test_qsubs_answer(answer: str, job: str | None) -> None:
+    assert pbs.parse_submit(answer) == job
+
+
+@pytest.mark.parametrize(
+    ("answer", "job"), [("local-12\n", "local-12"), ("", None), ("Traceback\n", None), ("12\n", None)]
+)
+def test_the_local_schedulers_answer(answer: str, job: str | None) -> None:
+    assert local.parse_submit(answer) == job
