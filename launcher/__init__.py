@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from launcher.planning import Plan, plan
     from launcher.ranks import RankEnv
     from launcher.rendering import render
+    from launcher.runs import Run
     from launcher.site import Site
     from launcher.spec import JobSpec
     from launcher.submission import submit
@@ -24,6 +25,7 @@ _HOMES = {
     "PlacementError": "errors",
     "Plan": "planning",
     "RankEnv": "ranks",
+    "Run": "runs",
     "Site": "site",
     "plan": "planning",
     "render": "rendering",
@@ -37,6 +39,7 @@ __all__ = [
     "PlacementError",
     "Plan",
     "RankEnv",
+    "Run",
     "Site",
     "plan",
     "render",

@@ -8,9 +8,8 @@ reach a program unchanged.
 from __future__ import annotations
 
 import copy
-import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -336,11 +335,8 @@ def dotted(path: Iterable[str | int]) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean X?` for a near miss, else nothing."""
+    import difflib  # late: only a mistake needs it
+
     folded = {name.casefold(): name for name in known}
     near = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[near[0]]}?" if near else ""
-
-
-def plain(data: Mapping[str, Any], origin: str) -> Document:
-    """A document over data that came from Python rather than from a file."""
-    return Document(dict(data), origin)

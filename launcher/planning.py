@@ -26,7 +26,7 @@ DEFAULT_GRACE = 120
 """Seconds between the request to stop and the walltime."""
 
 PER_RANK_LOGS = 256
-"""Up to so many ranks, each has a log file of its own (DESIGN: it scales by not gathering)."""
+"""Up to so many ranks, each has a log file of its own; more would hurt a parallel file system."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -276,9 +276,9 @@ class _Planner:
             self._does_not_fit("devices_per_rank", self.spec.devices_per_rank, layout, error)
             return Devices()
         if self.spec.start.torchrun:  # the shim runs once a node, so no rank is given its own
-            if devices.visible or devices.per_rank:
+            if devices.per_rank:
                 self.notes.append("torchrun hands out no devices: each rank sees all those of its node")
-            return Devices()
+            return Devices(visible=devices.visible)
         return devices
 
     def _does_not_fit(self, field: str, asked: int | None, layout: Layout, error: ValueError) -> None:

@@ -1,4 +1,4 @@
-"""render(plan) -> the job script, through templates/. Pure but for reading templates.
+"""render(plan) -> the job script, through templates/. Pure but for templates and their cache.
 
 A script's bytes follow from the Plan alone. A user's template folder wins block by block; there,
 `{% include "castoff/blocks/setup.j2" %}` still reaches castoff's own. docs/templates.md is the
@@ -7,6 +7,7 @@ contract: blocks, variables and filters.
 
 from __future__ import annotations
 
+import os
 import textwrap
 import traceback
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from launcher.quoting import pbs_directive, shell_word, slurm_directive
 from launcher.ranks import STALE_VARIABLES
 from launcher.site import Site
 from launcher.starters import STARTERS
+from launcher.template_cache import template_cache
 
 _SUBMITIT_PROGRAM = '"${CASTOFF_PYTHON:-python}" -u -m submitit.core._submit "$CASTOFF_RUN_DIR"'
 
@@ -75,6 +77,7 @@ def _environment(user_folder: str | None) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        bytecode_cache=template_cache(os.environ),
         autoescape=False,  # shell, not HTML: every value passes a quoting filter
     )
     environment.filters.update(FILTERS)

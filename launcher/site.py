@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from shutil import which
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -284,6 +282,8 @@ def _choose(search: Search) -> tuple[str, str]:
         config = search.project / ".castoff" / "config.yaml"
         if config.is_file():
             return _project_site(config), f"{config} says so"
+    from shutil import which  # late, like subprocess: only this rule needs them
+
     path = search.environ.get("PATH", "")
     if sbatch := which("sbatch", path=path):
         return "slurm", f"{sbatch} is on PATH"
@@ -307,6 +307,8 @@ def _project_site(path: Path) -> str:
 
 def _is_pbs(qsub: str) -> bool:
     """Whether a qsub is PBS's: Slurm's and Grid Engine's share the name but not the version text."""
+    import subprocess
+
     try:
         answer = subprocess.run(
             [qsub, "--version"],

@@ -52,7 +52,7 @@ class _Converter:
             handler = self._handler(_bare(member), value)
             if handler is not None:
                 return handler(value, _bare(member), path)
-        return self._leaf(value, members, path, _allowed(kind))
+        return self._leaf(value, members, path, lambda: _allowed(kind))
 
     def _handler(self, kind: Any, value: Any) -> Callable[[Any, Any, FieldPath], Any] | None:
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -93,7 +93,7 @@ class _Converter:
         key_kind, item_kind = get_args(kind)
         converted = {}
         for key, item in value.items():
-            name = self._leaf(key, [key_kind], (*path, key), f"as its name {_allowed(key_kind)}")
+            name = self._leaf(key, [key_kind], (*path, key), lambda: f"as its name {_allowed(key_kind)}")
             converted[name] = self.convert(item, item_kind, (*path, key))
         return converted
 
@@ -101,12 +101,12 @@ class _Converter:
         (item_kind,) = get_args(kind)
         return [self.convert(item, item_kind, (*path, number)) for number, item in enumerate(value)]
 
-    def _leaf(self, value: Any, members: list[Any], path: FieldPath, allowed: str) -> Any:
-        shown = _show(value)
+    def _leaf(self, value: Any, members: list[Any], path: FieldPath, allowed: Callable[[], str]) -> Any:
+        given = value
         if isinstance(value, (bool, int, float)) and not _fits(value, members):
-            value = shown = self.document.text(path, value)
+            value = self.document.text(path, value)
         if isinstance(value, str) and not _is_unicode(value):
-            self._report(path, f"is {shown}, which is not UTF-8 text: no script could hold it")
+            self._report(path, f"is {_show(value)}, which is not UTF-8 text: no script could hold it")
             return None
         for member in members:
             try:
@@ -117,7 +117,9 @@ class _Converter:
         choices = [choice for member in members for choice in get_args(_bare(member))]
         if isinstance(value, str) and choices:
             hint = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
-        self._report(path, f"is {shown}, but takes {allowed}{hint}")
+        # A number is shown as it was written, without the quotes of text.
+        shown = _show(given) if given is value else value
+        self._report(path, f"is {shown}, but takes {allowed()}{hint}")
         return None
 
     def _report(self, path: FieldPath, message: str) -> None:

@@ -56,6 +56,15 @@ class SystemProgram(Protocol):
         ...
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        default=False,
+        help="rewrite tests/launcher/golden from what is rendered now; read the difference",
+    )
+
+
 @pytest.fixture(autouse=True)
 def fresh_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home, no variable of any scheduler or starter, our own python first on PATH."""

@@ -113,7 +113,7 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
 
 def rank_environment(request: StartRequest, rank: int, port: int, cores: int) -> dict[str, str]:
     """The whole environment of one rank; `cores`: how many it has."""
-    stale = {*STALE_VARIABLES, "CASTOFF_DEVICE"}
+    stale = set(STALE_VARIABLES)
     environment = {name: value for name, value in request.environment.items() if name not in stale}
     environment.update(
         RANK=str(rank),
@@ -124,6 +124,7 @@ def rank_environment(request: StartRequest, rank: int, port: int, cores: int) ->
         MASTER_ADDR="127.0.0.1",
         MASTER_PORT=str(port),
         CASTOFF_STARTER="local",
+        CASTOFF_RANK=f"{rank}/{request.ranks}",
     )
     environment.setdefault("PYTHONUNBUFFERED", "1")
     environment.setdefault("OMP_NUM_THREADS", str(cores))

@@ -100,10 +100,13 @@ unset -v CASTOFF_STARTER CASTOFF_RANK CASTOFF_DEVICE RANK WORLD_SIZE LOCAL_RANK 
 export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 
 # --- Start the ranks ------------------------------------------------------------------------------
-"${CASTOFF_COMMAND:-castoff}" launch --ranks-per-node 2 \
-  --job-id "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" \
-  --log-dir "$CASTOFF_LOG_DIR" --failure-file "$CASTOFF_FAILURE_FILE" -- \
-  python -m trainers.gnn --config causets.yaml &
+( # bash lets a background command ignore INT and QUIT; the ranks would inherit that
+  trap - INT QUIT
+  exec "${CASTOFF_COMMAND:-castoff}" launch --ranks-per-node 2 \
+    --job-id "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" \
+    --log-dir "$CASTOFF_LOG_DIR" --failure-file "$CASTOFF_FAILURE_FILE" -- \
+    python -m trainers.gnn --config causets.yaml
+) &
 castoff_starter=$!
 castoff_signalled=1
 while [[ -n $castoff_signalled ]] || kill -0 "$castoff_starter" 2>/dev/null; do # a signal ends wait alone

@@ -133,10 +133,13 @@ castoff_need() { # NAME
 castoff_need WANDB_API_KEY
 
 # --- Start the ranks ------------------------------------------------------------------------------
-"${CASTOFF_COMMAND:-castoff}" launch --ranks-per-node 2 --devices-per-rank 1 \
-  --job-id "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" \
-  --log-dir "$CASTOFF_LOG_DIR" --failure-file "$CASTOFF_FAILURE_FILE" -- \
-  python -m trainers.gnn --config causets.yaml &
+( # bash lets a background command ignore INT and QUIT; the ranks would inherit that
+  trap - INT QUIT
+  exec "${CASTOFF_COMMAND:-castoff}" launch --ranks-per-node 2 --devices-per-rank 1 \
+    --job-id "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" \
+    --log-dir "$CASTOFF_LOG_DIR" --failure-file "$CASTOFF_FAILURE_FILE" -- \
+    python -m trainers.gnn --config causets.yaml
+) &
 castoff_starter=$!
 ( # Nobody else asks for a stop in time. read -t, unlike sleep, is no process that could stay behind.
   castoff_left=$((CASTOFF_DEADLINE - CASTOFF_GRACE - $(date +%s)))

@@ -160,7 +160,8 @@ refuse() { # this is not how the script laid the ranks out
   refuse "rank $RANK has local rank $LOCAL_RANK; this script lays $LOCAL_WORLD_SIZE ranks out there"
 WORLD_SIZE=4
 CASTOFF_STARTER=srun
-export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK CASTOFF_STARTER
+CASTOFF_RANK=$RANK/$WORLD_SIZE # tells this rank from those that its program may start itself
+export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK CASTOFF_STARTER CASTOFF_RANK
 export CASTOFF_DEVICE="$LOCAL_RANK" # among those that this rank sees
 
 log=rank-$(printf %05d "$RANK").log

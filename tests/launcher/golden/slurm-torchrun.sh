@@ -154,6 +154,7 @@ refuse() { # this is not how the script laid the ranks out
   kill -s KILL "$$" # on an exit code alone some starters let the other ranks run on
 }
 [ "$started" -eq 2 ] || refuse "srun started $started processes; this script is for 2"
+export NODE_RANK
 set -- python -m torch.distributed.run --nnodes=2 --node-rank="$NODE_RANK" \
   --nproc-per-node="$LOCAL_WORLD_SIZE" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" \
   --no-python "$@"

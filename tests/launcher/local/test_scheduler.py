@@ -49,13 +49,16 @@ class TestTerminal:
         assert jobs.log(run) == "[0] on"
 
     def test_signals_that_the_submitter_ignores_reach_the_program(self, jobs: LocalJobs) -> None:
-        program = "import signal; print(*(signal.getsignal(number) for number in (10, 12)))"
+        program = (
+            "import signal; heard = [signal.getsignal(number) for number in (3, 10, 12)];"
+            "print(*heard, signal.getsignal(2) is signal.default_int_handler)"
+        )
         words = ["castoff", "submit", "--site", "local", "--", sys.executable, "-c", program]
         shell = ["sh", "-c", "trap '' HUP USR1 USR2; exec \"$@\"", "sh", *words]
         subprocess.run(shell, cwd=jobs.folder, check=True, capture_output=True)
         (run,) = jobs.runs()
         jobs.wait(run)
-        assert jobs.log(run) == "[0] 0 0"
+        assert jobs.log(run) == "[0] 0 0 0 True"
 
 
 class TestEnvironment:

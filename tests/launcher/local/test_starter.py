@@ -31,6 +31,7 @@ class TestEnvironment:
                 "NODE_RANK=0",
                 "MASTER_ADDR=127.0.0.1",
                 "CASTOFF_STARTER=local",
+                f"CASTOFF_RANK={rank}/2",
                 f"CASTOFF_DEVICE={rank}",
                 "PYTHONUNBUFFERED=1",
                 "MINE=a b",

@@ -13,15 +13,6 @@ from .harness import Bench
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--update-golden",
-        action="store_true",
-        default=False,
-        help="rewrite tests/launcher/golden from what is rendered now; read the difference",
-    )
-
-
 class Benches(Protocol):
     def __call__(self, kind: str, folder: str = "here") -> Bench: ...
 
@@ -41,7 +32,7 @@ def same_as_golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]
         path = GOLDEN / name
         if update:
             path.write_text(text)
-        assert path.is_file(), f"no golden file {name}: pytest tests/launcher/scripts --update-golden"
+        assert path.is_file(), f"no golden file {name}: pytest --update-golden"
         assert text == path.read_text(), f"{name} has changed: review, then --update-golden"
 
     return compare

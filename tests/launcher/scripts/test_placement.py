@@ -54,6 +54,7 @@ def test_each_rank_knows_who_it_is_and_gets_the_words(kind: str, bench: Benches)
         told |= {"NODE_RANK": node}
         assert {name: seen["environ"].get(name) for name in told} == {k: str(v) for k, v in told.items()}
         assert seen["environ"]["CASTOFF_STARTER"] == kind
+        assert seen["environ"]["CASTOFF_RANK"] == f"{number}/{len(ranks)}"
         if kind not in ("srun", "local"):
             assert not [name for name in seen["environ"] if name.startswith("SLURM_")]
         detected = seen["detected"]

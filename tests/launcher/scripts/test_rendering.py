@@ -151,7 +151,7 @@ def test_lines_fit_a_window() -> None:
 def test_words_are_not_divided_from_their_flags() -> None:
     command = ["python", "train.py"] + [word for n in range(12) for word in (f"--option-{n}", f"value-{n}")]
     script = render(plan(JobSpec.of({"command": command}), Site.load("local")))
-    program = script.partition(" -- \\\n  ")[2].partition(" &\n")[0]
+    program = script.partition(" -- \\\n    ")[2].partition("\n) &\n")[0]
     assert program.replace(" \\\n ", "").split() == command
     assert all(line.split()[0].startswith("--option") for line in program.split(" \\\n")[1:])
     assert all(len(line) <= 100 for line in program.split("\n"))
