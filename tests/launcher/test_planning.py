@@ -203,10 +203,14 @@ class TestTorchrun:
         assert "--cpus-per-task=12" in found.start
 
     def test_it_hands_out_no_devices(self) -> None:
-        found = planned("aurora", ranks_per_node=6, start={"torchrun": True})
-        assert found.devices.index is None
+        found = planned("aurora", ranks_per_node=24, start={"torchrun": True})
+        assert (found.devices.index, found.devices.per_rank) == (None, [])
         assert any("torchrun hands out no devices" in note for note in found.notes)
         assert not any("torchrun" in note for note in planned("aurora", start={"torchrun": True}).notes)
+
+    def test_a_nodes_ranks_see_devices_spread_over_it(self) -> None:
+        found = planned("aurora", ranks_per_node=6, start={"torchrun": True})
+        assert (found.devices.index, found.devices.visible) == (None, "0,2,4,6,8,10")
 
     def test_ranks_must_fit_all_the_same(self) -> None:
         assert set(refused("aurora", ranks_per_node=13, start={"torchrun": True})) == {"ranks_per_node"}
