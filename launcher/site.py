@@ -20,6 +20,7 @@ from launcher.spec import (
     EnvName,
     JobSpec,
     Memory,
+    ShellLine,
     StarterName,
     Text,
     Word,
@@ -127,7 +128,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     ] = None
     directives: Annotated[dict[DirectiveName, Word | bool | None], meaning("Directives of every job.")] = {}
     env: Annotated[dict[EnvName, Text], meaning("Environment of every job.")] = {}
-    setup: Annotated[list[Text], meaning("Shell lines before those of the job.")] = []
+    setup: Annotated[list[ShellLine], meaning("Shell lines before those of the job.")] = []
     defaults: Annotated[JobSpec, meaning("Job file fields used where a job leaves them out.")] = JobSpec()
 
     @classmethod

@@ -28,6 +28,15 @@ Word = Annotated[
     ),
 ]
 Text = Annotated[str, takes("text", many="texts", pattern=rf"^[^\x00]*{END}", extra_json_schema=_SCALAR)]
+ShellLine = Annotated[
+    str,
+    takes(
+        "a shell line without carriage returns, which Windows adds",
+        many="shell lines",
+        pattern=rf"^[^\x00\r]*{END}",
+        extra_json_schema=_SCALAR,
+    ),
+]
 EnvName = Annotated[
     str,
     takes(
@@ -139,7 +148,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     exclusive: Annotated[bool | None, meaning("Whole nodes, shared with nobody.")] = None
     mail: Annotated[Mail | None, meaning("Mail from the scheduler.")] = None
     setup: Annotated[
-        list[Text],
+        list[ShellLine],
         meaning(
             "Shell lines that run once on the first node before the ranks: module loads, a venv's activate."
         ),

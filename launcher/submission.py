@@ -55,7 +55,8 @@ def dry_run(spec: JobSpec, site: Site) -> DryRun:
     submission = Submission(decided, _PLACEHOLDER, _words_of(decided))
     command = _SCHEDULERS[decided.scheduler].submit_command(submission)
     shown = [f'"{word}"' if _PLACEHOLDER in word else shell_word(word) for word in command]
-    return DryRun(decided, render(decided), " ".join(shown))
+    variables = [f'{name}="{value}"' for name, value in submission.environment.items()]
+    return DryRun(decided, render(decided), " ".join([*variables, *shown]))
 
 
 def submit(
@@ -157,12 +158,13 @@ def _write_submission(run: Run, record: dict[str, Any]) -> None:
 def _start(run: Run, decided: Plan, record: dict[str, Any], environ: Mapping[str, str]) -> None:
     """Run the scheduler's submit command, once, and write down its answer."""
     scheduler = _SCHEDULERS[decided.scheduler]
-    command = scheduler.submit_command(Submission(decided, str(run.path)))
+    submission = Submission(decided, str(run.path))
+    command = scheduler.submit_command(submission)
     # From the run directory: a folder named launcher where the user works would win over ours.
     answer = subprocess.run(
         command,
         cwd=run.path,
-        env=dict(environ),
+        env={**environ, **submission.environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",

@@ -11,7 +11,7 @@ def submit_command(submission: Submission) -> list[str]:
     member = "^array_index^" if (plan.array_count or 1) > 1 else "0"
     inherited = plan.inherit if isinstance(plan.inherit, list) else []
     command = ["qsub", "-o", f"{run_dir}/logs/job-{member}.log"]
-    command += ["-v", ",".join([*inherited, f"CASTOFF_RUN_DIR={run_dir}"])]
+    command += ["-v", ",".join([*inherited, *submission.environment])]
     if submission.dependency:
         command += ["-W", f"depend={submission.dependency}"]
     return [*command, submission.script]

@@ -13,7 +13,7 @@ def submit_command(submission: Submission) -> list[str]:
     inherited = plan.inherit if isinstance(plan.inherit, list) else []
     names = ["ALL"] if plan.inherit == "all" else inherited
     command = ["sbatch", "--parsable", f"--output={pattern}/logs/job-{member}.log"]
-    command.append("--export=" + ",".join([*names, f"CASTOFF_RUN_DIR={run_dir}"]))
+    command.append("--export=" + ",".join([*names, *submission.environment]))
     if submission.dependency:
         command.append(f"--dependency={submission.dependency}")
     return [*command, submission.script]

@@ -19,8 +19,9 @@ def planned(site: str, **fields: Any) -> Plan:
 def test_sbatch() -> None:
     submission = Submission(planned("slurm"), "/runs/j-1")
     assert submission.script == "/runs/j-1/job.sh"
+    assert submission.environment == {"CASTOFF_RUN_DIR": "/runs/j-1"}
     assert slurm.submit_command(submission) == [
-        *("sbatch", "--parsable", "--output=/runs/j-1/logs/job-0.log", "--export=CASTOFF_RUN_DIR=/runs/j-1"),
+        *("sbatch", "--parsable", "--output=/runs/j-1/logs/job-0.log", "--export=CASTOFF_RUN_DIR"),
         "/runs/j-1/job.sh",
     ]
 
@@ -30,25 +31,25 @@ def test_sbatch_of_an_array_that_waits() -> None:
     command = slurm.submit_command(Submission(job, "/runs/50%/j", "afterok:12"))
     assert command[2:] == [
         "--output=/runs/50%%/j/logs/job-%a.log",
-        "--export=LANG,TERM,CASTOFF_RUN_DIR=/runs/50%/j",
+        "--export=LANG,TERM,CASTOFF_RUN_DIR",
         "--dependency=afterok:12",
         "/runs/50%/j/job.sh",
     ]
     everything = slurm.submit_command(Submission(planned("slurm", inherit="all"), "/r"))
-    assert "--export=ALL,CASTOFF_RUN_DIR=/r" in everything
+    assert "--export=ALL,CASTOFF_RUN_DIR" in everything
 
 
 def test_qsub() -> None:
     submission = Submission(planned("pbs"), "/runs/j-1")
     assert pbs.submit_command(submission) == [
-        *("qsub", "-o", "/runs/j-1/logs/job-0.log", "-v", "CASTOFF_RUN_DIR=/runs/j-1", "/runs/j-1/job.sh")
+        *("qsub", "-o", "/runs/j-1/logs/job-0.log", "-v", "CASTOFF_RUN_DIR", "/runs/j-1/job.sh")
     ]
 
 
 def test_qsub_of_an_array_that_waits() -> None:
     job = planned("pbs", array={"count": 3}, inherit=["LANG"])
     assert pbs.submit_command(Submission(job, "/r", "afterok:3.head"))[1:] == [
-        *("-o", "/r/logs/job-^array_index^.log", "-v", "LANG,CASTOFF_RUN_DIR=/r"),
+        *("-o", "/r/logs/job-^array_index^.log", "-v", "LANG,CASTOFF_RUN_DIR"),
         *("-W", "depend=afterok:3.head", "/r/job.sh"),
     ]
 

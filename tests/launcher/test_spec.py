@@ -197,7 +197,7 @@ MISTAKES: dict[str, dict[str, str]] = {
     "after: {afterOK: [a]}": {"after.afterOK": "did you mean afterok?"},
     "requeue: {max: -1, min: 2}": {"requeue.max": "is -1", "requeue.min": "is no field; there are: max"},
     "grace: 5": {"grace": "is 5, but takes a duration"},
-    "setup: module load x": {"setup": "is 'module load x', but takes a list of texts"},
+    "setup: module load x": {"setup": "is 'module load x', but takes a list of shell lines"},
     "python: bin/python": {"python": "must be absolute"},
     "ranks: 4": {"ranks": "excludes ranks_per_node"},
 }
@@ -296,6 +296,8 @@ class TestText:
     def test_nul_ends_no_text_early(self) -> None:
         found = problems_of(command=["x", "a\x00b"], env={"A": "a\x00"}, setup=["\x00"])
         assert set(found) == {"command.1", "env.A", "setup.0"}
+        (windows,) = problems_of(command=["x"], setup=["module load x\r"]).values()
+        assert "without carriage returns" in windows
 
     def test_texts_may_have_many_lines(self) -> None:
         assert job(env={"A": "a\nb\n"}, setup=["if x\nthen y; fi\n"], command=["sh", "-c", "a\nb\n"])

@@ -55,7 +55,7 @@ def test_the_environment_is_the_one_that_is_given(tmp_path: Path) -> None:
 def test_a_dry_run_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", None)
     would = dry_run(job(), Site.load("slurm"))
-    assert would.command.startswith("sbatch --parsable ")
+    assert would.command.startswith('CASTOFF_RUN_DIR="$CASTOFF_RUN_DIR" sbatch --parsable ')
     assert would.command.endswith(' "$CASTOFF_RUN_DIR/job.sh"')
     with pytest.raises(InvalidInput, match="account"):
         dry_run(job(), Site.load("aurora"))
