@@ -85,7 +85,7 @@ system-packages:
 	else
 	  echo "Installing Debian packages: $(SYSTEM_PACKAGES) (CASTOFF_TESTS_NO_SYSTEM_PACKAGES=1 declines)"
 	  install=(env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 --no-install-recommends)
-	  "$${install[@]}" $(SYSTEM_PACKAGES) || { apt-get update --quiet=2 && "$${install[@]}" $(SYSTEM_PACKAGES); }
+	  { "$${install[@]}" $(SYSTEM_PACKAGES) || { apt-get update --quiet=2 && "$${install[@]}" $(SYSTEM_PACKAGES); }; } >/dev/null
 	fi
 
 lock:

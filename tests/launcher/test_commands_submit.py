@@ -142,7 +142,9 @@ class TestDryRun:
         assert answer.returncode == 2  # and says all that Aurora needs
         answer = castoff("submit", "--dry-run", "--json", "--site", "pbs", "--", "true")
         told = json.loads(answer.stdout)
-        assert told["command"].startswith("qsub ") and told["command"].endswith(' "$CASTOFF_RUN_DIR/job.sh"')
+        assert told["command"].startswith('CASTOFF_RUN_DIR="$CASTOFF_RUN_DIR" qsub ') and told[
+            "command"
+        ].endswith(' "$CASTOFF_RUN_DIR/job.sh"')
         assert told["plan"]["scheduler"] == "pbs" and told["script"].startswith("#!")
 
 
