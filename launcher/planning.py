@@ -19,6 +19,7 @@ from launcher.quantities import cpulist, seconds
 from launcher.site import Site
 from launcher.spec import JobSpec, StarterName, check, program_name
 from launcher.starters import OF_SCHEDULER, STARTERS, Layout, Request
+from launcher.structure import fields_of
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -117,7 +118,7 @@ def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
 def _filled(mine: T, default: T) -> T:
     """One struct with another's values where it has no own; mappings and structs in it likewise."""
     chosen: dict[str, Any] = {}
-    for field in msgspec.structs.fields(type(mine)):
+    for field in fields_of(type(mine)).values():
         own, other = getattr(mine, field.name), getattr(default, field.name)
         if isinstance(own, dict):
             chosen[field.name] = {**other, **own}

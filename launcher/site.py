@@ -1,6 +1,6 @@
 """Site: what a machine is. Data only, in YAML; each limit says where it comes from and since when."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
 import os
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ from launcher.spec import (
     Text,
     Word,
 )
-from launcher.structure import convert, meaning, takes
+from launcher.structure import convert, fields_of, meaning, takes
 
 CpuList = Annotated[str, takes("a CPU list, as in 0-51 or 0,52", pattern=CPULIST_PATTERN)]
 Date = Annotated[str, takes("a date, YYYY-MM-DD", pattern=rf"^[0-9]{{4}}-[01][0-9]-[0-3][0-9]{END}")]
@@ -132,7 +132,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     defaults: Annotated[JobSpec, meaning("Job file fields used where a job leaves them out.")] = JobSpec()
 
     @classmethod
-    def load(cls, name: str, *, search: Search | None = None) -> Site:
+    def load(cls, name: str, *, search: "Search | None" = None) -> "Site":
         """The profile of that name: the project's, else the user's, else the built-in one.
 
         Raises:
@@ -142,7 +142,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return _resolve(name, search or Search.here())
 
     @classmethod
-    def choose(cls, *, search: Search | None = None) -> tuple[Site, str]:
+    def choose(cls, *, search: "Search | None" = None) -> "tuple[Site, str]":
         """The site to use when none is named, and why it was chosen.
 
         The first of: the variable CASTOFF_SITE, `site:` in the project's .castoff/config.yaml,
@@ -166,7 +166,7 @@ class Search(NamedTuple):
     """The nearest folder upwards that holds `.castoff/`."""
 
     @classmethod
-    def here(cls) -> Search:
+    def here(cls) -> "Search":
         """From this process's working directory and environment."""
         folder = Path.cwd()
         found = (at for at in (folder, *folder.parents) if (at / ".castoff").is_dir())
@@ -226,7 +226,7 @@ def _contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
             shortest, longest = range_.min_walltime, range_.max_walltime
             if shortest and longest and seconds(shortest) > seconds(longest):
                 yield ("queues", name, "ranges", number), "has a longer minimum walltime than maximum"
-    fields = {field.name for field in msgspec.structs.fields(JobSpec)}
+    fields = fields_of(JobSpec)
     for number, required in enumerate(site.required):
         if required.field not in fields and not required.field.startswith("directives."):
             hint = did_you_mean(required.field, fields)

@@ -1,6 +1,6 @@
 """JobSpec: what a user asks for, in words that name no scheduler."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
 import copy
 import re
@@ -201,7 +201,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         *,
         overrides: Iterable[str] = (),
         flags: Mapping[str, Any] | None = None,
-    ) -> JobSpec:
+    ) -> "JobSpec":
         """Read a job file. Whole fields from `flags` win over it, `--set` `overrides` over both.
 
         Without a file, the flags and overrides are the job.
@@ -219,7 +219,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         return spec
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any], *, overrides: Iterable[str] = ()) -> JobSpec:
+    def of(cls, fields: Mapping[str, Any], *, overrides: Iterable[str] = ()) -> "JobSpec":
         """A JobSpec from plain data, checked like a job file.
 
         Raises:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
@@ -34,6 +35,12 @@ def convert_valid(document: Document, kind: type[T], problems: list[Problem]) ->
     """
     converted: T | None = _Converter(document, problems).convert(document.data, kind, ())
     return converted
+
+
+@cache
+def fields_of(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """A struct's fields by name; msgspec compiles every annotation anew each time it is asked."""
+    return {field.encode_name: field for field in msgspec.structs.fields(kind)}
 
 
 class _Converter:
@@ -67,7 +74,7 @@ class _Converter:
         if not isinstance(value, dict):
             self._report(path, f"is {_show(value)}, but holds fields of its own: {_names(kind)}")
             return None
-        fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+        fields = fields_of(kind)
         for key in value:
             if key not in fields:
                 hint = did_you_mean(str(key), fields)
@@ -163,7 +170,7 @@ def _meta(kind: Any) -> list[msgspec.Meta]:
 
 
 def _names(kind: type[msgspec.Struct]) -> str:
-    return ", ".join(field.encode_name for field in msgspec.structs.fields(kind))
+    return ", ".join(fields_of(kind))
 
 
 _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}

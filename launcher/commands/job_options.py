@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 import click
 
 from launcher.site import Site
 from launcher.spec import JobSpec
+from launcher.structure import fields_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,11 +32,11 @@ _TEXTS = (
 
 def job_options(function: F) -> F:
     """Add JOB, --site, --set and a flag for each plain field of a job file."""
-    hints = get_type_hints(JobSpec, include_extras=True)
+    fields = fields_of(JobSpec)
     for name in reversed((*_NUMBERS, *_TEXTS)):
         flag = f"--{name.replace('_', '-')}"
         kind = "INTEGER" if name in _NUMBERS else "TEXT"
-        words = hints[name].__metadata__[-1].description
+        words = fields[name].type.__metadata__[-1].description
         function = click.option(flag, metavar=kind, help=words)(function)
     function = click.option(
         "--set",
