@@ -303,6 +303,8 @@ def main() -> None:
         os.write(write_end, f"local-{os.getpid()}\n".encode())
         os.close(write_end)
         _Scheduler(run).main()
+        sys.stdout.flush()
+        os._exit(0)  # the lock goes with the process: who finds it free finds nothing left running
 
 
 def _redirect(log: Path) -> None:
