@@ -143,6 +143,7 @@ for _ in {1..50}; do # a port that takes a connection is somebody else's; this i
 done
 awk '{ for (i = 0; i < (NR - 1 < 2 ? 3 : 2); i++) print }' "$CASTOFF_ATTEMPT_DIR/hosts" >"$CASTOFF_ATTEMPT_DIR/hostfile"
 export SLURM_HOSTFILE=$CASTOFF_ATTEMPT_DIR/hostfile
+unset -v SLURM_NTASKS_PER_NODE # srun would warn that it cannot keep to both
 
 # --- Who each rank is: this runs once for each of them --------------------------------------------
 cat >"$CASTOFF_ATTEMPT_DIR/rank.sh" <<'CASTOFF_RANK'
