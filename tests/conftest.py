@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Generator, Mapping
@@ -31,6 +32,13 @@ FOREIGN = re.compile(
     r"|ROLE_RANK|ROLE_WORLD_SIZE|ROLE_NAME|MASTER_ADDR|MASTER_PORT|PMI[0-9]_.*|PMIX[0-9]_.*|COLUMNS|LINES"
     r"|NO_COLOR|FORCE_COLOR|CLICOLOR.*|MAKEFLAGS|MAKELEVEL|MFLAGS"
 )
+
+
+# nohup and `&` have a test run ignore some of these, and every program that it starts with it.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        _heard = signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(_number, _heard)
 
 
 class Castoff(Protocol):
