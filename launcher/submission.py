@@ -17,11 +17,12 @@ import msgspec
 import yaml
 
 from launcher.errors import CastoffError
+from launcher.index import Index
 from launcher.local.control import SUBMITTING
 from launcher.planning import Plan, plan
 from launcher.quoting import shell_word
 from launcher.rendering import render
-from launcher.runs import Index, Run, locked, new_run, runs_folder, write_file
+from launcher.runs import Run, locked, new_run, runs_folder, write_file
 from launcher.schedulers import local, pbs, slurm
 from launcher.schedulers.submission import Submission
 from launcher.site import Site

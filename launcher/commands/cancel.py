@@ -9,8 +9,9 @@ import click
 
 from launcher.commands.output import json_option, print_json
 from launcher.errors import CastoffError
+from launcher.index import Index
 from launcher.local.control import cancel, is_alive
-from launcher.runs import Index, Run
+from launcher.runs import Run
 from launcher.watch import status
 
 _PATIENCE = 30.0

@@ -12,7 +12,8 @@ import msgspec
 
 from launcher.commands.output import json_option, print_json
 from launcher.errors import CastoffError
-from launcher.runs import Index, Run
+from launcher.index import Index
+from launcher.runs import Run
 from launcher.watch import AttemptStatus, failure_words, status
 
 

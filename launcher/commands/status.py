@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from launcher.commands.output import json_option, print_json
-from launcher.runs import Index
+from launcher.index import Index
 from launcher.watch import AttemptStatus, RunStatus, failure_words, status
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from launcher.commands.output import json_option, print_json
 from launcher.errors import CastoffError
-from launcher.runs import Index
+from launcher.index import Index
 from launcher.watch import wait
 
 

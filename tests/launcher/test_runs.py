@@ -1,10 +1,8 @@
-"""Run directories, records, locks and the index, without any scheduler."""
+"""Run directories, records and locks, without any scheduler."""
 
 from __future__ import annotations
 
 import fcntl
-import json
-import multiprocessing
 import os
 import stat
 import threading
@@ -13,13 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import CastoffError
-from launcher.runs import Index, Run, is_locked, locked, new_run, read_record, write_file
-
-
-def made(folder: Path, name: str = "job") -> Run:
-    run = new_run(name, folder)
-    run.script.touch()
-    return run
+from launcher.runs import is_locked, locked, new_run, read_record, write_file
 
 
 class TestWriteFile:
@@ -113,59 +105,3 @@ class TestNewRun:
         monkeypatch.setattr(os, "urandom", lambda _: next(numbers))
         monkeypatch.setattr("time.strftime", lambda _: "now")
         assert [new_run("x", tmp_path).id for _ in range(2)] == ["x-now-0000", "x-now-0001"]
-
-
-def add_many(index: Index, folder: Path, first: int) -> None:
-    for number in range(first, first + 50):
-        run = Run(folder / str(number))
-        run.path.mkdir()
-        run.script.touch()
-        index.add(run, "x" * 500)
-
-
-class TestIndex:
-    def test_parallel_writers(self, tmp_path: Path) -> None:
-        index = Index(tmp_path / "state" / "runs.jsonl")
-        fork = multiprocessing.get_context("spawn")
-        writers = [
-            fork.Process(target=add_many, args=(index, tmp_path, first)) for first in range(0, 200, 50)
-        ]
-        for writer in writers:
-            writer.start()
-        for writer in writers:
-            writer.join()
-        assert {run.id for run, _ in index.runs()} == {str(number) for number in range(200)}
-
-    def test_a_line_that_was_cut_off_eats_no_other(self, tmp_path: Path) -> None:
-        index = Index(tmp_path / "runs.jsonl")
-        runs = [made(tmp_path, name) for name in "abc"]
-        for run in runs:
-            index.add(run, run.id)
-            with index.path.open("ab") as file:
-                file.write(json.dumps({"path": str(run.path), "name": "half"}).encode()[:-3])
-        assert [run.path for run, _ in index.runs()] == [run.path for run in runs]
-
-    @pytest.mark.parametrize("line", ["3", "null", "{}", '{"path": 3, "name": ""}', "\x00", "[", "ÿ"])
-    def test_lines_that_are_none(self, tmp_path: Path, line: str) -> None:
-        index = Index(tmp_path / "runs.jsonl")
-        index.path.write_text(f"{line}\n\n", encoding="latin-1")
-        run = made(tmp_path)
-        index.add(run, "job")
-        assert [run.path for run, _ in index.runs()] == [run.path]
-
-    def test_a_name_means_its_newest_run(self, tmp_path: Path) -> None:
-        index = Index(tmp_path / "runs.jsonl")
-        old, new = made(tmp_path, "same"), made(tmp_path, "same")
-        index.add(old, "same")
-        index.add(new, "same")
-        assert index.find("same").path == new.path
-        assert index.find(old.id).path == old.path
-        with pytest.raises(CastoffError, match="2 runs begin so"):
-            index.find("sam")
-
-    def test_where_it_is(self, tmp_path: Path) -> None:
-        told = {"HOME": "/h", "XDG_STATE_HOME": "/s"}
-        assert Index.of(told).path == Path("/s/castoff/runs.jsonl")
-        assert Index.of({"HOME": "/h", "XDG_STATE_HOME": ""}).path == Path(
-            "/h/.local/state/castoff/runs.jsonl"
-        )

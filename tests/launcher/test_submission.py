@@ -11,7 +11,8 @@ import pytest
 
 from launcher import submission
 from launcher.errors import CastoffError, InvalidInput
-from launcher.runs import Index, write_file
+from launcher.index import Index
+from launcher.runs import write_file
 from launcher.site import Site
 from launcher.spec import JobSpec
 from launcher.submission import dry_run, submit
