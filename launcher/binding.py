@@ -3,7 +3,8 @@
 Ranks fill the sockets in order, as evenly as possible, and each keeps to the cores and devices of
 its socket, so that a rank never reaches its device across the socket link. Only a node's single
 rank may use both sockets. Every rank gets as many cores as the one that has the fewest, because
-ranks of unequal speed wait for the slowest at every step.
+ranks of unequal speed wait for the slowest at every step. Where the site knows which cores are near
+to which device, a rank begins where its share of the socket does, beside its device.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from itertools import pairwise
 
 import msgspec
 
-from launcher.quantities import cpulist
+from launcher.quantities import cpulist, cpus
 from launcher.site import Node
 
 
@@ -55,8 +56,9 @@ def cores(node: Node, ranks: int, per_rank: int | None) -> list[list[int]]:
     if share == 0 or (per_rank is not None and per_rank > share):
         raise ValueError(_too_few_cores(usable, ranks, share))
     width = share if per_rank is None else per_rank
+    step = share if node.device_cores else width
     return [
-        socket[first * width : (first + 1) * width]
+        socket[first * step : first * step + width]
         for socket, count in zip(usable, counts, strict=True)
         for first in range(count)
     ]
@@ -84,7 +86,7 @@ def devices(node: Node, ranks: int, per_rank: int) -> Devices:
 
     Fewer ranks than devices spread over the sockets (6 ranks on Aurora's 12 tiles use six GPUs,
     not the first half of the node); more ranks than devices share them in order (rank i of 24 uses
-    device i // 2).
+    device i // 2). The order is that of the cores beside them: Polaris's first rank uses device 3.
 
     Raises:
         ValueError: they do not fit; the text, read after "is N, but", says what does.
@@ -97,14 +99,15 @@ def devices(node: Node, ranks: int, per_rank: int) -> Devices:
         fits = ", ".join(str(total * times) for times in range(2, node.ranks_per_device + 1))
         evenly = f", or {fits} that share them evenly" if fits else ""
         raise ValueError(f"a node has {total} devices; what fits: up to {total} ranks{evenly}")
+    numbers = _in_order_of_cores(node)
     if shared:
-        return Devices(per_rank=[str(rank * total // ranks) for rank in range(ranks)], index="0")
+        return Devices(per_rank=[str(numbers[rank * total // ranks]) for rank in range(ranks)], index="0")
     if ranks * per_rank > total:
         needed = f"{ranks} ranks with {per_rank} devices each need {ranks * per_rank}"
         works = [f"up to {total // per_rank} ranks"] if per_rank <= total else []
         works += [f"up to {total // ranks} for each"] if ranks <= total else []
         raise ValueError(f"{needed}, and a node has {total}; what fits: {' or '.join(works) or 'fewer'}")
-    chosen = _spread(node, ranks, per_rank)
+    chosen = [[numbers[place] for place in places] for places in _spread(node, ranks, per_rank)]
     if per_rank > 1:
         return Devices(per_rank=[",".join(map(str, mine)) for mine in chosen], index="0")
     flat = [mine[0] for mine in chosen]
@@ -124,7 +127,22 @@ def scheduler_devices(per_rank: int, *, per_task: bool) -> Devices:
     return Devices(index='"$LOCAL_RANK"' if per_rank == 1 else f"$((LOCAL_RANK * {per_rank}))")
 
 
+def _in_order_of_cores(node: Node) -> list[int]:
+    """Every device's number, in the order in which ranks take the cores beside them."""
+    numbers = range(node.device_count)
+    if not node.device_cores:
+        return list(numbers)
+    sockets = [set(cpus(socket)) for socket in node.sockets]
+
+    def place(number: int) -> tuple[int, int]:
+        first = cpus(node.device_cores[number])[0]
+        return next(at for at, socket in enumerate(sockets) if first in socket), first
+
+    return sorted(numbers, key=place)
+
+
 def _spread(node: Node, ranks: int, per_rank: int) -> list[list[int]]:
+    """The places of each rank's devices, counted along the sockets."""
     counts = ranks_of_sockets(ranks, len(node.devices))
     if any(count * per_rank > held for count, held in zip(counts, node.devices, strict=True)):
         # Ranks that need more than their socket has: blocks over the whole node.

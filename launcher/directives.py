@@ -17,7 +17,7 @@ from launcher.spec import JobSpec
 Directives: TypeAlias = "list[tuple[str, str | bool]]"
 Layer: TypeAlias = "list[tuple[str, str | bool | None]]"
 
-_JOB_ID = re.compile(r"\d+(_\d+|\[\d*\])?(\.[A-Za-z0-9.-]+)?")
+_JOB_ID = re.compile(r"[0-9]+(_[0-9]+|\[[0-9]*\])?(\.[A-Za-z0-9.-]+)?")
 """A Slurm or PBS job id: 123, 123_4, 123.host, 123[].host."""
 
 _PBS_EVENTS = {"begin": "b", "end": "e", "fail": "a"}
@@ -32,6 +32,8 @@ class Resources(NamedTuple):
     cores_per_task: int | None
     devices_per_task: int
     devices_per_node: int
+    whole_nodes: bool
+    """Whether the job has its nodes for itself, with all their devices."""
     walltime: int | None
     """Seconds."""
     grace: int
@@ -113,7 +115,7 @@ def slurm(spec: JobSpec, site: Site, resources: Resources) -> Directives:
         ("exclusive", spec.exclusive),
         ("nodes", str(resources.nodes)),
         ("ntasks-per-node", str(resources.tasks_per_node)),
-        ("cpus-per-task", _text(resources.cores_per_task)),
+        ("cpus-per-task", _text(site.slurm_cpus(resources.cores_per_task))),
         *_slurm_devices(site, resources),
         ("mem", spec.memory),
         ("time", clock(resources.walltime) if resources.walltime else None),
@@ -137,8 +139,8 @@ def _slurm_devices(site: Site, resources: Resources) -> Directives:
         return []
     if site.gpu_request == "gres":
         return [("gres", f"gpu:{resources.devices_per_node}")]
-    if site.gpu_request == "gpus-per-task":
-        return [("gpus-per-task", str(resources.devices_per_task))]
+    if site.gpu_request == "gpus-per-task":  # of whole nodes the job has all, and srun divides them
+        return [] if resources.whole_nodes else [("gpus-per-task", str(resources.devices_per_task))]
     return [("gpus-per-node", str(resources.devices_per_node))]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 from launcher.directives import (
     PBS_IN_SELECT,
@@ -14,7 +16,7 @@ from launcher.directives import (
     SLURM_WORDS,
 )
 from launcher.document import did_you_mean
-from launcher.errors import Problem
+from launcher.errors import Problem, shown
 from launcher.quantities import clock, seconds
 from launcher.site import Queue, Range, Site
 from launcher.spec import JobSpec
@@ -49,9 +51,49 @@ def site_problems(spec: JobSpec, site: Site, name: str, walltime: int | None, gr
             for field, fix in _SLURM_ONLY.items()
             if getattr(spec, field) is not None
         ]
-    if spec.queue is not None:
-        found += _queue(spec, site, spec.queue, walltime)
+    for kind in _kinds(spec, site):
+        known = {field for field, _ in found}
+        found += [problem for problem in _queue(spec, site, kind, walltime) if problem[0] not in known]
     return [Problem(f"{name} on {site.name}", field, message) for field, message in found]
+
+
+class Shared(NamedTuple):
+    """A queue or QOS in which jobs share nodes."""
+
+    field: Literal["queue", "qos"]
+    name: str
+    max_devices: int
+    """Devices of a node that a job may have."""
+    source: str
+
+
+def sharing_queue(spec: JobSpec, site: Site) -> Shared | None:
+    """The queue or QOS, if the job goes to one in which jobs share nodes."""
+    for kind in _kinds(spec, site):
+        queue = kind.known.get(kind.name)
+        if queue is not None and queue.max_devices is not None:
+            return Shared(kind.field, kind.name, queue.max_devices, f"({queue.source}, {queue.date})")
+    return None
+
+
+class _Kind(NamedTuple):
+    """What a job goes to: a queue, or a QOS."""
+
+    field: Literal["queue", "qos"]
+    name: str
+    known: dict[str, Queue]
+    others: bool
+    """Whether there are such that the profile does not list."""
+    asked: bool
+    """Whether the job names it; otherwise it is what counts where a job names none."""
+
+
+def _kinds(spec: JobSpec, site: Site) -> Iterator[_Kind]:
+    queue, qos = spec.queue or site.default_queue, spec.qos or site.default_qos
+    if queue is not None and site.scheduler != "local":
+        yield _Kind("queue", queue, site.queues, site.other_queues, asked=spec.queue is not None)
+    if qos is not None and site.scheduler == "slurm":
+        yield _Kind("qos", qos, site.qos, site.other_qos, asked=spec.qos is not None)
 
 
 def _stopping(site: Site, walltime: int | None, grace: int) -> list[tuple[str, str]]:
@@ -141,9 +183,9 @@ def _is_there(name: str, spec: JobSpec) -> bool:
 def _names(site: Site, name: str) -> list[tuple[str, str]]:
     if site.scheduler == "pbs" and not _PBS_NAME.fullmatch(name):
         rule = "starts with a letter and holds letters, digits, - _ . and +, 200 at the most"
-        return [("name", f"is {name!r}, but a PBS job's name {rule}")]
+        return [("name", f"is {shown(name)}, but a PBS job's name {rule}")]
     if "/" in name or name in (".", ".."):
-        return [("name", f"is {name!r}, but names log files and folders: it cannot hold /")]
+        return [("name", f"is {shown(name)}, but names log files and folders: it cannot hold /")]
     if len(name.encode()) > 200:
         return [("name", f"is {len(name.encode())} bytes long, but names log files: 200 at the most")]
     return []
@@ -168,49 +210,67 @@ def _arrays(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
     return found
 
 
-def _queue(spec: JobSpec, site: Site, name: str, walltime: int | None) -> list[tuple[str, str]]:
-    queue = site.queues.get(name)
+def _queue(spec: JobSpec, site: Site, kind: _Kind, walltime: int | None) -> list[tuple[str, str]]:
+    field, name = kind.field, kind.name
+    queue = kind.known.get(name)
     if queue is None:
-        hint = did_you_mean(name, site.queues)
-        if site.other_queues and not hint:
-            return []
-        hint += " (a queue that is missing here goes into a profile that extends this site)" if hint else ""
-        return [("queue", f"is {name!r}, which {site.name} does not have{hint or _known(site)}")]
+        return _unknown(site, kind)
     source = f"({queue.source}, {queue.date})"
     if queue.submit_to:
-        return [
-            (
-                "queue",
-                f"is {name!r}, which takes no jobs itself: write queue: {queue.submit_to} {source}",
-            )
-        ]
+        message = f"is {name!r}, which takes no jobs itself: write {field}: {queue.submit_to} {source}"
+        return [(field, message)]
     found = []
     nodes = spec.nodes or 1
     if queue.ranges and not any(_fits(range_, nodes, walltime) for range_ in queue.ranges):
         asked = f"{_nodes(nodes)}" + (f" for {clock(walltime)}" if walltime else "")
-        taken = " or ".join(_words(range_) for range_ in queue.ranges)
+        taken = " or ".join(range_words(range_) for range_ in queue.ranges)
+        which = f"is {name!r}, which" if kind.asked else f"is not set, and {name}, which is the default,"
         found.append(
             (
-                "queue",
-                f"is {name!r}, which does not take {asked}; it takes {taken} {source}"
-                f"{_others(site, nodes, walltime)}",
+                field,
+                f"{which} does not take {asked}; it takes {taken} {source}"
+                f"{_others(kind.known, nodes, walltime)}",
             )
         )
-    if queue.max_jobs is not None:
-        found += _job_limit(spec, queue, name, source)
-    return found
+    return [*found, *_job_limit(spec, site, queue, name, source)]
 
 
-def _job_limit(spec: JobSpec, queue: Queue, name: str, source: str) -> list[tuple[str, str]]:
+def _unknown(site: Site, kind: _Kind) -> list[tuple[str, str]]:
+    hint = did_you_mean(kind.name, kind.known)
+    if kind.others and not hint:
+        return []
+    if not kind.known:
+        also = f", and set qos: {' or '.join(site.qos)}" if site.qos else ""
+        return [
+            (kind.field, f"is {kind.name!r}, but {site.name} chooses the {kind.field} itself: drop it{also}")
+        ]
+    hint += (
+        f" (a {kind.field} that is missing here goes into a profile that extends this site)" if hint else ""
+    )
+    there = hint or f"; there are: {', '.join(kind.known)}"
+    return [(kind.field, f"is {kind.name!r}, which {site.name} does not have{there}")]
+
+
+def _job_limit(spec: JobSpec, site: Site, queue: Queue, name: str, source: str) -> list[tuple[str, str]]:
     found = []
-    if spec.array is not None and spec.array.count > (queue.max_jobs or 0):
+    array = spec.array if spec.array is not None and spec.array.count > 1 else None
+    if array is not None and queue.max_jobs is not None and array.count > queue.max_jobs:
         jobs = "1 job" if queue.max_jobs == 1 else f"{queue.max_jobs} jobs"
         message = (
-            f"is {spec.array.count}, but {name} allows a user {jobs} queued or running {source}; "
+            f"is {array.count}, but {name} allows a user {jobs} queued or running {source}; "
             "lower it, or use another queue"
         )
         found.append(("array.count", message))
-    if spec.requeue.max and spec.array is None and queue.max_jobs == 1:
+    most = queue.array_at_most
+    if array is not None and most is not None and min(array.at_most or array.count, array.count) > most:
+        held = "is not set" if array.at_most is None else f"is {array.at_most}"
+        message = (
+            f"{held}, but of {array.count} members {name} takes {most} at a time {source}; "
+            f"write at_most: {most} or less"
+        )
+        found.append(("array.at_most", message))
+    # On Slurm a job is started again as itself; on PBS a copy of it is submitted while it still runs.
+    if spec.requeue.max and spec.array is None and queue.max_jobs == 1 and site.scheduler == "pbs":
         message = (
             f"cannot work in {name}: a job submits its own copy while it still runs, "
             f"and a user may have one {source}; use another queue"
@@ -229,7 +289,8 @@ def _fits(range_: Range, nodes: int, walltime: int | None) -> bool:
     return shortest <= walltime <= longest
 
 
-def _words(range_: Range) -> str:
+def range_words(range_: Range) -> str:
+    """A range in words, as in "1 to 2 nodes for 5m to 1h"."""
     fewest, most = range_.min_nodes, range_.max_nodes
     if most is None:
         words = "any number of nodes" if fewest == 1 else f"at least {_nodes(fewest)}"
@@ -247,14 +308,10 @@ def _nodes(count: int) -> str:
     return "1 node" if count == 1 else f"{count} nodes"
 
 
-def _others(site: Site, nodes: int, walltime: int | None) -> str:
+def _others(queues: dict[str, Queue], nodes: int, walltime: int | None) -> str:
     fitting = [
         name
-        for name, queue in site.queues.items()
+        for name, queue in queues.items()
         if any(_fits(range_, nodes, walltime) for range_ in queue.ranges)
     ]
     return f"; what would: {', '.join(fitting)}" if fitting else ""
-
-
-def _known(site: Site) -> str:
-    return f"; there are: {', '.join(site.queues)}"

@@ -24,11 +24,18 @@ from launcher.spec import (
     StarterName,
     Text,
     Word,
+    variable_problem,
 )
 from launcher.structure import convert, fields_of, meaning, takes
 
 CpuList = Annotated[str, takes("a CPU list, as in 0-51 or 0,52", pattern=CPULIST_PATTERN)]
 Date = Annotated[str, takes("a date, YYYY-MM-DD", pattern=rf"^[0-9]{{4}}-[01][0-9]-[0-3][0-9]{END}")]
+
+Program = Annotated[
+    str,
+    # Anything else would be an assignment or a keyword to the shell that starts it.
+    takes("a program: its name, or its path from / on", pattern=rf"^(?:/[^\x00\n\r]+|[A-Za-z0-9_.+-]+){END}"),
+]
 
 _BUILT_IN = Path(__file__).parent / "sites"
 
@@ -52,7 +59,17 @@ class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     device_variable: Annotated[
         EnvName | None, meaning("The variable that narrows a process to some devices.")
     ] = None
+    device_cores: Annotated[
+        list[CpuList],
+        meaning("The physical cores nearest to each device, by the device's number; none if all are alike."),
+    ] = []
     ranks_per_device: Annotated[Count, meaning("How many ranks may share a device.")] = 1
+    cpus_per_core: Annotated[
+        Count, meaning("What Slurm counts for one physical core: 2 where a CPU is a hardware thread.")
+    ] = 1
+    exclusive: Annotated[
+        bool, meaning("Whether a job always has its nodes whole; then all their devices are its own.")
+    ] = False
     memory: Annotated[Memory | None, meaning("Memory of a node.")] = None
 
     @property
@@ -76,10 +93,20 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A queue or partition and its limits."""
+    """A queue, a partition or a QOS, and its limits."""
 
     ranges: Annotated[list[Range], meaning("A job must fit one of these; none means no limit.")] = []
     max_jobs: Annotated[Count | None, meaning("Queued and running jobs of one user.")] = None
+    array_at_most: Annotated[
+        Count | None, meaning("A larger array has to let no more of its members run at a time.")
+    ] = None
+    max_devices: Annotated[
+        Count | None,
+        meaning("Devices of a node that a job may have; where it is set, jobs share nodes."),
+    ] = None
+    listed_as: Annotated[
+        Word | None, meaning("The name under which the scheduler lists it, where users write another.")
+    ] = None
     submit_to: Annotated[
         Word | None, meaning("The queue to name instead, where this one takes no submissions.")
     ] = None
@@ -108,7 +135,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     starter: Annotated[StarterName, meaning("What starts processes inside an allocation.")]
     extends: Annotated[Word | None, meaning("The profile that this one changes.")] = None
     shell: Annotated[Word, meaning("The job script's interpreter line.")] = "/bin/bash"
-    mpiexec: Annotated[Word, meaning("The mpiexec program, where the starter is one.")] = "mpiexec"
+    mpiexec: Annotated[Program, meaning("The mpiexec program, where the starter is one.")] = "mpiexec"
     start_args: Annotated[list[Word], meaning("Further flags of the starter.")] = []
     master_suffix: Annotated[
         Text, meaning("What follows a host's short name in MASTER_ADDR: the fast network's domain.")
@@ -116,6 +143,10 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     node: Node | None = None
     queues: dict[Word, Queue] = {}
     other_queues: Annotated[bool, meaning("Whether there are queues that are not listed here.")] = True
+    default_queue: Annotated[Word | None, meaning("The queue of jobs that name none.")] = None
+    qos: Annotated[dict[Word, Queue], meaning("Slurm's qualities of service, described like queues.")] = {}
+    other_qos: Annotated[bool, meaning("Whether there are QOS that are not listed here.")] = True
+    default_qos: Annotated[Word | None, meaning("The QOS of jobs that name none.")] = None
     required: list[Required] = []
     array: ArrayLimit | None = None
     select: Annotated[
@@ -126,10 +157,29 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Literal["gpus-per-node", "gres", "gpus-per-task"] | None,
         meaning("How Slurm is asked for devices."),
     ] = None
+    gpu_bind: Annotated[
+        Word | None, meaning("srun's --gpu-bind, for ranks that have devices: closest, none …")
+    ] = None
+    local_storage: Annotated[
+        Word | None, meaning("A folder on each node's own disk, for `stage`; default: TMPDIR, else /tmp.")
+    ] = None
     directives: Annotated[dict[DirectiveName, Word | bool | None], meaning("Directives of every job.")] = {}
     env: Annotated[dict[EnvName, Text], meaning("Environment of every job.")] = {}
     setup: Annotated[list[ShellLine], meaning("Shell lines before those of the job.")] = []
+    example_setup: Annotated[
+        list[ShellLine], meaning("Shell lines that `castoff init` proposes as the setup of a job.")
+    ] = []
     defaults: Annotated[JobSpec, meaning("Job file fields used where a job leaves them out.")] = JobSpec()
+
+    @property
+    def binds_devices(self) -> bool:
+        """Whether srun shows each rank its own devices alone, numbered from 0."""
+        per_task = "per_task" if self.gpu_request == "gpus-per-task" else "none"  # srun's own choice
+        return self.scheduler == "slurm" and (self.gpu_bind or per_task) != "none"
+
+    def slurm_cpus(self, cores: int | None) -> int | None:
+        """Cores in what Slurm counts, as --cpus-per-task does."""
+        return cores and cores * (self.node.cpus_per_core if self.node else 1)
 
     @classmethod
     def load(cls, name: str, *, search: "Search | None" = None) -> "Site":
@@ -142,14 +192,15 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return _resolve(name, search or Search.here())
 
     @classmethod
-    def choose(cls, *, search: "Search | None" = None) -> "tuple[Site, str]":
+    def choose(cls, *, search: "Search | None" = None, inside: str | None = None) -> "tuple[Site, str]":
         """The site to use when none is named, and why it was chosen.
 
         The first of: the variable CASTOFF_SITE, `site:` in the project's .castoff/config.yaml,
-        sbatch on PATH (slurm), a qsub on PATH whose `--version` names PBS (pbs), else local.
+        `inside`, the scheduler (slurm or pbs) in whose allocation this is, sbatch on PATH (slurm),
+        a qsub on PATH whose `--version` names PBS (pbs), else local.
         """
         search = search or Search.here()
-        name, why = _choose(search)
+        name, why = _choose(search, inside)
         try:
             return _resolve(name, search), why
         except InvalidInput:
@@ -195,7 +246,7 @@ def _resolve(name: str, search: Search) -> Site:
     for layer in reversed(list(_layers(name, search))):
         document.merge(layer)
     document.put(["name"], Document(name, document.origin), document.origin)
-    for field in ("queues", "env"):  # null takes away what an extended profile has
+    for field in ("queues", "qos", "env"):  # null takes away what an extended profile has
         held = document.data.get(field)
         if isinstance(held, dict):
             document.data[field] = {key: value for key, value in held.items() if value is not None}
@@ -210,22 +261,18 @@ def _resolve(name: str, search: Search) -> Site:
 
 
 def _contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
-    """What cannot be so: each field is right alone, but not with the others."""
+    """What cannot be so: each field is right alone, but not with the others, or not in a script."""
+    for name in site.env:
+        if problem := variable_problem(name):
+            yield ("env", name), problem
     if site.node is not None:
         yield from _of_node(site.node)
-    for name, queue in site.queues.items():
-        if queue.submit_to is not None and queue.submit_to not in site.queues:
-            hint = did_you_mean(queue.submit_to, site.queues)
-            yield (
-                ("queues", name, "submit_to"),
-                f"is {queue.submit_to}, which is no queue of this site{hint}",
-            )
-        for number, range_ in enumerate(queue.ranges):
-            if range_.max_nodes is not None and range_.min_nodes > range_.max_nodes:
-                yield ("queues", name, "ranges", number), "has more nodes as its minimum than as its maximum"
-            shortest, longest = range_.min_walltime, range_.max_walltime
-            if shortest and longest and seconds(shortest) > seconds(longest):
-                yield ("queues", name, "ranges", number), "has a longer minimum walltime than maximum"
+    yield from _of_queues("queue", "queues", site.queues, site.default_queue, site.other_queues)
+    yield from _of_queues("QOS", "qos", site.qos, site.default_qos, site.other_qos)
+    if site.scheduler != "slurm":
+        for field in ("qos", "default_qos", "gpu_bind"):
+            if getattr(site, field):
+                yield (field,), f"is Slurm's, but the scheduler is {site.scheduler}: drop it"
     fields = fields_of(JobSpec)
     for number, required in enumerate(site.required):
         if required.field not in fields and not required.field.startswith("directives."):
@@ -234,6 +281,24 @@ def _contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
                 ("required", number, "field"),
                 f"is {required.field!r}, but takes a job file's field, or directives.NAME{hint}",
             )
+
+
+def _of_queues(
+    word: str, field: str, queues: dict[str, Queue], default: str | None, others: bool
+) -> Iterator[tuple[FieldPath, str]]:
+    """Contradictions within the queues, or within the QOS."""
+    if default is not None and default not in queues and not others:
+        yield (f"default_{word.lower()}",), f"is {default}, which is no {word} of this site"
+    for name, queue in queues.items():
+        if queue.submit_to is not None and queue.submit_to not in queues:
+            hint = did_you_mean(queue.submit_to, queues)
+            yield (field, name, "submit_to"), f"is {queue.submit_to}, which is no {word} of this site{hint}"
+        for number, range_ in enumerate(queue.ranges):
+            if range_.max_nodes is not None and range_.min_nodes > range_.max_nodes:
+                yield (field, name, "ranges", number), "has more nodes as its minimum than as its maximum"
+            shortest, longest = range_.min_walltime, range_.max_walltime
+            if shortest and longest and seconds(shortest) > seconds(longest):
+                yield (field, name, "ranges", number), "has a longer minimum walltime than maximum"
 
 
 def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
@@ -246,9 +311,29 @@ def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
     reserved = cpus(node.reserved_cores) if node.reserved_cores else []
     if node.sockets and not seen.issuperset(reserved):
         yield ("node", "reserved_cores"), f"is {node.reserved_cores}, which no socket has"
+    yield from _of_device_cores(node)
     if node.device_count and node.device_variable is None:
         example = "CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or ZE_AFFINITY_MASK"
         yield ("node", "device_variable"), f"is missing: ranks are given their devices with it; {example}"
+
+
+def _of_device_cores(node: Node) -> Iterator[tuple[FieldPath, str]]:
+    if not node.device_cores:
+        return
+    if len(node.device_cores) != node.device_count:
+        message = f"has {len(node.device_cores)} CPU lists, but there are {node.device_count} devices"
+        yield ("node", "device_cores"), message
+        return
+    sockets = [set(cpus(socket)) for socket in node.sockets]
+    homes = []
+    for number, own in enumerate(node.device_cores):
+        home = [at for at, socket in enumerate(sockets) if socket.issuperset(cpus(own))]
+        if not home:
+            yield ("node", "device_cores", number), f"is {own}, which is not on one socket"
+        homes += home
+    if len(homes) == node.device_count and [homes.count(at) for at in range(len(sockets))] != node.devices:
+        message = "puts other numbers of devices on the sockets than node.devices"
+        yield ("node", "device_cores"), message
 
 
 def _layers(name: str, search: Search) -> Iterator[Document]:
@@ -276,13 +361,15 @@ def _layers(name: str, search: Search) -> Iterator[Document]:
         name = str(parent)
 
 
-def _choose(search: Search) -> tuple[str, str]:
+def _choose(search: Search, inside: str | None) -> tuple[str, str]:
     if name := search.environ.get("CASTOFF_SITE"):
         return name, "CASTOFF_SITE is set"
     if search.project is not None:
         config = search.project / ".castoff" / "config.yaml"
         if config.is_file():
             return _project_site(config), f"{config} says so"
+    if inside is not None:
+        return inside, f"this shell is in an allocation of {inside}"
     from shutil import which  # late, like subprocess: only this rule needs them
 
     path = search.environ.get("PATH", "")

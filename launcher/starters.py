@@ -62,6 +62,8 @@ class Request(NamedTuple):
     """The CPU list of each process of a node; empty where Slurm or nobody binds."""
     devices: int
     """Devices of each process."""
+    node_devices: int
+    """Devices of each node that the job has: all of them where it has the node for itself."""
     site: Site
 
 
@@ -73,10 +75,24 @@ def srun(request: Request) -> list[str]:
     argv.append(f"--ntasks-per-node={layout.most}" if layout.even else "--distribution=arbitrary")
     if request.cores is not None:
         # srun does not inherit it from sbatch since Slurm 22.05.
-        argv.append(f"--cpus-per-task={request.cores}")
-    if request.devices and request.site.gpu_request == "gpus-per-task":
-        argv.append(f"--gpus-per-task={request.devices}")
-    return [*argv, "--kill-on-bad-exit=1", "--wait=0", "--export=ALL"]
+        argv.append(f"--cpus-per-task={request.site.slurm_cpus(request.cores)}")
+    return [*argv, *_srun_devices(request), "--kill-on-bad-exit=1", "--wait=0", "--export=ALL"]
+
+
+def _srun_devices(request: Request) -> list[str]:
+    """What the step asks for beyond the job: with --gpus-per-node or --gres it has the job's devices."""
+    if not request.devices:
+        return []
+    argv = []
+    if request.site.gpu_request == "gpus-per-task":
+        if request.node_devices > request.devices * request.layout.most:
+            # A step that leaves devices out may miss those nearest to its cores (OLCF, Frontier's guide).
+            argv.append(f"--gpus-per-node={request.node_devices}")
+        else:
+            argv.append(f"--gpus-per-task={request.devices}")
+    if request.site.gpu_bind:
+        argv.append(f"--gpu-bind={request.site.gpu_bind}")
+    return argv
 
 
 def pals(request: Request) -> list[str]:
@@ -104,8 +120,8 @@ def openmpi(request: Request) -> list[str]:
 
 
 def local(request: Request) -> list[str]:
-    """castoff's own starter, on one host."""
-    argv = ["launch", "--ranks-per-node", str(request.layout.processes)]
+    """castoff's own starter, on one host, also where that host is part of an allocation."""
+    argv = ["launch", "--here", "--ranks-per-node", str(request.layout.processes)]
     if request.cores is not None:
         argv += ["--cores-per-rank", str(request.cores)]
     if request.devices:
@@ -123,12 +139,16 @@ class Starter(NamedTuple):
     """The variable that tells a rank how many there are on its node."""
     goes_on: bool
     """Whether it lets the other ranks run on when one exits non-zero."""
+    most_words: int | None = None
+    """How many words of a command it takes; None: any number."""
 
 
 STARTERS: dict[StarterName, Starter] = {
     "srun": Starter(srun, None, "SLURM_TASKS_PER_NODE", goes_on=False),
     "pals": Starter(pals, None, "PALS_LOCAL_SIZE", goes_on=True),
-    "hydra": Starter(hydra, "-f", "MPI_LOCALNRANKS", goes_on=True),
+    # MPICH 4.0.2 takes 999 words and dies of SIGSEGV at one more (HYD_NUM_TMP_STRINGS in its hydra.h);
+    # rank.sh is one, and a command with a lone : takes four.
+    "hydra": Starter(hydra, "-f", "MPI_LOCALNRANKS", goes_on=True, most_words=994),
     "intelmpi": Starter(intelmpi, "-machinefile", "MPI_LOCALNRANKS", goes_on=True),
     "openmpi": Starter(openmpi, "--hostfile", "OMPI_COMM_WORLD_LOCAL_SIZE", goes_on=False),
     "local": Starter(local, None, "LOCAL_WORLD_SIZE", goes_on=False),

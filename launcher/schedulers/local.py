@@ -9,7 +9,12 @@ from launcher.schedulers.submission import Submission
 
 def submit_command(submission: Submission) -> list[str]:
     """The command that runs a job on this machine; it detaches itself and prints the job's id."""
-    return [sys.executable, "-m", "launcher.local.scheduler", submission.run_dir]
+    return start_command(submission.run_dir)
+
+
+def start_command(run_dir: str) -> list[str]:
+    """The same for a run directory that is there already."""
+    return [sys.executable, "-m", "launcher.local.scheduler", run_dir]
 
 
 def parse_submit(answer: str) -> str | None:

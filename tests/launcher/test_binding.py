@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from launcher import binding
-from launcher.quantities import cpulist
+from launcher.quantities import cpulist, cpus
 from launcher.site import Node, Site
 
 
@@ -129,6 +130,63 @@ def test_whole_gpus(aurora: Node) -> None:
 def test_devices_that_are_not_there(aurora: Node, ranks: int, each: int, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         binding.devices(aurora, ranks, each)
+
+
+def node_of(site: str) -> Node:
+    node = Site.load(site).node
+    assert node is not None
+    return node
+
+
+# Their guides' own lists: using-gpus (Polaris), a benchmark's measurement (Perlmutter), hello_jobstep's
+# output (Frontier), each rank's cores and the device beside them.
+BESIDE = {
+    ("polaris", 1): ("0-31", "3"),
+    ("polaris", 2): ("0-15:16-31", "3,1"),
+    ("polaris", 4): ("0-7:8-15:16-23:24-31", "3,2,1,0"),
+    ("perlmutter", 1): ("0-63", "3"),
+    ("perlmutter", 2): ("0-31:32-63", "3,1"),
+    ("perlmutter", 4): ("0-15:16-31:32-47:48-63", "3,2,1,0"),
+    ("frontier", 2): ("1-7,9-15,17-23,25-31:33-39,41-47,49-55,57-63", "4,6"),
+    ("frontier", 4): ("1-7,9-15:17-23,25-31:33-39,41-47:49-55,57-63", "4,2,6,0"),
+    ("frontier", 8): ("1-7:9-15:17-23:25-31:33-39:41-47:49-55:57-63", "4,5,2,3,6,7,0,1"),
+}
+
+
+@pytest.mark.parametrize(("site", "ranks"), BESIDE)
+def test_a_rank_has_the_device_beside_its_cores(site: str, ranks: int) -> None:
+    node = node_of(site)
+    lists, masks = BESIDE[site, ranks]
+    assert ":".join(binding.core_lists(node, ranks, None)) == lists
+    found = binding.devices(node, ranks, 1)
+    assert (found.visible, found.index) == (masks, '"$LOCAL_RANK"')
+    for own, device in zip(binding.cores(node, ranks, None), masks.split(","), strict=True):
+        assert set(cpus(node.device_cores[int(device)])) & set(own)
+
+
+@pytest.mark.parametrize("site", ["polaris", "perlmutter", "frontier"])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 7, 8, 16, 32])
+def test_no_rank_gets_a_reserved_core_or_anothers(site: str, ranks: int) -> None:
+    node = node_of(site)
+    used = [core for own in binding.cores(node, ranks, None) for core in own]
+    assert len(set(used)) == len(used)
+    assert not set(cpus(node.reserved_cores or "100")) & set(used)
+    assert set(used) <= set(cpus(node.sockets[0])), "hardware threads are not cores"
+
+
+def test_fewer_cores_than_its_share_keep_a_rank_beside_its_device() -> None:
+    assert ":".join(binding.core_lists(node_of("polaris"), 4, 4)) == "0-3:8-11:16-19:24-27"
+    assert ":".join(binding.core_lists(node_of("frontier"), 8, 1)) == "1:9:17:25:33:41:49:57"
+
+
+def test_several_devices_of_a_rank_are_all_beside_it() -> None:
+    assert binding.devices(node_of("polaris"), 2, 2).per_rank == ["3,2", "1,0"]
+    assert binding.devices(node_of("frontier"), 4, 2).per_rank == ["4,5", "2,3", "6,7", "0,1"]
+
+
+def test_ranks_that_share_a_device_sit_beside_it() -> None:
+    node = msgspec.structs.replace(node_of("polaris"), ranks_per_device=2)
+    assert binding.devices(node, 8, 1).per_rank == ["3", "3", "2", "2", "1", "1", "0", "0"]
 
 
 def test_where_nothing_may_be_shared_nothing_is_offered() -> None:

@@ -20,6 +20,7 @@ RESOURCES = Resources(
     cores_per_task=8,
     devices_per_task=1,
     devices_per_node=4,
+    whole_nodes=False,
     walltime=5400,
     grace=120,
     after=None,
@@ -116,6 +117,17 @@ class TestSlurm:
         # submitit 1710, 1657, 1769
         found = slurm(at=site("slurm", gpu_request=how))
         assert [pair for pair in found.items() if "gpu" in f"{pair}"] == [expected]
+
+    def test_of_whole_nodes_srun_alone_divides_the_devices(self) -> None:
+        # Frontier's nodes come with all their devices; seen too with --exclusive on Slurm 22.05.8.
+        whole = RESOURCES._replace(whole_nodes=True)
+        at = site("slurm", gpu_request="gpus-per-task")
+        assert not [name for name in slurm(whole, at) if "gpu" in name]
+        assert slurm(whole, site("slurm"))["gpus-per-node"] == "4"
+
+    def test_cores_in_what_slurm_counts(self) -> None:
+        assert slurm(at=Site.load("perlmutter"))["cpus-per-task"] == "16"
+        assert slurm(at=Site.load("frontier"))["cpus-per-task"] == "8"
 
     def test_a_job_without_devices_asks_for_none(self) -> None:
         none = RESOURCES._replace(devices_per_task=0, devices_per_node=0)
@@ -261,6 +273,7 @@ class TestLayers:
         ({"afterok": ["123", "preprocess"]}, None),
         ({"afterok": ["123 --uid=0"]}, None),
         ({"afterok": ["123\n"]}, None),
+        ({"afterok": ["\u0661\u0662", "7_\u0663", "7[\u0663]"]}, None),  # digits, but not Slurm's
     ],
 )
 def test_a_dependency_stands_in_the_script_if_it_is_of_ids_alone(

@@ -60,8 +60,8 @@ class TestAurorasQueues:
         ("prod", 10624, 300, 24 * 3600),
         ("capacity", 1, 300, 168 * 3600),
         ("capacity", 16, 300, 168 * 3600),
-        ("visualization", 1, 130, 8 * 3600),
-        ("visualization", 32, 130, 8 * 3600),
+        ("visualization", 1, 300, 8 * 3600),
+        ("visualization", 32, 300, 8 * 3600),
     )
 
     def of_queue(self, aurora: Site, queue: str, nodes: int, walltime: int) -> str | None:
@@ -77,8 +77,7 @@ class TestAurorasQueues:
         assert self.of_queue(aurora, queue, nodes, shortest) is None
         assert self.of_queue(aurora, queue, nodes, longest) is None
         assert self.of_queue(aurora, queue, nodes, longest + 1)
-        if shortest == 300:
-            assert self.of_queue(aurora, queue, nodes, shortest - 1)
+        assert self.of_queue(aurora, queue, nodes, shortest - 1)
 
     @pytest.mark.parametrize(
         ("queue", "nodes"),
@@ -124,8 +123,123 @@ class TestAurorasQueues:
         assert set(found) == {"queue", "walltime"}
         assert "does not take 4 nodes; it takes" in found["queue"]
 
+    def test_an_array_that_prod_could_not_route_at_once(self, aurora: Site) -> None:
+        # running-jobs/known-issues: PBS takes it, and it never runs.
+        fields = {**GOOD, "queue": "prod", "nodes": 256}
+        found = problems(aurora, **fields, array={"count": 11})
+        assert found["array.at_most"].startswith("is not set, but of 11 members prod takes 10 at a time (")
+        assert found["array.at_most"].endswith("write at_most: 10 or less")
+        found = problems(aurora, **fields, array={"count": 100, "at_most": 20})
+        assert found["array.at_most"].startswith("is 20, but of 100 members")
+        for array in ({"count": 10}, {"count": 100, "at_most": 10}, {"count": 10, "at_most": 50}):
+            assert problems(aurora, **fields, array=array) == {}
+        assert set(problems(aurora, **fields, array={"count": 101, "at_most": 10})) == {"array.count"}
+
+
+class TestNewSites:
+    """Edges of the queues and QOS of Polaris, Perlmutter and Frontier."""
+
+    @pytest.mark.parametrize(
+        ("name", "fields", "path"),
+        [
+            ("polaris", {"queue": "debug", "nodes": 2, "walltime": "1h"}, None),
+            ("polaris", {"queue": "debug", "nodes": 3, "walltime": "1h"}, "queue"),
+            ("polaris", {"queue": "debug", "walltime": "61m"}, "queue"),
+            ("polaris", {"queue": "debug", "walltime": "4m"}, "queue"),
+            ("polaris", {"queue": "debug-scaling", "nodes": 10, "walltime": "1h"}, None),
+            ("polaris", {"queue": "debug-scaling", "nodes": 11}, "queue"),
+            ("polaris", {"queue": "prod", "nodes": 10, "walltime": "3h"}, None),
+            ("polaris", {"queue": "prod", "nodes": 24, "walltime": "181m"}, "queue"),
+            ("polaris", {"queue": "prod", "nodes": 25, "walltime": "6h"}, None),
+            ("polaris", {"queue": "prod", "nodes": 99, "walltime": "361m"}, "queue"),
+            ("polaris", {"queue": "prod", "nodes": 496, "walltime": "24h"}, None),
+            ("polaris", {"queue": "prod", "nodes": 497}, "queue"),
+            ("polaris", {"queue": "prod", "nodes": 9}, "queue"),
+            ("polaris", {"queue": "small", "nodes": 10}, "queue"),
+            ("polaris", {"queue": "preemptable", "nodes": 10, "walltime": "72h"}, None),
+            ("polaris", {"queue": "preemptable", "array": {"count": 21}}, "array.count"),
+            ("polaris", {"queue": "capacity", "nodes": 4, "walltime": "168h"}, None),
+            ("polaris", {"queue": "capacity", "nodes": 5}, "queue"),
+            ("polaris", {"queue": "debug", "requeue": {"max": 1}}, "requeue"),
+            ("polaris", {"queue": "R123456", "nodes": 200}, None),
+            ("perlmutter", {"qos": "debug", "nodes": 8, "walltime": "30m"}, None),
+            ("perlmutter", {"qos": "debug", "nodes": 9}, "qos"),
+            ("perlmutter", {"qos": "debug", "walltime": "31m"}, "qos"),
+            ("perlmutter", {"qos": "regular", "nodes": 1500, "walltime": "48h"}, None),
+            ("perlmutter", {"qos": "regular", "walltime": "49h"}, "qos"),
+            ("perlmutter", {"qos": "interactive", "nodes": 5}, "qos"),
+            ("perlmutter", {"qos": "preempt", "nodes": 129}, "qos"),
+            ("perlmutter", {"qos": "shared", "nodes": 2}, "qos"),
+            ("perlmutter", {"qos": "debug", "array": {"count": 6}}, "array.count"),
+            ("perlmutter", {"qos": "regular", "array": {"count": 5001}}, "array.count"),
+            ("perlmutter", {"qos": "realtime", "nodes": 1000}, None),
+            ("perlmutter", {"qos": "gpu_regular"}, "qos"),
+            ("perlmutter", {"qos": "regular", "queue": "gpu_ss11"}, "queue"),
+            ("frontier", {"nodes": 91, "walltime": "2h"}, None),
+            ("frontier", {"nodes": 91, "walltime": "121m"}, "queue"),
+            ("frontier", {"queue": "batch", "nodes": 92, "walltime": "6h"}, None),
+            ("frontier", {"queue": "batch", "nodes": 183, "walltime": "361m"}, "queue"),
+            ("frontier", {"queue": "batch", "nodes": 184, "walltime": "12h"}, None),
+            ("frontier", {"queue": "batch", "nodes": 9472, "walltime": "12h"}, None),
+            ("frontier", {"queue": "batch", "nodes": 9473}, "queue"),
+            ("frontier", {"queue": "extended", "nodes": 64, "walltime": "24h"}, None),
+            ("frontier", {"queue": "extended", "nodes": 65}, "queue"),
+            ("frontier", {"qos": "debug", "nodes": 200, "walltime": "2h"}, None),
+            ("frontier", {"qos": "debug", "nodes": 200, "walltime": "121m"}, "qos"),
+            ("frontier", {"qos": "debug", "array": {"count": 2}}, "array.count"),
+            ("frontier", {"queue": "batch", "array": {"count": 101}}, "array.count"),
+            ("frontier", {"qos": "debug", "requeue": {"max": 3}}, None),  # Slurm starts the same job again
+        ],
+    )
+    def test_edges(self, name: str, fields: dict[str, Any], path: str | None) -> None:
+        needed: dict[str, Any] = {"constraint": "gpu"} if name == "perlmutter" else {}
+        if name == "polaris":
+            needed = {**GOOD, "directives": {"filesystems": "home:eagle"}}
+        found = problems(Site.load(name), **{"walltime": "30m", **needed, **fields})
+        assert list(found) == ([path] if path else [])
+
+    def test_what_counts_where_nothing_is_named(self) -> None:
+        found = problems(Site.load("perlmutter"), constraint="gpu", walltime="2h")
+        assert found["qos"].startswith(
+            "is not set, and debug, which is the default, does not take 1 node for 02:00:00; it takes 1 to 8"
+        )
+        assert "what would: interactive, regular, shared, preempt, premium, overrun" in found["qos"]
+        found = problems(Site.load("polaris"), **{**GOOD, "walltime": "30m"})
+        assert found["queue"].startswith("is not set, and prod, which is the default, does not take 1 node")
+
+    def test_a_machine_that_chooses_the_partition_itself(self) -> None:
+        found = problems(Site.load("perlmutter"), constraint="gpu", qos="debug", queue="gpu_ss11")
+        assert found["queue"].startswith(
+            "is 'gpu_ss11', but perlmutter chooses the queue itself: drop it, and set"
+        )
+
+    def test_a_qos_by_the_schedulers_own_name(self) -> None:
+        message = problems(Site.load("perlmutter"), constraint="gpu", qos="gpu_regular")["qos"]
+        assert (
+            "is 'gpu_regular', which perlmutter does not have; did you mean regular? (a qos that" in message
+        )
+
+    def test_what_sbatch_insists_on(self) -> None:
+        found = problems(Site.load("perlmutter"), qos="debug")
+        assert set(found) == {"constraint"}
+        assert (
+            '"Job request does not match any supported policy"; write, for example, constraint: gpu'
+            in (found["constraint"])
+        )
+
+    def test_a_limit_that_a_project_changed_is_the_one_that_counts(self) -> None:
+        mine = Queue(ranges=[Range(max_nodes=16, max_walltime="2h")], **FACT)
+        at = msgspec.structs.replace(Site.load("perlmutter"), qos={"debug": mine})
+        assert problems(at, constraint="gpu", qos="debug", nodes=16, walltime="2h") == {}
+        assert "(the guide, 2026-08-19)" in problems(at, constraint="gpu", qos="debug", nodes=17)["qos"]
+
 
 class TestQueues:
+    def test_a_qos_means_nothing_elsewhere(self) -> None:
+        limited = {"q": Queue(ranges=[Range(max_nodes=1)], **FACT)}
+        assert problems(site("local", qos=limited), qos="q", nodes=4) == {}
+        assert "qos" in problems(site("slurm", qos=limited), qos="q", nodes=4)
+
     def test_a_site_whose_queues_are_all_known(self) -> None:
         at = site("slurm", other_queues=False, queues={"a": Queue(**FACT), "b": Queue(**FACT)})
         assert problems(at, queue="zzz") == {"queue": "is 'zzz', which there does not have; there are: a, b"}
@@ -334,6 +448,10 @@ class TestArraysAndTime:
             "is 1002, but slurm takes 1001 at the most (slurm.conf(5), Max"
         )
         assert problems(site("slurm"), array={"count": 10_000}) == {}
+        assert (
+            "pbs takes 10000 at the most"
+            in problems(Site.load("pbs"), array={"count": 10_001})["array.count"]
+        )
 
     def test_an_array_cannot_submit_one_member_again_on_pbs(self) -> None:
         fields: dict[str, Any] = {"array": {"count": 3}, "requeue": {"max": 1}}

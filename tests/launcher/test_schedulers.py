@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from launcher import JobSpec, Plan, Site, plan
+from launcher.errors import CastoffError
 from launcher.schedulers import local, pbs, slurm
 from launcher.schedulers.submission import Submission
 
@@ -59,6 +60,15 @@ def test_the_local_scheduler() -> None:
     assert command == [sys.executable, "-m", "launcher.local.scheduler", "/runs/j-1"]
 
 
+@pytest.mark.parametrize(("site", "folder"), [("slurm", "/a\\b"), ("pbs", "/é"), ("pbs", "/a\nb")])
+def test_a_run_directory_that_cannot_be_said(site: str, folder: str) -> None:
+    scheduler = {"slurm": slurm, "pbs": pbs}[site]
+    assert scheduler.submit_command(Submission(planned(site), "/a b:'$x"))
+    with pytest.raises(CastoffError, match="--runs-dir") as caught:
+        scheduler.submit_command(Submission(planned(site), folder))
+    assert str(caught.value).isprintable()
+
+
 @pytest.mark.parametrize(
     ("answer", "job"),
     [
@@ -96,3 +106,29 @@ def test_qsubs_answer(answer: str, job: str | None) -> None:
 )
 def test_the_local_schedulers_answer(answer: str, job: str | None) -> None:
     assert local.parse_submit(answer) == job
+
+
+SBATCH = "#!/bin/bash\n#SBATCH --array=0-7%2\n#SBATCH --export=LANG,TOKEN\ncastoff_need TOKEN\n"
+QSUB = "#!/bin/bash\n#PBS -J 0-7\n#PBS -v LANG\ncastoff_need TOKEN\nCASTOFF_FIRST_ATTEMPT=\n"
+
+
+def test_sbatch_again() -> None:
+    (one, two) = slurm.resubmissions(SBATCH, "/r", {5: 1, 1: 2, 4: 1})
+    assert one.environment == {"CASTOFF_RUN_DIR": "/r", "CASTOFF_ATTEMPT": "1"}
+    names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"
+    assert one.command == ["sbatch", f"--export={names}", "--array=4,5%2", "/r/job.sh"]
+    assert (two.environment["CASTOFF_ATTEMPT"], two.command[2]) == ("2", "--array=1%2")
+    (alone,) = slurm.resubmissions("#!/bin/bash\n#SBATCH --export=NIL\n", "/r", {0: 3})
+    assert alone.command == ["sbatch", "--export=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "/r/job.sh"]
+    (all_of_it,) = slurm.resubmissions("#!/bin/bash\n#SBATCH --export=ALL\n", "/r", {0: 3})
+    assert all_of_it.command[1] == "--export=ALL,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"
+
+
+def test_qsub_again() -> None:
+    found = pbs.resubmissions(QSUB, "/r", {0: 1, 1: 1, 2: 2, 3: 2, 5: 2, 7: 1})
+    names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT"
+    assert all(one.command[:3] == ["qsub", "-v", names] for one in found)
+    assert [one.command[4] for one in found] == ["0-1", "2-3", "5-6:2", "7-8:2"]
+    assert [one.environment["CASTOFF_FIRST_ATTEMPT"] for one in found] == ["1", "2", "2", "1"]
+    (alone,) = pbs.resubmissions("#!/bin/bash\n", "/r", {0: 1})
+    assert alone.command == ["qsub", "-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "/r/job.sh"]

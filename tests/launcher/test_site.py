@@ -19,7 +19,7 @@ from launcher.starters import OF_SCHEDULER
 if TYPE_CHECKING:
     from tests.conftest import Castoff
 
-BUILT_IN = ["aurora", "local", "pbs", "slurm"]
+BUILT_IN = ["aurora", "frontier", "local", "pbs", "perlmutter", "polaris", "slurm"]
 
 
 class Folders:
@@ -106,14 +106,42 @@ class TestBuiltIn:
             "walltime",
             "directives.filesystems",
         ]
-        assert {name: queue.submit_to for name, queue in site.queues.items() if queue.submit_to} == {
-            "small": "prod",
-            "medium": "prod",
-            "large": "prod",
-        }
+        assert {
+            name: queue.submit_to for name, queue in site.queues.items() if queue.submit_to
+        } == dict.fromkeys(
+            ("small", "medium", "large", "backfill-small", "backfill-medium", "backfill-large"), "prod"
+        )
 
-    def test_a_site_reads_back(self, folders: Folders) -> None:
-        site = folders.load("aurora")
+    def test_what_polaris_is(self, folders: Folders) -> None:
+        site = folders.load("polaris")
+        assert site.node is not None
+        assert (site.node.device_count, [len(cores) for cores in site.node.usable_cores()]) == (4, [32])
+        assert site.directives == {"place": "scatter", "k": "doe"}
+        assert {required.field for required in site.required} == {
+            *("account", "walltime", "directives.filesystems")
+        }
+        assert site.env == {"TMPDIR": "/tmp"}, "NCCL's plugin is for those who ask for it"
+
+    def test_what_perlmutter_is(self, folders: Folders) -> None:
+        site = folders.load("perlmutter")
+        assert site.node is not None
+        assert (site.node.device_count, site.slurm_cpus(16)) == (4, 32)
+        assert (site.queues, site.other_queues, site.default_qos) == ({}, False, "debug")
+        assert {name: qos.listed_as for name, qos in site.qos.items() if qos.listed_as} == {
+            name: f"gpu_{name}"
+            for name in ("debug", "interactive", "regular", "shared", "preempt", "premium")
+        }
+        assert site.defaults.constraint == "gpu"
+
+    def test_what_frontier_is(self, folders: Folders) -> None:
+        site = folders.load("frontier")
+        assert site.node is not None
+        assert cpus(site.node.reserved_cores or "") == list(range(0, 64, 8))
+        assert (len(site.node.usable_cores()[0]), site.slurm_cpus(7), site.binds_devices) == (56, 7, True)
+
+    @pytest.mark.parametrize("name", BUILT_IN)
+    def test_a_site_reads_back(self, name: str, folders: Folders) -> None:
+        site = folders.load(name)
         assert msgspec.convert(msgspec.to_builtins(site), Site) == site
 
 
@@ -151,6 +179,32 @@ class TestExtends:
         folders.write("user", "aurora", "description: x\nscheduler: slurm\nstarter: srun\n")
         assert folders.load("aurora").queues == {}
 
+    def test_a_project_changes_one_limit_of_perlmutter(self, folders: Folders) -> None:
+        folders.write(
+            "project",
+            "perlmutter",
+            "extends: perlmutter\n"
+            "qos:\n"
+            "  debug: {ranges: [{max_nodes: 2, max_walltime: 15m}], source: our group, date: 2026-11-20}\n"
+            "  overrun: null\n"
+            "defaults: {account: m1234, constraint: gpu&hbm80g}\n",
+        )
+        site = folders.load("perlmutter")
+        built_in = Site.load("perlmutter", search=Search({}, None))
+        assert (site.qos["debug"].ranges[0].max_nodes, site.qos["debug"].source) == (2, "our group")
+        assert site.qos["debug"].max_jobs == built_in.qos["debug"].max_jobs, "the rest is still there"
+        assert set(built_in.qos) - set(site.qos) == {"overrun"}
+        assert (site.node, site.env, site.array) == (built_in.node, built_in.env, built_in.array)
+        assert (site.defaults.account, site.defaults.constraint) == ("m1234", "gpu&hbm80g")
+
+    def test_a_users_profile_lies_under_the_projects(self, folders: Folders) -> None:
+        folders.write("user", "perlmutter", "extends: perlmutter\ndefaults: {account: mine, qos: regular}\n")
+        folders.write("project", "perlmutter", "extends: perlmutter\ndefaults: {account: ours}\n")
+        site = folders.load("perlmutter")
+        assert (site.defaults.account, site.defaults.qos, site.defaults.constraint) == (
+            *("ours", "regular", "gpu"),
+        )
+
     def test_two_steps(self, folders: Folders) -> None:
         folders.write("user", "a", "extends: slurm\ngpu_request: gres\nsetup: [one]\n")
         folders.write("project", "b", "extends: a\nsetup: [two]\n")
@@ -176,7 +230,15 @@ class TestExtends:
     def test_a_parent_that_is_not_there(self, folders: Folders) -> None:
         message = folders.refusal("a", "extends: aurorra")
         assert "site aurorra: there is no such profile; did you mean aurora?" in message
-        assert "there are: a, aurora, local, pbs, slurm" in message
+        assert "there are: a, aurora, frontier, local, pbs, perlmutter, polaris, slurm" in message
+
+    @pytest.mark.parametrize("given", ["A=b", "a=b/mpiexec", "mpiexec -l", "$(x)", "./mpiexec", "~/mpiexec"])
+    def test_an_mpiexec_that_is_one_program(self, folders: Folders, given: str) -> None:
+        """`A=b -n 2 …` would set a variable and run -n."""
+        message = folders.refusal("a", f"extends: pbs\nmpiexec: {given}\n")
+        assert f":2: mpiexec: is '{given}', but takes a program: its name, or its path from /" in message
+        folders.write("user", "b", "extends: pbs\nmpiexec: /opt/a=b c/mpiexec\n")
+        assert folders.load("b").mpiexec == "/opt/a=b c/mpiexec"
 
     def test_null_restores_castoffs_own_default(self, folders: Folders) -> None:
         folders.write(
@@ -241,6 +303,27 @@ class TestRefusals:
                 "required: [{field: acount, because: b, example: e, source: s, date: 2026-01-01}]",
                 "did you mean account?",
             ),
+            (
+                "node: {sockets: [0-3], devices: [2], device_variable: X, device_cores: [0-1], "
+                "source: s, date: 2026-01-01}",
+                "node.device_cores: has 1 CPU lists, but there are 2 devices",
+            ),
+            (
+                "node: {sockets: [0-1, 2-3], devices: [1, 1], device_variable: X, device_cores: [0-1, 1-2], "
+                "source: s, date: 2026-01-01}",
+                "node.device_cores.1: is 1-2, which is not on one socket",
+            ),
+            (
+                "node: {sockets: [0-1, 2-3], devices: [1, 1], device_variable: X, device_cores: ['0', '1'], "
+                "source: s, date: 2026-01-01}",
+                "node.device_cores: puts other numbers of devices on the sockets than node.devices",
+            ),
+            ("default_qos: q\nother_qos: false", "default_qos: is q, which is no QOS of this site"),
+            ("default_queue: q\nother_queues: false", "default_queue: is q, which is no queue of this site"),
+            (
+                "scheduler: pbs\nstarter: pals\ngpu_bind: closest",
+                "gpu_bind: is Slurm's, but the scheduler is pbs",
+            ),
             ("name: []\nscheduler: lsf", "is 'lsf', but takes one of slurm, pbs, local"),
             ('description: "a\\nb\\0"', "description"),
         ],
@@ -255,8 +338,10 @@ class TestRefusals:
         assert "holds no fields, so it is no site profile" in folders.refusal("a", text)
 
     def test_a_name_that_is_none(self, folders: Folders) -> None:
-        for name in ("polaris", "../aurora", "", "aurora.yaml"):
-            with pytest.raises(CastoffError, match=r"there is no such profile[^/]*there are: aurora, local"):
+        for name in ("summit", "../aurora", "", "aurora.yaml"):
+            with pytest.raises(
+                CastoffError, match=r"there is no such profile[^/]*there are: aurora, frontier"
+            ):
                 folders.load(name)
 
 
@@ -272,6 +357,11 @@ class TestChoice:
     def test_nothing_there_is_this_machine(self, folders: Folders) -> None:
         assert self.choose(folders) == ("local", "neither sbatch nor a qsub of PBS is on PATH")
 
+    def test_an_allocation_counts_more_than_what_is_on_path(self, folders: Folders) -> None:
+        folders.program("sbatch", "exit 1")
+        site, why = Site.choose(search=folders.search(), inside="pbs")
+        assert (site.name, why) == ("pbs", "this shell is in an allocation of pbs")
+
     def test_an_empty_environment_finds_nothing_either(self, folders: Folders) -> None:
         site, _ = Site.choose(search=Search({}, None))
         assert site.name == "local"
@@ -286,6 +376,7 @@ class TestChoice:
         assert self.choose(folders) == ("local", f"{config} says so")
         assert self.choose(folders, CASTOFF_SITE="aurora") == ("aurora", "CASTOFF_SITE is set")
         assert self.choose(folders, CASTOFF_SITE="")[0] == "local"
+        assert Site.choose(search=folders.search(), inside="slurm")[0].name == "local"
 
     @pytest.mark.parametrize(
         "script",

@@ -52,9 +52,17 @@ def test_layouts(processes: int, nodes: int, groups: list[tuple[int, int]], fill
     assert layout.filled is filled
 
 
-def argv(starter: str, site: Site, layout: Layout, cores: int | None = None, devices: int = 0) -> list[str]:
+def argv(
+    starter: str,
+    site: Site,
+    layout: Layout,
+    cores: int | None = None,
+    devices: int = 0,
+    node_devices: int | None = None,
+) -> list[str]:
     lists = ["1-2", "3-4"] if cores else []
-    return STARTERS[starter].argv(Request(layout, cores, lists, devices, site))  # type: ignore[index]
+    of_node = devices * layout.most if node_devices is None else node_devices
+    return STARTERS[starter].argv(Request(layout, cores, lists, devices, of_node, site))  # type: ignore[index]
 
 
 EVEN, UNEVEN = Layout.of(4, 2), Layout.of(3, 2)
@@ -82,6 +90,21 @@ class TestSrun:
         assert not [word for word in argv("srun", site, EVEN) if "gpu" in word]
         assert not [word for word in argv("srun", SLURM, EVEN, devices=2) if "gpu" in word]
 
+    def test_cores_in_what_slurm_counts(self) -> None:
+        # On Perlmutter a CPU is a hardware thread, on Frontier a core.
+        assert "--cpus-per-task=32" in argv("srun", Site.load("perlmutter"), EVEN, cores=16)
+        assert "--cpus-per-task=7" in argv("srun", Site.load("frontier"), EVEN, cores=7)
+
+    def test_devices_are_bound_as_the_site_says(self) -> None:
+        frontier = Site.load("frontier")
+        whole = argv("srun", frontier, Layout.of(16, 2), devices=1, node_devices=8)
+        assert [word for word in whole if "gpu" in word] == ["--gpus-per-task=1", "--gpu-bind=closest"]
+        # A step without all devices may miss those nearest to its cores.
+        few = argv("srun", frontier, Layout.of(8, 2), devices=1, node_devices=8)
+        assert [word for word in few if "gpu" in word] == ["--gpus-per-node=8", "--gpu-bind=closest"]
+        assert not [word for word in argv("srun", frontier, EVEN) if "gpu" in word]
+        assert not [word for word in argv("srun", Site.load("perlmutter"), EVEN, devices=1) if "gpu" in word]
+
 
 class TestMpiexec:
     def test_pals(self) -> None:
@@ -108,9 +131,9 @@ class TestMpiexec:
 
 def test_local() -> None:
     assert argv("local", SLURM, Layout.of(3, 1), cores=2, devices=1) == [
-        *("launch", "--ranks-per-node", "3", "--cores-per-rank", "2", "--devices-per-rank", "1")
+        *("launch", "--here", "--ranks-per-node", "3", "--cores-per-rank", "2", "--devices-per-rank", "1")
     ]
-    assert argv("local", SLURM, Layout.of(3, 1)) == ["launch", "--ranks-per-node", "3"]
+    assert argv("local", SLURM, Layout.of(3, 1)) == ["launch", "--here", "--ranks-per-node", "3"]
 
 
 def test_every_starter_belongs_to_a_scheduler_and_the_other_way_round() -> None:
