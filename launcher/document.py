@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from launcher.errors import CastoffError, InvalidInput, Problem
+from launcher.errors import CastoffError, InvalidInput, Problem, printable, shown
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 
@@ -24,6 +24,11 @@ _MAX_VALUES = 100_000
 
 _MAX_DEPTH = 100
 """Bound on nesting: libyaml's binding recurses in C, where too deep is a crash, not an exception."""
+
+_UNSEEN_BREAKS = re.compile("[\x85\u2028\u2029]")
+
+_LONGEST_SHOWN = 100
+"""Characters of a --set that a message repeats."""
 
 _TAG = "tag:yaml.org,2002:"
 _NULL, _BOOL, _INT, _FLOAT = (_TAG + kind for kind in ("null", "bool", "int", "float"))
@@ -124,7 +129,8 @@ class Document:
         Raises:
             InvalidInput: no `=`, a path through something that holds no fields, bad YAML.
         """
-        origin = f"--set {printable(assignment)}"
+        short = assignment if len(assignment) <= _LONGEST_SHOWN else f"{assignment[:_LONGEST_SHOWN]}..."
+        origin = f"--set {printable(short)}"
         field, equals, text = assignment.partition("=")
         keys = field.strip().split(".")
         if not equals or not all(keys):
@@ -196,7 +202,20 @@ def _index(holder: Any, key: str, path: FieldPath, origin: str) -> str | int:
     raise InvalidInput([Problem(origin, dotted(path), f"holds {holder!r}, which has no field {key!r}")])
 
 
+def _refuse_unseen_breaks(text: str, origin: str) -> None:
+    """YAML 1.1, and so libyaml, ends lines where editors do not: even a comment would end there."""
+    for number, line in enumerate(text.split("\n")):
+        if found := _UNSEEN_BREAKS.search(line):
+            code = ord(found.group())
+            message = (
+                f"holds a raw U+{code:04X}, which YAML readers take for a line break: "
+                f'write it as \\u{code:04x} in double quotes, as in "a\\u{code:04x}b", or remove it'
+            )
+            raise InvalidInput([Problem(_at_line(origin, number), "", message)])
+
+
 def _compose(text: str, origin: str) -> yaml.Node | None:
+    _refuse_unseen_breaks(text, origin)
     try:
         _refuse_depth(text, origin)
         return yaml.compose(text, Loader=_CoreLoader)
@@ -298,7 +317,7 @@ class _Reader:
         self._check_tag(node, _SCALARS, path)
         pattern = _PATTERNS.get(node.tag)
         if pattern is not None and not pattern.match(text):
-            message = f"{text!r} is no {node.tag.removeprefix(_TAG)}, which its tag says"
+            message = f"{shown(text)} is no {node.tag.removeprefix(_TAG)}, which its tag says"
             self.problems.append(Problem(place, dotted(path), message))
             return None
         if node.tag == _NULL:
@@ -321,11 +340,6 @@ class _Reader:
 
 
 _SCALARS = ("str", "null", "bool", "int", "float")
-
-
-def printable(text: str) -> str:
-    """Text for a message: on one line, and writable in UTF-8, whatever it holds."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def dotted(path: Iterable[str | int]) -> str:

@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 
+def printable(text: str) -> str:
+    """Text for a message: on one line, and writable in UTF-8, whatever it holds."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown(value: object) -> str:
+    """A value in a message: text in quotes, what cannot be seen escaped, what is long cut short."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 class CastoffError(Exception):
     """An error meant for the person at the keyboard: its text is the whole message.
 

@@ -31,6 +31,19 @@ def seconds(duration: str) -> int:
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
+def size(memory: str) -> int:
+    """Bytes of a size that matches `MEMORY_PATTERN`."""
+    return int(memory[:-1]) << 10 * ("KMGT".index(memory[-1]) + 1)
+
+
+def size_words(count: int) -> str:
+    """Bytes for people: `312 bytes`, `1.2 MiB`."""
+    if count < 1024:
+        return f"{count} bytes"
+    power = min((count.bit_length() - 1) // 10, 4)
+    return f"{count / (1 << 10 * power):.1f} {'KMGT'[power - 1]}iB"
+
+
 def clock(total: int) -> str:
     """`HH:MM:SS`, the hours as many as there are: what Slurm and PBS both read."""
     hours, rest = divmod(total, 3600)

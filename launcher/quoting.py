@@ -1,5 +1,5 @@
 """The one place where text becomes part of a script: one function each for a shell word, a Slurm
-directive and a PBS directive.
+directive, a PBS directive, a comment and the line that names the shell.
 
 What a place cannot express raises ValueError; the callers name the job.
 """
@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 import shlex
 
+from launcher.errors import printable, shown
+
 _PLAIN_DIRECTIVE = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]-]+")
+_PLAIN_YAML = re.compile(r"(?!(?:null|true|false|[yn]|yes|no|on|off)$)[a-z][a-z0-9_.-]*", re.IGNORECASE)
 _PBS_VALUE_ENDS = re.compile(r"[,\s'\"]")
 
 
@@ -19,6 +22,38 @@ def shell_word(text: str) -> str:
         raise ValueError("a NUL byte cannot stand in a command or a variable")
     # A line that ends in CR LF makes qsub refuse the whole script: '' keeps the two apart.
     return shlex.quote(text).replace("\r\n", "\r''\n")
+
+
+def visible_word(text: str) -> str:
+    """A word of a bash command line that a terminal shows: nothing in it moves the cursor."""
+    if text.isprintable():
+        return shell_word(text)
+    letters = [c if c.isprintable() and c not in "\\'" else _octal(c) for c in text]
+    return f"$'{''.join(letters)}'"
+
+
+def _octal(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in character.encode(errors="surrogateescape"))
+
+
+def comment(text: str) -> str:
+    """Text in a comment, for people: on that line, and visible, whatever it holds."""
+    return printable(text)
+
+
+def interpreter(text: str) -> str:
+    """What stands after `#!`: a path, and perhaps an argument (execve(2))."""
+    if not text.startswith("/") or not text.isprintable():
+        raise ValueError(f"shell: is {shown(text)}, but takes the path of a shell, as in /bin/bash -l")
+    return text
+
+
+def yaml_word(text: str) -> str:
+    """A value in a job file that castoff writes for somebody to start from."""
+    if _PLAIN_YAML.fullmatch(text):
+        return text
+    # What YAML's double quotes escape, Python escapes likewise.
+    return '"' + printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
 
 def slurm_directive(name: str, value: str | bool) -> str:
@@ -54,11 +89,11 @@ def pbs_directive(name: str, value: str | bool) -> str:
 def _pbs_value(name: str, text: str) -> str:
     """A resource's value, so that a comma or a space in it ends nothing."""
     if "&" in text or not (text.isascii() and text.isprintable()):
-        raise ValueError(f"directives.{name}: is {text!r}, but PBS takes plain ASCII without & there")
+        raise ValueError(f"directives.{name}: is {shown(text)}, but PBS takes plain ASCII without & there")
     if not _PBS_VALUE_ENDS.search(text):
         return text
     if "'" in text and '"' in text:
-        raise ValueError(f"directives.{name}: is {text!r}, but PBS cannot hold both ' and \" there")
+        raise ValueError(f"directives.{name}: is {shown(text)}, but PBS cannot hold both ' and \" there")
     quote = '"' if "'" in text else "'"
     return f"{quote}{text}{quote}"
 
@@ -73,5 +108,5 @@ def _pbs_word(text: str) -> str:
 
 def _one_line(name: str, text: str) -> str:
     if any(character in text for character in "\n\r\x00"):
-        raise ValueError(f"directives.{name}: is {text!r}, but a directive is one line of text")
+        raise ValueError(f"directives.{name}: is {shown(text)}, but a directive is one line of text")
     return text

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from launcher.document import Document, FieldPath, did_you_mean, dotted
-from launcher.errors import Problem
+from launcher.errors import Problem, shown
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -56,14 +56,14 @@ class _Converter:
         if len(union) == 1:  # its constraints stand on the whole
             members = [kind]
         for member in members:
-            handler = self._handler(_bare(member), value)
+            handler = self._handler(_bare(member), value, alone=len(members) == 1)
             if handler is not None:
                 return handler(value, _bare(member), path)
         return self._leaf(value, members, path, lambda: _allowed(kind))
 
-    def _handler(self, kind: Any, value: Any) -> Callable[[Any, Any, FieldPath], Any] | None:
+    def _handler(self, kind: Any, value: Any, *, alone: bool) -> Callable[[Any, Any, FieldPath], Any] | None:
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            return self._struct
+            return self._struct if alone or isinstance(value, dict) else None
         if get_origin(kind) is dict and isinstance(value, dict):
             return self._dict
         if get_origin(kind) is list and isinstance(value, (list, tuple)):
@@ -203,5 +203,4 @@ def _show(value: Any) -> str:
         return "a mapping"
     if isinstance(value, (list, tuple)):
         return "a list"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shown(value)

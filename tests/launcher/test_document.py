@@ -13,8 +13,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.document import Document, did_you_mean, dotted, printable
-from launcher.errors import CastoffError, InvalidInput
+from launcher.document import Document, did_you_mean, dotted
+from launcher.errors import CastoffError, InvalidInput, printable
 
 
 def read(text: str) -> Any:
@@ -96,6 +96,9 @@ class TestCoreRules:
 
     def test_keys_are_always_words(self) -> None:
         assert read("{1: a, true: b, ~: c, 1e3: d}") == {"1": "a", "true": "b", "~": "c", "1e3": "d"}
+
+    def test_line_breaks_of_yaml_1_1_are_text_where_they_are_escaped(self) -> None:
+        assert read('a: "x \\u2028 y\\u0085 \\u2029"') == {"a": "x \u2028 y\x85 \u2029"}
 
     @pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "null"])
     def test_an_empty_document_is_null(self, text: str) -> None:
@@ -204,6 +207,9 @@ class TestRefusals:
             ('a: "\\ud800"', ["f.yaml:1:", "Unicode"]),
             ("a: 1\nb: \udcff", ["f.yaml:2:", "not UTF-8", "\\udcff"]),
             ("a: b: c", ["f.yaml:1:", "not valid YAML"]),
+            ("a: 1\nb: 'x\u2028y'", ["f.yaml:2:", "a raw U+2028", "\\u2028 in double quotes"]),
+            ("a: 1  # note\x85b: 2", ["f.yaml:1:", "a raw U+0085"]),
+            ("a: x\u2029", ["f.yaml:1:", "a raw U+2029"]),
             ("a: !!int four", ["f.yaml:1: a:", "'four' is no int"]),
             ("a: !!float x", ["f.yaml:1: a:", "no float"]),
             ("a: !!bool maybe", ["f.yaml:1: a:", "no bool"]),

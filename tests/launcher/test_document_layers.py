@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.document import Document, printable
-from launcher.errors import InvalidInput
+from launcher.document import Document
+from launcher.errors import InvalidInput, printable
 
 
 class TestSet:

@@ -30,6 +30,7 @@ class Outer(msgspec.Struct, frozen=True):
     names: list[Name] = []
     inner: Inner | None = None
     inners: dict[Name, Inner] = {}
+    perhaps: bool | Inner | None = None
     colours: list[Literal["red", "green"]] = []
 
 
@@ -63,6 +64,8 @@ def said(text: str) -> list[str]:
         ),
         ("inner: {needed: 1}", Outer(inner=Inner(1))),
         ("inners: {a: {needed: 1, choice: green}}", Outer(inners={"a": Inner(1, "green")})),
+        ("perhaps: true", Outer(perhaps=True)),
+        ("perhaps: {needed: 1}", Outer(perhaps=Inner(1))),
         # A field with nothing behind its colon says nothing.
         ("number:\nshare:\nflag:\nnames:\nvalue:\ninner:\ninners:\neither:\n", Outer()),
     ],
@@ -97,6 +100,8 @@ def test_converts(text: str, expected: Outer) -> None:
         ("inner: {needed: }", "inner.needed: is empty, but takes a whole number of at least 1"),
         ("inner: 4", "inner: is 4, but holds fields of its own: needed, choice"),
         ("inners: {a: }", "inners.a: is empty, but holds fields of its own"),
+        ("perhaps: yes", "perhaps: is 'yes', but takes true or false or the fields needed, choice"),
+        ("perhaps: {needed: 0}", "perhaps.needed: is 0, but takes a whole number of at least 1"),
         ("colours: [gren]", "colours.0: is 'gren', but takes one of red, green; did you mean green?"),
         ("colours: red", "colours: is 'red', but takes a list of red, green"),
         ("word: " + "x1" * 60, "..., but takes a name"),

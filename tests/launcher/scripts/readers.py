@@ -43,6 +43,7 @@ def slurm_arguments(line: str) -> list[str]:
 def read_slurm(script: str) -> Read:
     """Every option of a script: sbatch looks until the first line that is no comment."""
     found: Read = []
+    assert "\r\n" not in script, "sbatch: batch script contains DOS line breaks"
     for line in script.split("\n"):
         if line.startswith("#SBATCH"):
             for argument in slurm_arguments(line.removeprefix("#SBATCH")):

@@ -4,10 +4,12 @@ program's words byte for byte."""
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from .conftest import Benches
@@ -42,13 +44,16 @@ def local_ranks(kind: str) -> list[tuple[int, int, int]]:
 def test_each_rank_knows_who_it_is_and_gets_the_words(kind: str, bench: Benches) -> None:
     stale = STALE if kind in ("srun", "local") else {**STALE, **STALE_SLURM}
     here = bench(kind, folder='it\'s a "folder", $HOME')
-    ended = here.run(command=[*PROBE, *HOSTILE], env=stale, **KINDS[kind])
+    variables = {f"HOSTILE_{number}": word for number, word in enumerate(HOSTILE)}
+    decided = here.plan_of(command=[*PROBE, *HOSTILE], **KINDS[kind], env=variables)
+    ended = here.start_plan(decided, env=stale).end()
     assert ended.code == 0, ended.output
     assert ended.ending == ("done", 0)
     ranks, expected = here.ranks(), local_ranks(kind)
     assert len(ranks) == len(expected)
     for number, (seen, (node, local, size)) in enumerate(zip(ranks, expected, strict=True)):
         assert seen["argv"] == HOSTILE
+        assert {name: seen["environ"].get(name) for name in variables} == variables
         assert seen["cwd"] == str(here.folder)
         told = {"RANK": number, "WORLD_SIZE": len(ranks), "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": size}
         told |= {"NODE_RANK": node}
@@ -82,6 +87,73 @@ def test_addresses_and_devices_of_aurora(bench: Benches) -> None:
     assert call[: call.index("--pmi=pmix") + 1][:4] == ["-n", "12", "--ppn", "6"]
 
 
+# Of each local rank: the physical device that its library finds under CASTOFF_DEVICE.
+DEVICES = {
+    ("polaris", 1): [3],
+    ("polaris", 2): [3, 1],
+    ("polaris", 4): [3, 2, 1, 0],
+    ("perlmutter", 1): [3],
+    ("perlmutter", 2): [3, 1],
+    ("perlmutter", 4): [3, 2, 1, 0],
+}
+
+
+@pytest.mark.parametrize(("site", "each"), DEVICES)
+def test_a_rank_finds_the_device_beside_its_cores(site: str, each: int, bench: Benches) -> None:
+    here = bench(site)
+    ended = here.run(nodes=2, ranks_per_node=each, env=STALE)
+    assert ended.code == 0, ended.output
+    ranks = here.ranks()
+    assert len(ranks) == 2 * each
+    found = []
+    for seen in ranks:
+        visible = seen["environ"]["CUDA_VISIBLE_DEVICES"].split(",")
+        found.append(int(visible[seen["detected"]["device"]]))
+    assert found == DEVICES[site, each] * 2
+    assert [seen["detected"]["local_rank"] for seen in ranks] == [*range(each)] * 2
+
+
+def test_addresses_and_cores_of_polaris(bench: Benches) -> None:
+    here = bench("polaris")
+    assert here.run(nodes=2).code == 0
+    (call,) = here.calls("mpiexec")
+    assert call[:6] == ["-n", "8", "--ppn", "4", "--cpu-bind", "list:0-7:8-15:16-23:24-31"]
+    assert here.calls("module") == [["use", "/soft/modulefiles"]]
+    for seen in here.ranks():
+        assert seen["environ"]["MASTER_ADDR"] == "x0.hsn.cm.polaris.alcf.anl.gov"
+        assert seen["environ"]["OMP_NUM_THREADS"] == "8"
+
+
+def test_perlmutters_ranks_get_cores_as_slurm_counts_them(bench: Benches) -> None:
+    here = bench("perlmutter")
+    assert here.run().code == 0
+    (call,) = here.calls("srun")
+    assert {"--ntasks-per-node=4", "--cpus-per-task=32", "--cpu-bind=cores"} <= set(call)
+    assert {seen["environ"]["OMP_NUM_THREADS"] for seen in here.ranks()} == {"16"}
+    assert {seen["environ"]["NCCL_SOCKET_IFNAME"] for seen in here.ranks()} == {"hsn"}
+
+
+def test_in_a_shared_node_slurm_numbers_the_devices(bench: Benches) -> None:
+    here = bench("perlmutter")
+    assert here.run(qos="shared").code == 0
+    assert [seen["detected"]["device"] for seen in here.ranks()] == [0, 1]
+    assert not [seen for seen in here.ranks() if "CUDA_VISIBLE_DEVICES" in seen["environ"]]
+
+
+def test_each_of_frontiers_ranks_sees_one_device(bench: Benches) -> None:
+    here = bench("frontier")
+    ended = here.run(nodes=2, env=STALE)
+    assert ended.code == 0, ended.output
+    ranks = here.ranks()
+    assert len(ranks) == 16
+    assert {seen["detected"]["device"] for seen in ranks} == {0}
+    assert [int(seen["environ"]["ROCR_VISIBLE_DEVICES"]) for seen in ranks] == [*range(8)] * 2, "srun's own"
+    (call,) = here.calls("srun")
+    assert {"--cpus-per-task=7", "--gpus-per-task=1", "--gpu-bind=closest"} <= set(call)
+    caches = {seen["environ"]["MIOPEN_USER_DB_PATH"] for seen in ranks}
+    assert caches == {"/tmp/miopen-12"} == {seen["environ"]["MIOPEN_CUSTOM_CACHE_DIR"] for seen in ranks}
+
+
 def test_shared_tiles_have_a_mask_each(bench: Benches) -> None:
     here = bench("pals")
     assert here.run(nodes=1, ranks_per_node=24).code == 0
@@ -100,14 +172,43 @@ def test_own_address_is_the_first_hosts_short_name(bench: Benches) -> None:
     assert numeric.ranks()[0]["environ"]["MASTER_ADDR"] == "127.0.0.2"
 
 
+def test_no_address_is_run(bench: Benches, tmp_path: Path) -> None:
+    """Neither what a node file holds nor a site's suffix is shell, also not to the bash that tries ports."""
+    here = bench("hydra")
+    here.site = msgspec.structs.replace(here.site, master_suffix=f"$(touch {tmp_path}/run)")
+    ended = here.start_plan(here.plan_of(env={"BASH_ENV": f"$(touch {tmp_path}/sourced)"})).end()
+    assert ended.code == 0, ended.output
+    assert here.ranks()[0]["environ"]["MASTER_ADDR"].endswith(f"$(touch {tmp_path}/run)")
+    assert not (tmp_path / "run").exists() and not (tmp_path / "sourced").exists()
+
+
+@pytest.mark.parametrize("kind", ["srun", "pals", "hydra", "openmpi"])
+def test_a_program_that_is_called_like_a_word_of_the_shell(kind: str, bench: Benches) -> None:
+    """Neither a shell's own word nor a function of the script's."""
+    here = bench(kind)
+    for name in ("eval", "refuse", "if", "export"):
+        here.stub(name, f'#!/bin/sh\nexec {" ".join(PROBE)} {name} "$@"\n')
+        ended = here.run(command=[name, "a\\nb", "touch x"], ranks_per_node=1)
+        assert ended.code == 0, ended.output
+        assert here.ranks()[0]["argv"] == [name, "a\\nb", "touch x"]
+
+
+def test_long_words_beside_a_lone_colon(bench: Benches) -> None:
+    """Each word may be as long as the kernel takes, also where a shell has to stand before them."""
+    here = bench("srun")
+    words = ["x" * 100_000, ":", "y" * 100_000, "", ":"]
+    ended = here.run(command=[*PROBE, *words])
+    assert ended.code == 0, ended.output[:2000]
+    assert here.ranks()[0]["argv"] == words
+
+
 def test_a_taken_port_is_left_alone(bench: Benches) -> None:
     here = bench("hydra")
-    assert here.run().code == 0
+    shutil.rmtree(here.run().run_dir)  # so that the next is the same attempt once more
     first = int(here.ranks()[0]["environ"]["MASTER_PORT"])
     with socket.create_server((socket.gethostname(), first)):
-        again = bench("hydra", folder="again")
-        assert again.run().code == 0
-    assert int(again.ranks()[0]["environ"]["MASTER_PORT"]) == first + 1
+        assert here.run().code == 0
+    assert int(here.ranks()[0]["environ"]["MASTER_PORT"]) == first + 1
 
 
 def test_members_and_attempts_meet_at_ports_of_their_own(bench: Benches) -> None:

@@ -1,8 +1,12 @@
-"""Text in a script: shell words through real shells, directives as sbatch and qsub read them."""
+"""Text in a script: shell words through real shells, directives as sbatch and qsub read them.
+
+Whole jobs are in test_hostile_jobs.py, and there it is shown that each of these functions is needed.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,8 +17,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launcher import InvalidInput, JobSpec, Site, plan, render, rendering
-from launcher.quoting import pbs_directive, shell_word, slurm_directive
+from launcher import InvalidInput, JobSpec, Site, plan, render
+from launcher.document import Document
+from launcher.quoting import (
+    comment,
+    interpreter,
+    pbs_directive,
+    shell_word,
+    slurm_directive,
+    visible_word,
+    yaml_word,
+)
 
 from .readers import read_pbs, read_slurm
 from .test_placement import HOSTILE
@@ -59,6 +72,41 @@ def test_no_line_of_a_script_ends_in_cr_lf() -> None:
     """qsub refuses such a script as a whole."""
     assert "\r\n" not in shell_word("a\r\nb\r\n")
     assert through("bash", ["a\r\nb\r\n"]) == ["a\r\nb\r\n"]
+
+
+@several
+@given(words=st.lists(ANY | QUOTES, min_size=10, max_size=60))
+def test_words_for_a_terminal_are_the_same_words(words: list[str]) -> None:
+    shown = list(map(visible_word, words))
+    assert all(word.isprintable() for word in shown)
+    program = [sys.executable, "-S", "-c", "import sys,json;print(json.dumps(sys.argv[1:]))"]
+    line = " ".join([*map(shell_word, program), *shown])
+    answer = subprocess.run(["bash", "-c", line], capture_output=True, check=True)
+    assert json.loads(answer.stdout) == words
+    assert visible_word("it's") == shell_word("it's")
+    assert visible_word(os.fsdecode(b"caf\xe9")) == r"$'caf\351'"
+
+
+@given(value=ANY | QUOTES | st.sampled_from(["null", "Yes", "1e3", "~", "", "-", "a: b", "x.y-z_1"]))
+def test_words_of_a_job_file(value: str) -> None:
+    text = yaml_word(value)
+    assert text.isprintable()
+    document = Document.parse(f"queue: {text}  # and on\n", "job.yaml")
+    assert document.data == {"queue": value}
+
+
+@given(text=ANY | QUOTES)
+def test_comments(text: str) -> None:
+    assert comment(text).isprintable()
+    assert (comment(text) == text) == text.isprintable()
+
+
+def test_interpreters() -> None:
+    for text in ("/bin/bash", "/bin/bash -l", "/opt/a b/sh"):
+        assert interpreter(text) == text
+    for text in ("bash", "", "-l", "/bin/sh\nx", "/bin/sh\r", "/bin/\x1bsh"):
+        with pytest.raises(ValueError, match=r"^shell: is .*, but takes the path of a shell"):
+            interpreter(text)
 
 
 @given(value=LINE | QUOTES)
@@ -113,78 +161,3 @@ def test_errors_name_the_job_and_the_field() -> None:
     job: dict[str, Any] = {"name": "j", "command": ["true"], "directives": {"site": "a&b"}}
     with pytest.raises(InvalidInput, match=r"j on pbs: directives\.site: is 'a&b'"):
         render(plan(JobSpec.of(job), Site.load("pbs")))
-
-
-# --- The whole way: what a job says, rendered, and read or run as the machine would ------------------
-
-
-HOSTILE_LINES = [word for word in HOSTILE if word and not set("\n\r") & set(word)]
-
-
-def check_directives(scheduler: str, read: Callable[[str], list[tuple[str, str | bool]]]) -> None:
-    names = [f"site-{number}" if scheduler == "slurm" else f"site{number}" for number in range(99)]
-    values = [
-        w for w in HOSTILE_LINES if scheduler == "slurm" or (w.isascii() and w.isprintable() and w != "&")
-    ]
-    job = {
-        "command": ["true"],
-        "account": 'it\'s "mine" # \\ $5',
-        "directives": dict(zip(names, values, strict=False)),
-    }
-    decided = plan(JobSpec.of(job), Site.load(scheduler))
-    assert len(decided.directives) > len(values)
-    assert read(render(decided)) == decided.directives
-
-
-def check_words(folder: Path) -> None:
-    """A local script with a program in castoff's place that writes down what it is given."""
-    seen = folder / "seen.json"
-    stub = folder / "stub"
-    stub.write_text(
-        f"#!{sys.executable}\nimport json, os, sys\n"
-        f"json.dump([sys.argv, dict(os.environ)], open({str(seen)!r}, 'w'))\n"
-    )
-    stub.chmod(0o755)
-    env = {f"V{number}": word for number, word in enumerate(HOSTILE)}
-    inner = folder / "it's $HOME"
-    inner.mkdir(exist_ok=True)
-    job = {"command": ["true", *HOSTILE], "env": env, "workdir": str(inner)}
-    script = folder / "job.sh"
-    script.write_text(render(plan(JobSpec.of(job), Site.load("local"))))
-    done = subprocess.run(
-        ["bash", script], cwd=folder, env={"PATH": "/usr/bin:/bin", "CASTOFF_COMMAND": str(stub)}, check=False
-    )
-    assert done.returncode == 0
-    argv, environ = json.loads(seen.read_text())
-    assert argv[argv.index("--") + 1 :] == ["true", *HOSTILE]
-    assert {name: environ.get(name) for name in env} == env
-    assert environ["PWD"] == str(inner)
-
-
-def check_everything(folder: Path) -> None:
-    check_words(folder)
-    check_directives("slurm", read_slurm)
-    check_directives("pbs", read_pbs)
-
-
-def test_the_whole_way(tmp_path: Path) -> None:
-    check_everything(tmp_path)
-
-
-BROKEN: dict[str, Callable[..., str]] = {
-    "sh": lambda text: text,
-    "words": " ".join,
-    "slurm_directive": lambda name, value: f"--{name}={value}",
-    "pbs_directive": lambda name, value: f"-{name} {value}" if len(name) == 1 else f"-l {name}={value}",
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_the_whole_way_notices_a_missing_quote(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(rendering.FILTERS, name, BROKEN[name])
-    if name == "words":  # the program goes through the function itself
-        monkeypatch.setattr(rendering, "shell_word", BROKEN["sh"])
-    with pytest.raises((AssertionError, ValueError, IndexError)):
-        check_everything(tmp_path)

@@ -1,0 +1,217 @@
+"""What became of a hostile job: whatever is not exactly as it was written is an AssertionError."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from launcher import JobSpec, plan, render
+from launcher.errors import InvalidInput
+from launcher.schedulers import pbs, slurm
+from launcher.schedulers.submission import Submission
+from launcher.starters import STARTERS
+
+from .hostile_cluster import MARK
+from .hostile_runs import RUN_DIR, Trial
+from .readers import read_pbs, read_slurm
+
+_OURS = re.compile(
+    rb"(CASTOFF|SLURM|PBS|PMI|MPI|PALS|OMPI_COMM_WORLD)_[A-Z_]+|PATH|HOME|LANG|PWD|OLDPWD|SHLVL|_"
+    rb"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|NODE_RANK|MASTER_ADDR|MASTER_PORT|OMP_NUM_THREADS"
+    rb"|PYTHONUNBUFFERED"
+)
+"""The variables of a rank that no job asks for."""
+
+_IN_A_RUN_DIRECTORY = {
+    *("job.sh", "attempts", "logs", "secrets.sh", "job.yaml", "plan.json", "submission.json"),
+    *("local.lock", "code.json", "code.diff"),
+}
+
+
+class _Rank(NamedTuple):
+    """What the program saw."""
+
+    program: bytes
+    words: list[bytes]
+    environ: dict[bytes, bytes]
+    folder: bytes
+
+
+def check(trial: Trial) -> bool:
+    """Whether the job ran; False if castoff refused it, as it had to."""
+    if trial.case.blamed is not None:
+        _is_refused(trial, trial.case.blamed)
+        return False
+    assert trial.refusal is None, f"refused, but nothing is wrong with it: {trial.refusal}"
+    trial.finish()
+    _has_not_escaped(trial)
+    assert trial.outputs == [b""] * len(trial.outputs), trial.outputs
+    assert trial.codes == [0] * len(trial.codes), trial.codes
+    _ended_well(trial)
+    _started_as_asked(trial)
+    _told_the_program(trial)
+    _reads_as_meant(trial)
+    _submits_as_meant(trial)
+    return True
+
+
+def _is_refused(trial: Trial, field: str) -> None:
+    assert trial.refusal is not None, f"{field} cannot be so, but it was not refused"
+    assert isinstance(trial.refusal, InvalidInput)
+    problems = trial.refusal.problems
+    named = {problem.path.partition(".")[0] for problem in problems}
+    # What no YAML can hold has a line, and no field yet; a directive's value is blamed by the directive.
+    unread = [problem for problem in problems if "YAML" in problem.message or "UTF-8" in problem.message]
+    assert field in named or unread or f"{field}" in str(trial.refusal), trial.refusal
+    assert not (trial.here / "escaped").exists()
+
+
+def _has_not_escaped(trial: Trial) -> None:
+    assert not (trial.here / "escaped").exists(), "text was run as a program"
+    expected = (f"{_run_directory(trial)}/", f"{_run_directory(trial)}", f"{trial.here}/seen/")
+    extra = [path for path in trial.files() - trial.before if not path.startswith(expected)]
+    assert not extra, f"files that nobody asked for: {extra}"
+    assert {path.name for path in _run_directory(trial).iterdir()} <= _IN_A_RUN_DIRECTORY
+
+
+def _run_directory(trial: Trial) -> Path:
+    if trial.run is not None:
+        return trial.run.path
+    made = [path for path in trial.submit_folder.iterdir() if str(path) not in trial.before]
+    assert len(made) == 1 and made[0].name.startswith("castoff-"), made
+    return made[0]
+
+
+def _ended_well(trial: Trial) -> None:
+    folder = _run_directory(trial) / "attempts" / f"{trial.case.member}.0"
+    ending = (folder / "ending.json").read_text()
+    assert f'"{"again" if trial.case.again else "done"}"' in ending, ending
+    assert not (folder / "failure.json").exists()
+
+
+def _seen(trial: Trial, kind: str) -> list[list[bytes]]:
+    """The words of each call of a stand-in."""
+    paths = sorted((trial.here / "seen").glob(f"{kind}.*"))
+    return [path.read_bytes().split(b"\0")[:-1] for path in paths]
+
+
+def _encoded(words: list[str]) -> list[bytes]:
+    return [word.encode() for word in words]
+
+
+def _started_as_asked(trial: Trial) -> None:
+    """One starter was called, with its own words in their order and then the program's."""
+    (words,) = _seen(trial, "starter")
+    start, program = _encoded(trial.plan.start), _encoded(trial.fields["command"])
+    if trial.case.kind == "local":
+        assert words[: len(start)] == start
+        assert words[-len(program) :] == program
+        return
+    own = start[1:]
+    asked = _encoded([*trial.profile.get("start_args", []), *trial.fields.get("start", {}).get("args", [])])
+    assert words[: len(own)] == own
+    assert own[len(own) - len(asked) :] == asked
+    rank = f"{_run_directory(trial)}/attempts/{trial.case.member}.0/rank.sh"
+    at = words.index(os.fsencode(rank))
+    flag = STARTERS[trial.plan.starter].hostfile_flag
+    assert words[len(own) : at][:1] == ([flag.encode()] if flag else [])
+    passed = words[at + 1 :]
+    assert passed == program or (b":" in program and b":" not in passed)
+
+
+def _told_the_program(trial: Trial) -> None:
+    ranks = [_rank(path) for path in (trial.here / "seen").glob("rank.*")]
+    torchrun = trial.fields.get("start", {}).get("torchrun", False)
+    assert len(ranks) == len(trial.layout)
+    assert len(_seen(trial, "python")) == (len(ranks) if torchrun else 0)
+    expected = _expected_environment(trial)
+    for rank in ranks:
+        called = Path(os.fsdecode(rank.folder)) / os.fsdecode(rank.program)
+        assert called.samefile(trial.program)
+        assert rank.words == _encoded(trial.fields["command"][1:])
+        assert rank.folder == os.fsencode(trial.rank_folder.resolve())
+        for name, value in expected.items():
+            assert rank.environ.get(name) == value, (name, rank.environ.get(name), value)
+        strange = [name for name in rank.environ if name not in expected and not _OURS.fullmatch(name)]
+        assert not strange, f"variables that nobody asked for: {strange}"
+    if not torchrun:
+        assert sorted(int(rank.environ[b"RANK"]) for rank in ranks) == list(range(len(ranks)))
+
+
+def _rank(path: Path) -> _Rank:
+    words, environ, folder = path.read_bytes().split(MARK)
+    _shell, program, *arguments = words.split(b"\0")[:-1]
+    variables = dict(line.split(b"=", 1) for line in environ.split(b"\0") if line)
+    return _Rank(program, arguments, variables, folder[:-1])
+
+
+def _expected_environment(trial: Trial) -> dict[bytes, bytes]:
+    case, fields, profile = trial.case, trial.fields, trial.profile
+    expected = {name.encode(): value for name, value in case.secrets.items()}
+    inherit = fields.get("inherit", "all" if case.kind == "local" else "none")
+    for name, value in case.inherited.items():
+        if case.kind != "local" or inherit == "all" or name in inherit:  # else the scheduler's to drop
+            expected[name.encode()] = value
+    for line in (*profile.get("setup", []), *fields.get("setup", [])):
+        if line.startswith("export "):
+            name, _, text = shlex.split(line)[1].partition("=")
+            expected[name.encode()] = text.encode()
+    defaults = profile.get("defaults", {}).get("env", {})
+    for name, text in {**profile.get("env", {}), **defaults, **fields.get("env", {})}.items():
+        expected[name.encode()] = text.encode()
+    path = f"{Path(fields['python']).parent}:{trial.path}" if "python" in fields else trial.path
+    expected[b"PATH"] = path.encode()
+    expected[b"CASTOFF_ARRAY_INDEX"] = str(case.member).encode()
+    expected[b"CASTOFF_ARRAY_COUNT"] = str(fields.get("array", {}).get("count", 1)).encode()
+    if case.kind != "local":
+        expected[b"MASTER_ADDR"] = f"localhost{profile.get('master_suffix', '')}".encode()
+    return expected
+
+
+def _reads_as_meant(trial: Trial) -> None:
+    """The directives as the scheduler reads them, the comments as people see them, the job as it is kept."""
+    above = trial.script.partition("\nset -euo pipefail\n")[0].split("\n")
+    assert all(line.isprintable() for line in above if not line.startswith(("#SBATCH ", "#PBS "))), above
+    if trial.case.kind == "local":
+        if trial.run is not None:
+            kept = JobSpec.load(trial.run.path / "job.yaml")
+            assert render(plan(kept, trial.site)) == trial.script
+            assert trial.run.script.read_bytes() == trial.script.encode()
+        return
+    read = (read_slurm if trial.case.kind == "slurm" else read_pbs)(trial.script)
+    assert read == trial.plan.directives
+    for name, value in _expected_directives(trial).items():
+        assert dict(read).get(name) == value, (name, dict(read).get(name), value)
+
+
+def _expected_directives(trial: Trial) -> dict[str, Any]:
+    """Those that the job's words go into; None: it is not there."""
+    fields = trial.fields
+    names = {"name": "N", "account": "A", "queue": "q"}
+    if trial.case.kind == "slurm":
+        names = {"name": "job-name", "account": "account", "queue": "partition"}
+        names |= {name: name for name in ("qos", "constraint", "reservation", "exclude")}
+    given = {**trial.profile.get("defaults", {}), **fields}
+    expected = {names[field]: given[field] for field in names if field in given}
+    if "mail" in fields:
+        expected["mail-user" if trial.case.kind == "slurm" else "M"] = fields["mail"]["to"]
+    asked = {**trial.profile.get("directives", {}), **fields.get("directives", {})}
+    return expected | {name: None if value is False else value for name, value in asked.items()}
+
+
+def _submits_as_meant(trial: Trial) -> None:
+    """What a dry run shows is the command of a submission to a shell, and mere text to a terminal."""
+    assert trial.command.isprintable()
+    assert len(_seen(trial, "requeue")) == trial.case.again
+    if trial.case.kind == "local":
+        assert not _seen(trial, "call")
+        return
+    after = trial.fields.get("after", {})
+    words = ",".join(":".join([condition, *names]) for condition, names in after.items())
+    in_script = any(name in ("dependency", "W") for name, _ in trial.plan.directives)
+    told = Submission(trial.plan, RUN_DIR, words if words and not in_script else None)
+    scheduler = slurm if trial.case.kind == "slurm" else pbs
+    assert _seen(trial, "call") == [_encoded(scheduler.submit_command(told))]

@@ -1,0 +1,134 @@
+"""Stand-ins for what a cluster has, quick enough for thousands of jobs: each only writes down how it
+was called, and the starters start the ranks.
+
+All are shell scripts with the folder of their case, `here`, written into them: a job's environment may
+hold anything, or nothing. What they note lies in `here`/seen.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+MARK = b"\0== and ==\0"
+"""What divides a record of the program."""
+
+_TOOLS = [
+    *("awk", "bash", "cat", "chmod", "cksum", "cmp", "cp", "date", "hostname", "mkdir", "mktemp", "mv"),
+    *("rm", "sed", "sh", "wc"),
+]
+"""What a script may call besides these stand-ins; anything else is `command not found`."""
+
+_WAITING = ["tail", "timeout"]
+"""Likewise, but with less patience: for the starter's end, and for the name of a host."""
+
+_ESCAPED = """#!/bin/sh
+: >{here}/escaped
+"""
+
+_RECORDER = """#!/bin/sh
+printf '%s\\0' "${{0##*/}}" "$@" >{here}/seen/call.$$
+"""
+
+_SCONTROL = """#!/bin/sh
+if [ "$1" = show ]; then exec cat {here}/hosts; fi
+printf '%s\\0' scontrol "$@" >{here}/seen/requeue.$$
+"""
+
+_QSUB = """#!/bin/sh
+kind=call
+if [ -e {here}/again ] && [ "$3" = -W ]; then kind=requeue; fi
+printf '%s\\0' qsub "$@" >{here}/seen/$kind.$$
+"""
+
+_TORCHRUN = """#!/bin/sh
+printf '%s\\0' "$0" >{here}/seen/python.$$
+until [ "$1" = --no-python ]; do shift; done
+shift
+exec "$@"
+"""
+
+_STARTER = """#!/bin/sh
+printf '%s\\0' "$@" >{here}/seen/starter.$$
+case ${{0##*/}} in castoff) first=-- ;; *) first=$CASTOFF_ATTEMPT_DIR/rank.sh ;; esac
+while [ $# -gt 0 ]; do
+  case $1 in "$first") break ;; esac
+  shift
+done
+if [ "$first" = -- ]; then shift; fi
+code=0
+pids=
+{ranks}
+for pid in $pids; do wait "$pid" || code=$?; done
+exit "$code"
+"""
+
+_PROGRAM = """#!/bin/sh
+{{
+  /bin/cat "/proc/$$/cmdline" {here}/mark "/proc/$$/environ" {here}/mark
+  pwd -P
+}} >{here}/seen/rank.$$
+if [ -e {here}/again ]; then echo again >"$CASTOFF_OUTCOME_FILE"; fi
+"""
+
+_IN_A_HURRY = """#!/bin/sh
+for word; do
+  shift
+  case $word in 0.2) word=0.01 ;; 5) word=0.5 ;; esac
+  set -- "$@" "$word"
+done
+exec {program} "$@"
+"""
+
+
+def make_tools(folder: Path) -> Path:
+    """A folder for PATH with the few programs that a script may need."""
+    folder.mkdir()
+    for name in (*_TOOLS, *_WAITING):
+        found = shutil.which(name, path="/usr/bin:/bin")
+        assert found is not None, f"{name} is missing"
+        if name in _WAITING:
+            write_program(folder / name, _IN_A_HURRY.format(program=found))
+        else:
+            (folder / name).symlink_to(found)
+    return folder
+
+
+def write_program(path: Path, text: str) -> None:
+    """A file that can be run."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def write_stand_ins(here: Path, ranks: list[str], hosts: int) -> None:
+    """The cluster of a case; `ranks`: a line of shell that starts each process of a starter."""
+    binaries = here / "bin"
+    (here / "mark").write_bytes(MARK)
+    (here / "hosts").write_text("".join(["localhost\n", "other\n"][:hosts]))
+    for name in ("canary", "touch"):
+        write_program(binaries / name, _ESCAPED.format(here=here))
+    write_program(binaries / "sbatch", _RECORDER.format(here=here))
+    write_program(binaries / "qsub", _QSUB.format(here=here))
+    write_program(binaries / "scontrol", _SCONTROL.format(here=here))
+    write_program(binaries / "squeue", "#!/bin/sh\n")
+    write_torchrun(here, binaries / "python")
+    for name in ("srun", "mpiexec", "castoff"):
+        write_starter(here, binaries / name, ranks)
+    (here / "as").mkdir()
+    (here / "as" / "sh").symlink_to("/bin/bash")
+
+
+def write_starter(here: Path, path: Path, ranks: list[str]) -> None:
+    """srun, an mpiexec or `castoff launch`, by whatever name."""
+    write_program(path, _STARTER.format(here=here, ranks="\n".join(ranks)))
+
+
+def write_torchrun(here: Path, path: Path) -> None:
+    """A python that knows torchrun alone, which starts one rank."""
+    write_program(path, _TORCHRUN.format(here=here))
+
+
+def write_the_program(here: Path, path: Path) -> None:
+    """The job's program: it writes down its words, its environment and its folder as the kernel has them."""
+    write_program(path, _PROGRAM.format(here=here))

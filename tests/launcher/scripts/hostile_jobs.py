@@ -1,0 +1,362 @@
+"""Whole jobs with hostile text in every field at once, and what surrounds them: a profile, secrets,
+the submitter's environment and folder.
+
+A job is clean, and then it has to run, or one of its fields holds what no script could express, and
+then it has to be refused. `FIELDS` has a row for every field of a job file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import reprlib
+import shlex
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import yaml
+from hypothesis import strategies as st
+
+from .hostile_poison import poisoned
+from .hostile_text import (
+    BYTES,
+    FILE_NAMES,
+    HERE,
+    LINE_FILE_NAMES,
+    LINES,
+    NAMES_OF_VARIABLES,
+    RESOURCES,
+    SHELL_TEXTS,
+    TEXTS,
+    WORDS,
+)
+
+Kind: TypeAlias = Literal["slurm", "pbs", "local"]
+Fields: TypeAlias = "dict[str, Any]"
+
+STARTERS: dict[Kind, list[str]] = {
+    "slurm": ["srun", "srun", "hydra", "openmpi", "intelmpi"],
+    "pbs": ["hydra", "pals", "openmpi", "intelmpi"],
+    "local": ["local"],
+}
+
+BARE_NAMES = ["a program", "a=b", "echo", "test", "eval", "exit", "if", "refuse", "[", "$(canary)", "*"]
+"""Programs on PATH: some are called as a shell's builtins, keywords and the scripts' functions are."""
+
+
+def _command(kind: Kind) -> st.SearchStrategy[list[str]]:
+    program = st.one_of(
+        FILE_NAMES.map(lambda name: f"{HERE}/programs/{name}"),
+        FILE_NAMES.map(lambda name: f"./{name}"),
+        st.sampled_from(BARE_NAMES),
+    )
+    return st.builds(lambda first, words: [first, *words], program, st.lists(WORDS, max_size=6))
+
+
+def _name(kind: Kind) -> st.SearchStrategy[str]:
+    if kind == "pbs":
+        return st.text("aZ09_.+-", max_size=20).map(lambda rest: f"j{rest}")
+    return LINE_FILE_NAMES
+
+
+def _setup(kind: Kind) -> st.SearchStrategy[list[str]]:
+    """Lines that set variables SETUP_0 … to hostile texts, and harmless ones between them."""
+    harmless = st.sampled_from(["", "true", "# it's a \"comment", "if true; then :; fi", ": $UNSET"])
+
+    def lines(values: list[str], between: str) -> list[str]:
+        exports = [f"export SETUP_{at}={shlex.quote(value)}" for at, value in enumerate(values)]
+        return [between, *exports, between]
+
+    return st.builds(lines, st.lists(SHELL_TEXTS, max_size=3), harmless)
+
+
+def _directives(kind: Kind) -> st.SearchStrategy[Fields]:
+    flags = st.sampled_from([True, False, None])
+    if kind == "slurm":
+        return st.dictionaries(
+            st.sampled_from(["comment", "wckey", "licenses", "network", "x-site_1"]),
+            LINES | flags,
+            max_size=4,
+        )
+    letters = st.dictionaries(st.sampled_from(["P", "S", "u", "k"]), LINES | flags, max_size=2)
+    words = st.dictionaries(st.sampled_from(["site", "software", "eagle_fs"]), RESOURCES | flags, max_size=2)
+    return st.builds(lambda some, others: {**some, **others}, letters, words)
+
+
+def _after(kind: Kind) -> st.SearchStrategy[Fields]:
+    ids = st.sampled_from(["101", "12_3", "7[].head", "33.a-b.c"])
+    names = LINES | st.sampled_from(["١٢٣", "$CASTOFF_RUN_DIR$(touch CANARY)"])
+    conditions = st.sampled_from(["after", "afterok", "afternotok", "afterany"])
+    lists = st.lists(ids, min_size=1, max_size=3) | st.lists(names, min_size=1, max_size=3)
+    return st.dictionaries(conditions, lists, min_size=1, max_size=2)
+
+
+def _inherit(kind: Kind) -> st.SearchStrategy[Any]:
+    names = st.lists(st.sampled_from(["INHERITED_0", "INHERITED_1", "NOT_THERE"]), max_size=3, unique=True)
+    return st.sampled_from(["none", "all"]) | names
+
+
+def _workdir(kind: Kind) -> st.SearchStrategy[str]:
+    return st.one_of(
+        LINE_FILE_NAMES.map(lambda name: f"{HERE}/work/{name}"),
+        LINE_FILE_NAMES,
+        LINE_FILE_NAMES.map(lambda name: f"a b/{name}"),
+        st.sampled_from(["-", "-P", "--", "~", "elsewhere"]),
+    )
+
+
+def _python(kind: Kind) -> st.SearchStrategy[str]:
+    return LINE_FILE_NAMES.map(lambda name: f"{HERE}/pythons/{name.replace(':', '')}_/python3")
+
+
+def _among(*values: Any) -> Callable[[Kind], st.SearchStrategy[Any]]:
+    return lambda kind: st.sampled_from(values)
+
+
+def _lines(kind: Kind) -> st.SearchStrategy[str]:
+    return LINES
+
+
+def _slurm_lines(kind: Kind) -> st.SearchStrategy[str] | None:
+    return LINES if kind == "slurm" else None
+
+
+FIELDS: dict[str, Callable[[Kind], st.SearchStrategy[Any] | None]] = {
+    "command": _command,
+    "name": _name,
+    "nodes": lambda kind: st.just(1) if kind == "local" else st.integers(1, 2),
+    "ranks_per_node": lambda kind: st.integers(1, 2),
+    "ranks": lambda kind: st.integers(1, 3),
+    "cores_per_rank": lambda kind: st.integers(1, 4),
+    "devices_per_rank": lambda kind: st.integers(0, 2),
+    "memory": _among("4G", "100M"),
+    "walltime": _among("00:30:00", "2h", "1-00:00:00"),
+    "account": _lines,
+    "queue": _lines,
+    "qos": _slurm_lines,
+    "constraint": _slurm_lines,
+    "reservation": _slurm_lines,
+    "exclude": _slurm_lines,
+    "exclusive": _among(True, False),
+    "mail.to": _lines,
+    "mail.on": _among(["begin"], ["end", "fail"]),
+    "setup": _setup,
+    "env": lambda kind: st.dictionaries(NAMES_OF_VARIABLES, TEXTS, max_size=5),
+    "env_from": lambda kind: st.lists(st.sampled_from(["TOKEN", "KEY", "CDPATH"]), max_size=3, unique=True),
+    "inherit": _inherit,
+    "workdir": _workdir,
+    "python": _python,
+    "directives": _directives,
+    "start.starter": lambda kind: st.sampled_from(STARTERS[kind]),
+    "start.torchrun": _among(False, False, True),
+    "start.args": lambda kind: st.lists(LINES, max_size=3),
+    "array.count": lambda kind: st.integers(1, 4),
+    "array.at_most": lambda kind: st.integers(1, 4),
+    "after": _after,
+    "requeue.max": lambda kind: st.integers(0, 3),
+    "grace": _among("10s", "1m"),
+    "templates": lambda kind: LINE_FILE_NAMES,
+}
+"""What each field may hold on a scheduler; None where that scheduler knows no such field."""
+
+FLAGS = (
+    *("command", "name", "nodes", "ranks_per_node", "ranks", "cores_per_rank", "devices_per_rank", "memory"),
+    *("walltime", "account", "queue", "qos", "constraint", "reservation", "exclude", "workdir", "python"),
+)
+"""Fields that have a flag of the command line; the others come by --set."""
+
+EXEMPT: dict[str, str] = {
+    **dict.fromkeys(
+        (f"container.{name}" for name in ("image", "runtime", "binds", "env", "gpus", "args")),
+        "test_containers runs hostile words under stand-ins that keep each runtime's rules",
+    ),
+    **dict.fromkeys(
+        (f"stage.{name}" for name in ("from", "to", "unpack", "sha256", "activate")),
+        "test_stage copies hostile names on several nodes",
+    ),
+    **dict.fromkeys(
+        (f"snapshot.{name}" for name in ("paths", "link", "limit")),
+        "they enter no script; test_snapshot copies hostile names",
+    ),
+}
+"""Fields that are left out here, and why."""
+
+
+_brief = reprlib.Repr()
+_brief.maxlevel, _brief.maxdict, _brief.maxlist, _brief.maxstring, _brief.maxother = 9, 99, 99, 200, 200
+
+
+class Case(NamedTuple):
+    """A job, what surrounds it, and how it is brought to run. Paths begin with `HERE`."""
+
+    kind: Kind
+    fields: Fields
+    profile: Fields | None
+    """What a site's own profile says beside `extends`; None: the built-in site."""
+    site: str
+    secrets: dict[str, bytes]
+    """The variables that `env_from` names, where the job is submitted."""
+    inherited: dict[str, bytes]
+    """Other variables there."""
+    folder: str
+    """The name of the folder where it is submitted."""
+    writing: str
+    """How the job file is spelled: `WRITERS`."""
+    on_the_command_line: bool
+    """Whether every second field comes as a flag or --set instead of in the file."""
+    submitted: bool
+    """Whether the script runs in a run directory that a submission made, with its secrets.sh."""
+    rank_shell: str
+    """What runs rank.sh as sh: "" is this machine's."""
+    language: str
+    """LANG, where it is set: shells read text by it."""
+    again: bool
+    """Whether the program asks to be started once more."""
+    blamed: str | None
+    """The field that holds what cannot be; None: nothing does, and the job has to run."""
+
+    def __repr__(self) -> str:
+        """With long texts cut short; the job file in the case's folder has them whole."""
+        return f"Case({', '.join(f'{name}={_brief.repr(value)}' for name, value in self._asdict().items())})"
+
+    @property
+    def member(self) -> int:
+        """The array's member that runs."""
+        return int(self.fields.get("array", {}).get("count", 1)) - 1
+
+
+@st.composite
+def cases(draw: st.DrawFn, kind: Kind) -> Case:
+    """A job for a scheduler with everything around it."""
+    clean = _agreeing(_nested(_drawn(draw, kind)), kind)
+    profile = draw(st.none() | _profiles(kind))
+    if profile is not None:
+        _keep_apart(clean, profile)
+    again = bool(clean.get("requeue", {}).get("max")) and kind != "local" and draw(st.booleans())
+    fields, blamed = clean, None
+    if draw(st.integers(1, 5)) == 5:
+        fields, profile, blamed = draw(poisoned(clean, profile, kind))
+    return Case(
+        kind=kind,
+        fields=fields,
+        profile=profile,
+        site=kind if profile is None else draw(LINE_FILE_NAMES),
+        secrets={name: draw(BYTES) for name in clean.get("env_from", [])},
+        inherited={"INHERITED_0": draw(BYTES), "INHERITED_1": b"it's", "OTHER": draw(BYTES)},
+        folder=draw(FILE_NAMES) + draw(st.sampled_from(["", "", "\udcff"])),
+        # YAML's own writer would not write some of the poison.
+        writing="json" if blamed else draw(st.sampled_from(list(WRITERS))),
+        on_the_command_line=draw(st.booleans()),
+        submitted=draw(st.booleans()),
+        rank_shell=draw(st.sampled_from(["", "bash"])),
+        language=draw(st.sampled_from(["", "C.UTF-8"])),
+        again=again,
+        blamed=blamed,
+    )
+
+
+def _drawn(draw: st.DrawFn, kind: Kind) -> dict[str, Any]:
+    """A value for every field, or for three of four."""
+    everything = draw(st.booleans())
+    chosen = {}
+    for field, values in _strategies(kind).items():
+        if field == "command" or everything or draw(_ONE_OF_FOUR):
+            chosen[field] = draw(values)
+    return chosen
+
+
+_ONE_OF_FOUR = st.integers(0, 3)
+
+
+@cache
+def _strategies(kind: Kind) -> dict[str, st.SearchStrategy[Any]]:
+    """`FIELDS` of a scheduler, made once: to make a strategy takes longer than to draw from it."""
+    made = {field: values_of(kind) for field, values_of in FIELDS.items()}
+    return {field: values for field, values in made.items() if values is not None}
+
+
+def _nested(dotted: dict[str, Any]) -> Fields:
+    fields: Fields = {}
+    for field, value in dotted.items():
+        outer, _, inner = field.partition(".")
+        if inner:
+            fields.setdefault(outer, {})[inner] = value
+        else:
+            fields[outer] = value
+    return fields
+
+
+def _agreeing(fields: Fields, kind: Kind) -> Fields:
+    """Without what excludes something else."""
+    if "ranks" in fields:
+        if "nodes" in fields:
+            fields.pop("ranks_per_node", None)
+        elif "ranks_per_node" in fields:
+            del fields["ranks"]
+    if "ranks" in fields:
+        fields["ranks"] = max(fields["ranks"], fields.get("nodes", 1))
+    for outer, inner in (("mail", "to"), ("array", "count")):
+        if inner not in fields.get(outer, {inner: 0}):
+            del fields[outer]
+    if kind == "pbs" and "array" in fields:
+        fields.pop("requeue", None)
+    fields["env_from"] = [name for name in fields.get("env_from", []) if name not in fields.get("env", {})]
+    return fields
+
+
+@cache
+def _profiles(kind: Kind) -> st.SearchStrategy[Fields]:
+    """Text that a site's profile may hold."""
+    default_env = st.fixed_dictionaries({}, optional={"DEFAULTED": TEXTS})
+    optional: dict[str, st.SearchStrategy[Any]] = {
+        "env": st.fixed_dictionaries({}, optional={"SITE_TEXT": TEXTS, "GREETING": TEXTS}),
+        "setup": SHELL_TEXTS.map(lambda text: [f"export SITE_SETUP={shlex.quote(text)}"]),
+        "start_args": st.lists(LINES, max_size=2),
+        "mpiexec": LINE_FILE_NAMES.map(lambda name: f"{HERE}/mpi/{name}"),
+        "master_suffix": TEXTS,
+        "shell": st.sampled_from(["/bin/bash", "/opt/a b/bash -l", "/bin/bash $(touch CANARY)"]),
+        "defaults": st.fixed_dictionaries({"env": default_env}, optional={"account": LINES}),
+        "description": TEXTS,
+    }
+    if kind == "slurm":
+        optional["directives"] = st.fixed_dictionaries({}, optional={"comment": LINES, "x-other": LINES})
+    if kind == "pbs":
+        optional["directives"] = st.fixed_dictionaries({}, optional={"P": LINES, "other": RESOURCES})
+    return st.fixed_dictionaries({}, optional=optional)
+
+
+def _keep_apart(fields: Fields, profile: Fields) -> None:
+    taken = {*profile.get("env", {}), *profile.get("defaults", {}).get("env", {})}
+    fields["env_from"] = [name for name in fields["env_from"] if name not in taken]
+
+
+# --- How a job file may be spelled ------------------------------------------------------------------
+
+_NOT_RAW = re.compile(r"[^\x20-\x7e]")
+
+
+def _as_json(fields: Fields) -> str:
+    """As a program writes it; JSON is YAML, but for its two escapes for one character."""
+
+    def escaped(found: re.Match[str]) -> str:
+        character = found.group()
+        if character.isprintable():
+            return character
+        return f"\\u{ord(character):04x}" if ord(character) < 0x10000 else f"\\U{ord(character):08x}"
+
+    return _NOT_RAW.sub(escaped, json.dumps(fields, ensure_ascii=False))
+
+
+def _as_yaml(**style: Any) -> Callable[[Fields], str]:
+    return lambda fields: str(yaml.dump(fields, Dumper=yaml.CSafeDumper, sort_keys=False, **style))
+
+
+WRITERS: dict[str, Callable[[Fields], str]] = {
+    "json": _as_json,
+    "block": _as_yaml(width=30),
+    "flow": _as_yaml(default_flow_style=True, width=10_000),
+    "double-quoted": _as_yaml(default_style='"'),
+    "single-quoted": _as_yaml(default_style="'"),
+    "literal": _as_yaml(default_style="|"),
+}

@@ -1,0 +1,332 @@
+"""Every field of a job at once, full of hostile text, on every scheduler: what a program gets is what
+was written, byte for byte, or castoff refuses the job and says which field is to blame.
+
+And the proof of the proof: without any one of the functions that quote, these tests fail.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import random
+import shutil
+import subprocess
+import sys
+import types
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import jinja2
+import msgspec
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+import launcher
+from launcher import JobSpec, Site, plan, quoting, render
+from launcher.commands import init
+from launcher.document import Document
+from launcher.errors import CastoffError, InvalidInput
+from launcher.rendering import FILTERS, example_job
+from launcher.site import Queue, Required
+from launcher.structure import fields_of
+from launcher.submission import _job_file
+
+from .hostile_checks import check
+from .hostile_cluster import make_tools
+from .hostile_jobs import EXEMPT, FIELDS, Case, cases
+from .hostile_runs import Trial, placed
+from .hostile_text import LINES, TEXTS
+
+TOGETHER = st.tuples(cases("slurm"), cases("pbs"), cases("local"), cases("slurm") | cases("pbs"))
+"""Scripts mostly wait, so some run at the same time."""
+
+AT_A_TIME = 10
+"""Examples of one search. Hypothesis would make later examples by copying parts of earlier ones; many
+short searches find more that is new."""
+
+quiet = settings(
+    max_examples=AT_A_TIME, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+
+AGAIN = "CASTOFF_TESTS_SEARCH"
+"""The search that the long test begins with; one at random where it is not set."""
+FIRST = int(os.environ.get(AGAIN) or random.SystemRandom().randrange(10**6, 10**12))
+
+
+class Trials:
+    """Runs cases, several at a time, and keeps what became of them."""
+
+    def __init__(self, folder: Path):
+        folder.mkdir()
+        self.folder = folder
+        self.tools = make_tools(folder / "tools")
+        self.outcomes: dict[int, tuple[str, bool]] = {}
+        """Of each distinct case: its scheduler, and whether it ran."""
+
+    def run(self, together: list[Case]) -> None:
+        """The folders of those that failed last are left for a look at them."""
+        trials = [Trial(case, self.folder / f"case-{at}", self.tools) for at, case in enumerate(together)]
+        for trial in trials:
+            shutil.rmtree(trial.here, ignore_errors=True)
+        try:
+            for trial in trials:
+                trial.begin()
+            for trial in trials:
+                self.outcomes[hash(repr(tuple(trial.case)))] = (trial.case.kind, check(trial))
+        finally:
+            for trial in trials:
+                trial.abandon()
+
+
+def try_many(trials: Trials, wanted: int, first: int) -> None:
+    """Searches from the number `first` on, until so many distinct cases were tried."""
+    number = first
+    while len(trials.outcomes) < wanted:
+
+        @seed(number)
+        @quiet
+        @given(TOGETHER)
+        def run(together: tuple[Case, ...]) -> None:
+            trials.run(list(together))
+
+        try:
+            run()
+        except BaseException:
+            print(f"search {number} failed; its last cases are in {trials.folder}. To see it again:")
+            print(f"{AGAIN}={number} pytest {__file__} -k ten_thousand")
+            raise
+        number += 1
+    counted = Counter(trials.outcomes.values())
+    print(f"{len(trials.outcomes)} jobs, from search {first} on: {dict(counted)}")
+    for kind in ("slurm", "pbs", "local"):
+        ran, refused = counted[kind, True], counted[kind, False]
+        assert ran > 0.6 * (ran + refused) > 0.1 * wanted, "so many refusals would prove little"
+        assert refused > 0.05 * (ran + refused), "and so few, too"
+
+
+@pytest.mark.timeout(900)  # hypothesis may look for five minutes for the smallest case that fails
+def test_a_thousand_jobs(tmp_path: Path) -> None:
+    """The same ones every time."""
+    try_many(Trials(tmp_path / "trials"), 1_000, first=0)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_ten_thousand_jobs(tmp_path: Path) -> None:
+    """Others every time."""
+    try_many(Trials(tmp_path / "trials"), 10_000, FIRST)
+
+
+def test_no_field_is_forgotten() -> None:
+    """A new field needs a row in `FIELDS`, or a reason in `EXEMPT`."""
+    assert set(FIELDS).isdisjoint(EXEMPT)
+    assert {*FIELDS, *EXEMPT} == set(_leaves(JobSpec))
+
+
+def _leaves(kind: type[msgspec.Struct]) -> Iterator[str]:
+    """The fields of a struct, dotted where they hold fields of their own."""
+    for name, field in fields_of(kind).items():
+        inner = _struct_in(field.type)
+        if inner is None:
+            yield name
+        else:
+            yield from (f"{name}.{leaf}" for leaf in _leaves(inner))
+
+
+def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind
+    found = (_struct_in(argument) for argument in get_args(kind))
+    return next((struct for struct in found if struct is not None), None)
+
+
+# --- Beside the jobs ----------------------------------------------------------------------------------
+
+
+def the_first_job_file_is_one(queue: str, because: str, name: str) -> None:
+    """What `castoff init` writes for a site whose profile holds hostile text."""
+    source, date, example = "here", "2026-11-20", "account: 'it''s'"
+    needed = Required(field="account", because=because, example=example, source=source, date=date)
+    site = msgspec.structs.replace(
+        Site.load("slurm"), name=name, queues={queue: Queue(source=source, date=date)}, required=[needed]
+    )
+    text = example_job(site)
+    spec = JobSpec.of(Document.parse(text, "job.yaml").data)
+    assert (spec.command, spec.queue, spec.account) == (["python", "train.py"], queue, "it's")
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
+@settings(deadline=None, max_examples=100)
+@given(queue=LINES, because=TEXTS, name=LINES)
+def test_the_first_job_file_is_one(queue: str, because: str, name: str) -> None:
+    the_first_job_file_is_one(queue, because, name)
+
+
+@settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
+@given(case=cases("slurm") | cases("pbs"))
+def test_the_job_file_that_a_run_keeps_is_the_same_job(case: Case, tmp_path: Path) -> None:
+    if case.blamed is None:
+        spec = JobSpec.of({**placed(case.fields, Path("/here")), "templates": None})
+        (tmp_path / "job.yaml").write_text(_job_file(spec))
+        assert JobSpec.load(tmp_path / "job.yaml") == spec
+
+
+def what_init_says_next_is_for_a_shell(folder: Path) -> None:
+    path = folder / "it's $(canary)\x1b \\.yaml"
+    path.unlink(missing_ok=True)
+    told = CliRunner().invoke(init.command, [str(path), "--site", "slurm"]).output
+    assert told.strip().isprintable()
+    words = ["bash", "-c", f"printf '%s|' {told.partition('; next: ')[2]}"]
+    assert subprocess.check_output(words, text=True) == f"castoff|render|{path}|--site|slurm|"
+
+
+def test_what_init_says_next_is_for_a_shell(tmp_path: Path) -> None:
+    what_init_says_next_is_for_a_shell(tmp_path)
+
+
+def what_no_profile_says_is_refused_too() -> None:
+    """A site that was made in Python, and that nobody has checked."""
+    job = JobSpec.of({"command": ["true"], "name": "j"})
+    for kind, directive in (("slurm", "comment"), ("pbs", "A"), ("pbs", "other")):
+        site = Site.load(kind)
+        for changes in ({"directives": {directive: "x\ntouch CANARY"}}, {"shell": "/bin/sh\ntouch CANARY"}):
+            with pytest.raises(InvalidInput, match=rf"j on {kind}: (directives\.{directive}|shell): is "):
+                render(plan(job, msgspec.structs.replace(site, **changes)))
+        named = render(plan(job, msgspec.structs.replace(site, name="x\ntouch CANARY")))
+        assert "touch CANARY" not in named.split("\n")
+
+
+def test_what_no_profile_says_is_refused_too() -> None:
+    what_no_profile_says_is_refused_too()
+
+
+# --- Without one of the functions that quote ----------------------------------------------------------
+
+
+QUOTING = {
+    name: function
+    for name, function in vars(quoting).items()
+    if inspect.isfunction(function) and function.__module__ == quoting.__name__
+}
+"""Each function of the module, its inner steps too: a new one is found."""
+
+NOT_QUOTING = {
+    "folder": "cuts a path, which `sh` then quotes",
+    "wrapped": "takes castoff's own names",
+    "layout_words": "makes words of numbers",
+}
+"""Filters without which nothing could be proven."""
+
+UNQUOTED: dict[str, Callable[..., str]] = {
+    "words": " ".join,
+    "slurm_directive": lambda name, value: f"--{name}" if value is True else f"--{name}={value}",
+    "pbs_directive": lambda name, value: (
+        f"-{name} {value}" if len(name) == 1 else f"-l {name}" if value is True else f"-l {name}={value}"
+    ),
+}
+"""What is left of a function that shapes its text, and does not only quote it."""
+
+
+def as_given(*words: str) -> str:
+    return words[-1]
+
+
+class Place(NamedTuple):
+    """Where a quoting function is called from."""
+
+    module: str
+    """`FILTERS`, a module's name, or `*` for all of these and the quoting module itself."""
+    name: str
+
+    def replace(self, patch: pytest.MonkeyPatch) -> None:
+        identity = UNQUOTED.get(self.name, as_given)
+        original = QUOTING.get(self.name) or FILTERS[self.name]
+        for module, name in _callers(original):
+            if self.module in ("*", module):
+                patch.setattr(sys.modules[module], name, identity)
+        for name, function in FILTERS.items():
+            if function is original and self.module in ("*", "FILTERS"):
+                patch.setitem(FILTERS, name, identity)
+
+
+def _callers(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
+    """(module, name) of each place that holds the function, among the modules that are loaded."""
+    for module, holder in list(sys.modules.items()):
+        if module.partition(".")[0] == "launcher":
+            yield from ((module, name) for name, held in vars(holder).items() if held is function)
+
+
+def _uses(code: types.CodeType, name: str) -> bool:
+    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return name in code.co_names or any(_uses(part, name) for part in inner)
+
+
+def _calls(module: str, name: str) -> bool:
+    """Whether a function of the module calls it: some modules only put it into `FILTERS`."""
+    functions = [held for held in vars(sys.modules[module]).values() if inspect.isfunction(held)]
+    return any(_uses(function.__code__, name) for function in functions if function.__module__ == module)
+
+
+PLACES = [
+    *(Place("*", name) for name in QUOTING),
+    *(Place("FILTERS", name) for name in FILTERS if name not in NOT_QUOTING),
+    *(
+        Place(module, name)
+        for name, function in QUOTING.items()
+        for module, known_as in _callers(function)
+        if module != quoting.__name__ and _calls(module, known_as)
+    ),
+]
+"""Each function by itself, and each place by itself that calls one."""
+
+
+@pytest.fixture(scope="module")
+def few() -> list[Case]:
+    """Jobs that have to run: enough to notice what is missing."""
+    found: list[Case] = []
+
+    @seed(1)
+    @settings(quiet, phases=[Phase.generate])
+    @given(TOGETHER)
+    def collect(together: tuple[Case, ...]) -> None:
+        found.extend(case for case in together if case.blamed is None)
+
+    collect()
+    return found[::-1]  # the first of a search is the simplest
+
+
+def everything(trials: Trials, few: list[Case]) -> None:
+    """What the tests above prove, on few jobs."""
+    what_no_profile_says_is_refused_too()
+    what_init_says_next_is_for_a_shell(trials.folder)
+    the_first_job_file_is_one("null", "two\nlines", "it's")
+    the_first_job_file_is_one('"\\', "x", "a\x1bb")
+    for at in range(0, len(few), 4):
+        trials.run(few[at : at + 4])
+
+
+def test_every_module_that_quotes_is_loaded() -> None:
+    """Those that are not could call a function here that nobody takes away."""
+    package = Path(launcher.__file__).parent
+    for path in package.rglob("*.py"):
+        if "launcher.quoting" in path.read_text():
+            module = ".".join(["launcher", *path.relative_to(package).with_suffix("").parts])
+            assert module in sys.modules, module
+
+
+def test_few_jobs_are_right_as_things_are(few: list[Case], tmp_path: Path) -> None:
+    everything(Trials(tmp_path / "trials"), few)
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{place.module}-{place.name}")
+def test_each_quoting_function_is_needed(
+    place: Place, few: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.replace(monkeypatch)
+    wrong = (AssertionError, pytest.fail.Exception, CastoffError, ValueError, LookupError, OSError)
+    with pytest.raises((*wrong, jinja2.TemplateError)):
+        everything(Trials(tmp_path / "trials"), few)
