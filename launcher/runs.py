@@ -5,11 +5,17 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
   plan.json        every decision
   job.sh           the script
   secrets.sh       0600, only with env_from
-  submission.json  how and where it was submitted
-  *.lock           held by the process that sees to the run
+  submission.json  how and where it was submitted, last and before
+  code.json        the code it was submitted with: commit, branch, what is in code.diff and what is not
+  code.diff        how the code differed from that commit, if it did
+  code/            a copy of the code, only with `snapshot`; code.workdir leads to the submission's folder
+  local.lock       held by whatever may still do something for the run
+  stop             `castoff stop` was here: nothing of it begins any more
   attempts/M.N/    member M's attempt N: start.json, ending.json, failure.json, outcome, stop
   logs/job-M.log   what the script of member M wrote
   logs/M.N/        a log per rank
+
+`launcher.drafts` makes it, under another name until it is whole.
 """
 
 from __future__ import annotations
@@ -18,15 +24,23 @@ import contextlib
 import fcntl
 import json
 import os
-import re
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from launcher.directories import check_trusted
 from launcher.errors import CastoffError
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
+RUNS_FOLDER = "castoff-runs"
+"""Where run directories go if nobody says otherwise, in the working directory."""
+LOCK = "local.lock"
+"""Held by `submit`, then by the scheduler that it starts, then also by the scripts that this starts:
+each inherits it. So whoever finds it free finds nothing left that could still do something."""
+
+STOP = "stop"
+"""At the top of a run directory: nothing of it begins any more. In an attempt's: stop early, please."""
 
 
 class Run:
@@ -72,17 +86,96 @@ class Run:
         return read_record(self.path / "plan.json")
 
     def attempts(self) -> list[tuple[int, int, Path]]:
-        """(member, attempt, folder) of every attempt that began, in order."""
+        """(member, attempt, folder) of every attempt that began, in order.
+
+        Raises:
+            CastoffError: their folder cannot be read.
+        """
+        attempts = self.path / "attempts"
+        try:
+            names = os.listdir(attempts)  # noqa: PTH208 - Path.iterdir takes twice as long
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise CastoffError(f"{attempts}: cannot be read: {error.strerror}") from error
         found = []
-        for folder in (self.path / "attempts").glob("*.*"):
-            member, _, attempt = folder.name.partition(".")
+        for name in names:
+            member, _, attempt = name.partition(".")
             if member.isdecimal() and attempt.isdecimal():
-                found.append((int(member), int(attempt), folder))
+                found.append((int(member), int(attempt), attempts / name))
         return sorted(found)
 
     def script_log(self, member: int = 0) -> Path:
         """What a member's script wrote."""
         return self.logs / f"job-{member}.log"
+
+
+def write_submission(run: Run, record: Mapping[str, Any]) -> None:
+    """Write down how a run was submitted.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    write_file(run.path / "submission.json", json.dumps(record, indent=2) + "\n")
+
+
+def begins(submission: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[int, int]:
+    """The members that the newest submission starts, and with which attempt."""
+    begin = submission.get("begin")
+    if isinstance(begin, dict):
+        return {int(member): int(attempt) for member, attempt in begin.items()}
+    return dict.fromkeys(range(plan.get("array_count") or 1), 0)
+
+
+def ask_to_stop(run: Run) -> None:
+    """Ask what runs to stop early, and see to it that nothing of the run begins any more.
+
+    Only files say so: whichever scheduler runs it, its script and its program look for them.
+
+    Raises:
+        CastoffError: they cannot be written.
+    """
+    check_trusted(run.path)
+    try:
+        # In this order: an attempt that began too early to see the first is there for the second.
+        (run.path / STOP).touch(mode=0o600)
+        for _, _, folder in run.attempts():
+            if not (folder / "ending.json").exists():
+                (folder / STOP).touch(mode=0o600)
+    except OSError as error:
+        raise CastoffError(f"{run.path}: cannot be written, so {run.id} goes on: {error.strerror}") from error
+
+
+def stop_asked(run: Run) -> bool:
+    """Whether somebody asked the run to stop, and has not submitted it again since."""
+    return (run.path / STOP).exists()
+
+
+_LARGEST_RECORD = 1 << 24
+"""Bytes; a larger file is no record of ours."""
+
+
+def record_bytes(path: Path) -> bytes | None:
+    """What a record holds; None if it is not there, is no plain file, or is too large to be one.
+
+    Raises:
+        CastoffError: it is there and cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place is not waited for
+        try:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
+                return None
+            if about.st_size > _LARGEST_RECORD:
+                return None
+            return os.read(descriptor, about.st_size)
+        finally:
+            os.close(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise CastoffError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -92,28 +185,22 @@ def read_record(path: Path) -> dict[str, Any]:
         CastoffError: it is there and cannot be read.
     """
     try:
-        record = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
+        record = json.loads(record_bytes(path) or b"")
+    except (ValueError, RecursionError):
         return {}
-    except OSError as error:
-        raise CastoffError(f"{path}: cannot be read: {error.strerror}") from error
     return record if isinstance(record, dict) else {}
 
 
 def write_file(path: Path, text: str, mode: int = 0o600, *, new: bool = False) -> None:
     """Write a file so that it is either there whole or not at all; with `new`, never over another.
 
-    Bytes that are no UTF-8, which Python holds as surrogates, are written as they were.
+    A link or a device in its place is replaced, never written through. Bytes that are no UTF-8,
+    which Python holds as surrogates, are written as they were.
 
     Raises:
         FileExistsError: `new`, and something is there already.
         OSError: it cannot be written there.
     """
-    if path.exists() and not path.is_file() and not path.is_dir() and not new:
-        path.write_text(text, encoding="utf-8", errors="surrogateescape")  # /dev/stdout, a pipe
-        return
-    if not new:
-        path = Path(os.path.realpath(path))  # a link stays one
     # Not derived from the file's own name, which may be as long as names can be.
     draft = path.with_name(f".castoff-{os.urandom(6).hex()}")
     try:
@@ -143,31 +230,46 @@ def _publish(draft: Path, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, patience: float = 5.0) -> Iterator[None]:
+def locked(path: Path, *, patience: float = 5.0) -> Iterator[IO[str]]:
     """Hold the lock file `path`; the kernel lets go of it however this process dies.
+
+    Processes that inherit the open file hold it as well, until the last of them is gone.
+
+    Raises:
+        BlockingIOError: somebody else has held it for `patience` seconds.
+        OSError: it cannot be opened, or is a link.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    with os.fdopen(descriptor, "r+") as file:
+        take(descriptor, patience)
+        yield file
+
+
+def take(lock: int, patience: float = 5.0) -> None:
+    """Lock an open file; one that is handed down locked stays so.
 
     Raises:
         BlockingIOError: somebody else has held it for `patience` seconds.
     """
     # A reader's look (`is_locked`) holds it too, for a moment: hence the patience.
     give_up = time.monotonic() + patience
-    with path.open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > give_up:
-                    raise
-                time.sleep(0.01)
-        yield
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
 
 
 def is_locked(path: Path) -> bool:
     """Whether a living process holds the lock file `path`."""
     try:
-        with path.open("r") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        finally:
+            os.close(descriptor)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except BlockingIOError:
@@ -177,41 +279,6 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def new_run(name: str, folder: Path) -> Run:
-    """Make the directory of a new run in `folder`.
-
-    Raises:
-        CastoffError: it cannot be made there.
-    """
-    word = _UNSAFE.sub("_", name)[:60].lstrip(".-") or "run"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        while True:
-            stamp = time.strftime("%Y%m%d-%H%M%S")
-            path = folder.resolve() / f"{word}-{stamp}-{os.urandom(2).hex()}"
-            try:
-                path.mkdir(mode=0o700)
-            except FileExistsError:
-                if not path.is_dir():
-                    raise
-                continue
-            break
-        try:
-            for inner in ("attempts", "logs"):
-                (path / inner).mkdir(mode=0o700)
-        except OSError:
-            import shutil
-
-            shutil.rmtree(path, ignore_errors=True)
-            raise
-    except OSError as error:
-        raise CastoffError(
-            f"{folder}: the run directory cannot be made there: {error.strerror}; "
-            "choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
-        ) from error
-    return Run(path)
-
-
 def runs_folder(environ: Mapping[str, str]) -> Path:
     """Where new run directories go: CASTOFF_RUNS_DIR, else castoff-runs in the working directory."""
-    return Path(environ.get("CASTOFF_RUNS_DIR") or "castoff-runs").absolute()
+    return Path(environ.get("CASTOFF_RUNS_DIR") or RUNS_FOLDER).absolute()

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from launcher.commands.job_options import job_options, load_job, load_site
-from launcher.commands.output import json_option, print_json
-from launcher.submission import dry_run, submit
+from launcher.commands.output import json_option, print_json, say
 
 
 @click.command("submit")
@@ -28,6 +26,12 @@ def command(
     **flags: Any,
 ) -> None:
     """Submit a job: make its run directory, submit its script, print the run's id."""
+    # Late: a shell that completes our flags waits for what is imported.
+    import msgspec
+
+    from launcher.provenance import read, words
+    from launcher.submission import dry_run, submit
+
     spec, site = load_job(job, overrides, flags), load_site(site_name)
     if dry:
         would = dry_run(spec, site)
@@ -36,7 +40,7 @@ def command(
             print_json({"plan": plan, "script": would.script, "command": would.command})
         else:
             click.echo(would.script.encode(), nl=False)  # UTF-8, whatever the locale
-            click.echo(f"castoff: would run: {would.command}", err=True)
+            say(f"would run: {would.command}")
         return
     run = submit(spec, site, runs_dir=runs_dir)
     record = run.submission()
@@ -48,4 +52,9 @@ def command(
     click.echo(f"run         {run.id}")
     click.echo(f"job         {record['job']} ({site.scheduler})")
     click.echo(f"directory   {run.path}")
+    if line := words(run):
+        click.echo(f"code        {line}")
+    code = read(run)
+    if code is not None and code.snapshot is not None:
+        click.echo(f"snapshot    {code.snapshot.words()}")
     click.echo(f"node-hours  {'no walltime, so no bound' if hours is None else f'at most {hours:.2f}'}")

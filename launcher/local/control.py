@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import signal
 import socket
 
+from launcher.directories import check_trusted
 from launcher.errors import CastoffError
-from launcher.runs import Run, is_locked, read_record, write_file
-
-LOCK = "local.lock"
-"""Held by the scheduler as long as it lives; the kernel lets go of it however it dies."""
-
-SUBMITTING = "submitting.lock"
-"""Held by `submit` until the scheduler holds its own lock, so that no look falls between."""
+from launcher.runs import LOCK, Run, is_locked, read_record, write_file
 
 SETTLED = "settled"
 """Stands in an attempt's folder when its scheduler has looked at its ending and ended what it left.
@@ -24,17 +19,28 @@ Before, an ending is the script's word alone: one that was cancelled may call it
 
 _WHO = "local.json"
 _CANCEL = "cancel"
+_MODULE = "launcher.local.scheduler"
 
 
-def introduce(run: Run) -> None:
-    """Write down that this process is the run's scheduler."""
-    write_file(run.path / _WHO, f'{{"pid": {os.getpid()}, "host": "{socket.gethostname()}"}}\n')
+def introduce(run: Run, submission: int) -> None:
+    """Write down that this process is the run's scheduler, and which of its submissions it takes.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    record = {"pid": os.getpid(), "host": socket.gethostname(), "submission": submission}
+    write_file(run.path / _WHO, json.dumps(record) + "\n")
+
+
+def taken(run: Run) -> int | None:
+    """The newest submission that a scheduler took, counted from 0; None if none ever did."""
+    number = read_record(run.path / _WHO).get("submission")
+    return number if isinstance(number, int) else None
 
 
 def is_alive(run: Run) -> bool:
-    """Whether the run's scheduler is alive, or is just being started."""
-    # In this order: the first is let go of only when the second is held.
-    return is_locked(run.path / SUBMITTING) or is_locked(run.path / LOCK)
+    """Whether anything still sees to the run: its submission, its scheduler, or a script of it."""
+    return is_locked(run.path / LOCK)
 
 
 def other_host(run: Run) -> str | None:
@@ -49,19 +55,49 @@ def other_host(run: Run) -> str | None:
 def cancel(run: Run) -> None:
     """Ask the scheduler to end the run; its endings are recorded when all processes are gone.
 
+    Where somebody killed the scheduler alone, its scripts are asked instead.
+
     Raises:
         CastoffError: the wish cannot be written down.
     """
+    check_trusted(run.path)
     try:
         write_file(run.path / _CANCEL, "")
     except OSError as error:
         raise CastoffError(f"{run.path}: cannot be written, so {run.id} goes on: {error.strerror}") from error
+    if is_alive(run) and other_host(run) is None and taken(run) is not None and not _has_scheduler(run):
+        _end_scripts(run)
+
+
+def _has_scheduler(run: Run) -> bool:
+    import psutil
+
     pid = read_record(run.path / _WHO).get("pid")
-    if isinstance(pid, int) and other_host(run) is None and is_alive(run):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)  # sooner than its next look at the file
+    try:
+        return isinstance(pid, int) and _MODULE in psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
+
+
+def _end_scripts(run: Run) -> None:
+    import psutil
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # gone, or another user's
+            told = process.environ().get("CASTOFF_RUN_DIR")
+            if process.cmdline()[-1:] == [str(run.script)] and told == str(run.path):
+                process.terminate()
 
 
 def cancel_asked(run: Run) -> bool:
     """Whether somebody asked to end the run."""
     return (run.path / _CANCEL).exists()
+
+
+def forget_cancellation(run: Run) -> None:
+    """Let a run that was cancelled go on, once it is submitted again.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    (run.path / _CANCEL).unlink(missing_ok=True)

@@ -2,9 +2,13 @@
 
 `python -m launcher.local.scheduler RUN_DIR` prints the job's id once it holds the run's lock, and
 goes on in the background. The lock tells whether it lives, whatever the clock or the process table
-say. It does what Slurm or PBS do elsewhere: it waits for other runs, starts the script of each
+say; `castoff submit`, which holds it before, hands it down as standard input, and the scripts inherit
+it. It does what Slurm or PBS do elsewhere: it waits for other runs, starts the script of each
 member, ends it at its walltime, starts it again when the script asks for that, and writes down the
 ending of what could not do so itself.
+
+Each submission is taken once. Who is killed on the way has either not begun anything, or leaves
+scripts that hold the lock until they are over.
 """
 
 from __future__ import annotations
@@ -12,106 +16,54 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from launcher.local.control import LOCK, SETTLED, cancel_asked, introduce
+from launcher.directories import check_trusted
+from launcher.errors import CastoffError
+from launcher.local.control import SETTLED, cancel_asked, introduce, taken
+from launcher.local.member import Member, Start, attempt_folder
 from launcher.local.processes import become_subreaper
-from launcher.runs import Run, locked, read_record, write_file
+from launcher.runs import (
+    LOCK,
+    Run,
+    begins,
+    read_record,
+    stop_asked,
+    take,
+    write_file,
+    write_submission,
+)
 from launcher.watch import condition_holds
-
-KILL_AFTER = 10.0
-"""Seconds between TERM and KILL at the walltime or a cancellation, as PBS has it."""
 
 _POLL = 0.1
 _GIVE_UP = 5.0
 """Seconds after which a process that KILL does not end counts as one that cannot be ended."""
 
-_SETTINGS = ("CASTOFF_RUNS_DIR", "CASTOFF_SITE")
-"""The user's own variables; every other CASTOFF_* is what some other job was told."""
+_ENDINGS = {0: "done", 75: "walltime", 143: "cancelled"}
+"""What a script's exit code means where it could not write its own record; any other: it failed."""
+
+_SPARE = ".spare"
 
 _DEFAULT = (signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
-
-
-class _Member:
-    """One member's running script."""
-
-    def __init__(self, run: Run, plan: Mapping[str, Any], number: int, attempt: int):
-        """Start it.
-
-        Raises:
-            OSError: it cannot be started.
-        """
-        self.number = number
-        self.attempt = attempt
-        self.folder = _attempt_folder(run, number, attempt)
-        walltime = plan.get("walltime")
-        self.kill_at: float | None = None
-        self.why: str | None = None
-        """Why it was asked to end; None: it was not."""
-        with run.script_log(number).open("ab") as log:
-            self.process = subprocess.Popen(
-                [*shlex.split(str(plan.get("shell", "/bin/bash"))), str(run.script)],
-                env=_environment(run, number, attempt),
-                cwd=run.submission().get("directory"),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self.deadline = None if walltime is None else time.monotonic() + walltime
-
-    @property
-    def ended(self) -> bool:
-        """Whether the script is over or has said how it ends."""
-        return self.process.poll() is not None or (self.folder / "ending.json").exists()
-
-    def end(self, why: str) -> None:
-        """TERM now, KILL later."""
-        if self.kill_at is None and not self.ended:
-            self.why = why
-            self.kill_at = time.monotonic() + KILL_AFTER
-            self.process.terminate()
-
-    def step(self) -> bool:
-        """Do what the time asks for; whether the script is over."""
-        now = time.monotonic()
-        if self.deadline is not None and now >= self.deadline:
-            self.end("walltime")
-        if self.kill_at is not None and now >= self.kill_at:
-            self.process.kill()  # what it leaves behind is ended by `_Scheduler._end_leftovers`
-        return self.process.poll() is not None
-
-    def owns(self, process: psutil.Process) -> bool:
-        """Whether a process without a parent was this member's, as far as that can be seen."""
-        try:
-            if os.getsid(process.pid) == self.process.pid:
-                return True
-            told = process.environ()
-        except (psutil.Error, OSError):
-            return False
-        return told.get("CASTOFF_LOCAL_INDEX") == str(self.number)
 
 
 class _Scheduler:
     """Runs all members of a run."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: Run, lock: int):
         self.run = run
+        self.lock = lock
         self.plan = run.plan()
-        count = self.plan.get("array_count") or 1
-        self.waiting = [(member, 0) for member in range(count)]
-        self.at_most = self.plan.get("array_at_most") or count
-        self.running: list[_Member] = []
+        due = begins(run.submission(), self.plan)
+        self.waiting = [Start(member, attempt, attempt) for member, attempt in sorted(due.items())]
+        self.at_most = self.plan.get("array_at_most") or len(due)
+        self.running: list[Member] = []
         self.cancelled: str | None = None
         """Why the run is ended early; None while it is not."""
 
@@ -134,53 +86,68 @@ class _Scheduler:
                 member.process.wait()
             self.running.clear()
             self._end_leftovers(None)
+            shutil.rmtree(self.run.path / "attempts" / _SPARE, ignore_errors=True)
 
     def _on_term(self, *_: object) -> None:
         self.cancelled = self.cancelled or "asked to end"
 
-    def _look_for_cancellation(self) -> bool:
+    def _look(self) -> bool:
+        """Follow a directory that was moved; whether the run is to end."""
+        try:
+            here = Path.cwd()
+        except FileNotFoundError:
+            self.cancelled = self.cancelled or "its directory was deleted"
+            return True
+        if here != self.run.path:
+            # What runs already was told the old place: it can write no records any more.
+            _say(f"{self.run.path} was moved to {here} while the run goes on")
+            self.run = Run(here)
+            for member in self.running:
+                member.folder = attempt_folder(self.run, member.start)
         if self.cancelled is None and cancel_asked(self.run):
             self.cancelled = "asked to end"
         return self.cancelled is not None
 
     def _step(self) -> None:
-        self._look_for_cancellation()
-        if self.cancelled is not None:
-            for number, attempt in self.waiting:
-                self._record_unstarted(number, attempt, "cancelled", 143, self.cancelled)
-            self.waiting.clear()
+        if self._look():
             for member in self.running:
                 member.end("cancelled")
+        if reason := self.cancelled or ("stopped before it began" if stop_asked(self.run) else None):
+            for start in self.waiting:
+                self._record_unstarted(start, "cancelled", 143, reason)
+            self.waiting.clear()
         while self.waiting and len(self.running) < self.at_most:
-            self._begin(*self.waiting.pop(0))
+            self._begin(self.waiting.pop(0))
         for member in [member for member in self.running if member.step()]:
             self.running.remove(member)
             self._end_leftovers(member)
             self._finish(member)
 
-    def _begin(self, number: int, attempt: int) -> None:
+    def _begin(self, start: Start) -> None:
         try:
-            self.running.append(_Member(self.run, self.plan, number, attempt))
+            self.running.append(Member(self.run, self.plan, start, self.lock))
         except OSError as error:
-            reason = f"its script could not be started: {error}"
-            self._record_unstarted(number, attempt, "failed", 126, reason)
+            self._record_unstarted(start, "failed", 126, f"its script could not be started: {error}")
 
-    def _finish(self, member: _Member) -> None:
+    def _finish(self, member: Member) -> None:
         """See to it that the ending is on record, and that a requeue happens."""
         code = member.process.returncode
         code = 128 - code if code < 0 else code
         said = read_record(member.folder / "ending.json").get("ending")
-        if member.why is not None and said not in ("again", member.why) and not _is_done(member):
+        if member.why is not None and said not in ("again", member.why) and not member.is_done:
             # The script knows only that it was asked to end, and tells why by a clock that may be wrong.
             self._record(member.folder, member.why, code or 143, None)
         elif said is None:
             killer = f"killed by signal {code - 128}" if code > 128 else "unable to write its records"
-            self._record(member.folder, "failed", code or 1, f"its script was {killer}")
+            self._record(member.folder, _ENDINGS.get(code, "failed"), code, f"its script was {killer}")
         if (member.folder / "requeue").exists():
-            self.waiting.insert(0, (member.number, member.attempt + 1))
+            if stop_asked(self.run):
+                self._record(member.folder, "again", 75, "asked to stop")
+            else:
+                self.waiting.insert(0, member.start._replace(attempt=member.start.attempt + 1))
         _settle(member.folder)
 
-    def _end_leftovers(self, member: _Member | None) -> None:
+    def _end_leftovers(self, member: Member | None) -> None:
         """KILL what a member's script has left behind; None, or no other member: whatever is left."""
         give_up = time.monotonic() + _GIVE_UP
         scripts = {other.process.pid for other in self.running}
@@ -191,7 +158,7 @@ class _Scheduler:
             if not left:
                 return
             if time.monotonic() > give_up:
-                print(f"castoff: cannot end {', '.join(str(child.pid) for child in left)}", flush=True)
+                _say(f"cannot end {', '.join(str(child.pid) for child in left)}")
                 return
             for child in left:
                 _kill_tree(child)
@@ -202,11 +169,16 @@ class _Scheduler:
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             write_file(folder / "ending.json", json.dumps(record) + "\n")
-        except OSError as error:  # a full disk must not end the other members
-            print(f"castoff: {folder}: {ending} could not be recorded: {error}", flush=True)
+        except OSError as error:  # must not end the other members
+            trouble = f"its records could not be written: {error.strerror}"
+            record["reason"] = f"{reason}; {trouble}" if reason else trouble
+            try:
+                _use_spare(self.run, folder, json.dumps(record) + "\n")
+            except OSError:
+                _say(f"{folder}: {record}")
 
-    def _record_unstarted(self, number: int, attempt: int, ending: str, code: int, reason: str) -> None:
-        folder = _attempt_folder(self.run, number, attempt)
+    def _record_unstarted(self, start: Start, ending: str, code: int, reason: str) -> None:
+        folder = attempt_folder(self.run, start)
         self._record(folder, ending, code, reason)
         _settle(folder)
 
@@ -214,55 +186,56 @@ class _Scheduler:
         for condition, paths in (self.run.submission().get("after") or {}).items():
             for path in paths:
                 other = Run(Path(path))
-                while not self._look_for_cancellation():
+                while not self._look() and not stop_asked(self.run):
                     holds = condition_holds(condition, other)
                     if holds:
                         break
                     if holds is False:
                         self.cancelled = f"{condition} of {other.id} cannot hold any more"
-                        print(f"castoff: {self.cancelled}", flush=True)
+                        _say(self.cancelled)
                     else:
                         time.sleep(5 * _POLL)
 
 
-def _is_done(member: _Member) -> bool:
-    """Whether a program that was asked to end says that it had finished its work."""
-    try:
-        outcome = (member.folder / "outcome").read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return False
-    return member.process.returncode == 0 and outcome.strip() == "done"
+def _make_spare(run: Run) -> None:
+    """Keep an attempt's folder with room for its ending, should the disk be full when there is one.
+
+    Raises:
+        OSError: there is no room now.
+    """
+    spare = run.path / "attempts" / _SPARE
+    spare.mkdir(mode=0o700, exist_ok=True)
+    (spare / "ending.json").write_text(" " * 1000)
+
+
+def _use_spare(run: Run, folder: Path, text: str) -> None:
+    """Record an ending in the room that was kept for it.
+
+    Raises:
+        OSError: there is none any more.
+    """
+    spare = run.path / "attempts" / _SPARE
+    with (spare / "ending.json").open("r+", encoding="utf-8") as file:
+        file.write(text)
+        file.truncate()
+    if folder.exists():
+        (spare / "ending.json").replace(folder / "ending.json")
+    else:
+        spare.rename(folder)
+    with contextlib.suppress(OSError):  # as it was to be expected
+        _make_spare(run)
+
+
+def _say(text: str) -> None:
+    """Write to the scheduler's log."""
+    with contextlib.suppress(OSError):  # a full disk must not end the run
+        print(f"castoff: {text}", flush=True)
 
 
 def _settle(folder: Path) -> None:
     """Say that an attempt's ending is final and that nothing of it is left running."""
     with contextlib.suppress(OSError):  # then it counts as soon as this scheduler is gone
         (folder / SETTLED).touch(mode=0o600)
-
-
-def _attempt_folder(run: Run, number: int, attempt: int) -> Path:
-    return run.path / "attempts" / f"{number}.{attempt}"
-
-
-def _environment(run: Run, member: int, attempt: int) -> dict[str, str]:
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("CASTOFF_") or name in _SETTINGS
-    }
-    environment.update(
-        CASTOFF_RUN_DIR=str(run.path),
-        CASTOFF_SUBMIT_DIR=str(run.submission().get("directory", run.path)),
-        CASTOFF_JOB_ID=f"local-{os.getpid()}",
-        CASTOFF_LOCAL_INDEX=str(member),
-        CASTOFF_ATTEMPT=str(attempt),
-        CASTOFF_PYTHON=sys.executable,
-    )
-    beside = Path(sys.executable).with_name("castoff")
-    command = str(beside) if beside.exists() else shutil.which("castoff")
-    if command is not None:
-        environment["CASTOFF_COMMAND"] = command
-    return environment
 
 
 def _kill_tree(process: psutil.Process) -> None:
@@ -278,8 +251,19 @@ def _kill_tree(process: psutil.Process) -> None:
 
 
 def main() -> None:
-    """Detach, take the lock, say the id, and run the job."""
+    """Take the lock, detach, say the id, and run the job."""
+    try:
+        check_trusted(Path(sys.argv[1]))
+    except CastoffError as error:
+        sys.exit(f"castoff: {error}")
     run = Run(Path(sys.argv[1]).resolve())
+    lock = _take_lock(run)
+    record = run.submission()
+    number = len(record.get("earlier", []))
+    if not record or "error" in record or taken(run) == number:
+        # To begin again would start twice what was submitted once.
+        sys.exit(f"castoff: {run.path}: no submission is left to take; `castoff resubmit` makes a new one")
+    os.chdir(run.path)  # which tells later where it was moved to
     read_end, write_end = os.pipe()
     if os.fork():
         os.close(write_end)
@@ -289,29 +273,46 @@ def main() -> None:
         sys.exit(0 if line else 1)
     os.close(read_end)
     os.setsid()
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(locked(run.path / LOCK))
-        except BlockingIOError:
-            sys.exit(f"castoff: {run.path}: another scheduler sees to this run already")
-        if run.attempts():
-            # To begin again would write over what happened. `castoff submit` makes a new run.
-            sys.exit(f"castoff: {run.path}: this run has begun before; submit its job.yaml again")
-        become_subreaper()
-        introduce(run)
-        _redirect(run.logs / "scheduler.log")
-        os.write(write_end, f"local-{os.getpid()}\n".encode())
-        os.close(write_end)
-        _Scheduler(run).main()
+    become_subreaper()
+    job = f"local-{os.getpid()}"
+    try:
+        log = os.open(run.logs / "scheduler.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        _make_spare(run)
+        introduce(run, number)
+        # Here, and last: who submitted may be killed, or may not hear us, but this is found.
+        write_submission(run, {**record, "job": job})
+    except OSError as error:
+        sys.exit(f"castoff: {run.path}: cannot be written: {error.strerror}")
+    _redirect(log)
+    with contextlib.suppress(BrokenPipeError):
+        os.write(write_end, f"{job}\n".encode())
+    os.close(write_end)
+    _Scheduler(run, lock).main()
+    with contextlib.suppress(OSError):
         sys.stdout.flush()
-        os._exit(0)  # the lock goes with the process: who finds it free finds nothing left running
+    os._exit(0)  # the lock goes with the process: who finds it free finds nothing left running
 
 
-def _redirect(log: Path) -> None:
-    """Let go of the terminal."""
-    null = os.open(os.devnull, os.O_RDONLY)
-    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for source, target in ((null, 0), (out, 1), (out, 2)):
+def _take_lock(run: Run) -> int:
+    """The run's lock, handed down as standard input or taken here: a file descriptor."""
+    path = run.path / LOCK
+    try:
+        handed_down = os.path.samestat(os.fstat(0), path.stat())
+    except OSError:
+        handed_down = False
+    try:
+        lock = os.dup(0) if handed_down else os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        take(lock)
+    except BlockingIOError:
+        sys.exit(f"castoff: {run.path}: another scheduler sees to this run already")
+    except OSError as error:
+        sys.exit(f"castoff: {path}: cannot be locked: {error.strerror}")
+    return lock
+
+
+def _redirect(log: int) -> None:
+    """Let go of the terminal, and of who waits for an answer."""
+    for source, target in ((os.open(os.devnull, os.O_RDONLY), 0), (log, 1), (log, 2)):
         os.dup2(source, target)
 
 

@@ -42,10 +42,14 @@ def _visible(line: bytes) -> bytes:
 
 
 class RankLines:
-    """One rank's output, turned into whole lines that each start with `[rank] `."""
+    """One rank's output, turned into whole lines that each start with `prefix`."""
 
-    def __init__(self, rank: int):
-        self._prefix = b"[%d] " % rank
+    def __init__(self, prefix: bytes, patience: float = LINE_PATIENCE):
+        """`patience`: seconds that an unfinished line may stand before it is due."""
+        self.cuts = 0
+        """How often a line was cut because it was longer than `LINE_LIMIT`."""
+        self._prefix = prefix
+        self._patience = patience
         self._pending = bytearray()
         self._progress = False  # the pending line has carriage returns
         self._continued = False  # the pending line's beginning has been shown
@@ -74,7 +78,7 @@ class RankLines:
         """When the pending line should be shown as it is (monotonic seconds); None: nothing is."""
         if not self._pending:
             return None
-        due = self._last + LINE_PATIENCE
+        due = self._last + self._patience
         return min(due, self._began + PROGRESS_PATIENCE) if self._progress else due
 
     def flush(self) -> bytes:
@@ -112,6 +116,7 @@ class RankLines:
             cut -= 1  # not in the middle of a UTF-8 character
         head = self._prefix + self._pending[:cut] + b"\n"
         del self._pending[:cut]
+        self.cuts += 1
         self._continued = True
         return head
 

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
 
+from launcher.errors import printable
 from launcher.local.processes import GRACE, Family, send
 from launcher.local.streams import RankLines, RankLog, Sink
 
@@ -51,7 +52,7 @@ class Rank:
         self.pipe: int | None = pipe
         self.pidfd: int | None = None
         self.log = log
-        self.lines = RankLines(number)
+        self.lines = RankLines(b"[%d] " % number)
 
 
 class Signals:
@@ -123,7 +124,7 @@ class Supervision:
     def say(self, text: str) -> None:
         """Tell the user, after what the ranks wrote before; never waits long for a reader."""
         self._output.settle(0.5)
-        self._messages.put(f"castoff: {text}\n".encode(errors="replace"))
+        self._messages.put(f"castoff: {printable(text)}\n".encode())
         self._messages.settle(0.5)
 
     def add(self, rank: Rank) -> None:

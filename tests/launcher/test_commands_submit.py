@@ -50,8 +50,8 @@ class TestRunDirectory:
         assert mode(run.script) == 0o700
         assert json.loads((run.path / "plan.json").read_text())["command"] == ["echo", "hello"]
         assert {path.name for path in run.path.iterdir()} == {
-            *("job.yaml", "plan.json", "job.sh", "submission.json", "local.json"),
-            *("attempts", "logs", "submitting.lock", "local.lock"),
+            *("job.yaml", "plan.json", "job.sh", "code.json", "submission.json", "local.json"),
+            *("attempts", "logs", "local.lock"),
         }
         assert {path.name for path in (run.path / "attempts" / "0.0").iterdir()} == {
             "start.json",
@@ -117,7 +117,7 @@ class TestRunDirectory:
             answers = list(pool.map(lambda _: castoff(*words, "--", "true"), range(20)))
         runs = [Run(Path(json.loads(answer.stdout)["directory"])) for answer in answers]
         assert len({run.id for run in runs}) == len({run.job for run in runs}) == 20
-        told = json.loads(castoff("status", "--json").stdout)
+        told = json.loads(castoff("list", "--json").stdout)
         assert told[0]["id"] == first.id
         assert {one["id"] for one in told} == {first.id, *(run.id for run in runs)}
         assert {one["state"] for one in told[1:]} == {"pending"}
@@ -237,7 +237,7 @@ class TestRefusals:
         assert answer.stderr.startswith("castoff: ") and answer.stderr.endswith("File too large\n")
         assert answer.stderr.count("\n") == 1
         assert everything(tmp_path) == {"castoff-runs"}
-        assert castoff("status").stdout == "no runs yet\n"
+        assert json.loads(castoff("list", "--json").stdout) == []
 
     def test_nobody_to_wait_for(self, castoff: Castoff, tmp_path: Path) -> None:
         words = ["--set", "after.afterok=[preprocess]", "--", "true"]
@@ -255,7 +255,7 @@ class TestRefusals:
         assert (answer.returncode, answer.stdout) == (1, "")
         assert "failed with exit code 1: " in answer.stderr and "broken here" in answer.stderr
         (run,) = [Run(path) for path in (tmp_path / "castoff-runs").iterdir()]
-        assert answer.stderr.endswith(f"castoff: the script is {run.script}\n")
+        assert answer.stderr.endswith(f"castoff: nothing was started; the script is {run.script}\n")
         told = jobs.status(run)
         assert (told["state"], told["ending"], told["code"]) == ("ended", "failed", 1)
         assert "broken here" in told["reason"]
@@ -267,7 +267,7 @@ class TestRefusals:
         jobs.wait(run)
         words = [sys.executable, "-m", "launcher.local.scheduler", str(run.path)]
         answer = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
-        assert answer.returncode == 1 and "this run has begun before" in answer.stderr
+        assert answer.returncode == 1 and "no submission is left to take" in answer.stderr
         assert jobs.status(run)["ending"] == "done"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import CastoffError
-from launcher.runs import is_locked, locked, new_run, read_record, write_file
+from launcher.runs import is_locked, locked, read_record, write_file
 
 
 class TestWriteFile:
@@ -91,17 +91,3 @@ class TestLocks:
             with locked(path):
                 assert is_locked(path)
             end.join()
-
-
-class TestNewRun:
-    @pytest.mark.parametrize(
-        ("name", "begins"), [("a b/c", "a_b_c-"), ("..", "run-"), ("", "run-"), ("ä" * 99, "_" * 60 + "-")]
-    )
-    def test_ids_are_plain_words(self, tmp_path: Path, name: str, begins: str) -> None:
-        assert new_run(name, tmp_path).id.startswith(begins)
-
-    def test_an_id_that_is_taken(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        numbers = iter([b"\0\0", b"\0\0", b"\0\1"])
-        monkeypatch.setattr(os, "urandom", lambda _: next(numbers))
-        monkeypatch.setattr("time.strftime", lambda _: "now")
-        assert [new_run("x", tmp_path).id for _ in range(2)] == ["x-now-0000", "x-now-0001"]

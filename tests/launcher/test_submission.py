@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ import pytest
 from launcher import submission
 from launcher.errors import CastoffError, InvalidInput
 from launcher.index import Index
-from launcher.runs import write_file
+from launcher.runs import Run
+from launcher.schedulers import local
 from launcher.site import Site
 from launcher.spec import JobSpec
 from launcher.submission import dry_run, submit
@@ -62,24 +65,69 @@ def test_a_dry_run_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
         dry_run(job(), Site.load("aurora"))
 
 
+def test_a_dry_runs_command_is_one_for_a_shell(tmp_path: Path) -> None:
+    """Names of runs are text; only castoff's own placeholder is expanded."""
+    names = ["$CASTOFF_RUN_DIR$(touch x)", "it's", "\x1b[31mred\t\u2028", "`touch y`", "\\"]
+    command = dry_run(job(after={"afterok": names}), Site.load("slurm")).command
+    assert command.isprintable()
+    (tmp_path / "sbatch").write_text('#!/bin/sh\nprintf "%s\\0" "$@"\n')
+    (tmp_path / "sbatch").chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "CASTOFF_RUN_DIR": "/a b"}
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environ, capture_output=True, check=True)
+    words = done.stdout.decode().split("\0")[:-1]
+    assert words[1] == "--output=/a b/logs/job-0.log"
+    assert words[3] == f"--dependency=afterok:{':'.join(names)}"
+    assert [path.name for path in tmp_path.iterdir()] == ["sbatch"]
+
+
 @pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_a_failure_on_the_way_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException
 ) -> None:
-    def fail(path: Path, *words: Any) -> None:
-        if path.name == "submission.json":
-            raise problem
-        write_file(path, *words)
+    def fail(*_: Any) -> None:
+        raise problem
 
-    monkeypatch.setattr(submission, "write_file", fail)
+    monkeypatch.setattr(submission, "write_submission", fail)
     with pytest.raises((CastoffError, KeyboardInterrupt)):
         submit(job(), Site.load("local"), runs_dir=tmp_path / "runs")
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+@pytest.mark.parametrize("starts", [True, False])
+def test_an_interrupt_is_for_us_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: bool) -> None:
+    """Somebody presses Ctrl-C: it is still found out, and said, whether it was submitted."""
+    real = subprocess.Popen.communicate
+    interrupts = iter([KeyboardInterrupt])
+
+    def communicate(process: subprocess.Popen[str], **words: Any) -> tuple[str, str]:
+        for interrupt in interrupts:
+            raise interrupt
+        return real(process, **words)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
+    if not starts:
+        monkeypatch.setattr(local, "submit_command", lambda _: ["false"])
+    said = "interrupted, but .* was submitted; `castoff cancel" if starts else "nothing was started"
+    with pytest.raises(CastoffError, match=said):
+        submit(job(), Site.load("local"), runs_dir=tmp_path)
+    (script,) = tmp_path.glob("*/job.sh")
+    assert wait(Run(script.parent), 30).ending == ("done" if starts else "failed")
+
+
+def test_a_scheduler_that_hangs_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submission, "_PATIENCE", 0.2)
+    monkeypatch.setattr(local, "submit_command", lambda _: ["sleep", "600"])
+    main = threading.main_thread().ident
+    assert main is not None
+    threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+    with pytest.raises(CastoffError, match="failed with exit code -9: without a word"):
+        submit(job(), Site.load("local"), runs_dir=tmp_path)
+
+
 def test_an_answer_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    silent = subprocess.CompletedProcess([], 0, stdout="what?\n", stderr="")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: silent)
+    monkeypatch.setattr(local, "submit_command", lambda _: ["echo", "what?"])
     with pytest.raises(CastoffError, match=r"failed with exit code 0: what\?\n"):
         submit(job(), Site.load("local"), runs_dir=tmp_path)
     (record,) = tmp_path.glob("*/submission.json")

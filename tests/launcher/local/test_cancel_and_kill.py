@@ -116,16 +116,27 @@ class TestKilled:
         assert (answer.returncode, answer.stdout) == (0, f"{run.id}: unknown already\n")
 
     def test_the_scheduler_alone(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
-        """The script goes on and writes its own ending, which then counts."""
+        """The script goes on, as its lock says, and writes its own ending, which then counts."""
         run = jobs.submit(sh="touch here; while [ ! -e go ]; do sleep 0.05; done; exit 4")
         until((jobs.folder / "here").exists)
-        jobs.scheduler(run).kill()
-        until(lambda: not is_alive(run))
-        assert jobs.status(run)["state"] == "unknown"
+        scheduler = jobs.scheduler(run)
+        scheduler.kill()
+        until(lambda: not scheduler.is_running())
+        assert jobs.status(run)["state"] == "running"
         (jobs.folder / "go").touch()
-        until(lambda: jobs.status(run)["state"] == "ended")
-        assert jobs.status(run)["code"] == 4
+        told = jobs.wait(run)
+        assert (told["state"], told["ending"], told["code"]) == ("ended", "failed", 4)
         until(lambda: jobs.nothing_left(run))
+
+    def test_cancelling_without_a_scheduler(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
+        run = jobs.submit("--set", "array={count: 2, at_most: 1}", sh="touch here; sleep 600")
+        until((jobs.folder / "here").exists)
+        jobs.scheduler(run).kill()
+        answer = castoff("cancel", run.path)
+        assert jobs.nothing_left(run)
+        assert answer.stdout == f"{run.id}: unknown\n"  # of one member: nobody says that it was cancelled
+        told = jobs.status(run)
+        assert [member["ending"] for member in told["members"]] == ["cancelled", "unknown"]
 
     def test_the_scheduler_is_asked_to_end(self, jobs: LocalJobs, until: Until) -> None:
         run = jobs.submit(sh="touch here; sleep 600")

@@ -251,13 +251,12 @@ class TestRequeue:
 
     def test_again_until_it_is_used_up(self, castoff: Castoff, jobs: LocalJobs) -> None:
         run = jobs.submit("--set", "requeue.max=2", sh=self.AGAIN)
-        told = jobs.wait(run)
-        assert (told["ending"], told["code"]) == ("walltime", 75)
-        assert ending(told) == ["again", "again", "walltime"]
+        ended = jobs.wait(run)
+        assert (ended["ending"], ended["code"]) == ("walltime", 75)
+        assert ending(ended) == ["again", "again", "walltime"]
         assert jobs.log(run).splitlines() == ["[0] attempt 0", "[0] attempt 1", "[0] attempt 2"]
-        assert json.loads(castoff("logs", run.path, "--attempt", "1", "--json").stdout)["ranks"] == [
-            str(run.logs / "0.1" / "rank-00000.log")
-        ]
+        (told,) = json.loads(castoff("logs", run.path, "--attempt", "1", "--json").stdout)["attempts"]
+        assert told["ranks"] == [str(run.logs / "0.1" / "rank-00000.log")]
         assert castoff("logs", run.path, "--rank", "0", "--attempt", "1").stdout == "attempt 1\n"
 
     def test_again_then_done(self, jobs: LocalJobs) -> None:

@@ -13,7 +13,7 @@ from launcher.local.streams import LINE_LIMIT, RankLines, RankLog, Sink, open_lo
 
 
 def fed(*pieces: bytes) -> bytes:
-    lines = RankLines(3)
+    lines = RankLines(b"[3] ")
     return b"".join(lines.feed(piece, 0.0) for piece in pieces) + lines.flush()
 
 
@@ -22,7 +22,7 @@ class TestLines:
         assert fed(b"a\n\nb\n") == b"[3] a\n[3] \n[3] b\n"
 
     def test_a_line_in_pieces_comes_out_whole(self) -> None:
-        lines = RankLines(0)
+        lines = RankLines(b"[0] ")
         assert lines.feed(b"on", 0.0) == b""
         assert lines.feed(b"e\ntw", 0.1) == b"[0] one\n"
         assert lines.feed(b"o\n", 0.2) == b"[0] two\n"
@@ -32,7 +32,7 @@ class TestLines:
         assert fed(b"last words") == b"[3] last words\n"
 
     def test_a_standing_line_is_shown_and_goes_on_in_a_new_one(self) -> None:
-        lines = RankLines(0)
+        lines = RankLines(b"[0] ")
         lines.feed(b"loading", 10.0)
         assert lines.due() == 10.0 + streams.LINE_PATIENCE
         lines.feed(b"...", 10.4)
@@ -43,14 +43,14 @@ class TestLines:
 
     @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
     def test_the_mere_end_of_a_shown_line_is_no_line(self, end: bytes) -> None:
-        lines = RankLines(0)
+        lines = RankLines(b"[0] ")
         lines.feed(b"ready", 0.0)
         lines.flush()
         assert lines.feed(end, 1.0) == b""
         assert lines.feed(b"\n", 1.0) == b"[0] \n"
 
     def test_an_endless_line_is_cut(self) -> None:
-        lines = RankLines(0)
+        lines = RankLines(b"[0] ")
         shown = b"".join(lines.feed(b"x" * 10_000, 0.0) for _ in range(20)) + lines.flush()
         assert shown.count(b"x") == 200_000
         assert {*map(len, shown.splitlines()[:-1])} == {LINE_LIMIT + len("[0] ")}
@@ -71,14 +71,14 @@ class TestLines:
         assert fed(b"\r50%\r   \rdone\n") == b"[3] done\n"
 
     def test_a_bar_that_never_stands_still_is_shown_now_and_then(self) -> None:
-        lines = RankLines(0)
+        lines = RankLines(b"[0] ")
         for tick in range(100):
             lines.feed(b"\r%d" % tick, tick / 10)
         due = lines.due()
         assert due is not None and due <= 9.9
 
     def test_bars_take_no_memory(self) -> None:
-        lines = RankLines(0)
+        lines = RankLines(b"[0] ")
         for _ in range(1000):
             assert lines.feed(b"\r" + b"#" * 1000, 0.0) == b""
         assert len(lines._pending) < 2000

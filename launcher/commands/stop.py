@@ -1,0 +1,77 @@
+"""castoff stop."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import click
+
+from launcher.commands.completers import complete_runs
+from launcher.commands.output import json_option, print_json, say
+from launcher.errors import CastoffError
+from launcher.index import Index
+from launcher.local.control import other_host
+from launcher.runs import Run, ask_to_stop
+from launcher.watch import RunStatus, status, wait
+
+
+class _StillGoing(CastoffError):
+    exit_code = 124  # as timeout(1)
+
+
+@click.command("stop")
+@click.argument("runs", nargs=-1, required=True, shell_complete=complete_runs)
+@click.option("--wait", "until_over", is_flag=True, help="Return when they are over.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    help="Wait no longer than so many seconds (exit code 124); means --wait.",
+)
+@json_option
+def command(runs: tuple[str, ...], until_over: bool, timeout: float | None, as_json: bool) -> int:
+    """Ask runs to save their state and end; `castoff resubmit` lets them go on.
+
+    A program is asked by the file that CASTOFF_STOP_FILE names; one that does not look for it goes
+    on. Members that wait do not begin, and nothing is requeued.
+    """
+    found = Index.of(os.environ).find_all(runs)
+    over = {run.id for run in found if _is_over(run)}
+    for run in found:
+        if run.id not in over:
+            ask_to_stop(run)
+    give_up = None if timeout is None else time.monotonic() + timeout
+    told = []
+    for run in found:
+        if until_over or timeout is not None:
+            now = wait(run, None if give_up is None else max(give_up - time.monotonic(), 0))
+        else:
+            now = status(run)
+        asked = run.id not in over
+        told.append({"id": run.id, "asked": asked, "state": now.state, "ending": now.ending})
+        if not as_json:
+            click.echo(f"{run.id}: {_words(now, asked)}")
+    if as_json:
+        print_json(told)
+    going = [str(one["id"]) for one in told if one["state"] in ("pending", "running")]
+    if going and timeout is not None:
+        raise _StillGoing(
+            f"{', '.join(going)}: not over after {timeout:g} s; its program may not look for "
+            "CASTOFF_STOP_FILE; `castoff cancel` ends it"
+        )
+    if going and not as_json:
+        say("a program that does not look for CASTOFF_STOP_FILE goes on; `castoff cancel` ends it")
+    return 0
+
+
+def _is_over(run: Run) -> bool:
+    """Whether nothing of it runs or can still begin; False if that cannot be known here."""
+    now = status(run)
+    if now.scheduler != "local":  # Slurm or PBS may start it again, or for the first time
+        return now.state == "ended" and all(member.ending != "again" for member in now.members)
+    return now.over and (now.state == "ended" or other_host(run) is None)
+
+
+def _words(now: RunStatus, asked: bool) -> str:
+    ending = f", {now.ending}" if now.ending not in (None, now.state) else ""
+    return f"asked to stop; {now.state}{ending}" if asked else f"{now.state} already{ending}"

@@ -1,0 +1,158 @@
+"""resubmit(run): the next attempts of a run, in the same directory and with the script that is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from launcher.directories import check_trusted
+from launcher.errors import CastoffError
+from launcher.index import Index
+from launcher.local.control import forget_cancellation, other_host
+from launcher.runs import LOCK, STOP, Run, locked, read_record, write_file, write_submission
+from launcher.schedulers import local, pbs, slurm
+from launcher.submission import NotSent, secrets, send
+
+_BY_HAND = {
+    "slurm": ("Slurm", "squeue --me", slurm.resubmissions),
+    "pbs": ("PBS", "qstat -u $USER", pbs.resubmissions),
+}
+
+
+def resubmit(
+    run: Run,
+    *,
+    members: Collection[int] = (),
+    done_too: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> dict[int, int]:
+    """Start the members of a run that are not done once more, and say with which attempt each begins.
+
+    `members`: these alone. `done_too`: also those that are done. `environ` is the submitter's
+    environment (default: this process's). The script is the one in the directory, whatever castoff
+    would render now; what the run waited for once is not waited for again.
+
+    Raises:
+        CastoffError: it still runs, there is nothing to start, or it cannot be submitted from here.
+    """
+    environ = os.environ if environ is None else environ
+    check_trusted(run.path)
+    scheduler = _scheduler_of(run)
+    if scheduler != "local":
+        raise CastoffError(_by_hand(run, scheduler, _next_attempts(run, members, done_too)))
+    plan = run.plan()
+    if not plan or not run.submission():
+        raise CastoffError(
+            f"{run.id}: plan.json or submission.json is missing or damaged, so castoff does not know how "
+            "to start it; `castoff submit` makes a new run"
+        )
+    try:
+        with locked(run.path / LOCK, patience=0.5) as lock:
+            begin = _next_attempts(run, members, done_too)
+            _renew_secrets(run, plan.get("env_from", []), environ)
+            (run.path / STOP).unlink(missing_ok=True)
+            forget_cancellation(run)
+            Index.of(environ).reopen(run)
+            record = _renewed(run, begin)
+            write_submission(run, record)
+            try:
+                send(run, local.start_command(str(run.path)), lock, environ)
+            except NotSent as error:
+                write_submission(run, {**record, "error": error.said})
+                raise
+    except BlockingIOError:
+        raise CastoffError(
+            f"{run.id}: still running; `castoff stop` asks it to stop, `castoff cancel` ends it"
+        ) from None
+    except OSError as error:
+        raise CastoffError(f"{run.path}: cannot be written: {error.strerror}") from error
+    return begin
+
+
+def _next_attempts(run: Run, members: Collection[int], done_too: bool) -> dict[int, int]:
+    """The members to start, and the attempt that each begins with.
+
+    Raises:
+        CastoffError: there is none, or one of `members` does not exist, is done, or may still run.
+    """
+    count = _count(run)
+    last = {member: (attempt, folder) for member, attempt, folder in run.attempts()}
+    if unknown := sorted(set(members) - set(range(count))):
+        raise CastoffError(f"{run.id}: there is no member {unknown[0]}; there are 0 to {count - 1}")
+    begin = {}
+    for member in sorted(members) or range(count):
+        attempt, folder = last.get(member, (-1, None))
+        ending = None if folder is None else read_record(folder / "ending.json").get("ending")
+        if ending is None and (host := other_host(run)):
+            raise CastoffError(f"{run.id}: its scheduler runs, or ran, on {host}: resubmit it there")
+        if ending != "done" or done_too:
+            begin[member] = attempt + 1
+        elif members:
+            raise CastoffError(f"{run.id}: member {member} is done; with --done-too it starts again")
+    if not begin:
+        raise CastoffError(f"{run.id}: it is done; with --done-too it starts again")
+    return begin
+
+
+def _count(run: Run) -> int:
+    """How many members a run has."""
+    plan = run.plan()
+    if plan:
+        return plan.get("array_count") or 1
+    found = re.search(r"^export CASTOFF_ARRAY_COUNT=(\d+)$", _script(run), re.MULTILINE)
+    return int(found.group(1)) if found else 1
+
+
+def _renew_secrets(run: Run, names: list[str], environ: Mapping[str, str]) -> None:
+    """Take the variables of env_from from the environment; where one is not set, the old ones stay."""
+    path = run.path / "secrets.sh"
+    if names and not (path.exists() and any(name not in environ for name in names)):
+        write_file(path, secrets(names, environ))
+
+
+def _renewed(run: Run, begin: dict[int, int]) -> dict[str, Any]:
+    """The record of a new submission; the one before becomes history."""
+    record = run.submission()
+    earlier = record.pop("earlier", [])
+    last = {name: record[name] for name in ("time", "job", "error") if name in record}
+    record.pop("error", None)
+    if any((folder / "start.json").exists() for _, _, folder in run.attempts()):
+        record["after"] = {}  # what it waited for has held once
+    return {**record, "time": time.time(), "job": None, "begin": begin, "earlier": [*earlier, last]}
+
+
+def _scheduler_of(run: Run) -> str:
+    """The run's scheduler; a directory that a script standing alone has made holds no plan."""
+    if known := run.plan().get("scheduler"):
+        return str(known)
+    script = _script(run)
+    return "slurm" if "\n#SBATCH " in script else "pbs" if "\n#PBS " in script else "local"
+
+
+def _script(run: Run) -> str:
+    try:
+        return run.script.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error
+
+
+def _by_hand(run: Run, scheduler: str, begin: dict[int, int]) -> str:
+    """What to type where castoff cannot submit."""
+    name, look, resubmissions = _BY_HAND[scheduler]
+    folder = shlex.quote(str(run.submission().get("directory") or run.path.parent))
+    wish = run.path / STOP
+    first = [f"rm {shlex.quote(str(wish))}"] if wish.exists() else []
+    lines = []
+    for variables, command in resubmissions(_script(run), str(run.path), begin):
+        told = " ".join(f"{variable}={shlex.quote(value)}" for variable, value in variables.items())
+        lines.append("  " + " && ".join([f"cd {folder}", *first, f"{told} {shlex.join(command)}"]))
+        first = []
+    text = "\n".join(lines)
+    return (
+        f"{run.id}: this version of castoff submits to the local scheduler only, and {name} runs this one. "
+        f"If nothing of it runs or waits any more (see `{look}`), start it again yourself:\n{text}"
+    )
