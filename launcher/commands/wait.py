@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from launcher.commands.output import json_option, print_json
-from launcher.errors import CastoffError
+from launcher.commands.completers import complete_runs
+from launcher.commands.output import is_terminal, json_option, print_json
+from launcher.commands.times import brief
+from launcher.errors import CastoffError, printable
 from launcher.index import Index
-from launcher.watch import wait
+from launcher.watch import RunStatus, looks, members_words
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.spinner import Spinner
 
 
 class _StillGoing(CastoffError):
@@ -18,18 +27,88 @@ class _StillGoing(CastoffError):
 
 
 @click.command("wait")
-@click.argument("run")
+@click.argument("runs", nargs=-1, required=True, shell_complete=complete_runs)
 @click.option(
     "--timeout", type=click.FloatRange(min=0), help="Give up after so many seconds (exit code 124)."
 )
 @json_option
-def command(run: str, timeout: float | None, as_json: bool) -> int:
-    """Wait until a run is over, and exit with its code (1 where its ending is unknown)."""
-    now = wait(Index.of(os.environ).find(run), timeout)
-    if not now.over:
-        raise _StillGoing(f"{now.id} is still {now.state} after {timeout:g} s")
+def command(runs: tuple[str, ...], timeout: float | None, as_json: bool) -> int:
+    """Wait until runs are over, and exit with their code: the first that is not 0, in the order given.
+
+    A run whose ending is unknown counts as 1. With --json and several runs, a list.
+    """
+    found = Index.of(os.environ).find_all(runs)
+    told: set[str] = set()
+    with _Progress() as progress:
+        for now in looks(found, timeout):
+            ended = [one for one in now if one.over and one.directory not in told]
+            told.update(one.directory for one in ended)
+            if ended and not as_json:
+                progress.clear()
+                click.echo("\n".join(f"{one.id}: {one.ending}" for one in ended))
+            progress.show([one for one in now if not one.over])
+    if left := [one for one in now if not one.over]:
+        raise _StillGoing("\n".join(f"{one.id} is still {one.state} after {timeout:g} s" for one in left))
     if as_json:
-        print_json(msgspec.to_builtins(now))
-    else:
-        click.echo(f"{now.id}: {now.ending}")
-    return 1 if now.code is None else now.code
+        plain = [msgspec.to_builtins(one) for one in now]
+        print_json(plain if len(plain) > 1 else plain[0])
+    return next((code for one in now if (code := 1 if one.code is None else one.code)), 0)
+
+
+class _Progress:
+    """Shows how runs are doing, on a terminal alone, in lines that vanish in the end."""
+
+    def __init__(self) -> None:
+        self._wanted = is_terminal(sys.stderr)
+        self._live: Live | None = None
+        self._spinner: Spinner | None = None
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def show(self, left: list[RunStatus]) -> None:
+        """Show these instead of what is shown."""
+        if not self._wanted or not left:
+            return
+        from rich.console import Console
+        from rich.live import Live
+        from rich.spinner import Spinner
+        from rich.text import Text
+
+        self._spinner = self._spinner or Spinner("line")
+        self._spinner.update(text=Text("\n".join(map(_words, left)), no_wrap=True, overflow="ellipsis"))
+        if self._live is None:
+            self._live = Live(
+                self._spinner,
+                console=Console(stderr=True, markup=False, emoji=False, highlight=False),
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+
+    def clear(self) -> None:
+        """Take away what is shown, so that something can be printed."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None  # which would take away what is printed if it were started again
+
+
+def _words(one: RunStatus) -> str:
+    """How a run is doing, in one line."""
+    now = time.time()
+    running = [member.attempts[-1] for member in one.members if member.state == "running" and member.attempts]
+    words = [f"{one.id}: {one.state}"]
+    if one.stop_asked:
+        words.append("asked to stop")
+    if len(one.members) > 1:
+        words.append(members_words(one.counts))
+    starts = [attempt.started for attempt in running if attempt.started]
+    if starts:
+        words.append(f"for {brief(now - min(starts))}")
+        if one.walltime:
+            words.append(f"at most {brief(max(starts) + one.walltime - now)} left")
+    return printable(", ".join(words))

@@ -15,10 +15,16 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from launcher.index import Index
+
+from .many_runs import make_runs
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 CASTOFF = str(Path(sys.executable).with_name("castoff"))
 BARE = [sys.executable, "-c", "pass"]
 ROUNDS = 21
+RUNS = 10_000
+"""How many runs the user has."""
 
 
 class Case(NamedTuple):
@@ -44,12 +50,23 @@ CASES = [
         False,
     ),
     Case(
+        "TAB after castoff submit --s",
+        [
+            *("env", "_CASTOFF_COMPLETE=bash_complete", "COMP_WORDS=castoff\nsubmit\n--s", "COMP_CWORD=2"),
+            CASTOFF,
+        ],
+        [BARE],
+        0.200,
+        False,
+    ),
+    Case(
         "castoff launch -n 2 -- true",
         [CASTOFF, "launch", "-n", "2", "--", "true"],
         [["true"], ["true"]],
         0.150,
         True,
     ),
+    Case(f"castoff list ({RUNS:,} runs)", [CASTOFF, "list"], [BARE], 1.0, False),
     Case("import launcher.ranks", [sys.executable, "-c", "import launcher.ranks"], [BARE], 0.015, True),
 ]
 
@@ -90,6 +107,8 @@ def main(rounds: int) -> None:
     ours: dict[str, list[Time]] = {case.name: [] for case in CASES}
     reference: dict[str, list[Time]] = {case.name: [] for case in CASES}
     with tempfile.TemporaryDirectory() as folder:
+        print(f"Making {RUNS:,} run directories ...", flush=True)
+        make_runs(Path(folder) / "castoff-runs", Index.of({"HOME": folder}), RUNS)
         for number in range(rounds + 1):
             for case in CASES:
                 pair = timed(case.reference, folder), timed([case.ours], folder)

@@ -1,4 +1,4 @@
-"""status, wait and logs, of runs that go on, are over, were moved, or are damaged."""
+"""status and wait, of runs that go on, are over, were moved, or are damaged."""
 
 from __future__ import annotations
 
@@ -23,32 +23,16 @@ Until = Callable[..., None]
 
 class TestStatus:
     def test_of_none(self, castoff: Castoff) -> None:
-        assert castoff("status").stdout == "no runs yet\n"
-        assert json.loads(castoff("status", "--json").stdout) == []
-
-    def test_of_many(self, castoff: Castoff, jobs: LocalJobs) -> None:
-        good = jobs.submit("--name", "good", sh="true")
-        bad = jobs.submit("--name", "bad", sh="exit 3")
-        slow = jobs.submit("--name", "slow", "--set", "array={count: 2}", sh="sleep 60")
-        jobs.wait(good), jobs.wait(bad)
         answer = castoff("status")
-        heading, *rows = [line.split() for line in answer.stdout.splitlines()]
-        assert heading == ["run", "site", "state", "ending", "code", "members"]
-        assert rows == [
-            [good.id, "local", "ended", "done", "0", "1"],
-            [bad.id, "local", "ended", "failed", "3", "1"],
-            [slow.id, "local", "running", "2"],
-        ]
-        told = json.loads(castoff("status", "--json").stdout)
-        assert [one["code"] for one in told] == [0, 3, None]
+        assert (answer.returncode, answer.stdout) == (1, "")
+        assert answer.stderr.startswith("castoff: there are no runs yet; `castoff list --scan FOLDER`")
 
-    def test_ids_are_whole_in_a_narrow_terminal(self, castoff: Castoff, jobs: LocalJobs) -> None:
-        run = jobs.submit("--name", "x" * 60, sh="true")
+    def test_without_a_word_it_is_the_newest(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        jobs.submit("--name", "older", sh="true")
+        run = jobs.submit("--name", "newer", sh="true")
         jobs.wait(run)
-        words = ["script", "-qec", "stty cols 40; castoff status", "/dev/null"]
-        answer = subprocess.run(words, cwd=jobs.folder, capture_output=True, text=True, check=True)
-        shown = "".join(line.split()[0] for line in answer.stdout.splitlines()[1:])
-        assert run.id in shown
+        assert castoff("status").stdout.startswith(f"run        {run.id}\nstate      ended, done\n")
+        assert json.loads(castoff("status", "--json").stdout)["id"] == run.id
 
     def test_in_words(self, castoff: Castoff, jobs: LocalJobs) -> None:
         run = jobs.submit("--name", "mine", sh="exit 3")
@@ -62,12 +46,14 @@ class TestStatus:
                 f"run        {run.id}",
                 "state      ended, failed (code 3)",
                 f"site       local, job {run.job}",
-                f"directory  {run.path}",
+                *lines[3:4],
             ]
-            assert lines[4].startswith("attempt    0.0  failed after ")
-            assert lines[5].startswith("           rank 0 on ")
-            assert lines[5].endswith(" failed first: exit code 3")
-            assert lines[6] == f"           logs in {run.path}/logs/0.0"
+            assert lines[3].startswith("submitted  ") and lines[3].endswith("s ago")
+            assert lines[4] == f"directory  {run.path}"
+            assert lines[5].startswith("attempt    0.0  failed after ")
+            assert lines[6].startswith("           rank 0 on ")
+            assert lines[6].endswith(" failed first: exit code 3")
+            assert lines[7:] == [f"           logs in {run.path}/logs/0.0"]
 
     def test_while_it_runs(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
         run = jobs.submit(sh="echo half; touch here; while [ ! -e go ]; do sleep 0.05; done")
@@ -97,9 +83,10 @@ class TestStatus:
     def test_of_nothing(self, castoff: Castoff, tmp_path: Path) -> None:
         (tmp_path / "job.sh").touch()
         for reference, said in (
-            ("nothing", "there is no such run; `castoff status` lists them"),
+            ("nothing", "there is no such run; `castoff list` shows them"),
             ("", "an empty name: there is no such run"),
             (".", "no job.sh beside attempts/"),
+            ("..", "no job.sh beside attempts/"),
             ("/nowhere", "no job.sh beside attempts/"),
             ("x" * 5000, "there is no such run"),
         ):
@@ -145,60 +132,23 @@ class TestWait:
         assert "killed by SIGSEGV" in castoff("status", run.path).stdout
 
 
-class TestLogs:
-    def test_the_first_failing_rank_comes_first(self, castoff: Castoff, jobs: LocalJobs) -> None:
-        program = 'echo "hello $RANK"; [ $RANK = 2 ] && { echo "broken" >&2; exit 9; }; sleep 600'
-        run = jobs.submit("--name", "mine", "--ranks-per-node", "3", sh=program)
-        jobs.wait(run)
-        answer = castoff("logs", "mine")
-        assert answer.returncode == 0
-        first, hello, broken, rest, *everything = answer.stdout.splitlines()
-        assert first.startswith("--- rank 2 on ") and first.endswith(" failed first: exit code 9 ---")
-        assert (hello, broken, rest) == ("hello 2", "broken", "--- all ranks ---")
-        assert {"[2] broken"} <= set(everything)
-        for rank in range(3):
-            alone = castoff("logs", "mine", "--rank", str(rank)).stdout
-            assert alone in (f"hello {rank}\n" + "broken\n" * (rank == 2), "")
-        missing = castoff("logs", "mine", "--rank", "3")
-        assert missing.returncode == 1
-        assert "there is no such log; " in missing.stderr and "rank-00002.log" in missing.stderr
-        told = json.loads(castoff("logs", "mine", "--json").stdout)
-        assert told["script"] == str(run.script_log()) and len(told["ranks"]) == 3
-        assert told["failure"]["rank"] == 2
-
-    def test_bytes_arrive_as_they_were(self, castoff: Castoff, jobs: LocalJobs) -> None:
-        run = jobs.submit(sh="printf '\\377\\000x'")
-        jobs.wait(run)
-        words = ["castoff", "logs", str(run.path), "--rank", "0"]
-        assert subprocess.run(words, capture_output=True, check=True).stdout == b"\xff\0x"
-
-    def test_before_it_began(self, castoff: Castoff, jobs: LocalJobs) -> None:
-        jobs.submit("--name", "first", sh="sleep 60")
-        run = jobs.submit("--set", "after.afterok=[first]", sh="true")
-        answer = castoff("logs", run.path)
-        assert answer.returncode == 1
-        assert answer.stderr == (
-            f"castoff: {run.id}: member 0 has not begun, so it has no logs, it is pending\n"
-        )
-
-    def test_an_attempt_that_never_was(self, castoff: Castoff, jobs: LocalJobs) -> None:
-        run = jobs.submit(sh="true")
-        jobs.wait(run)
-        answer = castoff("logs", run.path, "--attempt", "1")
-        assert answer.stderr == f"castoff: {run.id}: member 0 has no attempt 1; there is 0\n"
-
-
 class TestDamage:
     def test_a_directory_that_was_moved(self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path) -> None:
         run = jobs.submit("--name", "mine", sh="echo hello; exit 3")
         jobs.wait(run)
-        gone = f"{run.id}: its directory {run.path} is gone; if it was moved, name its new path"
+        gone = (
+            f"{run.id}: its directory {run.path} is gone; if it was moved, name its new path, or let "
+            "`castoff list --scan FOLDER` find it"
+        )
         moved = Run(run.path.rename(tmp_path / "moved elsewhere"))
         told = json.loads(castoff("status", moved.path, "--json").stdout)
         assert (told["id"], told["name"], told["code"]) == ("moved elsewhere", "mine", 3)
         assert "hello" in castoff("logs", moved.path).stdout
         assert castoff("status", run.id).stderr == f"castoff: {gone}\n"
-        assert castoff("status").stdout == "no runs yet\n"
+        assert castoff("list").stderr.startswith("castoff: the directories of all runs are gone; --scan ")
+        answer = castoff("list", "--scan", tmp_path)
+        assert answer.stderr == f"castoff: {tmp_path}: 1 run found, 1 new\n"
+        assert json.loads(castoff("status", "mine", "--json").stdout)["directory"] == str(moved.path)
 
     def test_half_written_records(self, castoff: Castoff, jobs: LocalJobs) -> None:
         run = jobs.submit("--name", "mine", "--ranks-per-node", "2", sh="exit $RANK")
@@ -215,7 +165,7 @@ class TestDamage:
             path.write_bytes(whole)
         for name in ("plan.json", "submission.json", "local.json"):
             (run.path / name).write_text('{"array_count": ')
-        answer = castoff("status")
+        answer = castoff("list")
         assert (answer.returncode, answer.stderr) == (0, "") and run.id in answer.stdout
         assert jobs.status(run)["ending"] == "failed"
 
@@ -250,10 +200,10 @@ class TestDamage:
         with index.open("ab") as file:
             file.write(b'{"path": "/half\xff')
         second = jobs.submit("--name", "second", sh="true")
-        told = json.loads(castoff("status", "--json").stdout)
+        told = json.loads(castoff("list", "--json").stdout)
         assert [one["id"] for one in told] == [first.id, second.id]
         shutil.rmtree(_over(jobs, first).path)
-        assert [one["id"] for one in json.loads(castoff("status", "--json").stdout)] == [second.id]
+        assert [one["id"] for one in json.loads(castoff("list", "--json").stdout)] == [second.id]
 
     def test_an_index_that_is_none(self, castoff: Castoff, tmp_path: Path) -> None:
         (tmp_path / "castoff" / "runs.jsonl").mkdir(parents=True)

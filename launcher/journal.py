@@ -1,0 +1,107 @@
+"""An append-only file of JSON lines that survives parallel writers, truncation and a full disk.
+
+Each writer adds whole lines in one write. What a full disk or two writers on a file system without
+locks may have left half written is no line to a reader, and eats no line that comes after it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+_PATIENCE = 2.0
+"""Seconds to wait for another writer."""
+
+_LONGEST_LINE = 1 << 20
+"""Bytes; what is longer is no line of ours."""
+
+
+class Journal:
+    """The lines of a file."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def prepare(self) -> None:
+        """Make sure that lines can be added.
+
+        Raises:
+            OSError: they cannot.
+        """
+        os.close(self._open_for_appending())
+
+    def append(self, records: Iterable[dict[str, Any]]) -> None:
+        """Add records, a line each.
+
+        Raises:
+            OSError: they cannot be written, or not all of them.
+        """
+        # json, for msgspec takes no paths whose bytes are no text.
+        lines = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records).encode()
+        if not lines:
+            return
+        descriptor = self._open_for_appending()
+        try:
+            _lock(descriptor)
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                lines = b"\n" + lines  # what was cut off must not eat ours
+            written = os.write(descriptor, lines)
+            if written < len(lines):
+                os.write(descriptor, lines[written:])  # says why not all of it was
+        finally:
+            os.close(descriptor)
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines, oldest first; none if there is no such file.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        with os.fdopen(_plain(descriptor), "rb", buffering=1 << 20) as file:
+            begins = True  # whether what is read next is the beginning of a line
+            while line := file.readline(_LONGEST_LINE):
+                ends = line.endswith(b"\n")
+                if begins and (ends or len(line) < _LONGEST_LINE):
+                    yield line
+                begins = ends
+
+    def _open_for_appending(self) -> int:
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+        return _plain(os.open(self.path, flags, 0o600))
+
+
+def _plain(descriptor: int) -> int:
+    """The descriptor, if it is that of a plain file; a pipe, say, would be waited for."""
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(kind):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL, "it is no plain file")
+
+
+def _lock(descriptor: int) -> None:
+    """Keep other writers out, if that can be had; the kernel lets go when the file is closed."""
+    give_up = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() < give_up:
+                time.sleep(0.01)
+                continue
+        except OSError:
+            pass  # a file system without locks
+        return  # without the lock, too: a local disk appends each write as a whole

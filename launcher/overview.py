@@ -1,0 +1,230 @@
+"""All runs at a glance: from the index where it knows how they ended, by a look at each of the others."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.directories import DEPTH, check_trusted, find_run_directories
+from launcher.errors import CastoffError
+from launcher.index import Entry, Index
+from launcher.runs import Run
+from launcher.watch import RunSummary, status, summary
+
+_BATCH = 512
+"""Runs that are looked at before what was seen is written down: an interrupt costs no more."""
+
+_SAMPLE = 32
+"""Runs that are looked at one after the other, to see how long a look takes."""
+
+_SLOW = 0.004
+"""Seconds for a look from which on threads are worth it: what waits for a parallel file system can wait
+together. On a local disk, where it takes a quarter of a millisecond, they stand in each other's way."""
+
+_THREADS = 16
+
+
+class Row(NamedTuple):
+    """A run and what a list shows of it."""
+
+    entry: Entry
+    told: RunSummary
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+        return self.entry.run
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen, as far as is known."""
+        return self.told.state in ("ended", "unknown")
+
+    @property
+    def submitted(self) -> float:
+        """When it was submitted, or became known, in seconds since the epoch."""
+        return self.told.submitted or self.told.started or self.entry.added
+
+
+class Overview:
+    """The runs in the index."""
+
+    def __init__(self, index: Index, *, announce: Callable[[int], None] | None = None):
+        """Look at every run that may not be over; `announce` is told how many they are.
+
+        Raises:
+            CastoffError: the index cannot be read.
+        """
+        self.notes: list[str] = []
+        """What a person should know: runs that were left out, an index that cannot be written."""
+        self._shelves = _Shelves()
+        entries = index.entries()
+        to_look = [entry for entry in entries if entry.ended is None and self._shelves.hold(entry.path)]
+        if announce and to_look:
+            announce(len(to_look))
+        self.known = len(entries)
+        """Runs in the index, whether their directories are there or not."""
+        seen = self._look_at(to_look, index)
+        self.rows = [
+            Row(entry, told) for entry in entries if (told := entry.ended or seen.get(entry.path)) is not None
+        ]
+        """Oldest first; that those the index knows are still on disk is seen only when they are chosen."""
+
+    def choose(
+        self, wanted: Callable[[Row], bool] = lambda _: True, newest: int | None = None
+    ) -> tuple[list[Row], int]:
+        """The wanted runs on disk, oldest first, and the number of those left out.
+
+        With `newest`, only so many of those that are over, and all that are not.
+        """
+        chosen, left_out, room = [], 0, newest
+        for row in reversed(self.rows):
+            if not wanted(row):
+                continue
+            if room == 0 and row.is_over:
+                left_out += self._shelves.may_hold(row.entry.path)
+            elif self._shelves.hold(row.entry.path):
+                chosen.append(row)
+                if room is not None and row.is_over:
+                    room -= 1
+        return chosen[::-1], left_out
+
+    def _look_at(self, entries: list[Entry], index: Index) -> dict[str, RunSummary]:
+        seen: dict[str, RunSummary] = {}
+        for start in range(0, len(entries), _BATCH):
+            ended = []
+            batch = entries[start : start + _BATCH]
+            for entry, look in zip(batch, _look_at_each(batch), strict=True):
+                if look.told is not None:
+                    seen[entry.path] = look.told
+                    if look.final:
+                        ended.append((entry, look.told))
+                elif look.refusal:
+                    self.notes.append(look.refusal)
+            self._remember(ended, index)
+        return seen
+
+    def _remember(self, ended: list[tuple[Entry, RunSummary]], index: Index) -> None:
+        try:
+            index.remember(ended)
+        except CastoffError as error:
+            if str(error) not in self.notes:
+                self.notes.append(str(error))
+
+
+class _Look(NamedTuple):
+    told: RunSummary | None = None
+    final: bool = False
+    refusal: str | None = None
+    """Why nothing is told, where that should be known."""
+
+
+def _look_at_each(entries: list[Entry]) -> list[_Look]:
+    begun = time.monotonic()
+    looks = [_look(entry) for entry in entries[:_SAMPLE]]
+    rest = entries[_SAMPLE:]
+    if (time.monotonic() - begun) / _SAMPLE < _SLOW:
+        return [*looks, *map(_look, rest)]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return [*looks, *threads.map(_look, rest)]
+
+
+def _look(entry: Entry) -> _Look:
+    try:
+        check_trusted(Path(entry.path))
+    except CastoffError as error:
+        return _Look(refusal=str(error) if entry.is_there else None)
+    try:
+        now = status(entry.run)
+    except CastoffError as error:
+        return _Look(_unreadable(entry.name, str(error)))
+    return _Look(summary(now), now.final)
+
+
+def _unreadable(name: str, why: str) -> RunSummary:
+    """What a list shows of a run whose records cannot be read."""
+    return RunSummary(
+        name=name,
+        site="",
+        scheduler="",
+        job=None,
+        state="unknown",
+        ending="unknown",
+        code=None,
+        reason=why,
+        members=0,
+        counts={},
+        attempts=0,
+        submitted=None,
+        started=None,
+        ended=None,
+    )
+
+
+class Rebuilt(NamedTuple):
+    """What a search for runs has brought."""
+
+    found: int
+    new: int
+    notes: list[str]
+    """What was left out, and why."""
+
+
+def rebuild(index: Index, folder: Path) -> Rebuilt:
+    """Add the runs in a folder and below to the index, and correct what it says of those it has.
+
+    Raises:
+        CastoffError: the folder cannot be read, or the index not written.
+    """
+    found = find_run_directories(folder)
+    known = {entry.path: entry for entry in index.entries()}
+    there = [Entry(str(path), path.name, 0.0) for path in found.directories]
+    news = [
+        (entry.run, look.told, look.final)
+        for entry, look in zip(there, _look_at_each(there), strict=True)
+        if look.told and (entry.path not in known or known[entry.path].ended not in (None, look.told))
+    ]
+    index.adopt(news)
+    notes = list(found.refused)
+    if found.unread:
+        notes.append(f"{_folders(found.unread)} could not be read")
+    if found.too_deep:
+        notes.append(
+            f"{_folders(found.too_deep)} more than {DEPTH} below {folder} not looked into; name one of them"
+        )
+    return Rebuilt(len(there), sum(entry.path not in known for entry in there), notes)
+
+
+def _folders(count: int) -> str:
+    return "1 folder" if count == 1 else f"{count} folders"
+
+
+class _Shelves:
+    """Which run directories are there: one look at the folder they lie in answers for all of them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, set[str] | None] = {}
+
+    def hold(self, path: str) -> bool:
+        """Whether something of that name is there."""
+        folder, _, name = path.rpartition("/")
+        if folder not in self._known:
+            try:
+                self._known[folder] = set(os.listdir(folder or "/"))  # noqa: PTH208 - names alone
+            except PermissionError:
+                self._known[folder] = None  # each has to be looked for
+            except OSError:
+                self._known[folder] = set()
+        names = self._known[folder]
+        return os.path.lexists(path) if names is None else name in names
+
+    def may_hold(self, path: str) -> bool:
+        """Whether something of that name is there, as far as can be said without a look at the disk."""
+        folder, _, name = path.rpartition("/")
+        names = self._known.get(folder)
+        return names is None or name in names

@@ -1,0 +1,125 @@
+"""The records of a run directory, typed: what the scripts, schedulers and starters wrote down.
+
+A record may be half written, damaged, or somebody else's file of that name: what does not fit counts as
+not there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from launcher.runs import Run, record_bytes
+
+MOST_MEMBERS = 1_000_000
+"""More than any scheduler takes in an array."""
+
+# Bounds that no real record reaches, so that whatever is read can be shown and added up.
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+Code = Annotated[int, msgspec.Meta(ge=0, le=255)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
+MemberCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_MEMBERS)]
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A failure.json: the first rank that failed, by the starter or a shim."""
+
+    code: Code
+    rank: Number | None = None
+    """None where torchrun started the ranks: it alone knows which it was."""
+    host: str | None = None
+    signal: str | None = None
+    time: Seconds | None = None
+    log: str | None = None
+    """The log that tells more, in the folder of the attempt's logs."""
+
+
+class Start(msgspec.Struct):
+    """A start.json, by the script."""
+
+    job: str | None = None
+    host: str | None = None
+    time: Seconds | None = None
+
+
+class Ending(msgspec.Struct):
+    """An ending.json, by the script or by its scheduler."""
+
+    ending: str
+    code: Code
+    time: Seconds | None = None
+    reason: str | None = None
+
+
+class Submission(msgspec.Struct):
+    """What is needed of a submission.json."""
+
+    job: str | None = None
+    error: str | None = None
+    time: Seconds | None = None
+    after: dict[str, list[str]] = {}
+    """The run directories that it waits for, by condition."""
+    begin: dict[int, int] | None = None
+    """The members that it starts, and with which attempt; None: all, with their first."""
+
+
+class Facts(msgspec.Struct):
+    """What is needed of a plan."""
+
+    name: str = ""
+    site: str = ""
+    scheduler: str = ""
+    array_count: MemberCount | None = None
+    walltime: Number | None = None
+
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+def read(path: Path, kind: type[Record]) -> Record | None:
+    """A record; None where it is not there, not yet whole, or not such a record.
+
+    Raises:
+        CastoffError: it is there and cannot be read.
+    """
+    data = record_bytes(path)
+    if not data:
+        return None
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        pass  # msgspec takes no lone surrogates, in which Python's JSON holds bytes that are no text
+    try:
+        return msgspec.convert(json.loads(data), kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+_ABOUT = re.compile(rb"^# (\S[^\n]*?) on (\S+): ", re.MULTILINE)
+_SCHEDULER = re.compile(rb"^#(SBATCH|PBS) ", re.MULTILINE)
+_COUNT = re.compile(rb"^export CASTOFF_ARRAY_COUNT=([0-9]{1,7})$", re.MULTILINE)
+
+
+def facts(run: Run) -> Facts:
+    """What was planned, by plan.json; by the script where it stood alone and made the directory itself.
+
+    Raises:
+        CastoffError: they are there and cannot be read.
+    """
+    planned = read(run.path / "plan.json", Facts)
+    if planned is not None:
+        return planned
+    text = record_bytes(run.script) or b""
+    told = Facts()
+    if about := _ABOUT.search(text):
+        told.name, told.site = (word.decode(errors="replace") for word in about.groups())
+    if text:
+        marked = _SCHEDULER.search(text)
+        told.scheduler = {b"SBATCH": "slurm", b"PBS": "pbs"}[marked[1]] if marked else "local"
+    if (count := _COUNT.search(text)) and int(count[1]) > 1:
+        told.array_count = min(int(count[1]), MOST_MEMBERS)
+    return told

@@ -1,0 +1,56 @@
+"""Running the command on a terminal, as a person does."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import termios
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Answer(NamedTuple):
+    code: int
+    output: str
+    """All that the terminal was sent, escapes included."""
+
+
+def on_terminal(
+    *words: str | Path,
+    cwd: Path,
+    columns: int = 100,
+    typed: str = "",
+    env: Mapping[str, str] | None = None,
+    stdout: int | None = None,
+) -> Answer:
+    """Run a command whose standard streams are a terminal; `stdout`: but for this one."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", **(env or {})}
+    process = subprocess.Popen(
+        [str(word) for word in words],
+        cwd=cwd,
+        env=environment,
+        stdin=theirs,
+        stdout=theirs if stdout is None else stdout,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    if typed:
+        os.write(ours, typed.encode())
+    output = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:  # Linux says so when the last of the other side has gone
+            break
+        if not part:
+            break
+        output += part
+    os.close(ours)
+    return Answer(process.wait(60), output.decode(errors="replace").replace("\r\n", "\n"))
