@@ -1,0 +1,54 @@
+"""The rank of an attempt that failed first, and what its log says about it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.logs.excerpt import LOOK_BACK, excerpt
+from launcher.records import Failure
+from launcher.runs import Run, read_record
+from launcher.watch import AttemptStatus
+
+
+class FailedRank(NamedTuple):
+    """The first rank of an attempt that failed."""
+
+    failure: Failure
+    log: Path | None
+    """None where nobody knows which rank it was, or it has no log."""
+
+    def excerpt(self) -> list[bytes]:
+        """The lines of its log that tell why; none where there is no log."""
+        if self.log is None:
+            return []
+        text, cut = _end(self.log, LOOK_BACK)
+        return excerpt(text, str(self.log), cut=cut)
+
+    def last_lines(self, count: int) -> bytes:
+        """The last lines of its log."""
+        text = b"" if self.log is None else _end(self.log, LOOK_BACK)[0]
+        return b"".join(line + b"\n" for line in text.splitlines()[-count:])
+
+
+def failed_rank(run: Run, member: int, attempt: AttemptStatus) -> FailedRank | None:
+    """The rank of an attempt that failed first; None where none is known to have."""
+    if attempt.failure is None:
+        return None
+    record = read_record(run.path / "attempts" / f"{member}.{attempt.attempt}" / "failure.json")
+    name = record.get("log")
+    if not isinstance(name, str) and attempt.failure.rank is not None:
+        name = f"rank-{attempt.failure.rank:05d}.log"
+    if not isinstance(name, str) or "/" in name:
+        return FailedRank(attempt.failure, None)
+    log = run.logs / f"{member}.{attempt.attempt}" / name
+    return FailedRank(attempt.failure, log if log.is_file() else None)
+
+
+def _end(path: Path, size: int) -> tuple[bytes, bool]:
+    """A file's end, and whether that is not all of it."""
+    with path.open("rb") as file:
+        begin = max(0, file.seek(0, os.SEEK_END) - size)
+        file.seek(begin)
+        return file.read(size), begin > 0

@@ -1,0 +1,91 @@
+"""Printing the logs of attempts as they are now: the first rank that failed, then all ranks' lines."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from launcher.errors import CastoffError
+from launcher.logs.failures import FailedRank, failed_rank
+from launcher.logs.lines import Source
+from launcher.logs.show import Show
+from launcher.logs.sources import Log, MergedLog, OwnLog, Selection, is_merged, rank_log, rank_logs
+from launcher.runs import Run
+from launcher.watch import AttemptStatus
+
+
+def print_logs(
+    run: Run,
+    attempts: list[tuple[int, AttemptStatus]],
+    selection: Selection,
+    show: Show,
+    write: Callable[[bytes], None],
+) -> None:
+    """Write the lines of attempts, each given with its member, and of which the newest where none is named.
+
+    Raises:
+        CastoffError: a log cannot be read; all that can be was written.
+    """
+    failed = {source: one for member, of in attempts for source, one in _failed(run, member, of, selection)}
+    ordered = sorted(failed, key=lambda source: failed[source].failure.time or 0.0)
+    for source in ordered[:1]:
+        write(_failure(show, source, failed[source]))
+    problems = []
+    for member, attempt in attempts:
+        source = Source(member, attempt.attempt)
+        if source in ordered[1:]:
+            write(_failure(show, source, failed[source]))
+        for log in _logs(run, source, failed.get(source), selection, show):
+            for block in _last(_drained(log), selection.tail):
+                write(block)
+            if log.trouble:
+                problems.append(f"{log.path}: cannot be read: {log.trouble}")
+    if problems:
+        raise CastoffError("\n".join(problems))
+
+
+def _failed(
+    run: Run, member: int, attempt: AttemptStatus, selection: Selection
+) -> Iterator[tuple[Source, FailedRank]]:
+    found = failed_rank(run, member, attempt)
+    if found is not None and not selection.ranks:
+        yield Source(member, attempt.attempt), found
+
+
+def _failure(show: Show, source: Source, failed: FailedRank) -> bytes:
+    return show.failure(source, failed, failed.excerpt())
+
+
+def _logs(run: Run, of: Source, failed: FailedRank | None, selection: Selection, show: Show) -> Iterator[Log]:
+    """The logs that hold an attempt's lines: one where they are merged, else each rank's and the script's."""
+    script = selection._replace(attempt=of.attempt)
+    if selection.attempt is not None:
+        script = script._replace(tail=None)  # its last lines may be another attempt's
+    wants_script = not selection.ranks and run.script_log(of.member).exists()
+    if wants_script and is_merged(run):
+        yield MergedLog(run, of.member, script, show)
+        return
+    for source, path in rank_logs(run, of.member, of.attempt, selection.ranks):
+        yield rank_log(source, path, selection, show)
+    if wants_script:
+        own = OwnLog(run, of.member, script, show)
+        if failed is not None:
+            own.expect(of.attempt, failed)
+        yield own
+
+
+def _drained(log: Log) -> Iterator[bytes]:
+    while True:
+        yield log.poll(time.monotonic())
+        if not log.grown:
+            break
+    yield log.finish()
+
+
+def _last(blocks: Iterable[bytes], count: int | None) -> Iterable[bytes]:
+    """Blocks of whole lines; with `count`, the last so many lines."""
+    if count is None:
+        return blocks
+    lines = deque((line for block in blocks for line in block.split(b"\n")[:-1]), count)
+    return (line + b"\n" for line in lines)

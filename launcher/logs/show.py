@@ -1,0 +1,178 @@
+"""How lines of logs are shown: with their rank, in colours on a terminal, or as JSON for programs. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from launcher.logs.failures import FailedRank
+from launcher.logs.lines import Source, by_rank
+from launcher.watch import failure_words
+
+_COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
+"""SGR codes of the ranks, in turn; red is for failures."""
+_FAILURE = b"\x1b[1;31m"
+_PLAIN = b"\x1b[0m"
+
+_CONTROL = re.compile(
+    rb"(?P<colour>\x1b\[[0-9;:]*m)"
+    rb"|\x1b\[[0-?]*[ -/]*[@-~]"  # any other CSI: moves the cursor, clears the screen
+    rb"|\x1b[\]PX^_][^\n]*?(?:\x07|\x1b\\|$)"  # strings: titles, clipboards
+    rb"|\x1b[ -/]*[0-~]|\xc2[\x80-\x9f]"  # other escapes; C1 controls in UTF-8
+    rb"|(?P<char>[\x00-\x08\x0b-\x1f\x7f])",
+    re.MULTILINE,
+)
+_COLOURED = re.compile(rb"^.*\x1b\[.*$", re.MULTILINE)
+
+
+def for_terminal(lines: bytes) -> bytes:
+    """Lines without what could make a terminal do more than show text, each line in its own colours."""
+    lines = _CONTROL.sub(_harmless, lines)
+    return _COLOURED.sub(rb"\g<0>" + _PLAIN, lines) if b"\x1b" in lines else lines
+
+
+def _harmless(found: re.Match[bytes]) -> bytes:
+    if found["colour"]:
+        return found[0]
+    return b"^%c" % (found["char"][0] ^ 0x40) if found["char"] else b""
+
+
+class End(NamedTuple):
+    """How what was followed has ended."""
+
+    id: str
+    """The run's."""
+    ending: str
+    code: int | None
+    """None where nobody knows."""
+    reason: str | None
+    """Why it ended so, where more is known than the ending says."""
+    failed: FailedRank | None
+    """The rank that failed first."""
+
+
+class Show(Protocol):
+    """Turns what is known of logs into the bytes that are written to standard output."""
+
+    def lines(self, source: Source, block: bytes) -> bytes:
+        """Whole lines of one source."""
+        ...
+
+    def merged(self, source: Source, block: bytes) -> bytes:
+        """Whole lines of a script's log into which castoff's starter has merged those of the ranks."""
+        ...
+
+    def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
+        """The rank that failed first, and what its log says about it."""
+        ...
+
+    def end(self, end: End) -> bytes:
+        """That the run is over."""
+        ...
+
+
+class Text:
+    """For people: `[rank] ` before each line, or `[member.attempt:rank] ` where there are several members."""
+
+    def __init__(self, *, several: bool, terminal: bool, colours: bool, labels: bool = True):
+        """`terminal`: leave out what could harm one; `labels`: False where one rank alone is shown."""
+        self._several = several
+        self._terminal = terminal
+        self._colours = colours
+        self._labels = labels
+        self._known: dict[Source, bytes] = {}
+
+    def lines(self, source: Source, block: bytes) -> bytes:
+        """See `Show`."""
+        if not block:
+            return b""
+        label = self._label(source)
+        if self._terminal:
+            block = for_terminal(block)
+        if not label:
+            return block
+        return label + block[:-1].replace(b"\n", b"\n" + label) + b"\n"
+
+    def merged(self, source: Source, block: bytes) -> bytes:
+        """See `Show`."""
+        if not (self._several or self._terminal):
+            return block
+        return b"".join(self.lines(source._replace(rank=rank), lines) for rank, lines in by_rank(block))
+
+    def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
+        """See `Show`."""
+        where = f"{source.member}.{source.attempt}: " if self._several else ""
+        block = b"".join(line + b"\n" for line in excerpt)
+        if self._terminal:
+            block = for_terminal(block)
+        header = self._red(f"--- {where}{failure_words(failed.failure)} ---")
+        return header + block + self._red("--- all ranks ---")
+
+    def end(self, end: End) -> bytes:
+        """Nothing: people are told on standard error."""
+        return b""
+
+    def _red(self, line: str) -> bytes:
+        text = line.encode(errors="surrogateescape")
+        if self._terminal:
+            text = for_terminal(text)
+        return (_FAILURE + text + _PLAIN if self._colours else text) + b"\n"
+
+    def _label(self, source: Source) -> bytes:
+        label = self._known.get(source)
+        if label is None:
+            label = self._known[source] = self._new_label(source)
+        return label
+
+    def _new_label(self, source: Source) -> bytes:
+        if not self._labels:
+            return b""
+        who = f"node {source.node}" if source.node is not None else source.rank
+        member = f"{source.member}.{source.attempt}" if self._several else ""
+        words = ":".join(str(word) for word in (member, who) if word not in ("", None))
+        if not words:
+            return b""
+        label = b"[%s]" % words.encode()
+        if self._colours:
+            number = source.member if source.rank is None else source.rank
+            label = b"\x1b[%dm%s%s" % (_COLOURS[number % len(_COLOURS)], label, _PLAIN)
+        return label + b" "
+
+
+class Json:
+    """For programs: a JSON object a line, each with its `event`."""
+
+    def lines(self, source: Source, block: bytes) -> bytes:
+        """See `Show`."""
+        return b"".join(
+            _event("line", **source._asdict(), text=line.decode(errors="replace"))
+            for line in block.split(b"\n")[:-1]
+        )
+
+    def merged(self, source: Source, block: bytes) -> bytes:
+        """See `Show`."""
+        return b"".join(self.lines(source._replace(rank=rank), lines) for rank, lines in by_rank(block))
+
+    def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
+        """See `Show`."""
+        where = {"member": source.member, "attempt": source.attempt}
+        return _event("failure", **where, **failure_facts(failed, excerpt))
+
+    def end(self, end: End) -> bytes:
+        """See `Show`."""
+        told = {name: value for name, value in end._asdict().items() if name != "failed"}
+        return _event("end", **told)
+
+
+def failure_facts(failed: FailedRank, excerpt: list[bytes]) -> dict[str, Any]:
+    """A failure for programs."""
+    text = b"".join(line + b"\n" for line in excerpt).decode(errors="replace")
+    log = None if failed.log is None else str(failed.log)
+    return {**msgspec.to_builtins(failed.failure), "log": log, "excerpt": text}
+
+
+def _event(event: str, **fields: Any) -> bytes:
+    return json.dumps({"event": event, **fields}).encode() + b"\n"

@@ -1,0 +1,228 @@
+"""Each log of a run as lines: whole, once and in order, whatever happens to the file."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from launcher.local.streams import LINE_LIMIT
+from launcher.logs.lines import ECHO_PATIENCE, Source
+from launcher.logs.sources import LINE_PATIENCE, Log, MergedLog, OwnLog, RankLog, Selection, rank_logs
+
+from .conftest import PLAIN, MadeRun
+
+
+def drained(log: Log, now: float = 0.0) -> bytes:
+    shown = log.poll(now)
+    while log.grown:
+        shown += log.poll(now)
+    return shown
+
+
+def lines_of(files: list[bytes]) -> list[bytes]:
+    """The lines of files that had one name after the other; each file's last line gets an end."""
+    lines: list[bytes] = []
+    half = False
+    for text in filter(None, files):
+        ended = text.endswith(b"\n")
+        if half and text.startswith(b"\n"):  # the mere end of the line before
+            text = text[1:]
+        lines += text.removesuffix(b"\n").split(b"\n") if text else []
+        half = not ended
+    return lines
+
+
+WRITES = st.tuples(
+    st.integers(0, 2),
+    st.sampled_from(["write", "look", "rotate", "empty"]),
+    st.text("ab\n", max_size=12).map(str.encode),
+)
+
+
+@given(st.lists(WRITES, max_size=40))
+@settings(deadline=None)
+def test_each_line_of_each_rank_once_whole_and_in_order(steps: list[tuple[int, str, bytes]]) -> None:
+    """Three ranks write pieces of lines, and are looked at, rotated and emptied, in any order."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"rank-{rank:05d}.log" for rank in range(3)]
+        logs = [RankLog(Source(0, 0, rank=rank), path, PLAIN) for rank, path in enumerate(paths)]
+        written = [[b""] for _ in paths]
+        shown = b""
+        for number, (rank, step, text) in enumerate(steps):
+            path, log = paths[rank], logs[rank]
+            if step == "write":
+                with path.open("ab") as file:
+                    file.write(text)
+                written[rank][-1] += text
+            elif step == "look":
+                shown += drained(log)
+            elif path.exists():
+                shown += drained(log)
+                if step == "rotate":
+                    path.rename(f"{path}.{number}")
+                else:
+                    path.write_bytes(b"")
+                    shown += drained(log)
+                written[rank].append(b"")
+        shown += b"".join(drained(log) + log.finish() for log in logs)
+        for rank, texts in enumerate(written):
+            label = b"[%d] " % rank
+            mine = [line[len(label) :] for line in shown.split(b"\n") if line.startswith(label)]
+            assert mine == lines_of(texts)
+        assert all(line[:1] == b"[" for line in shown.split(b"\n")[:-1])
+
+
+class TestRankLog:
+    def log(self, folder: Path, text: bytes = b"") -> tuple[RankLog, Path]:
+        path = folder / "rank-00003.log"
+        path.write_bytes(text)
+        return RankLog(Source(0, 0, rank=3), path, PLAIN), path
+
+    def test_half_a_line_waits_and_is_shown_in_the_end(self, tmp_path: Path) -> None:
+        log, path = self.log(tmp_path, b"one\nhal")
+        assert log.poll(0.0) == b"[3] one\n"
+        assert log.poll(LINE_PATIENCE - 0.1) == b""
+        path.write_bytes(b"one\nhalf\nprompt: ")
+        assert log.poll(LINE_PATIENCE) == b"[3] half\n"
+        assert log.poll(2 * LINE_PATIENCE) == b"[3] prompt: \n"
+        path.write_bytes(b"one\nhalf\nprompt: yes\n")
+        assert log.poll(2 * LINE_PATIENCE) == b"[3] yes\n"
+        assert log.finish() == b""
+
+    def test_of_a_progress_bar_the_last_state(self, tmp_path: Path) -> None:
+        log, _ = self.log(tmp_path, b"\r10%\r50%\r100%\nnext\r\n")
+        assert log.poll(0.0) == b"[3] 100%\n[3] next\n"
+
+    def test_bytes_are_left_as_they_are(self, tmp_path: Path) -> None:
+        log, _ = self.log(tmp_path, b"\xff\xfe \x1b[31m \0\n")
+        assert log.poll(0.0) == b"[3] \xff\xfe \x1b[31m \0\n"
+
+    def test_a_line_of_many_megabytes_comes_in_pieces(self, tmp_path: Path) -> None:
+        log, path = self.log(tmp_path, b"x" * 5_000_000 + b"\nnext\n")
+        shown = drained(log).split(b"\n")
+        assert {len(piece) for piece in shown[:-3]} == {LINE_LIMIT + len("[3] ")}
+        assert b"".join(piece[4:] for piece in shown[:-2]) == b"x" * 5_000_000 and shown[-2] == b"[3] next"
+        assert list(log.notices()) == [f"{path}: has a line of more than 64 KiB, which is shown in pieces"]
+        assert list(log.notices()) == []
+
+    def test_what_cannot_be_read_is_said_once(self, tmp_path: Path) -> None:
+        log, path = self.log(tmp_path)
+        path.unlink()
+        path.mkdir()
+        (path / "x").touch()
+        said = [notice for _ in range(3) for notice in (log.poll(0.0), *log.notices()) if notice]
+        assert said == [f"{path}: cannot be read: Is a directory; trying again"]
+
+
+@pytest.fixture
+def script(made: MadeRun) -> Path:
+    made.begin("0.0")
+    return made.script_log()
+
+
+class TestMergedLog:
+    TEXT = b"setup\n[0] a\ncastoff: attempt 1 begins\nsetup\n[0] b\n[1] c\n"
+
+    def shown(self, made: MadeRun, **selection: object) -> bytes:
+        log = MergedLog(made, 0, Selection(**selection), PLAIN)  # type: ignore[arg-type]
+        return drained(log) + log.finish()
+
+    def test_all_attempts_or_one(self, made: MadeRun, script: Path) -> None:
+        made.begin("0.1")
+        script.write_bytes(self.TEXT)
+        assert self.shown(made) == self.TEXT
+        assert self.shown(made, attempt=0) == b"setup\n[0] a\n"
+        assert self.shown(made, attempt=1) == self.TEXT[len(b"setup\n[0] a\n") :]
+        assert self.shown(made, attempt=2) == b""
+
+    def test_its_end_is_of_the_attempt_that_it_is_of(self, made: MadeRun, script: Path) -> None:
+        made.begin("0.1")
+        script.write_bytes(self.TEXT)
+        assert self.shown(made, attempt=1, tail=2) == b"[0] b\n[1] c\n"
+        assert self.shown(made, attempt=0, tail=2) == b""
+        assert self.shown(made, attempt=0, tail=5) == b"[0] a\n"
+        assert self.shown(made, attempt=1, tail=5) == self.TEXT[len(b"setup\n[0] a\n") :]
+
+
+class TestOwnLog:
+    def log(self, made: MadeRun, **selection: object) -> OwnLog:
+        return OwnLog(made, 0, Selection(**selection), PLAIN)  # type: ignore[arg-type]
+
+    def test_the_first_ranks_lines_are_left_out(self, made: MadeRun, script: Path) -> None:
+        first = made.logs / "0.0" / "rank-00000.log"
+        lines = [b"line %d of the first rank\n" % number for number in range(20_000)]
+        first.write_bytes(b"".join(lines))
+        script.write_bytes(b"setup\n" + b"".join(lines) + b"srun: error\n")
+        log = self.log(made)
+        assert drained(log) == b""
+        assert log.poll(ECHO_PATIENCE) == b"setup\nsrun: error\n"
+        assert log.finish() == b""
+
+    def test_also_where_they_are_to_be_seen_later(self, made: MadeRun, script: Path) -> None:
+        script.write_bytes(b"setup\none\n")
+        log = self.log(made)
+        assert drained(log) == b""
+        (made.logs / "0.0" / "rank-00000.log").write_bytes(b"one\n")
+        assert log.poll(ECHO_PATIENCE) == b"setup\n"
+
+    @pytest.mark.parametrize("name", ["rank-00000.log", "node-00000.log"])
+    def test_their_last_half_line(self, made: MadeRun, script: Path, name: str) -> None:
+        (made.logs / "0.0" / name).write_bytes(b"one\nhalf")
+        script.write_bytes(b"one\nhalf")
+        log = self.log(made)
+        assert drained(log) + log.finish() == b""
+
+    def test_of_each_attempt(self, made: MadeRun, script: Path) -> None:
+        made.begin("0.1")
+        for attempt in (0, 1):
+            (made.logs / f"0.{attempt}" / "rank-00000.log").write_bytes(b"attempt %d\n" % attempt)
+        script.write_bytes(b"setup 0\nattempt 0\ncastoff: attempt 1 begins\nsetup 1\nattempt 1\n")
+        log = self.log(made)
+        own = b"setup 0\ncastoff: attempt 1 begins\nsetup 1\n"
+        assert drained(log) + log.finish() == own
+        log = self.log(made, attempt=1)
+        assert drained(log) + log.finish() == own[len(b"setup 0\n") :]
+
+    def test_of_the_last_lines(self, made: MadeRun, script: Path) -> None:
+        lines = b"".join(b"%d\n" % number for number in range(100))
+        (made.logs / "0.0" / "rank-00000.log").write_bytes(lines)
+        script.write_bytes(b"setup\n" + lines + b"the end\n")
+        log = self.log(made, tail=10)
+        assert drained(log) + log.finish() == b"the end\n"
+
+    def test_what_the_script_repeats_of_a_failed_rank(self, made: MadeRun, script: Path) -> None:
+        from launcher.logs.failures import failed_rank
+        from launcher.watch import status
+
+        failed = b"".join(b"failed %d\n" % number for number in range(60))
+        (made.logs / "0.0" / "rank-00000.log").write_bytes(b"one\n")
+        (made.logs / "0.0" / "rank-00003.log").write_bytes(failed)
+        made.fail(3)
+        word = b"castoff: rank 3 on x1 was the first to fail\n"
+        script.write_bytes(b"one\n" + word + b"".join(failed.splitlines(keepends=True)[-40:]))
+        found = failed_rank(made, 0, status(made).members[0].attempts[0])
+        assert found is not None
+        log = self.log(made)
+        log.expect(0, found)
+        assert drained(log) + log.finish() == word
+
+
+def test_which_logs_an_attempt_has(made: MadeRun) -> None:
+    folder = made.begin("0.0")
+    for name in (
+        "rank-00002.log",
+        "rank-00000.log",
+        "node-00001.log",
+        "rank-123456.log",
+        "rank-1.log",
+        "x.log",
+    ):
+        (folder / name).touch()
+    found = [(source.rank, source.node) for source, _ in rank_logs(made, 0, 0)]
+    assert found == [(None, 1), (0, None), (2, None), (123456, None)]
+    assert [path.name for _, path in rank_logs(made, 0, 0, [2, 7])] == ["rank-00002.log"]
+    assert rank_logs(made, 3, 0) == []
