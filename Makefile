@@ -17,8 +17,14 @@ MAKEFLAGS += --no-builtin-rules
 PYTHON ?= python3
 # The only version of torch that is ever installed here: never the newest by accident.
 TORCH := torch==2.13.0
-# What some tests start ranks with. CASTOFF_TESTS_NO_SYSTEM_PACKAGES=1 declines them.
-SYSTEM_PACKAGES := mpich openmpi-bin
+# What some tests start ranks and containers with, and unpack, and a program of each package, which tells
+# whether it is there. CASTOFF_TESTS_NO_SYSTEM_PACKAGES=1 declines them.
+SYSTEM_PACKAGES := mpich openmpi-bin podman runc unzip zstd
+SYSTEM_PROGRAMS := mpiexec.mpich mpiexec.openmpi podman runc unzip zstd
+ifeq ($(shell id -u),0) # only root can run a Slurm cluster of its own
+SYSTEM_PACKAGES += slurmctld slurmd slurm-client slurmdbd mariadb-server munge iproute2
+SYSTEM_PROGRAMS += slurmctld slurmd sbatch slurmdbd mariadbd munged ip
+endif
 
 READY := .venv/.ready
 DEMO := castoff-demo
@@ -77,13 +83,19 @@ $(READY): pyproject.toml constraints.txt
 system-packages:
 	@if [ "$${CASTOFF_TESTS_NO_SYSTEM_PACKAGES:-0}" != 0 ]; then
 	  echo "Declined: Debian packages $(SYSTEM_PACKAGES); the tests that need them are skipped."
-	elif command -v mpiexec.mpich >/dev/null && command -v mpiexec.openmpi >/dev/null; then
+	elif type $(SYSTEM_PROGRAMS) >/dev/null 2>&1; then
 	  true
 	elif [ "$$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 	  echo "Some tests need these Debian packages: apt-get install $(SYSTEM_PACKAGES); or skip those tests: CASTOFF_TESTS_NO_SYSTEM_PACKAGES=1 make test" >&2
 	  exit 1
 	else
 	  echo "Installing Debian packages: $(SYSTEM_PACKAGES) (CASTOFF_TESTS_NO_SYSTEM_PACKAGES=1 declines)"
+	  policy=/usr/sbin/policy-rc.d # keeps the packages from starting their daemons
+	  if [ ! -e $$policy ]; then
+	    trap 'rm -f $$policy' EXIT
+	    printf '#!/bin/sh\nexit 101\n' >$$policy
+	    chmod 755 $$policy
+	  fi
 	  install=(env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 --no-install-recommends)
 	  { "$${install[@]}" $(SYSTEM_PACKAGES) || { apt-get update --quiet=2 && "$${install[@]}" $(SYSTEM_PACKAGES); }; } >/dev/null
 	fi

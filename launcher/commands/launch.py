@@ -4,65 +4,123 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from launcher.commands.completers import complete_fields, complete_job_files, complete_sites
+from launcher.commands.output import say
+from launcher.errors import CastoffError
 from launcher.local.starter import StartRequest, start_ranks
 
-_SUBMIT_ONLY = ("setup", "inherit", "array", "after", "requeue", "start")
-"""Fields of a job file that mean nothing to ranks that start here and now."""
+if TYPE_CHECKING:
+    from launcher.allocation import Allocation
+    from launcher.rank_families import Placement
+    from launcher.site import Site
+    from launcher.spec import JobSpec
+
+_LEFT_OUT_HERE = ("setup", "inherit", "snapshot", "array", "after", "requeue", "start")
+"""Fields of a job file that mean nothing to ranks that castoff itself starts here and now."""
+
+_LEFT_OUT_IN_ALLOCATION = ("inherit", "array", "after", "requeue")
+"""Those that mean nothing where a scheduler has given its hosts already."""
+
+_NOT_HERE = ("container", "stage")
+"""Fields that only a script sees to, and without which the program would run elsewhere or lack its files."""
 
 
 @click.command("launch")
-@click.argument("job", required=False, type=click.Path())
-@click.option("-n", "--ranks-per-node", type=click.IntRange(min=1), help="How many ranks; default 1.")
-@click.option("--cores-per-rank", type=click.IntRange(min=1), help="Default: this process's, shared out.")
-@click.option("--devices-per-rank", type=click.IntRange(min=0), help="Default: none is assigned.")
-@click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Set any field of JOB.")
-@click.option("--log-dir", type=click.Path(path_type=Path), help="Write each rank's log there.")
-@click.option("--failure-file", type=click.Path(path_type=Path), help="Record the first failure there.")
-@click.option("--job-id", help="What the rendezvous port is derived from.")
-@click.pass_context
+@click.argument("job", required=False, type=click.Path(), shell_complete=complete_job_files)
+@click.option("-n", "--ranks-per-node", type=click.IntRange(min=1), help="Ranks on each host; default 1.")
+@click.option("--ranks", type=click.IntRange(min=1), help="Ranks in all, instead.")
+@click.option("--nodes", type=click.IntRange(min=1), help="Hosts of the allocation; default all.")
+@click.option("--cores-per-rank", type=click.IntRange(min=1), help="Default: a fair share of what there is.")
+@click.option(
+    "--devices-per-rank", type=click.IntRange(min=0), help="Default: the site's; on this host none."
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Set any field of JOB.",
+    shell_complete=complete_fields,
+)
+@click.option("--here", is_flag=True, help="This host alone, also inside an allocation.")
+@click.option(
+    "--site",
+    "site_name",
+    help="The allocation's site; see `castoff sites`.",
+    shell_complete=complete_sites,
+)
+@click.option("--runs-dir", type=click.Path(path_type=Path), help="In an allocation: where runs go.")
+@click.option("--log-dir", type=click.Path(path_type=Path), help="On this host: write ranks' logs there.")
+@click.option("--failure-file", type=click.Path(path_type=Path), help="On this host: the first failure.")
+@click.option("--job-id", help="On this host: what the rendezvous port is derived from.")
 def command(
-    context: click.Context,
     job: str | None,
-    ranks_per_node: int | None,
-    cores_per_rank: int | None,
-    devices_per_rank: int | None,
     overrides: tuple[str, ...],
+    here: bool,
+    site_name: str | None,
+    runs_dir: Path | None,
     log_dir: Path | None,
     failure_file: Path | None,
     job_id: str | None,
+    **layout: int | None,
 ) -> int:
-    """Start ranks on this machine, here and now, and show what they write.
+    """Start ranks here and now, and show what they write.
+
+    Inside an allocation (salloc, qsub -I) they start on its hosts, through the site's starter, as a run
+    with a directory of its own. Anywhere else, and with --here, castoff starts them on this host; setup
+    lines of a job file are then not run, since this is your shell's environment.
 
     The program stands after --, or is the command of a job file. The exit code is that of the first
-    rank to fail. Setup lines of a job file are not run: this is your shell's environment.
+    rank to fail.
     """
-    program: list[str] | None = context.obj
+    context = click.get_current_context()
+    if here and site_name is not None:
+        raise click.UsageError("--here is this host alone, and --site names an allocation's site", context)
+    flags = {name: value for name, value in layout.items() if value is not None}
+    found = None if here else _allocation(site_name)
+    of_this_host = {"--log-dir": log_dir, "--failure-file": failure_file, "--job-id": job_id}
+    if found is not None:
+        _refuse(of_this_host, f"is for ranks on this host alone (--here), and this is {found[0]}")
+        return _in_allocation(*found, job, overrides, flags, runs_dir)
+    _refuse({"--runs-dir": runs_dir}, "is for runs in an allocation; here --log-dir says where logs go")
+    if job is None and not overrides and not context.obj:
+        raise click.UsageError(
+            "name a program after --, as in castoff launch -n 2 -- python train.py", context
+        )
     request = StartRequest(
-        command=program or [],
-        ranks=ranks_per_node or 1,
-        cores_per_rank=cores_per_rank,
-        devices_per_rank=devices_per_rank,
+        command=context.obj or [],
+        ranks=flags.get("ranks_per_node", 1),
+        cores_per_rank=flags.get("cores_per_rank"),
+        devices_per_rank=flags.get("devices_per_rank"),
         environment=os.environ,
         workdir=None,
         log_dir=log_dir,
         failure_file=failure_file,
         job_id=job_id or f"launch-{os.getpid()}",
     )
-    if job is not None or overrides:
-        request = _with_job(request, job, overrides, ranks_per_node)
-    elif not program:
-        raise click.UsageError(
-            "name a program after --, as in castoff launch -n 2 -- python train.py", context
-        )
+    if job is not None or overrides or site_name is not None or flags.keys() & {"ranks", "nodes"}:
+        request = _with_job(request, job, overrides, flags, site_name or "local")
     return start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
 
 
+def _refuse(flags: Mapping[str, object], why: str) -> None:
+    for flag, given in flags.items():
+        if given is not None:
+            raise click.UsageError(f"{flag} {why}", click.get_current_context())
+
+
 def _with_job(
-    request: StartRequest, job: str | None, overrides: tuple[str, ...], ranks: int | None
+    request: StartRequest,
+    job: str | None,
+    overrides: tuple[str, ...],
+    flags: dict[str, int],
+    site_name: str,
 ) -> StartRequest:
     """The request with what a job file says and no flag overrides."""
     from launcher.commands.job_options import check_job_file
@@ -72,17 +130,16 @@ def _with_job(
 
     if job is not None:
         check_job_file(job)
-    flags = {
-        "command": list(request.command) or None,
-        "ranks_per_node": ranks,
-        "cores_per_rank": request.cores_per_rank,
-        "devices_per_rank": request.devices_per_rank,
-    }
-    given = {name: value for name, value in flags.items() if value is not None}
-    spec = JobSpec.load(job, overrides=overrides, flags=given)
-    if unused := [name for name in _SUBMIT_ONLY if getattr(spec, name) != getattr(JobSpec(), name)]:
-        click.echo(f"castoff: launch leaves out {', '.join(unused)}, which castoff submit heeds", err=True)
-    decided = plan(spec, Site.load("local"))
+    program = {"command": list(request.command)} if request.command else {}
+    spec = JobSpec.load(job, overrides=overrides, flags={**program, **flags})
+    if needed := [name for name in _NOT_HERE if getattr(spec, name) != getattr(JobSpec(), name)]:
+        where = job or "the command line"
+        raise CastoffError(
+            f"{where}: launch starts the program as it is, without {' and '.join(needed)}; "
+            f"castoff submit --site local heeds that, or clear it: --set {needed[0]}=null"
+        )
+    _say_left_out(spec, _LEFT_OUT_HERE)
+    decided = plan(spec, Site.load(site_name))
     environment = {**request.environment, **decided.env}
     if decided.python:
         folder = Path(decided.python).parent
@@ -94,4 +151,92 @@ def _with_job(
         devices_per_rank=decided.devices_per_rank or None,
         environment=environment,
         workdir=Path(decided.workdir) if decided.workdir else None,
+    )
+
+
+def _say_left_out(spec: JobSpec, fields: tuple[str, ...]) -> None:
+    plain = type(spec)()
+    if unused := [name for name in fields if getattr(spec, name) != getattr(plain, name)]:
+        say(f"launch leaves out {', '.join(unused)}, which castoff submit heeds")
+
+
+def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
+    """The allocation to use and its site; None: this host alone.
+
+    Raises:
+        CastoffError: there is none of that site's scheduler; or this process is one of its ranks.
+    """
+    if site_name is None and not os.environ.keys() & {"SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID"}:
+        return None  # as mostly: nothing else is loaded
+    from launcher.allocation import find, rank_here
+    from launcher.site import Site
+
+    named = None if site_name is None else Site.load(site_name)
+    if named is not None and named.scheduler == "local":
+        return None
+    found = find(os.environ)
+    if named is not None:
+        site = named
+    elif not found:
+        return None
+    else:
+        site, why = Site.choose(inside=found[0].scheduler)
+        say(f"site {site.name}: {why}")
+        if site.scheduler == "local":
+            return None
+    mine = [one for one in found if one.scheduler == site.scheduler]
+    if not mine:
+        raise CastoffError(_no_allocation(site, found))
+    rank = rank_here(os.environ)
+    if rank is not None:
+        raise CastoffError(_is_a_rank(rank, mine[0]))
+    return mine[0], site
+
+
+def _is_a_rank(rank: Placement, allocation: Allocation) -> str:
+    size = "" if rank.world_size is None else f" of {rank.world_size}"
+    told = [rank.sources.get(field, "") for field in ("rank", "world_size", "local_rank")]
+    names = " ".join(name for name in told if name.isidentifier())  # others are descriptions
+    return (
+        f"this process is rank {rank.rank}{size} already, started by {rank.starter}, and each of them would "
+        f"start ranks on all hosts of {allocation}.\n"
+        "Start them once, in the allocation's shell; on this host alone: castoff launch --here\n"
+        f"If no starter has started this process: unset {names}"
+    )
+
+
+def _no_allocation(site: Site, found: list[Allocation]) -> str:
+    if found:
+        return (
+            f"site {site.name} runs {site.scheduler}, but this is {found[0]}: name the site of this machine "
+            "with --site, or start ranks on this host alone with --here"
+        )
+    get = {"slurm": "salloc", "pbs": "qsub -I"}[site.scheduler]
+    return (
+        f"site {site.name} runs {site.scheduler}, but this shell is in no allocation of it: get one with "
+        f"{get}, or use castoff submit; without --site the ranks start on this host"
+    )
+
+
+def _in_allocation(
+    allocation: Allocation,
+    site: Site,
+    job: str | None,
+    overrides: tuple[str, ...],
+    flags: dict[str, int],
+    runs_dir: Path | None,
+) -> int:
+    from launcher.commands.job_options import load_job
+    from launcher.foreground import run_in_foreground
+
+    spec = load_job(job, overrides, {name: str(value) for name, value in flags.items()})
+    _say_left_out(spec, _LEFT_OUT_IN_ALLOCATION)
+    return run_in_foreground(
+        spec,
+        site,
+        allocation,
+        runs_dir=runs_dir,
+        environ=os.environ,
+        output=sys.stdout.buffer,
+        messages=sys.stderr,
     )

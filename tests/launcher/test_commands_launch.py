@@ -49,6 +49,23 @@ def test_fields_that_it_leaves_out_are_said(castoff: Castoff, tmp_path: Path) ->
     assert answer.stderr.splitlines()[0] == first
 
 
+def test_it_does_not_run_a_job_outside_of_its_container(castoff: Castoff, tmp_path: Path) -> None:
+    """Nor without the files that it would have copied."""
+    (tmp_path / "job.yaml").write_text(
+        "command: [touch, ran]\nstage: [{from: words}]\ncontainer: {runtime: apptainer, image: /torch.sif}\n"
+    )
+    answer = castoff("launch", "job.yaml")
+    assert answer.returncode == 1
+    assert answer.stderr.startswith(
+        "castoff: job.yaml: launch starts the program as it is, without container and stage"
+    )
+    assert not (tmp_path / "ran").exists()
+    alone = castoff("launch", "job.yaml", "--set", "stage=[]", "--", "touch", "ran")
+    assert alone.returncode == 1 and "without container; castoff submit --site local" in alone.stderr
+    cleared = castoff("launch", "job.yaml", "--set", "stage=null", "--set", "container=null")
+    assert cleared.returncode == 0 and (tmp_path / "ran").exists()
+
+
 def test_problems_of_the_job(castoff: Castoff, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("comand: [true]\nnodes: 0\n")
     answer = castoff("launch", "job.yaml")
@@ -56,3 +73,11 @@ def test_problems_of_the_job(castoff: Castoff, tmp_path: Path) -> None:
     assert "job.yaml:1: comand: " in answer.stderr and "job.yaml:2: nodes: " in answer.stderr
     nowhere = castoff("launch", "--", "no-such-program")
     assert nowhere.returncode == 127 and "cannot find the program" in nowhere.stderr
+
+
+def test_a_site_for_the_local_scheduler(castoff: Castoff, tmp_path: Path) -> None:
+    profile = tmp_path / ".castoff" / "sites" / "laptop.yaml"
+    profile.parent.mkdir(parents=True)
+    profile.write_text("description: mine\nextends: local\nenv: {GREETING: hello}\n")
+    answer = castoff("launch", "--site", "laptop", "--ranks", "2", "--", "sh", "-c", 'echo "$GREETING"')
+    assert (answer.returncode, answer.stdout) == (0, "[0] hello\n[1] hello\n"), answer.stderr

@@ -1,0 +1,1 @@
+"""Real clusters on one machine, and what is tested on them."""

@@ -1,0 +1,96 @@
+"""Scripts that stand alone, submitted by hand to a real Slurm."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from launcher import JobSpec, Site, plan, render
+from tests.clusters.slurm import HEAD, SlurmCluster
+from tests.launcher.scripts.harness import PROBE
+
+SECONDS = 90.0
+"""How long a test waits for anything."""
+
+
+def until(holds: Callable[[], Any], what: str) -> Any:
+    """What `holds` gives as soon as it is something."""
+    give_up = time.monotonic() + SECONDS
+    while True:
+        found = holds()
+        if found:
+            return found
+        assert time.monotonic() < give_up, f"never: {what}"
+        time.sleep(0.1)
+
+
+class Submitted:
+    """A job whose rendered script was given to sbatch."""
+
+    def __init__(
+        self, cluster: SlurmCluster, folder: Path, *, env: Mapping[str, str] | None = None, **fields: Any
+    ):
+        """Render a job in a folder of its own and submit it; its program is the probe unless it says so."""
+        self.cluster, self.folder, self.seen = cluster, folder, folder / "seen"
+        self.seen.mkdir(parents=True)
+        told = {"PROBE_FOLDER": str(self.seen), **fields.pop("probe_env", {})}
+        job = {"name": folder.name, "command": PROBE, "env": told, **fields}
+        (folder / "job.sh").write_text(render(plan(JobSpec.of(job), Site.load("slurm"))))
+        answer = cluster.run(
+            HEAD, ["sbatch", "--parsable", "job.sh"], cwd=folder, env={**os.environ, **(env or {})}
+        )
+        assert answer.returncode == 0, answer.stderr
+        self.id = answer.stdout.strip()
+
+    @property
+    def run_dir(self) -> Path:
+        """What the script makes where it was submitted."""
+        return self.folder / f"castoff-{self.id}"
+
+    def output(self) -> str:
+        """What the script wrote."""
+        return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.out")))
+
+    def record(self, name: str, attempt: str = "0.0") -> dict[str, Any]:
+        """A record of an attempt."""
+        record: dict[str, Any] = json.loads(self._record(name, attempt).read_text())
+        return record
+
+    def _record(self, name: str, attempt: str) -> Path:
+        return self.run_dir / "attempts" / attempt / f"{name}.json"
+
+    def ending(self, attempt: str = "0.0") -> tuple[str, int]:
+        """How an attempt ended, once it has."""
+        until(self._record("ending", attempt).exists, f"an ending of {attempt}:\n{self.output()}")
+        record = self.record("ending", attempt)
+        return record["ending"], record["code"]
+
+    def accounted(self) -> tuple[str, str]:
+        """The state and the exit code that Slurm keeps, once the job is over."""
+
+        def over() -> tuple[str, str] | None:
+            told = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={self.id}"]
+            line = self.cluster.run(HEAD, [*told, "--format=State,ExitCode"]).stdout.strip()
+            state, _, code = line.partition("|")
+            return None if state in ("", "PENDING", "RUNNING", "REQUEUED") else (state, code)
+
+        found: tuple[str, str] = until(over, f"the end of job {self.id}")
+        return found
+
+    def ranks(self) -> list[dict[str, Any]]:
+        """What each rank saw, by rank."""
+        files = {int(path.stem[5:]): path for path in self.seen.glob("rank-*.json")}
+        return [json.loads(files[rank].read_text()) for rank in sorted(files)]
+
+    def signal(self, name: str) -> None:
+        """Signal the batch script alone."""
+        answer = self.cluster.run(HEAD, ["scancel", "--batch", f"--signal={name}", self.id])
+        assert answer.returncode == 0, answer.stderr
+
+    def wait_for(self, name: str, ranks: int) -> None:
+        """Until every rank has said so."""
+        until(lambda: len(list(self.seen.glob(f"{name}-*"))) == ranks, f"{name}:\n{self.output()}")

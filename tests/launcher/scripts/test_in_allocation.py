@@ -1,0 +1,236 @@
+"""castoff launch inside an allocation that is told of, as qsub -I and salloc tell it.
+
+PBS cannot be installed here; mpiexec is MPICH's own or stands in for PALS's. tests/clusters has a real
+Slurm for all that only hosts of their own can show; here srun is the stub.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+import pytest
+
+from launcher.runs import Run
+from launcher.watch import RunStatus, status
+
+from .conftest import Benches
+from .harness import CASTOFF, PROBE, STALE, Bench
+
+SAYS = "echo out of $RANK; echo err of $RANK >&2"
+
+
+def launch(
+    here: Bench, *words: str, nodes: int = 1, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run castoff launch in an allocation of so many hosts."""
+    return subprocess.run(
+        [CASTOFF, "launch", *words],
+        cwd=here.folder,
+        env={**os.environ, **here.allocation(nodes), **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def the_run(here: Bench) -> RunStatus:
+    """What became of the one run."""
+    (path,) = (here.folder / "castoff-runs").iterdir()
+    return status(Run(path))
+
+
+def profile(here: Bench, name: str, text: str) -> None:
+    path = here.folder / ".castoff" / "sites" / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"description: ours\n{text}")
+
+
+def test_qsub_with_a_real_mpiexec(bench: Benches) -> None:
+    here = bench("hydra")
+    profile(here, "ours", f"extends: pbs\nmpiexec: {here.site.mpiexec}\n")
+    environ = {**STALE, "PBS_O_WORKDIR": "/", "CASTOFF_SITE": "ours"}
+    answer = launch(here, "-n", "3", "--", *PROBE, env=environ)
+    assert answer.returncode == 0, answer.stderr
+    ranks = here.ranks()
+    assert [rank["detected"]["starter"] for rank in ranks] == ["hydra"] * 3
+    assert {rank["cwd"] for rank in ranks} == {str(here.folder)}
+    run = the_run(here)
+    assert (run.site, run.job, run.ending) == ("ours", "7.head", "done")
+    assert answer.stderr.splitlines()[:2] == [
+        "castoff: site ours: CASTOFF_SITE is set",
+        f"castoff: PBS job 7.head (1 host: {here.hosts[0]}): 3 ranks, 3 on 1 node, started by hydra",
+    ]
+
+
+def test_qsub_on_aurora(bench: Benches) -> None:
+    """What its queues insist on was said to qsub; the ranks fill the first hosts of the node file."""
+    here = bench("pals")
+    answer = launch(here, "--site", "aurora", "--nodes", "2", "--", *PROBE, nodes=3)
+    assert answer.returncode == 0, answer.stderr
+    assert [rank["detected"]["node_rank"] for rank in here.ranks()] == [0] * 12 + [1] * 12
+    assert here.ranks()[0]["environ"]["MASTER_ADDR"] == "x0.hsn.cm.aurora.alcf.anl.gov"
+    used = Path(here.ranks()[0]["environ"]["PBS_NODEFILE"]).read_text().split()
+    assert used == here.hosts[:2]
+    (call,) = here.calls("mpiexec")
+    assert call[:4] == ["-n", "24", "--ppn", "12"]
+
+
+def test_the_walltime_counts_from_the_launch_on_pbs(bench: Benches) -> None:
+    here = bench("hydra")
+    profile(here, "pbs", f"extends: pbs\nmpiexec: {here.site.mpiexec}\ndefaults: {{walltime: 5s}}\n")
+    words = ["--set", "walltime=60s", "--set", "grace=58s", "--", *PROBE]
+    assert launch(here, *words, env={"PROBE": "stop"}).returncode == 75
+    assert the_run(here).ending == "walltime"
+
+
+def test_which_site(bench: Benches) -> None:
+    here = bench("srun")
+    by_itself = launch(here, "--", "true")
+    assert "castoff: site slurm: this shell is in an allocation of slurm\n" in by_itself.stderr
+    other = launch(here, "--", "true", env={"CASTOFF_SITE": "aurora"})
+    assert other.returncode == 1
+    assert (
+        "castoff: site aurora runs pbs, but this is Slurm job 12 (1 host: x0): name the site" in other.stderr
+    )
+    local = launch(here, "--", "sh", "-c", "echo $CASTOFF_STARTER", env={"CASTOFF_SITE": "local"})
+    assert (local.returncode, local.stdout) == (0, "[0] local\n")
+    assert launch(here, "--site", "local", "--", "sh", "-c", "echo $CASTOFF_STARTER").stdout == "[0] local\n"
+    assert launch(here, "--here", "--", "sh", "-c", "echo $CASTOFF_STARTER").stdout == "[0] local\n"
+    assert len(list((here.folder / "castoff-runs").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--here", "--site", "slurm"], "--here is this host alone, and --site names an allocation's site"),
+        (
+            ["--log-dir", "logs"],
+            "--log-dir is for ranks on this host alone (--here), and this is Slurm job 12",
+        ),
+        (["--here", "--runs-dir", "runs"], "--runs-dir is for runs in an allocation"),
+        (["--here", "--nodes", "2"], "--nodes: nodes: is 2, but this machine is one node"),
+        (["--nodes", "2"], "--nodes: nodes: is 2, but Slurm job 12 (1 host: x0) has no more"),
+        (["--ranks", "2", "-n", "2"], "ranks: excludes ranks_per_node"),
+    ],
+)
+def test_what_does_not_go_together(words: list[str], said: str, bench: Benches) -> None:
+    here = bench("srun")
+    answer = launch(here, *words, "--", "true")
+    assert answer.returncode == 2
+    assert said in answer.stderr
+    assert not (here.folder / "castoff-runs").exists()
+
+
+@pytest.mark.parametrize(("site", "get"), [("slurm", "salloc"), ("aurora", "qsub -I")])
+def test_a_site_outside_of_its_allocation(site: str, get: str, bench: Benches) -> None:
+    here = bench("srun")
+    words = [CASTOFF, "launch", "--site", site, "--", "true"]
+    answer = subprocess.run(words, cwd=here.folder, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert f"but this shell is in no allocation of it: get one with {get}, or use castoff" in answer.stderr
+
+
+def test_a_run_on_the_local_scheduler_stays_on_this_host(bench: Benches) -> None:
+    here = bench("srun")
+    environ = {**os.environ, **here.allocation(3)}
+    words = ["submit", "--site", "local", "--ranks-per-node", "2", "--json", "--", *PROBE]
+    answer = subprocess.run([CASTOFF, *words], cwd=here.folder, env=environ, capture_output=True, check=True)
+    run = json.loads(answer.stdout)["directory"]
+    subprocess.run([CASTOFF, "wait", run], cwd=here.folder, env=environ, check=True)
+    assert [rank["detected"]["starter"] for rank in here.ranks()] == ["local"] * 2
+    assert here.calls("srun") == []
+
+
+def test_output_goes_where_it_belongs_and_into_the_log(bench: Benches) -> None:
+    here = bench("srun")
+    answer = launch(here, "--", "sh", "-c", f"{SAYS}; exit 3")
+    assert answer.returncode == 3
+    assert answer.stdout == "out of 0\nerr of 0\n"  # of one rank, both are in its log
+    last = answer.stderr.splitlines()[-1]
+    assert last.startswith("castoff: rank 0 on ") and "was the first to fail, with code 3" in last
+    log = Run(Path(the_run(here).directory)).script_log().read_text()
+    assert log == f"out of 0\nerr of 0\n{last}\n"
+
+
+def test_nobody_reads_any_more(bench: Benches) -> None:
+    here = bench("srun")
+    program = f"'{CASTOFF}' launch -- sh -c 'yes | head -c 300000; echo over' | head -c 10"
+    answer = subprocess.run(
+        ["bash", "-c", f"{program}; echo code ${{PIPESTATUS[0]}}"],
+        cwd=here.folder,
+        env={**os.environ, **here.allocation(1)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert answer.stdout.endswith("code 0\n")
+    log = Run(Path(the_run(here).directory)).script_log()
+    assert f"castoff: cannot write here (Broken pipe): all of it is in {log}" in answer.stderr
+    assert log.read_text().endswith("y\nover\n")
+
+
+def test_what_setup_leaves_behind_is_ended(bench: Benches) -> None:
+    here = bench("srun")
+    (here.folder / "daemon.sh").write_text("trap '' TERM; echo $$ >pid; sleep 600\n")
+    (here.folder / "job.yaml").write_text(
+        "command: ['true']\nsetup:\n  - setsid sh daemon.sh &\n  - until [ -s pid ]; do sleep 0.01; done\n"
+    )
+    answer = launch(here, "job.yaml")
+    assert answer.returncode == 0, answer.stderr
+    assert not psutil.pid_exists(int((here.folder / "pid").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "ending"),
+    [
+        ("exit 4", 4, "failed"),
+        ("kill -KILL $$", 137, "failed"),
+        ("kill -INT $PPID; sleep 1", 130, "cancelled"),
+    ],
+)
+def test_a_script_that_ends_early_leaves_an_ending(line: str, code: int, ending: str, bench: Benches) -> None:
+    here = bench("srun")
+    answer = launch(here, "--set", f"setup=['{line}']", "--", "true")
+    assert answer.returncode == code, answer.stderr
+    run = the_run(here)
+    assert (run.state, run.ending) == ("ended", ending)
+    assert here.calls("srun") == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_one_signal_stops_in_order(number: signal.Signals, bench: Benches) -> None:
+    here = bench("srun")
+    process = subprocess.Popen(
+        [CASTOFF, "launch", "-n", "2", "--", "sh", "-c", "touch $PROBE_FOLDER/here-$RANK; exec sleep 60"],
+        cwd=here.folder,
+        env={**os.environ, **here.allocation(1)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while len(list(here.seen.glob("here-*"))) < 2:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 128 + number, errors
+    assert f"castoff: {number.name}: asked the ranks to stop; once more kills them\n" in errors
+    assert the_run(here).ending == "cancelled"
+
+
+def test_secrets_that_are_missing_are_said_before_anything_is_made(bench: Benches) -> None:
+    here = bench("srun")
+    answer = launch(here, "--set", "env_from=[NOT_SET_ANYWHERE]", "--", "true")
+    assert answer.returncode == 1
+    assert "env_from: NOT_SET_ANYWHERE not set in this environment" in answer.stderr
+    assert not (here.folder / "castoff-runs").exists()
