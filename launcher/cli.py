@@ -10,24 +10,32 @@ import io
 import os
 import sys
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from launcher.errors import CastoffError
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 _VERBS = {
-    "cancel": "End a run.",
+    "cancel": "End runs.",
+    "clean": "Remove the directories of runs that are over.",
+    "completion": "Print what makes a shell complete castoff's words.",
     "explain": "Say which rank this process is, and how that is known.",
     "init": "Write a commented job file to start from.",
     "launch": "Start ranks here and now.",
-    "logs": "Print a run's logs.",
+    "list": "List your runs.",
+    "logs": "Print a run's logs, or follow them.",
     "render": "Print the script that a scheduler gets.",
+    "resubmit": "Start a run that is over again, in its directory.",
     "schema": "Print the JSON schema of job files.",
-    "sites": "List the sites, or show one.",
-    "status": "Say what became of a run, or of all.",
+    "sites": "List the sites, show one, or check one.",
+    "status": "Say what became of a run.",
+    "stop": "Ask runs to save their state and end.",
     "submit": "Submit a job.",
-    "wait": "Wait until a run is over; exit with its code.",
+    "wait": "Wait until runs are over; exit with their code.",
 }
 
 _TAKE_A_PROGRAM = ("launch", "render", "submit")
@@ -59,6 +67,13 @@ class _Verbs(click.Group):
         if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
             ctx.fail(f"{verb} takes no program, so nothing may stand after --")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        from click.shell_completion import CompletionItem
+
+        verbs = [CompletionItem(verb, help=words) for verb, words in _VERBS.items()]
+        offered = [item for item in verbs if item.value.startswith(incomplete)]
+        return offered or click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -104,6 +119,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     if "--" in words:
         at = words.index("--")
         words, program = words[:at], words[at + 1 :]
+    if "_CASTOFF_COMPLETE" in os.environ:  # a shell asks what may stand next, and click answers
+        import_module("launcher.commands.completion")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # a path's bytes leave as they came
     try:
@@ -122,7 +139,7 @@ def _run(words: list[str], program: list[str] | None) -> int:
     try:
         result: Any = castoff.main(words, prog_name="castoff", obj=program, standalone_mode=False)
     except CastoffError as error:
-        for line in str(error).splitlines():
+        for line in str(error).split("\n"):
             _say(line)
         return error.exit_code
     except click.ClickException as error:
@@ -145,7 +162,9 @@ def _in_one_line(error: click.ClickException) -> str:
 
 
 def _say(line: str) -> None:
-    click.echo(f"castoff: {line}", err=True)
+    from launcher.commands.output import say
+
+    say(line)
 
 
 def _abandon_output() -> None:

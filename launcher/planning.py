@@ -12,12 +12,16 @@ import msgspec
 
 from launcher import binding, directives
 from launcher.binding import Devices
+from launcher.containers import ContainerPlan, container_problems
+from launcher.containers import decide as decide_container
 from launcher.document import Document, FieldPath
 from launcher.errors import InvalidInput, Problem
-from launcher.limits import site_problems
+from launcher.limits import Shared, sharing_queue, site_problems
 from launcher.quantities import cpulist, seconds
 from launcher.site import Site
-from launcher.spec import JobSpec, StarterName, check, program_name
+from launcher.spec import Container, JobSpec, Snapshot, StarterName, check, program_name
+from launcher.staging import StagePlan, stage_problems
+from launcher.staging import decide as decide_stage
 from launcher.starters import OF_SCHEDULER, STARTERS, Layout, Request
 from launcher.structure import fields_of
 
@@ -64,6 +68,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     env_from: list[str]
     workdir: str | None
+    """Absolute, or `./` and a path from where the job was submitted."""
+    snapshot: Snapshot | None
+    """The copy of the code that a submission takes and the ranks run in; None: they run in the original."""
     python: str | None
     master_suffix: str
     array_count: int | None
@@ -71,6 +78,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     after: dict[str, list[str]]
     requeue_max: int
     per_rank_logs: bool
+    container: ContainerPlan | None
+    stage: list[StagePlan]
+    stage_start: list[str]
+    """The argv that starts one process a node; empty on the local scheduler, and without `stage`."""
+    local_storage: str | None
+    """Where `stage` makes its folder; None: TMPDIR, else /tmp."""
     templates: str | None
     notes: list[str]
     """What was decided for the user, in words."""
@@ -108,6 +121,8 @@ def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
     chosen = _filled(spec, site.defaults)
     setup = [*site.setup, *site.defaults.setup, *spec.setup]
     chosen = msgspec.structs.replace(chosen, setup=setup, env={**site.env, **chosen.env})
+    if chosen.container.image is None and spec.container == Container():
+        chosen = msgspec.structs.replace(chosen, container=Container())  # a runtime for those who want one
     if spec.ranks is not None:
         return msgspec.structs.replace(chosen, ranks_per_node=None)
     if spec.ranks_per_node is not None:
@@ -129,6 +144,11 @@ def _filled(mine: T, default: T) -> T:
     return msgspec.structs.replace(mine, **chosen)
 
 
+def _from_here(folder: str | None) -> str | None:
+    """A folder as `cd` takes it: a bare `-`, `-P` or a name that CDPATH holds would mean another."""
+    return folder if folder is None or folder.startswith("/") else f"./{folder}"
+
+
 class _Planner:
     """The decisions, one method each; each may add problems and notes."""
 
@@ -138,6 +158,7 @@ class _Planner:
         self.source = source
         self.name = spec.name or program_name(spec.command)
         self.walltime = seconds(spec.walltime) if spec.walltime else None
+        self.shared = sharing_queue(spec, site)
         self.grace = seconds(spec.grace) if spec.grace else DEFAULT_GRACE
         self.problems: list[Problem] = []
         self.notes: list[str] = []
@@ -148,7 +169,12 @@ class _Planner:
         starter = self._starter(layout)
         per_rank = self._devices_per_rank()
         devices = self._devices(layout, per_rank)
-        cores, cpu_lists = self._cores(layout)
+        cores, cpu_lists = self._cores(layout, per_rank)
+        for field, message in (
+            *container_problems(spec, starter, [item.to for item in decide_stage(spec.stage)]),
+            *stage_problems(spec.stage),
+        ):
+            self._report(field, message)
         for problem in (*check(spec), *site_problems(spec, site, self.name, self.walltime, self.grace)):
             self._report(problem.path, problem.message)
         if self.problems:
@@ -179,7 +205,8 @@ class _Planner:
             setup=spec.setup,
             env=self._environment(cores),
             env_from=spec.env_from,
-            workdir=spec.workdir,
+            workdir=_from_here(spec.workdir),
+            snapshot=Snapshot() if spec.snapshot is True else spec.snapshot or None,
             python=spec.python,
             master_suffix=site.master_suffix,
             array_count=spec.array.count if spec.array else None,
@@ -187,6 +214,10 @@ class _Planner:
             after={str(condition): names for condition, names in spec.after.items()},
             requeue_max=spec.requeue.max,
             per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.start.torchrun,
+            container=self._container(per_rank),
+            stage=decide_stage(spec.stage),
+            stage_start=self._stage_start(starter, layout) if spec.stage else [],
+            local_storage=site.local_storage if spec.stage else None,
             templates=spec.templates,
             notes=self.notes,
         )
@@ -198,7 +229,7 @@ class _Planner:
         """Where a field's value comes from: the job file's line, a flag, or the site's defaults."""
         if self.source is None:
             return f"{self.name} on {self.site.name}"
-        path: FieldPath = tuple(field.split("."))
+        path: FieldPath = tuple(int(key) if key.isdecimal() else key for key in field.split("."))
         mine = self.source.data.get(path[0]) if isinstance(self.source.data, dict) else None
         if mine is None and path[0] in msgspec.to_builtins(self.site.defaults):
             return f"defaults of site {self.site.name}"
@@ -224,8 +255,13 @@ class _Planner:
         if spec.ranks_per_node is not None:
             return Layout([(spec.ranks_per_node, nodes)])
         if site.node and site.node.device_count and spec.devices_per_rank != 0:
-            each = max(site.node.device_count // (spec.devices_per_rank or 1), 1)
-            self.notes.append(f"{each} ranks per node: the node has {site.node.device_count} devices")
+            devices = site.node.device_count
+            why = f"the node has {devices} devices"
+            if self.shared is not None and self.shared.max_devices < devices:
+                devices = self.shared.max_devices
+                why = f"{self.shared.name} gives a job {devices} of a node's devices"
+            each = max(devices // (spec.devices_per_rank or 1), 1)
+            self.notes.append(f"{each} ranks per node: {why}")
             return Layout([(each, nodes)])
         self.notes.append("1 rank per node: set ranks_per_node or ranks for more")
         return Layout([(1, nodes)])
@@ -249,6 +285,10 @@ class _Planner:
                 self._report("start.starter", message)
             else:
                 self.problems.append(Problem(f"site {self.site.name}", "starter", message))
+        most = STARTERS[starter].most_words
+        if most is not None and len(self.spec.command) > most:
+            message = f"has {len(self.spec.command)} words, but {starter} takes {most} at the most"
+            self._report("command", f"{message}: write them to a file that the program reads")
         if starter == "pals" and not layout.filled and not self.spec.start.torchrun:
             low = layout.processes - layout.processes % layout.nodes
             message = (
@@ -264,23 +304,63 @@ class _Planner:
             return self.spec.devices_per_rank
         return 1 if self.site.node and self.site.node.device_count else 0
 
+    @property
+    def _whole_nodes(self) -> bool:
+        """Whether the job has its nodes for itself."""
+        if self.shared is not None:
+            return False
+        return bool(self.spec.exclusive or (self.site.node and self.site.node.exclusive))
+
+    def _node_devices(self, layout: Layout, per_rank: int) -> int:
+        """Devices of a node that the job asks for."""
+        needed = layout.most * per_rank
+        total = self.site.node.device_count if self.site.node else 0
+        if not total or not needed:
+            return needed
+        return total if self._whole_nodes else min(needed, total)
+
     def _devices(self, layout: Layout, per_rank: int) -> Devices:
         node = self.site.node
         if node is None or not node.device_count:
             if self.spec.start.torchrun:
                 return Devices()
-            per_task = self.site.gpu_request == "gpus-per-task"
-            return binding.scheduler_devices(per_rank, per_task=per_task)
+            return binding.scheduler_devices(per_rank, per_task=self.site.binds_devices)
         try:
             devices = binding.devices(node, layout.most, per_rank)
         except ValueError as error:
             self._does_not_fit("devices_per_rank", self.spec.devices_per_rank, layout, error)
             return Devices()
+        if self.shared is not None and layout.most * per_rank > self.shared.max_devices:
+            self._report(self._ranks_field, self._too_many_for(self.shared, layout, per_rank))
+        numbered = self._numbers_of_node(layout, per_rank)
         if self.spec.start.torchrun:  # the shim runs once a node, so no rank is given its own
             if devices.per_rank:
                 self.notes.append("torchrun hands out no devices: each rank sees all those of its node")
-            return Devices(visible=devices.visible)
-        return devices
+            return Devices(visible=devices.visible) if numbered else Devices()
+        if numbered:
+            return devices
+        if self.site.binds_devices and per_rank:
+            self.notes.append("srun shows each rank its own devices alone: the first is 0 (CASTOFF_DEVICE)")
+        return binding.scheduler_devices(per_rank, per_task=self.site.binds_devices)
+
+    def _numbers_of_node(self, layout: Layout, per_rank: int) -> bool:
+        """Whether a rank sees the devices under the node's own numbers.
+
+        A scheduler that hands out some of a node's devices numbers those alone, from 0.
+        """
+        site, node = self.site, self.site.node
+        if site.binds_devices or node is None:
+            return False
+        handed_out = site.scheduler == "slurm" or "ngpus" in site.select
+        return not handed_out or self._node_devices(layout, per_rank) == node.device_count
+
+    def _too_many_for(self, shared: Shared, layout: Layout, per_rank: int) -> str:
+        held = layout.processes if self.spec.ranks is not None else layout.most
+        fits = shared.max_devices // max(per_rank, 1)
+        return (
+            f"is {held}, but {shared.name} gives a job {shared.max_devices} of a node's devices "
+            f"{shared.source}; use up to {fits} ranks a node, or another {shared.field}"
+        )
 
     def _does_not_fit(self, field: str, asked: int | None, layout: Layout, error: ValueError) -> None:
         """Blame the field that was set for what binding refuses."""
@@ -292,22 +372,31 @@ class _Planner:
             held = layout.processes if self.spec.ranks is not None else layout.most
             self._report(self._ranks_field, f"is {held}, but {error} {source}")
 
-    def _cores(self, layout: Layout) -> tuple[int | None, list[str]]:
+    def _cores(self, layout: Layout, per_rank: int) -> tuple[int | None, list[str]]:
         """Cores of each rank, where they are known, and the CPU list of each local rank."""
         asked, node = self.spec.cores_per_rank, self.site.node
         if node is None or not node.sockets:
             return asked, []
+        if self.shared is not None and asked is None:  # of the cores as much as of the devices
+            usable = sum(len(socket) for socket in node.usable_cores())
+            asked = max(usable * per_rank // max(node.device_count, 1), 1)
         try:
             lists = binding.cores(node, layout.most, asked)
         except ValueError as error:
-            self._does_not_fit("cores_per_rank", asked, layout, error)
+            self._does_not_fit("cores_per_rank", self.spec.cores_per_rank, layout, error)
             return asked, []
-        return len(lists[0]), [cpulist(numbers) for numbers in lists]
+        cores = len(lists[0])
+        if self.site.scheduler == "slurm" and node.cpus_per_core > 1 and not self.spec.start.torchrun:
+            counted = f"--cpus-per-task={self.site.slurm_cpus(cores)}"
+            self.notes.append(f"{counted}: a rank's {cores} cores, which have {node.cpus_per_core} CPUs each")
+        # Which cores a job gets of a node that it shares is not known before.
+        return cores, [] if self.shared else [cpulist(numbers) for numbers in lists]
 
     def _processes(self, layout: Layout, cores: int | None, cpu_lists: list[str], per_rank: int) -> Request:
         """What the starter starts: the ranks, or one torchrun a node that owns all of it."""
+        devices = self._node_devices(layout, per_rank)
         if not self.spec.start.torchrun:
-            return Request(layout, cores, cpu_lists, per_rank, self.site)
+            return Request(layout, cores, cpu_lists, per_rank, devices, self.site)
         node = self.site.node
         whole = binding.core_lists(node, 1, None) if node else []
         return Request(
@@ -315,12 +404,27 @@ class _Planner:
             cores and cores * layout.most,
             whole,
             per_rank * layout.most,
+            devices,
             self.site,
         )
 
     def _start(self, starter: StarterName, processes: Request) -> list[str]:
         argv = STARTERS[starter].argv(processes)
         return argv if starter == "local" else [*argv, *self.site.start_args, *self.spec.start.args]
+
+    def _stage_start(self, starter: StarterName, layout: Layout) -> list[str]:
+        if starter == "local":
+            return []
+        one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, self.site)
+        return [*STARTERS[starter].argv(one_a_node), *self.site.start_args]
+
+    def _container(self, devices: int) -> ContainerPlan | None:
+        decided = decide_container(self.spec.container, self.site, devices)
+        if decided is not None and devices and self.spec.container.gpus is None and decided.gpus == "none":
+            self.notes.append(
+                "the container is given no GPUs: this site does not say whose they are; set container.gpus"
+            )
+        return decided
 
     def _directives(self, processes: Request) -> directives.Directives:
         if self.site.scheduler == "local":
@@ -331,7 +435,8 @@ class _Planner:
             tasks_per_node=processes.layout.most,
             cores_per_task=processes.cores,
             devices_per_task=processes.devices,
-            devices_per_node=processes.devices * processes.layout.most,
+            devices_per_node=processes.node_devices,
+            whole_nodes=self._whole_nodes,
             walltime=self.walltime,
             grace=self.grace,
             after=directives.dependency(dict(self.spec.after)),

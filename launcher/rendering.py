@@ -7,6 +7,7 @@ contract: blocks, variables and filters.
 
 from __future__ import annotations
 
+import itertools
 import os
 import textwrap
 import traceback
@@ -16,15 +17,16 @@ from typing import Any
 
 import jinja2
 
-from launcher.errors import CastoffError, InvalidInput, Problem
+from launcher.containers import RUNTIMES, ContainerPlan
+from launcher.document import Document
+from launcher.errors import CastoffError, InvalidInput, Problem, printable
 from launcher.planning import Plan
-from launcher.quoting import pbs_directive, shell_word, slurm_directive
+from launcher.quoting import comment, interpreter, pbs_directive, shell_word, slurm_directive, yaml_word
 from launcher.ranks import STALE_VARIABLES
 from launcher.site import Site
+from launcher.spec import JobSpec
 from launcher.starters import STARTERS
 from launcher.template_cache import template_cache
-
-_SUBMITIT_PROGRAM = '"${CASTOFF_PYTHON:-python}" -u -m submitit.core._submit "$CASTOFF_RUN_DIR"'
 
 _WIDTH = 96
 
@@ -53,8 +55,18 @@ def render(plan: Plan) -> str:
 
 
 def example_job(site: Site) -> str:
-    """A commented job file for a site, to start from."""
-    return _environment(None).get_template("job.yaml.j2").render(site=site)
+    """A commented job file for a site, to start from.
+
+    Raises:
+        CastoffError: the profile's examples make no job file.
+    """
+    text = _environment(None).get_template("job.yaml.j2").render(site=site)
+    try:
+        JobSpec.of(Document.parse(text, "job.yaml").data)
+    except InvalidInput as error:
+        fix = "mend the examples under `required:` in its profile"
+        raise CastoffError(f"site {printable(site.name)}: {fix}:\n{error}") from error
+    return text
 
 
 def template_folder() -> Path:
@@ -103,8 +115,8 @@ def _variables(plan: Plan) -> dict[str, Any]:
     """What templates are given; docs/templates.md explains each."""
     starter = STARTERS[plan.starter]
     layout = [(1, plan.nodes)] if plan.torchrun else plan.layout
-    # Open MPI kills its ranks a second after a TERM, but hands USR1 on and waits.
-    ends_by_usr1 = plan.starter == "openmpi"
+    # On TERM Open MPI kills its ranks a second later and srun (22.05.8) at once; both hand USR1 on.
+    ends_by_usr1 = plan.starter in ("openmpi", "srun")
     return {
         "plan": plan,
         "stale_variables": _stale(plan),
@@ -117,9 +129,50 @@ def _variables(plan: Plan) -> dict[str, Any]:
         "hostfile_flag": starter.hostfile_flag,
         "goes_on": starter.goes_on,
         "terminate_signal": "USR1" if ends_by_usr1 else "TERM",
-        "terminate_traps": "TERM INT HUP USR1" if ends_by_usr1 else "TERM INT HUP",
         "first_log": "rank-00000.log" if plan.per_rank_logs else "node-00000.log",
+        **_container_variables(plan),
+        "staged_path": _staged_path(plan),
+        "stage_hostfile": _hostfile(plan, [(1, plan.nodes)]) if plan.stage else None,
     }
+
+
+def _container_variables(plan: Plan) -> dict[str, Any]:
+    container = plan.container
+    if container is None:
+        return {
+            "pyxis": False,
+            "image": None,
+            "image_file": False,
+            "bind_flag": None,
+            "mounts": [],
+            "kept": [],
+        }
+    folder = '"$CASTOFF_STAGE_DIR"/' if container.staged else ""
+    flag = RUNTIMES[container.runtime].bind_flag
+    return {
+        "pyxis": container.runtime == "pyxis",
+        "image": folder + shell_word(container.image),
+        "image_file": container.image.startswith("/") and container.runtime in ("apptainer", "pyxis"),
+        "bind_flag": flag,
+        "mounts": [word for mount in container.mounts for word in ([flag, mount] if flag else [mount])],
+        "kept": _kept(plan, container),
+    }
+
+
+def _kept(plan: Plan, container: ContainerPlan) -> list[str]:
+    """Variables that the job decides, whatever an image says; under pyxis the shim is inside."""
+    names = ["MASTER_ADDR", "MASTER_PORT"]
+    if container.runtime != "pyxis":
+        names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", *names]
+        names += [plan.device_variable] if plan.device_variable else []
+    names += ["OMP_NUM_THREADS", *plan.env, *plan.env_from]
+    return [name for name in dict.fromkeys(names) if name not in container.env]
+
+
+def _staged_path(plan: Plan) -> str | None:
+    """PATH with the environments that `stage` activates, as a shell word."""
+    folders = [f'"$CASTOFF_STAGE_DIR"/{shell_word(item.to)}/bin:' for item in plan.stage if item.activate]
+    return "".join(folders) + '"$PATH"' if folders else None
 
 
 def _stale(plan: Plan) -> list[str]:
@@ -139,15 +192,19 @@ def _program(plan: Plan) -> str:
 
 def _one_program(plan: Plan) -> list[str]:
     """The command; srun and every mpiexec would take a lone : for the start of another program."""
-    if ":" in plan.command and plan.starter != "local":
-        return ["sh", "-c", "exec " + " ".join(map(shell_word, plan.command))]
-    return plan.command
+    if ":" not in plan.command or plan.starter == "local":
+        return plan.command
+    others = [word for word in plan.command if word != ":"]
+    places = itertools.count(1)  # each word its own: together they might be longer than one may be
+    line = " ".join(":" if word == ":" else f'"${{{next(places)}}}"' for word in plan.command)
+    return ["sh", "-c", f"exec {line}", "sh", *others]
 
 
 def _submitit_program(plan: Plan) -> str:
-    if plan.python is None:
-        return _SUBMITIT_PROGRAM
-    return f'{shell_word(plan.python)} -u -m submitit.core._submit "$CASTOFF_RUN_DIR"'
+    python = shell_word(plan.python) if plan.python else '"${CASTOFF_PYTHON:-python}"'
+    if plan.python is None and (plan.container or _staged_path(plan)):
+        python = "python"  # theirs; CASTOFF_PYTHON is the submitter's
+    return f'{python} -u -m submitit.core._submit "$CASTOFF_RUN_DIR"'
 
 
 def _words(words: list[str]) -> str:
@@ -192,6 +249,9 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "words": _words,
     "slurm_directive": slurm_directive,
     "pbs_directive": pbs_directive,
+    "comment": comment,
+    "interpreter": interpreter,
+    "yaml": yaml_word,
     "folder": _folder,
     "wrapped": _wrapped,
     "layout_words": _layout_words,

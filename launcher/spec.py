@@ -4,14 +4,14 @@
 
 import copy
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
 from launcher.document import Document, FieldPath, dotted
-from launcher.errors import InvalidInput, Problem
+from launcher.errors import InvalidInput, Problem, shown
 from launcher.quantities import DURATION_PATTERN, DURATION_TAKES, END, MEMORY_PATTERN, MEMORY_TAKES
 from launcher.structure import convert_valid, meaning, takes
 
@@ -53,11 +53,36 @@ DirectiveName = Annotated[
     str,
     takes("a directive's name (letters, digits, - and _)", pattern=rf"^[A-Za-z][A-Za-z0-9_-]*{END}"),
 ]
+Sha256 = Annotated[str, takes("a SHA-256 sum: 64 hexadecimal digits", pattern=rf"^[0-9A-Fa-f]{{64}}{END}")]
 StarterName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "local"]
+RuntimeName = Literal["apptainer", "shifter", "podman-hpc", "pyxis"]
+Gpus = Literal["nvidia", "amd", "intel", "none"]
 Condition = Literal["after", "afterok", "afternotok", "afterany"]
 
 
 _OURS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+_KEPT_BY_SHELLS = frozenset(
+    {
+        # Read-only, or counted by the shell itself. What is given to some of them is evaluated as
+        # arithmetic, where a[$(…)] runs a command.
+        *("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "HISTCMD", "OPTIND", "OPTERR"),
+        *("RANDOM", "SRANDOM", "SECONDS", "LINENO", "EPOCHREALTIME", "EPOCHSECONDS", "BASH_MONOSECONDS"),
+        *("BASH", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS"),
+        *("BASH_COMMAND", "BASH_EXECUTION_STRING", "BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE"),
+        *("BASH_SUBSHELL", "BASH_TRAPSIG", "BASH_VERSION", "COMP_WORDBREAKS", "DIRSTACK", "FUNCNAME"),
+        *("GROUPS", "PIPESTATUS", "PWD", "OLDPWD", "SHLVL", "_"),
+        # A shell that starts as sh sets these anew.
+        *("PS1", "PS2", "PS4"),
+        # They change how the script itself is read.
+        *("IFS", "BASH_COMPAT", "BASH_XTRACEFD", "EXECIGNORE", "FUNCNEST", "POSIXLY_CORRECT"),
+    }
+)
+"""Variables that no script can hand to a program as they are given (bash(1), sh(1))."""
+
+_LONGEST_WORD = 131_071
+"""Bytes of an argument, or of a variable with its name and the =: Linux's MAX_ARG_STRLEN less the
+NUL at the end (execve(2))."""
 
 
 class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +101,48 @@ class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = []
 
 
+class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What each rank's program runs in. Without an image there is no container."""
+
+    image: Annotated[
+        Word | None,
+        meaning("The image: an absolute path, stage/… for one that `stage` copies, or the runtime's name."),
+    ] = None
+    runtime: Annotated[
+        RuntimeName | None, meaning("What runs it; a site's defaults may name the one that it has.")
+    ] = None
+    binds: Annotated[
+        list[Word], meaning("The host's folders inside: PATH, PATH:INSIDE or PATH:INSIDE:ro, absolute.")
+    ] = []
+    env: Annotated[dict[EnvName, Text], meaning("Variables inside alone, set after `env`.")] = {}
+    gpus: Annotated[
+        Gpus | None, meaning("Whose GPUs the container is given; default: follows from the site's devices.")
+    ] = None
+    args: Annotated[list[Word], meaning("Further flags of the runtime, each one word.")] = []
+
+
+class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that is copied to each node's own disk before the ranks start."""
+
+    source: Annotated[
+        Word, meaning("A file, a folder or an archive; a relative path starts where the job was submitted.")
+    ] = msgspec.field(name="from")
+    to: Annotated[
+        Word | None,
+        meaning("Its place under CASTOFF_STAGE_DIR; default: its name, without the archive's ending."),
+    ] = None
+    unpack: Annotated[
+        bool | None, meaning("Whether to unpack an archive; default: yes, if the name ends as one does.")
+    ] = None
+    sha256: Annotated[
+        Sha256 | None, meaning("The file's or archive's SHA-256 sum, checked on each node.")
+    ] = None
+    activate: Annotated[
+        bool,
+        meaning("It is an environment: its bin comes first on the ranks' PATH, and conda-unpack is run."),
+    ] = False
+
+
 class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Many members of one job, each with its own CASTOFF_ARRAY_INDEX from 0."""
 
@@ -90,6 +157,19 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         CountOrNone,
         meaning("How often a run that ended with the outcome `again` is started once more."),
     ] = 0
+
+
+class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A copy of the code, taken at the submission."""
+
+    paths: Annotated[
+        list[Word], meaning("Only these files and folders; default: all that git does not ignore.")
+    ] = []
+    link: Annotated[
+        list[Word],
+        meaning("What git ignores and the program needs, such as data: links that lead to the original."),
+    ] = []
+    limit: Annotated[Memory, meaning("How large it may be; default 256M.")] = "256M"
 
 
 class Mail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -169,6 +249,10 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     workdir: Annotated[Word | None, meaning("Where the ranks run; default: where the job was submitted.")] = (
         None
     )
+    snapshot: Annotated[
+        bool | Snapshot | None,
+        meaning("Whether the ranks run in a copy of the code, so that a job that waits runs no edited code."),
+    ] = None
     python: Annotated[
         Word | None, meaning("The Python interpreter, absolute; its folder comes first on PATH.")
     ] = None
@@ -179,6 +263,10 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         ),
     ] = {}
     start: Annotated[Start, meaning("How the ranks start.")] = Start()
+    container: Annotated[Container, meaning("What each rank's program runs in.")] = Container()
+    stage: Annotated[
+        list[Stage], meaning("What is copied to each node's own disk before the ranks start.")
+    ] = []
     array: Annotated[Array | None, meaning("Many members of this job.")] = None
     after: Annotated[
         dict[Condition, list[Word]],
@@ -282,6 +370,8 @@ def check(spec: JobSpec, where: Document | None = None) -> list[Problem]:
         report(("command",), "is missing: name the program to run, as in command: [python, train.py]")
     elif not spec.command[0]:
         report(("command", 0), "is empty: the first word names the program")
+    elif spec.command[0].startswith("-"):
+        report(("command", 0), f"is {shown(spec.command[0])}, which reads like an option: write ./ before it")
     if spec.ranks is not None and spec.ranks_per_node is not None:
         report(
             ("ranks",),
@@ -295,18 +385,58 @@ def check(spec: JobSpec, where: Document | None = None) -> list[Problem]:
             f"lower nodes to {spec.ranks}, or raise ranks",
         )
     if spec.python is not None and not spec.python.startswith("/"):
-        report(("python",), f"is {spec.python!r}, but must be absolute: the job's PATH is not yours")
+        report(("python",), f"is {shown(spec.python)}, but must be absolute: the job's PATH is not yours")
+    elif spec.python is not None and ":" in str(PurePosixPath(spec.python).parent):
+        report(("python",), f"is {shown(spec.python)}, but PATH can hold no folder with a colon in its name")
     for name in spec.env:
         if name in spec.env_from:
             report(("env", name), "stands in env_from too; keep the one you mean")
-        if name in _OURS or name.startswith("CASTOFF_"):
-            report(("env", name), "is what castoff tells each rank itself; drop it here")
+    for path, name in _variables(spec):
+        if problem := variable_problem(name):
+            report(path, problem)
+    for path, text in _long_words(spec):
+        size = f"{len(text.encode()):,} bytes long, but Linux hands a program {_LONGEST_WORD:,} at the most"
+        report(path, f"is {size}: write it to a file, and name that")
+    if isinstance(spec.snapshot, Snapshot):
+        for field in ("paths", "link"):
+            for number, name in enumerate(getattr(spec.snapshot, field)):
+                if name.startswith("/"):
+                    message = (
+                        f"is {name!r}, but counts from where the job is submitted: no / at its beginning"
+                    )
+                    report(("snapshot", field, number), message)
     if spec.mail is not None and not spec.mail.on:
         report(("mail", "on"), "is empty: name events (begin, end, fail) or drop mail")
     for condition, names in spec.after.items():
         if not names:
             report(("after", condition), "is empty: name the runs or job ids to wait for")
     return problems
+
+
+def variable_problem(name: str) -> str | None:
+    """Why a script cannot hand a variable of this name to the ranks; None if it can."""
+    if name in _OURS or name.startswith("CASTOFF_"):
+        return "is what castoff tells each rank itself; drop it here"
+    if name in _KEPT_BY_SHELLS:
+        return f"is {name}, which shells keep for themselves: no program would see this value; drop it"
+    if name.startswith("castoff_"):
+        return f"is {name}, but names in castoff_ are the script's own; use another"
+    return None
+
+
+def _variables(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
+    """The variables that a script sets for the ranks."""
+    yield from ((("env", name), name) for name in spec.env)
+    yield from ((("env_from", number), name) for number, name in enumerate(spec.env_from))
+
+
+def _long_words(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
+    """What the kernel would refuse to hand over."""
+    words: list[tuple[FieldPath, str]] = [
+        *((("command", number), word) for number, word in enumerate(spec.command)),
+        *((("env", name), f"{name}={value}") for name, value in spec.env.items()),
+    ]
+    return ((path, text) for path, text in words if len(text.encode()) > _LONGEST_WORD)
 
 
 def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iterable[str]) -> JobSpec:

@@ -122,7 +122,7 @@ def castoff(tmp_path: Path) -> Castoff:
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def system_program() -> SystemProgram:
     """`system_program("mpiexec.mpich", "mpich")` gives its path."""
 

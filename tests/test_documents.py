@@ -22,7 +22,7 @@ import yaml
 
 from launcher.cli import _VERBS
 from launcher.site import Search, Site
-from launcher.spec import JobSpec
+from launcher.spec import JobSpec, Stage
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
@@ -136,7 +136,7 @@ def sandbox(tmp_path: Path, tools: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), str(tools)]))
     yield folder
     left = subprocess.run(
-        ["castoff", "status", "--json"], cwd=folder, capture_output=True, text=True, check=True
+        ["castoff", "list", "--json"], cwd=folder, capture_output=True, text=True, check=True
     )
     for run in json.loads(left.stdout):
         if run["state"] in ("pending", "running"):
@@ -291,7 +291,7 @@ def described(document: str) -> set[str]:
 
 
 def test_every_field_of_a_job_file_is_described() -> None:
-    fields = set(leaves(JobSpec))
+    fields = {*leaves(JobSpec), *leaves(Stage, "stage.")}
     assert fields - described("job-file.md") == set()
     assert described("job-file.md") - fields == set()
 

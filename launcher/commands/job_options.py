@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from launcher.commands.completers import complete_fields, complete_job_files, complete_sites
+from launcher.commands.output import say
 from launcher.site import Site
 from launcher.spec import JobSpec
 from launcher.structure import fields_of
@@ -44,9 +46,13 @@ def job_options(function: F) -> F:
         multiple=True,
         metavar="FIELD=VALUE",
         help="Set any field, as in env.A=1.",
+        shell_complete=complete_fields,
     )(function)
-    function = click.option("--site", "site_name", help="The site; see `castoff sites`.")(function)
-    return click.argument("job", required=False, type=click.Path())(function)
+    function = click.option(
+        "--site", "site_name", help="The site; see `castoff sites`.", shell_complete=complete_sites
+    )(function)
+    job = click.argument("job", required=False, type=click.Path(), shell_complete=complete_job_files)
+    return job(function)
 
 
 def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any]) -> JobSpec:
@@ -90,5 +96,5 @@ def load_site(name: str | None) -> Site:
     if name is not None:
         return Site.load(name)
     site, why = Site.choose()
-    click.echo(f"castoff: site {site.name}: {why}", err=True)
+    say(f"site {site.name}: {why}")
     return site

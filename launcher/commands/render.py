@@ -6,14 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from launcher.commands.job_options import job_options, load_job, load_site
-from launcher.commands.output import json_option, print_json
-from launcher.errors import CastoffError
-from launcher.planning import plan
-from launcher.rendering import render
-from launcher.runs import write_file
+from launcher.commands.output import json_option, print_json, write_output
+from launcher.errors import CastoffError, printable
 
 
 @click.command("render")
@@ -32,6 +28,12 @@ def command(
 
     JOB is a job file; without one, flags and the program after -- make the job.
     """
+    # Late: a shell that completes our flags waits for what is imported.
+    import msgspec
+
+    from launcher.planning import plan
+    from launcher.rendering import render
+
     decided = plan(load_job(job, overrides, flags), load_site(site_name))
     script = render(decided)
     if as_json:
@@ -40,6 +42,6 @@ def command(
         click.echo(script.encode(), nl=False)  # UTF-8, whatever the locale
     if output is not None:
         try:
-            write_file(Path(output), script, 0o755)
+            write_output(Path(output), script, 0o755)
         except OSError as error:
-            raise CastoffError(f"{output}: cannot be written: {error.strerror}") from error
+            raise CastoffError(f"{printable(output)}: cannot be written: {error.strerror}") from error

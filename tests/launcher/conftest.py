@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -104,15 +105,7 @@ class LocalJobs:
 
     def processes(self, run: Run) -> list[psutil.Process]:
         """Every living process that was started for the run, its scheduler included."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                words, told = process.cmdline(), process.environ()
-            except psutil.Error:
-                continue
-            if str(run.path) in words or told.get("CASTOFF_RUN_DIR") == str(run.path):
-                found.append(process)
-        return found
+        return processes_of(run)
 
     def nothing_left(self, run: Run) -> bool:
         """Whether nothing that was started for the run lives."""
@@ -124,15 +117,45 @@ class LocalJobs:
 
     def kill_everything(self, run: Run) -> None:
         """As a machine that loses its power; stopped first, so that nobody can write a last word."""
-        family = self.processes(run)
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for process in family:
-                process.send_signal(number)
-        while self.processes(run):  # what is dead has no words; when it is buried does not matter
+        # What is dead has no words; when it is buried does not matter. What was just born comes later.
+        while family := self.processes(run):
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                for process in family:
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        process.send_signal(number)
             time.sleep(0.01)
 
     def runs(self) -> list[Run]:
         return [Run(path.parent) for path in self.folder.rglob("local.lock")]
+
+
+STRANGER = 12345
+"""Nobody's user id."""
+
+
+def give_away(path: Path) -> None:
+    """Make it somebody else's."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    os.chown(path, STRANGER, STRANGER)
+
+
+def everything(folder: Path) -> set[str]:
+    """What lies in a folder, and in the folders in it."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def processes_of(run: Run) -> list[psutil.Process]:
+    """Every living process that was started for a run, its scheduler included."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words, told = process.cmdline(), process.environ()
+        except psutil.Error:
+            continue
+        if str(run.path) in words or told.get("CASTOFF_RUN_DIR") == str(run.path):
+            found.append(process)
+    return found
 
 
 @pytest.fixture
@@ -145,6 +168,41 @@ def jobs(castoff: Castoff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
             time.sleep(0.02)  # it is about to go
         if is_alive(run):
             local.kill_everything(run)
+
+
+ANSWERS = Path(__file__).parent / "answers"
+
+
+@pytest.fixture
+def answering(tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """An environment whose PATH holds a scheduler's programs alone; they print a folder of `answers`.
+
+    The one of that folder without accounting has sacctmgr fail as the real one did. `program="..."`
+    has that program run a line of shell instead.
+    """
+
+    def make(folder: str, **instead: str) -> dict[str, str]:
+        held = ANSWERS / folder
+        server = f"case $1 in -Q) cat {held}/queues.json;; -B) cat {held}/server.json;; *) exit 2;; esac"
+        refusal = f"cat {held}/qos.err >&2; exit 1"
+        about = f"case $* in *partition*) cat {held}/partitions.txt;; *) cat {held}/config.txt;; esac"
+        slurm = {
+            "scontrol": about,
+            "sinfo": f"cat {held}/nodes.txt",
+            "sacctmgr": refusal if (held / "qos.err").exists() else f"cat {held}/qos.txt",
+        }
+        programs = {"qstat": server, "pbsnodes": f"cat {held}/nodes.json"} if folder == "pbs" else slurm
+        place = tmp_path / "scheduler"
+        place.mkdir(exist_ok=True)
+        for name, line in {**programs, **instead}.items():
+            (place / name).write_text(f"#!/bin/sh\n{line}\n")
+            (place / name).chmod(0o755)
+        for name in ("cat", "sleep"):
+            if not (place / name).exists():
+                (place / name).symlink_to(str(shutil.which(name)))
+        return {**os.environ, "PATH": str(place)}
+
+    return make
 
 
 @pytest.fixture

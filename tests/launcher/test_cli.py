@@ -12,8 +12,8 @@ import pytest
 from .conftest import Castoff
 
 VERBS = [
-    *("cancel", "explain", "init", "launch", "logs", "render"),
-    *("schema", "sites", "status", "submit", "wait"),
+    *("cancel", "clean", "completion", "explain", "init", "launch", "list", "logs", "render", "resubmit"),
+    *("schema", "sites", "status", "stop", "submit", "wait"),
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")
 
@@ -43,8 +43,8 @@ class TestHelp:
         answer = castoff(verb, "--help")
         assert answer.returncode == 0 and answer.stderr == ""
         assert answer.stdout.startswith(f"Usage: castoff {verb} ")
-        # What makes or shows something has an answer for programs; schema is JSON anyway.
-        assert ("--json" in answer.stdout) == (verb not in ("init", "launch", "schema"))
+        # What makes or shows something has an answer for programs; schema is JSON, completion for shells.
+        assert ("--json" in answer.stdout) == (verb not in ("completion", "init", "launch", "schema"))
 
     def test_version(self, castoff: Castoff) -> None:
         answer = castoff("--version")
@@ -70,7 +70,7 @@ class TestWrongWords:
             (["launch", "-n", "2", "x", "y"], "a program stands after --, as in castoff launch -- "),
             (["submit", "sh"], "sh is a program, no job file; it stands after --, as in castoff submit"),
             (["launch", "train.py"], "train.py is a program, no job file"),
-            (["wait"], "missing argument 'RUN' (see castoff wait --help)"),
+            (["wait"], "missing argument 'RUNS...' (see castoff wait --help)"),
             (["wait", "x", "--timeout", "soon"], "'soon' is not a valid float"),
             (["cancel"], "missing argument 'RUNS...'"),
             (["status", "a", "b"], "unexpected extra argument (b)"),
@@ -131,6 +131,60 @@ class TestProgram:
         complains(castoff("--", "python", "train.py"), "name a verb before --", code=2)
 
 
+class TestMessages:
+    """What somebody else wrote is shown, and does nothing to the terminal."""
+
+    RED = "\x1b[31mred\x1b[0m"
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["render", "no-such \x1b[2J\r\nfile.yaml"],
+            ["render", "--site", "no-such \x1b[2J\x07\nsite", "--", "x"],
+            ["render", "--site", "local", "--set", f"nodes={RED}", "--", "x"],
+            ["render", "--site", "local", "--set", "templates=/no/\x1b[2J\u202e", "--", "x"],
+            ["render", "--site", "local", "-o", "/no/\x1b[2J\n", "--", "x"],
+            ["init", "/no/\x1b[2J\n", "--site", "local"],
+            ["status", "no-such \x1b[2J run"],
+            ["\x1b[2J"],
+            ["launch", "--", "no-such \x1b[2J program"],
+        ],
+    )
+    def test_control_characters(self, castoff: Castoff, words: list[str]) -> None:
+        answer = castoff(*words)
+        assert answer.returncode != 0 and answer.stdout == ""
+        assert "\\x1b[" in answer.stderr
+        assert answer.stderr.replace("\n", "").isprintable(), answer.stderr
+        assert all(line.startswith("castoff: ") for line in answer.stderr.splitlines())
+
+    def test_of_the_local_starter(self, castoff: Castoff) -> None:
+        answer = castoff("launch", "--", "true", env={"OMP_NUM_THREADS": self.RED})
+        assert "OMP_NUM_THREADS=\\x1b[31mred\\x1b[0m (given)" in answer.stderr
+
+    def test_of_a_dry_run(self, castoff: Castoff) -> None:
+        words = [
+            "submit",
+            "--dry-run",
+            "--site",
+            "slurm",
+            "--set",
+            f'after.afterok=["{RED_ESCAPED}"]',
+            "--",
+            "x",
+        ]
+        answer = castoff(*words)
+        assert "--dependency=afterok:\\033[31mred'" in answer.stderr
+
+    def test_a_long_value_is_cut_short(self, castoff: Castoff) -> None:
+        answer = castoff("render", "--site", "pbs", "--name", "x" * 9000, "--", "x")
+        assert answer.returncode == 2 and len(answer.stderr) < 300
+        answer = castoff("render", "--site", "pbs", "--set", f"directives.x={'&' * 9000}", "--", "x")
+        assert answer.returncode == 2 and answer.stderr.count("&") < 100
+
+
+RED_ESCAPED = r"\x1b[31mred"
+
+
 class TestPipes:
     @pytest.mark.parametrize("words", [["render", "--site", "local", "--", "x"], ["schema"]])
     def test_a_reader_that_goes_away(self, words: list[str], tmp_path: Path) -> None:
@@ -143,7 +197,7 @@ class TestPipes:
         assert answer.returncode != 0
         assert answer.stderr == ""
 
-    @pytest.mark.parametrize("words", [["status"], ["schema"], ["render", "--site", "local", "--", "x"]])
+    @pytest.mark.parametrize("words", [["sites"], ["schema"], ["render", "--site", "local", "--", "x"]])
     def test_no_output_at_all(self, words: list[str], tmp_path: Path) -> None:
         shell = ["sh", "-c", '"$0" "$@" >&-', COMMAND, *words]
         answer = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -8,6 +8,8 @@ import stat
 import subprocess
 from pathlib import Path
 
+from launcher import JobSpec
+
 from .conftest import Castoff
 
 JOB = "name: causets\nranks_per_node: 2\ncommand: [python, train.py]\n"
@@ -128,6 +130,49 @@ class TestInit:
             assert made.stdout == f"wrote {site}.yaml; next: castoff render {site}.yaml --site {site}\n"
             answer = castoff("render", f"{site}.yaml", "--site", site)
             assert (answer.returncode, answer.stderr) == (0, "")
+
+    def test_a_profiles_text_stays_text(self, castoff: Castoff, tmp_path: Path) -> None:
+        folder = tmp_path / ".castoff" / "sites"
+        folder.mkdir(parents=True)
+        fact = "source: here\n    date: 2026-11-20"
+        profile = f"""
+description: mine
+extends: slurm
+required:
+  - field: account
+    because: "line\\ncommand: [rm, -rf, /]"
+    example: "account: 'it''s'"
+    {fact}
+queues:
+  "null #\\u2028 'x' \\\\":
+    {fact}
+"""
+        (folder / "it's $(x) \x1b[31m.yaml").write_text(profile)
+        made = castoff("init", "a \x1b.yaml", "--site", "it's $(x) \x1b[31m")
+        assert made.returncode == 0, made.stderr
+        assert made.stdout.strip().isprintable() and made.stderr == ""
+        text = (tmp_path / "a \x1b.yaml").read_text()
+        assert all(line.isprintable() for line in text.split("\n"))
+        spec = JobSpec.load(tmp_path / "a \x1b.yaml")
+        assert (spec.command, spec.account, spec.queue) == (
+            ["python", "train.py"],
+            "it's",
+            "null #\u2028 'x' \\",
+        )
+        next_step = made.stdout.partition("; next: ")[2]
+        words = subprocess.run(["bash", "-c", f"printf '%s|' {next_step}"], capture_output=True, text=True)
+        assert words.stdout == "castoff|render|a \x1b.yaml|--site|it's $(x) \x1b[31m|"
+
+    def test_a_profiles_example_that_is_none(self, castoff: Castoff, tmp_path: Path) -> None:
+        folder = tmp_path / ".castoff" / "sites"
+        folder.mkdir(parents=True)
+        required = "- {field: account, because: x, example: 'accunt: x', source: y, date: 2026-11-20}"
+        (folder / "mine.yaml").write_text(f"description: m\nextends: slurm\nrequired:\n  {required}\n")
+        answer = castoff("init", "--site", "mine")
+        assert answer.returncode == 1
+        assert "site mine: mend the examples under `required:`" in answer.stderr
+        assert "accunt: is no field; did you mean account?" in answer.stderr
+        assert not (tmp_path / "job.yaml").exists()
 
     def test_it_writes_over_nothing(self, castoff: Castoff, tmp_path: Path) -> None:
         (tmp_path / "job.yaml").write_text("mine")

@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from launcher.binding import Devices
 from launcher.errors import InvalidInput
 from launcher.planning import Plan, plan
 from launcher.site import Node, Site
 from launcher.spec import JobSpec
 
 FACT: dict[str, Any] = {"source": "s", "date": "2026-08-19"}
-SITES = ["aurora", "slurm", "pbs", "local"]
+SITES = ["aurora", "polaris", "perlmutter", "frontier", "slurm", "pbs", "local"]
 
 AURORA: dict[str, Any] = {
     "command": ["python", "train.py"],
@@ -24,9 +25,12 @@ AURORA: dict[str, Any] = {
 }
 
 
+POLARIS = {**AURORA, "queue": "debug", "directives": {"filesystems": "home:eagle"}}
+
+
 def planned(site: Site | str, **fields: Any) -> Plan:
     at = Site.load(site) if isinstance(site, str) else site
-    base = AURORA if at.name == "aurora" else {"command": ["python", "train.py"]}
+    base = {"aurora": AURORA, "polaris": POLARIS}.get(at.name, {"command": ["python", "train.py"]})
     return plan(JobSpec.of({**base, **fields}), at)
 
 
@@ -141,6 +145,114 @@ class TestAurora:
         assert found[path].endswith("aurora/data-science/frameworks/pytorch, 2026-08-19)")
 
 
+class TestPolaris:
+    def test_a_job_of_five_lines(self) -> None:
+        found = planned("polaris", nodes=2)
+        assert found.layout == [(4, 2)]
+        assert found.start == [
+            *("mpiexec", "-n", "8", "--ppn", "4", "--cpu-bind", "list:0-7:8-15:16-23:24-31")
+        ]
+        assert (found.devices.visible, found.device_variable) == ("3,2,1,0", "CUDA_VISIBLE_DEVICES")
+        assert found.setup == ["module use /soft/modulefiles"]
+        assert found.master_suffix == ".hsn.cm.polaris.alcf.anl.gov"
+        assert dict(found.directives)["select"] == "2"
+
+    @pytest.mark.parametrize(("ranks", "masks"), [(1, "3"), (2, "3,1"), (3, "3,2,1"), (4, "3,2,1,0")])
+    def test_devices_the_other_way_round(self, ranks: int, masks: str) -> None:
+        assert planned("polaris", ranks_per_node=ranks).devices.visible == masks
+
+    def test_more_ranks_than_devices(self) -> None:
+        found = refused("polaris", ranks_per_node=8)
+        assert found["ranks_per_node"].startswith("is 8, but a node has 4 devices; what fits: up to 4 ranks")
+
+    def test_torchrun_sees_them_in_the_same_order(self) -> None:
+        found = planned("polaris", start={"torchrun": True})
+        assert (found.devices.visible, found.start[-1]) == ("3,2,1,0", "list:0-31")
+
+
+class TestPerlmutter:
+    def test_a_job_of_one_line(self) -> None:
+        found = planned("perlmutter", nodes=2)
+        assert found.layout == [(4, 2)]
+        directives = dict(found.directives)
+        assert (directives["constraint"], directives["gpus-per-node"]) == ("gpu", "4")
+        assert (directives["cpus-per-task"], found.cores_per_rank) == ("32", 16)
+        assert "--cpus-per-task=32" in found.start
+        assert found.env["OMP_NUM_THREADS"] == "16", "threads count cores, whatever Slurm counts"
+        assert found.devices == Devices(visible="3,2,1,0", index='"$LOCAL_RANK"')
+        assert "--cpus-per-task=32: a rank's 16 cores, which have 2 CPUs each" in found.notes
+
+    @pytest.mark.parametrize(("ranks", "masks", "cpus"), [(1, "3", "128"), (2, "3,1", "64")])
+    def test_a_job_has_all_devices_of_its_nodes(self, ranks: int, masks: str, cpus: str) -> None:
+        # Else a rank would look for device 3 among one or two.
+        found = planned("perlmutter", ranks_per_node=ranks)
+        directives = dict(found.directives)
+        assert (directives["gpus-per-node"], directives["cpus-per-task"]) == ("4", cpus)
+        assert found.devices.visible == masks
+
+    def test_other_nodes_by_their_constraint(self) -> None:
+        found = planned("perlmutter", constraint="gpu&hbm80g")
+        assert dict(found.directives)["constraint"] == "gpu&hbm80g"
+
+    def test_in_shared_a_job_has_only_what_it_asks_for(self) -> None:
+        found = planned("perlmutter", qos="shared", ranks_per_node=1)
+        directives = dict(found.directives)
+        assert (directives["gpus-per-node"], directives["cpus-per-task"]) == ("1", "32")
+        assert (found.devices.visible, found.devices.index) == (None, '"$LOCAL_RANK"')
+        both = planned("perlmutter", qos="shared")
+        assert (both.layout, dict(both.directives)["cpus-per-task"]) == ([(2, 1)], "32")
+        assert "2 ranks per node: shared gives a job 2 of a node's devices" in both.notes
+        torchrun = planned("perlmutter", qos="shared", start={"torchrun": True})
+        assert torchrun.devices == Devices(), "Slurm numbers the job's own from 0"
+
+    def test_more_than_shared_gives(self) -> None:
+        found = refused("perlmutter", qos="shared", ranks_per_node=4)
+        assert found["ranks_per_node"].startswith("is 4, but shared gives a job 2 of a node's devices (")
+        assert found["ranks_per_node"].endswith("use up to 2 ranks a node, or another qos")
+        assert set(refused("perlmutter", qos="shared", ranks_per_node=2, devices_per_rank=2)) == {
+            "ranks_per_node"
+        }
+
+    def test_without_devices(self) -> None:
+        found = planned("perlmutter", devices_per_rank=0, ranks_per_node=2)
+        assert not [name for name, _ in found.directives if "gpu" in name]
+        assert found.devices == Devices()
+
+
+class TestFrontier:
+    def test_a_job_of_one_line(self) -> None:
+        found = planned("frontier", nodes=2)
+        assert (found.layout, found.cores_per_rank) == ([(8, 2)], 7)
+        directives = dict(found.directives)
+        assert directives["network"] == "disable_rdzv_get"
+        assert (directives["cpus-per-task"], directives["ntasks-per-node"]) == ("7", "8")
+        assert not [name for name in directives if "gpu" in name]
+        assert found.start[4:7] == ["--cpus-per-task=7", "--gpus-per-task=1", "--gpu-bind=closest"]
+        assert found.devices == Devices(index="0"), "each rank sees its own alone"
+
+    @pytest.mark.parametrize(("ranks", "cores"), [(1, 56), (2, 28), (4, 14)])
+    def test_fewer_ranks_have_more_cores_and_the_step_all_devices(self, ranks: int, cores: int) -> None:
+        found = planned("frontier", ranks_per_node=ranks)
+        assert found.start[4:7] == [f"--cpus-per-task={cores}", "--gpus-per-node=8", "--gpu-bind=closest"]
+        assert found.devices.index == "0"
+
+    def test_the_first_core_of_each_l3_is_nobodys(self) -> None:
+        assert set(refused("frontier", cores_per_rank=8)) == {"cores_per_rank"}
+        message = refused("frontier", cores_per_rank=8)["cores_per_rank"]
+        assert message.startswith("is 8, but 8 ranks on a node leave each 7 of its 56 cores")
+        assert set(refused("frontier", ranks_per_node=57, devices_per_rank=0)) == {"ranks_per_node"}
+
+    def test_more_ranks_than_devices(self) -> None:
+        assert set(refused("frontier", ranks_per_node=16)) == {"ranks_per_node"}
+
+    def test_torchrun_owns_the_node(self) -> None:
+        found = planned("frontier", start={"torchrun": True})
+        assert found.start[3:7] == [
+            *("--ntasks-per-node=1", "--cpus-per-task=56", "--gpus-per-task=8", "--gpu-bind=closest")
+        ]
+        assert found.devices == Devices()
+
+
 class TestLayout:
     @pytest.mark.parametrize(
         ("fields", "layout"),
@@ -169,7 +281,7 @@ class TestLayout:
 
     def test_a_machine_alone_is_one_node(self) -> None:
         assert refused("local", nodes=2) == {"nodes": "is 2, but this machine is one node; use --set nodes=1"}
-        assert planned("local", ranks=3).start == ["launch", "--ranks-per-node", "3"]
+        assert planned("local", ranks=3).start == ["launch", "--here", "--ranks-per-node", "3"]
 
     def test_logs_of_many_ranks(self) -> None:
         assert planned("slurm", ranks_per_node=16, nodes=16).per_rank_logs
@@ -231,6 +343,15 @@ class TestStarters:
         with pytest.raises(InvalidInput, match="site pbs: starter: is srun, but a PBS job's"):
             planned(derived("pbs", starter="srun"))
 
+    def test_more_words_than_mpich_can_take(self) -> None:
+        assert planned("pbs", command=["x"] * 994)
+        message = refused("pbs", command=["x"] * 995)["command"]
+        assert (
+            message
+            == "has 995 words, but hydra takes 994 at the most: write them to a file that the program reads"
+        )
+        assert planned("slurm", command=["x"] * 5000) and planned("aurora", command=["x"] * 5000)
+
     def test_at_home_a_clusters_job_runs_too_and_says_what_it_leaves_out(self) -> None:
         found = planned(
             "local",
@@ -240,7 +361,7 @@ class TestStarters:
             start={"starter": "pals", "args": ["-l"]},
         )
         assert found.starter == "local"
-        assert found.start == ["launch", "--ranks-per-node", "1"]
+        assert found.start == ["launch", "--here", "--ranks-per-node", "1"]
         assert found.directives == []
         assert [note.partition(":")[0] for note in found.notes if "no effect here" in note] == [
             *("start.starter", "start.args", "directives")
@@ -275,6 +396,21 @@ class TestDevices:
         assert found.devices.index is None
         assert not [name for name, _ in found.directives if "g" in name[:1]]
 
+    def test_some_of_a_known_nodes_devices_are_numbered_by_slurm(self) -> None:
+        node = {"sockets": ["0-63"], "devices": [4], "device_variable": "CUDA_VISIBLE_DEVICES", **FACT}
+        found = planned(derived("slurm", node=node), ranks_per_node=2)
+        assert dict(found.directives)["gpus-per-node"] == "2"
+        assert found.devices == Devices(index='"$LOCAL_RANK"'), "0 and 2 would be none of the job's"
+        whole = planned(derived("slurm", node=node), ranks_per_node=2, exclusive=True)
+        assert dict(whole.directives)["gpus-per-node"] == "4"
+        assert whole.devices.visible == "0,2"
+
+    def test_ranks_that_share_devices_ask_for_each_once(self) -> None:
+        node = {"devices": [4], "device_variable": "CUDA_VISIBLE_DEVICES", "ranks_per_device": 2, **FACT}
+        found = planned(derived("pbs", node=node), ranks_per_node=8)
+        assert dict(found.directives)["select"] == "1:ncpus=8:mpiprocs=8:ngpus=4"
+        assert found.devices.per_rank == ["0", "0", "1", "1", "2", "2", "3", "3"]
+
     def test_a_known_node_that_slurm_runs(self) -> None:
         node = {"sockets": ["0-63"], "devices": [4], "device_variable": "CUDA_VISIBLE_DEVICES", **FACT}
         found = planned(derived("slurm", node=node))
@@ -292,6 +428,12 @@ class TestEnvironment:
     def test_what_is_inherited(self, site: str, asked: Any, told: Any) -> None:
         found = planned(site, inherit=asked).inherit
         assert found == ("all" if site == "local" and asked is None else told)
+
+    @pytest.mark.parametrize(
+        ("asked", "told"), [(None, None), ("a b", "./a b"), ("-", "./-"), ("../x", "./../x"), ("/x", "/x")]
+    )
+    def test_a_folder_that_cd_takes_as_one(self, asked: str | None, told: str | None) -> None:
+        assert planned("slurm", workdir=asked).workdir == told
 
     def test_threads(self) -> None:
         assert planned("slurm").env == {"OMP_NUM_THREADS": "1"}

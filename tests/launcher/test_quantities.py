@@ -14,6 +14,8 @@ from launcher.quantities import (
     cpulist,
     cpus,
     seconds,
+    size,
+    size_words,
 )
 
 
@@ -110,3 +112,17 @@ def test_a_cpu_list_is_as_short_as_a_person_would_write_it() -> None:
 @pytest.mark.parametrize("text", ["", "a", "1-", "-1", "1,", ",1", "1-2-3", "0-51\n", "1 2"])
 def test_what_is_no_cpu_list(text: str) -> None:
     assert not re.search(CPULIST_PATTERN, text)
+
+
+@pytest.mark.parametrize(("text", "total"), [("1K", 1024), ("256M", 2**28), ("3G", 3 * 2**30), ("2T", 2**41)])
+def test_sizes(text: str, total: int) -> None:
+    assert re.search(MEMORY_PATTERN, text)
+    assert size(text) == total
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1.0 KiB"), (1_300_000, "1.2 MiB"), (2**50, "1024.0 TiB")],
+)
+def test_sizes_in_words(count: int, words: str) -> None:
+    assert size_words(count) == words

@@ -28,6 +28,8 @@ env: {OMP_NUM_THREADS: 1, LR: 1e-3}
 inherit: [HOME]
 directives: {comment: null, hold: true, n: 5}
 start: {starter: pals, args: [--label]}
+container: {runtime: shifter, image: 5, binds: [/a], env: {A: 1}}
+stage: [{from: 007, unpack: true}]
 array: {count: 8}
 after: {afterok: [preprocess, 123]}
 requeue: {max: 3}
@@ -45,7 +47,7 @@ durations = st.sampled_from(["90s", "1h", "00:30:00", "1-00:00:00", "1d12h"])
 
 jobs = st.fixed_dictionaries(
     {
-        "command": st.tuples(words)
+        "command": st.tuples(words.filter(lambda word: not word.startswith("-")))
         .map(list)
         .flatmap(lambda first: st.lists(texts).map(lambda more: first + more))
     },
@@ -59,7 +61,7 @@ jobs = st.fixed_dictionaries(
         "walltime": durations,
         "exclusive": st.booleans(),
         "mail": st.fixed_dictionaries({"to": words}, optional={"on": st.just(["begin"])}),
-        "setup": st.lists(texts, max_size=3),
+        "setup": st.lists(texts.filter(lambda line: "\r" not in line), max_size=3),
         "env": st.dictionaries(names, texts, max_size=3),
         "inherit": st.sampled_from(["none", "all", None]) | st.lists(names, max_size=3),
         "directives": st.dictionaries(
@@ -68,6 +70,23 @@ jobs = st.fixed_dictionaries(
             max_size=3,
         ),
         "start": st.fixed_dictionaries({}, optional={"torchrun": st.booleans(), "args": st.lists(words)}),
+        "container": st.fixed_dictionaries(
+            {},
+            optional={
+                "image": words,
+                "runtime": st.sampled_from(["apptainer", "pyxis"]),
+                "binds": st.lists(words),
+                "env": st.dictionaries(names, texts, max_size=3),
+                "gpus": st.sampled_from(["intel", "none"]),
+            },
+        ),
+        "stage": st.lists(
+            st.fixed_dictionaries(
+                {"from": words},
+                optional={"to": words, "unpack": st.booleans(), "activate": st.booleans()},
+            ),
+            max_size=2,
+        ),
         "array": st.fixed_dictionaries({"count": counts}, optional={"at_most": counts}),
         "after": st.dictionaries(st.sampled_from(["afterok", "afterany"]), st.lists(words, min_size=1)),
         "requeue": st.fixed_dictionaries({}, optional={"max": st.integers(0, 9)}),

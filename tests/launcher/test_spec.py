@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.errors import CastoffError, InvalidInput
-from launcher.spec import JobSpec, program_name
+from launcher.spec import JobSpec, Snapshot, program_name
 
 
 def job(**fields: Any) -> JobSpec:
@@ -59,9 +59,14 @@ env: {OMP_NUM_THREADS: 1, my_opts: "a b; echo", LR: 1e-3, EMPTY: ""}
 env_from: [WANDB_API_KEY]
 inherit: [HOME]
 workdir: /w
+snapshot: {paths: [src, 007], link: [data], limit: 1G}
 python: /opt/bin/python
 directives: {filesystems: "home:flare", comment: null, hold: true, x: false, n: 5}
 start: {starter: pals, torchrun: false, args: [--label]}
+container: {runtime: apptainer, image: /a.sif, binds: [/a, "/b:/c:ro"], env: {N: 1}, gpus: none, args: [-x]}
+stage:
+  - {from: env.tar.gz, activate: true}
+  - {from: /a, to: b, unpack: false, sha256: 0000000000000000000000000000000000000000000000000000000000000001}
 array: {count: 8, at_most: 4}
 after: {afterok: [preprocess, 123], afterany: ["7[].host"]}
 requeue: {max: 3}
@@ -86,7 +91,11 @@ class TestReading:
             "x": False,
             "n": "5",
         }
+        assert (spec.container.gpus, spec.container.env) == ("none", {"N": "1"})
+        assert [item.source for item in spec.stage] == ["env.tar.gz", "/a"]
+        assert spec.stage[1].sha256 == f"{1:064}"
         assert spec.after == {"afterok": ["preprocess", "123"], "afterany": ["7[].host"]}
+        assert spec.snapshot == Snapshot(paths=["src", "007"], link=["data"], limit="1G")
         assert spec.templates == str(tmp_path / "mine")
         unread = {field.name for field in msgspec.structs.fields(JobSpec)} - set(msgspec.to_builtins(spec))
         assert unread == {"ranks"}, "this file should show every field that goes with the others"
@@ -243,7 +252,21 @@ class TestCombinations:
         assert "drop it" in problems_of(env={name: "0"})[f"env.{name}"]
         assert job(env={"RANKS": "0", "MY_RANK": "0"})
 
+    def test_nor_is_what_shells_keep(self) -> None:
+        """`export RANDOM='a[$(…)]'` runs a command, UID ends the script, IFS garbles what it reads."""
+        for name in ("RANDOM", "OPTIND", "UID", "IFS", "SHELLOPTS", "PWD", "_"):
+            assert "keep for themselves" in problems_of(env={name: "a[$(touch x)]"})[f"env.{name}"]
+            assert "keep for themselves" in problems_of(env_from=["OK", name])["env_from.1"]
+        assert "the script's own" in problems_of(env={"castoff_job": "x"})["env.castoff_job"]
+        assert "castoff tells" in problems_of(env_from=["CASTOFF_RUN_DIR"])["env_from.0"]
+        assert job(env={"BASH_ENV": "x", "castoffs": "1"}, env_from=["PS3"])
+
+    def test_a_python_that_cannot_stand_on_path(self) -> None:
+        assert "colon" in problems_of(python="/opt/a:b/python")["python"]
+        assert job(python="/opt/ab/python:3")
+
     def test_nothing_to_run(self) -> None:
+        assert "write ./ before it" in problems_of(command=["-x"])["command.0"]
         assert "command: [python, train.py]" in problems_of(command=[])["command"]
         assert "is empty" in problems_of(command=["", "x"])["command.0"]
 
@@ -298,6 +321,13 @@ class TestText:
         assert set(found) == {"command.1", "env.A", "setup.0"}
         (windows,) = problems_of(command=["x"], setup=["module load x\r"]).values()
         assert "without carriage returns" in windows
+
+    def test_what_linux_hands_to_no_program(self) -> None:
+        longest = 131_071
+        assert job(command=["x", "é" * (longest // 2)], env={"A": "x" * (longest - 2)})
+        found = problems_of(command=["x", "é" * (longest // 2 + 1)], env={"A": "x" * (longest - 1)})
+        assert set(found) == {"command.1", "env.A"}
+        assert found["env.A"].startswith("is 131,072 bytes long, but Linux hands a program 131,071 ")
 
     def test_texts_may_have_many_lines(self) -> None:
         assert job(env={"A": "a\nb\n"}, setup=["if x\nthen y; fi\n"], command=["sh", "-c", "a\nb\n"])

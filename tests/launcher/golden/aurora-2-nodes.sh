@@ -28,13 +28,17 @@ castoff_end_time() { echo $(($(date +%s) + 1800)); } # PBS does not tell it
 if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh"; then
   CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
   unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET
-  (
-    umask 077
-    mkdir -p "$CASTOFF_RUN_DIR"
-    cp "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
-    mv "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
-  )
+  [[ -L $CASTOFF_RUN_DIR ]] || (umask 077 && mkdir -p "$CASTOFF_RUN_DIR")
 fi
+if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then # somebody put it where ours belongs
+  echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
+  exit 1
+fi
+cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh" || (
+  umask 077
+  cp "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
+  mv "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
+)
 export CASTOFF_RUN_DIR
 export CASTOFF_ARRAY_INDEX=$((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index))
 export CASTOFF_ARRAY_COUNT=1
@@ -52,18 +56,26 @@ export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank t
   mkdir -p "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
   printf '{"job": "%s", "host": "%s", "time": %s}\n' "$castoff_job" "$(hostname)" "$(date +%s)" \
     >"$CASTOFF_ATTEMPT_DIR/start.json"
+  printf '%400s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
 )
+if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
 
 castoff_ending=failed
 castoff_record_ending() { # ENDING CODE
   (
     umask 077
     printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \
-      >"$CASTOFF_ATTEMPT_DIR/.ending.json"
-    mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
+      1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
+      mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
   )
 }
-trap 'castoff_record_ending "$castoff_ending" $?' EXIT
+trap 'castoff_record_ending "$castoff_ending" $? || true' EXIT # which must not change the code
+
+if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
+  echo "castoff: stopped before it began; castoff resubmit starts it again" >&2
+  castoff_ending=cancelled
+  exit 143
+fi
 
 # --- When it has to stop, and what asks it to -----------------------------------------------------
 CASTOFF_DEADLINE=$(castoff_end_time) # seconds since 1970
@@ -82,7 +94,7 @@ castoff_terminate() { # somebody ends this job: the ranks may still save what th
   kill -s TERM "$castoff_starter" 2>/dev/null || true
 }
 trap castoff_terminate TERM INT HUP
-trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE"' USR2
+trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE" || true' USR2
 
 # --- Setup ----------------------------------------------------------------------------------------
 cd "$castoff_submit_dir"
@@ -128,10 +140,11 @@ fi
 read -r castoff_first <"$CASTOFF_ATTEMPT_DIR/hosts"
 export MASTER_ADDR=${castoff_first%%.*}.hsn.cm.aurora.alcf.anl.gov
 if [[ $castoff_first =~ ^[0-9.]+$ ]]; then MASTER_ADDR=$castoff_first; fi
-castoff_sum=$(echo "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" | cksum)
+castoff_sum=$(echo "$CASTOFF_ATTEMPT_DIR" | cksum) # another for each start, also within one job
 export MASTER_PORT=$((20000 + ${castoff_sum%% *} % 10000))
 for _ in {1..50}; do # a port that takes a connection is somebody else's; this is that host
-  timeout 5 bash -c ": <>/dev/tcp/$MASTER_ADDR/$MASTER_PORT" 2>/dev/null || break
+  # shellcheck disable=SC2016 # the inner bash reads the address itself; -p keeps it off BASH_ENV
+  timeout 5 bash -pc ': <>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null || break
   MASTER_PORT=$((20000 + (MASTER_PORT + 1) % 10000))
 done
 
@@ -168,7 +181,7 @@ pass_on() {
 trap 'told=1; pass_on TERM' TERM INT HUP
 trap 'pass_on USR1' USR1
 trap 'pass_on USR2' USR2
-"$@" </dev/null >&3 2>&1 3>&- &
+(exec "$@") </dev/null >&3 2>&1 3>&- & # exec: a program named echo is none of sh's own
 program=$!
 [ -z "$told" ] || pass_on TERM
 code=127
@@ -219,11 +232,12 @@ wait "$castoff_tail" || true
 
 # --- How it ended ---------------------------------------------------------------------------------
 # The first failure and the program's own word decide; a starter's exit code may be a victim's.
+set +e # a message that a full disk does not take must not become the job's code
 castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
 castoff_late= # whether it is the walltime that ends this job
 if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_late=1; fi
 
-if [[ -e $CASTOFF_FAILURE_FILE ]]; then
+if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk was full
   castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
   castoff_code=$(castoff_field code)
   castoff_log=$(castoff_field log)
@@ -233,6 +247,10 @@ if [[ -e $CASTOFF_FAILURE_FILE ]]; then
   exit "${castoff_code:-1}"
 fi
 if [[ $castoff_outcome == again && (-z $castoff_terminated || -n $castoff_late) ]]; then
+  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop asked for it; castoff resubmit lets it go on
+    castoff_ending=again
+    exit 75
+  fi
   castoff_ending=walltime
   exit 75 # EX_TEMPFAIL: it can go on, but nobody starts it again
 fi

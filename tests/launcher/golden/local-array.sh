@@ -21,13 +21,17 @@ castoff_restarts=0
 if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh"; then
   CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
   unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET
-  (
-    umask 077
-    mkdir -p "$CASTOFF_RUN_DIR"
-    cp "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
-    mv "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
-  )
+  [[ -L $CASTOFF_RUN_DIR ]] || (umask 077 && mkdir -p "$CASTOFF_RUN_DIR")
 fi
+if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then # somebody put it where ours belongs
+  echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
+  exit 1
+fi
+cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh" || (
+  umask 077
+  cp "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
+  mv "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
+)
 export CASTOFF_RUN_DIR
 export CASTOFF_ARRAY_INDEX=$((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index))
 export CASTOFF_ARRAY_COUNT=8
@@ -45,18 +49,26 @@ export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank t
   mkdir -p "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
   printf '{"job": "%s", "host": "%s", "time": %s}\n' "$castoff_job" "$(hostname)" "$(date +%s)" \
     >"$CASTOFF_ATTEMPT_DIR/start.json"
+  printf '%400s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
 )
+if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
 
 castoff_ending=failed
 castoff_record_ending() { # ENDING CODE
   (
     umask 077
     printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \
-      >"$CASTOFF_ATTEMPT_DIR/.ending.json"
-    mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
+      1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
+      mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
   )
 }
-trap 'castoff_record_ending "$castoff_ending" $?' EXIT
+trap 'castoff_record_ending "$castoff_ending" $? || true' EXIT # which must not change the code
+
+if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
+  echo "castoff: stopped before it began; castoff resubmit starts it again" >&2
+  castoff_ending=cancelled
+  exit 143
+fi
 
 # --- When it has to stop, and what asks it to -----------------------------------------------------
 unset -v CASTOFF_DEADLINE CASTOFF_GRACE # no walltime; these would be a parent job's
@@ -73,7 +85,7 @@ castoff_terminate() { # somebody ends this job: the ranks may still save what th
   kill -s TERM "$castoff_starter" 2>/dev/null || true
 }
 trap castoff_terminate TERM INT HUP
-trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE"' USR2
+trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE" || true' USR2
 
 # --- Setup ----------------------------------------------------------------------------------------
 cd "$castoff_submit_dir"
@@ -102,7 +114,7 @@ export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 # --- Start the ranks ------------------------------------------------------------------------------
 ( # bash lets a background command ignore INT and QUIT; the ranks would inherit that
   trap - INT QUIT
-  exec "${CASTOFF_COMMAND:-castoff}" launch --ranks-per-node 2 \
+  exec "${CASTOFF_COMMAND:-castoff}" launch --here --ranks-per-node 2 \
     --job-id "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" \
     --log-dir "$CASTOFF_LOG_DIR" --failure-file "$CASTOFF_FAILURE_FILE" -- \
     python -m trainers.gnn --config causets.yaml
@@ -117,16 +129,21 @@ done
 
 # --- How it ended ---------------------------------------------------------------------------------
 # The first failure and the program's own word decide; a starter's exit code may be a victim's.
+set +e # a message that a full disk does not take must not become the job's code
 castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
 castoff_late= # whether it is the walltime that ends this job
 if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_late=1; fi
 
-if [[ -e $CASTOFF_FAILURE_FILE ]]; then
+if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk was full
   castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
   castoff_code=$(castoff_field code)
   exit "${castoff_code:-1}"
 fi
 if [[ $castoff_outcome == again && (-z $castoff_terminated || -n $castoff_late) ]]; then
+  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop asked for it; castoff resubmit lets it go on
+    castoff_ending=again
+    exit 75
+  fi
   castoff_ending=walltime
   exit 75 # EX_TEMPFAIL: it can go on, but nobody starts it again
 fi

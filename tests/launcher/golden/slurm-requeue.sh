@@ -39,14 +39,18 @@ castoff_requeue() { scontrol requeue "$castoff_member"; }
 # and copies itself there; a directory that a parent job left in the environment is not believed.
 if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh"; then
   CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
-  unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET
-  (
-    umask 077
-    mkdir -p "$CASTOFF_RUN_DIR"
-    cp "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
-    mv "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
-  )
+  unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET CASTOFF_FIRST_ATTEMPT
+  [[ -L $CASTOFF_RUN_DIR ]] || (umask 077 && mkdir -p "$CASTOFF_RUN_DIR")
 fi
+if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then # somebody put it where ours belongs
+  echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
+  exit 1
+fi
+cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh" || (
+  umask 077
+  cp "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
+  mv "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
+)
 export CASTOFF_RUN_DIR
 export CASTOFF_ARRAY_INDEX=$((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index))
 export CASTOFF_ARRAY_COUNT=8
@@ -54,6 +58,7 @@ export CASTOFF_ATTEMPT=$((${CASTOFF_ATTEMPT:-0} + castoff_restarts))
 while [[ -e $CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT ]]; do
   CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) # started again without a count, as after a node failure
 done
+export CASTOFF_FIRST_ATTEMPT=${CASTOFF_FIRST_ATTEMPT:-0} # of this submission
 export CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
 export CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
 export CASTOFF_STOP_FILE=$CASTOFF_ATTEMPT_DIR/stop            # when it appears: stop early, please
@@ -64,18 +69,26 @@ export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank t
   mkdir -p "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
   printf '{"job": "%s", "host": "%s", "time": %s}\n' "$castoff_job" "$(hostname)" "$(date +%s)" \
     >"$CASTOFF_ATTEMPT_DIR/start.json"
+  printf '%400s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
 )
+if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
 
 castoff_ending=failed
 castoff_record_ending() { # ENDING CODE
   (
     umask 077
     printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \
-      >"$CASTOFF_ATTEMPT_DIR/.ending.json"
-    mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
+      1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
+      mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
   )
 }
-trap 'castoff_record_ending "$castoff_ending" $?' EXIT
+trap 'castoff_record_ending "$castoff_ending" $? || true' EXIT # which must not change the code
+
+if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
+  echo "castoff: stopped before it began; castoff resubmit starts it again" >&2
+  castoff_ending=cancelled
+  exit 143
+fi
 
 # --- When it has to stop, and what asks it to -----------------------------------------------------
 CASTOFF_DEADLINE=$(castoff_end_time) # seconds since 1970; empty where nobody knows
@@ -91,10 +104,11 @@ castoff_terminate() { # somebody ends this job: the ranks may still save what th
     castoff_ending=cancelled
     exit 143
   fi
-  kill -s TERM "$castoff_starter" 2>/dev/null || true
+  : >>"$CASTOFF_ATTEMPT_DIR/terminated" # so that ranks know what USR1 means; on TERM they would be killed
+  kill -s USR1 "$castoff_starter" 2>/dev/null || true
 }
 trap castoff_terminate TERM INT HUP
-trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE"' USR2
+trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE" || true' USR2
 
 # --- Setup ----------------------------------------------------------------------------------------
 cd "$castoff_submit_dir"
@@ -149,10 +163,11 @@ fi
 read -r castoff_first <"$CASTOFF_ATTEMPT_DIR/hosts"
 export MASTER_ADDR=${castoff_first%%.*}
 if [[ $castoff_first =~ ^[0-9.]+$ ]]; then MASTER_ADDR=$castoff_first; fi
-castoff_sum=$(echo "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" | cksum)
+castoff_sum=$(echo "$CASTOFF_ATTEMPT_DIR" | cksum) # another for each start, also within one job
 export MASTER_PORT=$((20000 + ${castoff_sum%% *} % 10000))
 for _ in {1..50}; do # a port that takes a connection is somebody else's; this is that host
-  timeout 5 bash -c ": <>/dev/tcp/$MASTER_ADDR/$MASTER_PORT" 2>/dev/null || break
+  # shellcheck disable=SC2016 # the inner bash reads the address itself; -p keeps it off BASH_ENV
+  timeout 5 bash -pc ': <>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null || break
   MASTER_PORT=$((20000 + (MASTER_PORT + 1) % 10000))
 done
 
@@ -187,9 +202,11 @@ pass_on() {
   [ -z "$program" ] || kill -s "$1" "$program" 2>/dev/null
 }
 trap 'told=1; pass_on TERM' TERM INT HUP
-trap 'pass_on USR1' USR1
+# The script's sign to stop, if this file is there; else the program's own, which srun has told too.
+trap '[ -n "$told" ] || [ ! -e "$CASTOFF_ATTEMPT_DIR/terminated" ] || { told=1; pass_on TERM; }' USR1
 trap 'pass_on USR2' USR2
-"$@" </dev/null >&3 2>&1 3>&- &
+# It gets USR1 when the script ends the ranks, too, and must not die of that.
+(trap '' USR1 && exec "$@") </dev/null >&3 2>&1 3>&- &
 program=$!
 [ -z "$told" ] || pass_on TERM
 code=127
@@ -232,11 +249,12 @@ wait "$castoff_tail" || true
 
 # --- How it ended ---------------------------------------------------------------------------------
 # The first failure and the program's own word decide; a starter's exit code may be a victim's.
+set +e # a message that a full disk does not take must not become the job's code
 castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
 castoff_late= # whether it is the walltime that ends this job
 if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_late=1; fi
 
-if [[ -e $CASTOFF_FAILURE_FILE ]]; then
+if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk was full
   castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
   castoff_code=$(castoff_field code)
   castoff_log=$(castoff_field log)
@@ -246,7 +264,11 @@ if [[ -e $CASTOFF_FAILURE_FILE ]]; then
   exit "${castoff_code:-1}"
 fi
 if [[ $castoff_outcome == again && (-z $castoff_terminated || -n $castoff_late) ]]; then
-  if ((CASTOFF_ATTEMPT < 3)); then
+  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop asked for it; castoff resubmit lets it go on
+    castoff_ending=again
+    exit 75
+  fi
+  if ((CASTOFF_ATTEMPT - CASTOFF_FIRST_ATTEMPT < 3)); then
     castoff_record_ending again 0 # before anything ends this job
     if castoff_requeue; then
       castoff_ending=again

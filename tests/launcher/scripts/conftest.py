@@ -10,6 +10,8 @@ import pytest
 
 from .harness import Bench
 
+pytest.register_assert_rewrite(f"{__package__}.hostile_checks")
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 

@@ -23,6 +23,25 @@ NEEDED: dict[str, dict[str, Any]] = {
         "setup": ["module load frameworks"],
         "directives": {"filesystems": "home:flare"},
     },
+    "polaris": {
+        "account": "MyProject",
+        "queue": "debug",
+        "walltime": "00:30:00",
+        "setup": ["module load conda", "conda activate"],
+        "directives": {"filesystems": "home:eagle"},
+    },
+    "perlmutter": {
+        "account": "m1234",
+        "qos": "regular",
+        "walltime": "00:30:00",
+        "setup": ["module load python"],
+    },
+    "frontier": {
+        "account": "abc123",
+        "queue": "batch",
+        "walltime": "00:30:00",
+        "setup": ["module load rocm/7.1.1 rccl-net-plugin", "conda activate /path/to/my_env"],
+    },
     "slurm": {
         "account": "my-project",
         "queue": "gpu",
@@ -35,6 +54,11 @@ NEEDED: dict[str, dict[str, Any]] = {
     "pbs": {"queue": "workq", "walltime": "00:30:00", "ranks_per_node": 4, "cores_per_rank": 8},
     "local": {"ranks_per_node": 2},
 }
+STAGE: list[dict[str, Any]] = [
+    {"from": "env.tar.gz", "activate": True},
+    {"from": "/data/shards", "to": "data/shards"},
+    {"from": "/data/it's words.txt", "sha256": "ab" * 32},
+]
 
 
 class Example(NamedTuple):
@@ -56,6 +80,13 @@ class Example(NamedTuple):
         return plan(self.spec(), self.on(), function=self.function)
 
 
+# Queues that take an array, where the first one does not, and how many members.
+ARRAYS: dict[str, tuple[dict[str, Any], int]] = {
+    "aurora": ({"queue": "capacity"}, 4),
+    "polaris": ({"queue": "preemptable"}, 8),
+}
+
+
 def of_every_site() -> dict[str, Example]:
     """1 node, 2 nodes, array, dependency, function."""
     examples = {}
@@ -63,10 +94,9 @@ def of_every_site() -> dict[str, Example]:
         examples[f"{site}-1-node"] = Example(site, {})
         if site != "local":
             examples[f"{site}-2-nodes"] = Example(site, {"nodes": 2})
-        queue = {"queue": "capacity"} if site == "aurora" else {}
-        count = 4 if site == "aurora" else 8
+        queue, count = ARRAYS.get(site, ({}, 8))
         examples[f"{site}-array"] = Example(site, {"array": {"count": count, "at_most": 2}, **queue})
-        ids = ["101"] if site == "slurm" else ["101.head"] if site != "local" else ["preprocess"]
+        ids = {"slurm": ["101"], "pbs": ["101.head"], "local": ["preprocess"]}[Site.load(site).scheduler]
         examples[f"{site}-dependency"] = Example(site, {"after": {"afterok": ids}})
         examples[f"{site}-function"] = Example(site, {}, function=True)
     return examples
@@ -83,11 +113,20 @@ EXAMPLES: dict[str, Example] = {
     "aurora-requeue": Example(
         "aurora", {"queue": "capacity", "requeue": {"max": 3}, "env_from": ["WANDB_API_KEY"]}
     ),
+    "polaris-1-rank": Example("polaris", {"ranks_per_node": 1}),
+    "polaris-torchrun": Example("polaris", {"nodes": 2, "start": {"torchrun": True}}),
+    "perlmutter-2-ranks": Example("perlmutter", {"ranks_per_node": 2, "constraint": "gpu&hbm80g"}),
+    "perlmutter-shared": Example("perlmutter", {"qos": "shared"}),
+    "perlmutter-torchrun": Example("perlmutter", {"nodes": 2, "start": {"torchrun": True}}),
+    "frontier-4-ranks": Example("frontier", {"ranks_per_node": 4}),
+    "frontier-debug": Example("frontier", {"nodes": 100, "qos": "debug", "requeue": {"max": 2}}),
+    "frontier-torchrun": Example("frontier", {"nodes": 2, "start": {"torchrun": True}}),
     "slurm-requeue": Example(
         "slurm", {"requeue": {"max": 3}, "array": {"count": 8}, "env_from": ["WANDB_API_KEY"]}
     ),
     "slurm-uneven": Example("slurm", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),
     "slurm-torchrun": Example("slurm", {"nodes": 2, "start": {"torchrun": True}}),
+    "slurm-snapshot": Example("slurm", {"snapshot": True, "workdir": "src"}),
     "slurm-gpus-per-task": Example("slurm", {}, changes={"gpu_request": "gpus-per-task"}),
     "pbs-uneven": Example("pbs", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),
     "pbs-openmpi": Example("pbs", {"nodes": 2, "start": {"starter": "openmpi"}}),
@@ -109,5 +148,75 @@ EXAMPLES: dict[str, Example] = {
         },
     ),
     "local-torchrun": Example("local", {"start": {"torchrun": True}}),
+    "aurora-apptainer": Example(
+        "aurora",
+        {
+            "nodes": 2,
+            "setup": ["module load apptainer"],
+            "container": {
+                "runtime": "apptainer",
+                "image": "/lus/flare/me/torch.sif",
+                "binds": ["/lus/flare", "/opt/data:/data:ro"],
+                "env": {"HF_HOME": "/data/it's here"},
+                "args": ["--fakeroot"],
+            },
+        },
+    ),
+    "slurm-shifter": Example(
+        "slurm",
+        {
+            "env_from": ["WANDB_API_KEY"],
+            "container": {"image": "docker:nersc/pytorch:24.08", "gpus": "nvidia"},
+        },
+        changes={"defaults": JobSpec.of({"command": ["x"], "container": {"runtime": "shifter"}})},
+    ),
+    "slurm-podman-hpc": Example(
+        "slurm",
+        {
+            "nodes": 2,
+            "start": {"torchrun": True},
+            "container": {
+                "runtime": "podman-hpc",
+                "image": "nersc/pytorch:24.08",
+                "gpus": "nvidia",
+                "binds": ["/global/cfs", "/pscratch/sd/m/me/shards:/data:ro"],
+                "args": ["--nccl"],
+            },
+        },
+    ),
+    "slurm-pyxis": Example(
+        "slurm",
+        {
+            "container": {
+                "runtime": "pyxis",
+                "image": "nvcr.io#nvidia/pytorch:24.08-py3",
+                "gpus": "nvidia",
+                "binds": ["/lustre", "/lustre/shards:/data:ro"],
+                "args": ["--no-container-mount-home"],
+            },
+        },
+    ),
+    "pbs-stage": Example("pbs", {"nodes": 2, "stage": STAGE}, changes={"local_storage": "/local/scratch"}),
+    "slurm-stage-container": Example(
+        "slurm",
+        {
+            "nodes": 3,
+            "ranks_per_node": None,
+            "ranks": 8,
+            "stage": [
+                {"from": "/lustre/me/torch.sif"},
+                {"from": "/lustre/me/tools.tar.zst", "activate": True},
+            ],
+            "container": {"runtime": "apptainer", "image": "stage/torch.sif", "gpus": "amd"},
+        },
+    ),
+    "local-stage": Example("local", {"stage": STAGE}),
+    "local-container": Example(
+        "local",
+        {
+            "container": {"runtime": "apptainer", "image": "/images/torch.sif"},
+            "python": "/opt/conda/bin/python",
+        },
+    ),
     "aurora-own-templates": Example("aurora", {"templates": str(GOLDEN / "templates")}),
 }

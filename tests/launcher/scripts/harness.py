@@ -149,12 +149,13 @@ class Bench:
             return msgspec.structs.replace(
                 pbs, mpiexec=mpiexec, starter=self.kind, start_args=[*pbs.start_args, *flags]
             )
-        return Site.load({"pals": "aurora", "srun": "slurm", "local": "local"}[self.kind])
+        return Site.load({"pals": "aurora", "srun": "slurm"}.get(self.kind, self.kind))
 
     def _stubs(self) -> None:
         for name in ("srun", "mpiexec"):
             self.stub(name, f"#!{sys.executable}\n{(HERE / 'stub_starter.py').read_text()}")
-        for name in ("qsub", "scontrol", "squeue"):
+        modules = ["module"] if any("module" in line for line in self.site.setup) else []
+        for name in ("qsub", "scontrol", "squeue", *modules):
             self.stub(name, RECORDER)
 
     def stub(self, name: str, text: str) -> None:
@@ -166,8 +167,10 @@ class Bench:
     def plan_of(self, **fields: Any) -> Plan:
         """The plan of a job whose program is the probe, unless it says otherwise."""
         needed: dict[str, Any] = {}
-        if self.kind == "pals":
+        if self.site.starter == "pals":
             needed = {"account": "p", "walltime": "30m", "directives": {"filesystems": "home"}}
+        if self.kind == "polaris":  # its default queue takes ten nodes and more
+            needed["queue"] = "preemptable"
         return plan(JobSpec.of({"name": "probed", "command": PROBE, **needed, **fields}), self.site)
 
     def start(self, *words: str, env: Mapping[str, str] | None = None, **fields: Any) -> Started:
@@ -188,7 +191,7 @@ class Bench:
     def _hosts(self, nodes: int) -> list[str]:
         if self.kind in ("hydra", "openmpi", "local"):
             return [socket.gethostname()]
-        suffix = ".hostmgmt2.cm.aurora.alcf.anl.gov" if self.kind == "pals" else ""
+        suffix = ".hostmgmt2.cm.aurora.alcf.anl.gov" if self.site.starter == "pals" else ""
         return [f"x{number}{suffix}" for number in range(nodes)]
 
     def _scheduler(self) -> dict[str, str]:
@@ -200,7 +203,7 @@ class Bench:
         }
         if self.kind == "local":
             return {**common, "CASTOFF_COMMAND": CASTOFF}
-        if self.kind == "srun":
+        if self.site.scheduler == "slurm":
             return {**common, **self._slurm()}
         name = "7.head" if self.array_index is None else f"7[{self.array_index}].head"
         nodefile = self.seen.parent / "aux" / name
@@ -210,6 +213,14 @@ class Bench:
         if self.array_index is not None:
             told["PBS_ARRAY_INDEX"] = str(self.array_index)
         return {**common, **told}
+
+    def allocation(self, nodes: int) -> dict[str, str]:
+        """What salloc or qsub -I tells its shell, beside what the probe and the stubs need."""
+        self.hosts = self._hosts(nodes)
+        told = {**self._scheduler(), "PROBE_FOLDER": str(self.seen)}
+        if self.kind == "srun":
+            told["SLURM_JOB_NODELIST"] = ",".join(self.hosts)
+        return told
 
     def _slurm(self) -> dict[str, str]:
         told = {
@@ -259,4 +270,4 @@ elif name == "qsub":
     print("8.head")
 sys.exit(int(os.environ.get("STUB_" + name.upper() + "_CODE", "0")))
 """
-"""Stands in for scontrol, squeue and qsub: notes how it was called, and answers."""
+"""Stands in for scontrol, squeue, qsub and module: notes how it was called, and answers."""

@@ -88,6 +88,7 @@ def main() -> None:
         time.sleep(0.7)  # it saves what it has: nobody may be gone before
         outcome(words[0], me)
     elif verb == "stop":
+        say("ready", me)
         until("stop")
         outcome("again", me)
 

@@ -1,8 +1,15 @@
 """Stands in for srun or for PALS's mpiexec: starts the ranks on this machine and tells each what
 the real one would (facts of both: SLURM_* as measured, PALS_* as documented).
 
-As srun it ends all ranks when one fails, and then says 143, a victim's code. As PALS it goes on
-after an exit code, and ends all when a rank dies of a signal, with a code of its own.
+As srun it ends all ranks when one fails, and then says 143, a victim's code; on TERM it kills them, and
+it hands USR1 on to all their processes. As PALS it goes on after an exit code, and ends all when a rank
+dies of a signal, with a code of its own.
+
+With STUB_LOCAL_STORAGE, a folder, each node but the first has one of its own in that place: the
+folder beside it with the node's number at its end, or a file system of 64 KiB where there is none.
+The node's name is then its number too.
+
+After a TERM, srun starts nothing any more, since Slurm does not in a job that is being ended.
 """
 
 from __future__ import annotations
@@ -40,25 +47,59 @@ def placement(options: dict[str, str], starter: str) -> list[tuple[int, int, int
     return [(node, nodes[:rank].count(node), nodes.count(node)) for rank, node in enumerate(nodes)]
 
 
-def told(starter: str, rank: int, size: int, where: tuple[int, int, int]) -> dict[str, str]:
+def told(
+    starter: str, rank: int, size: int, where: tuple[int, int, int], options: dict[str, str]
+) -> dict[str, str]:
     node, local, here = where
     if starter == "srun":
         names = {"PROCID": rank, "LOCALID": local, "NODEID": node, "STEP_NUM_TASKS": size}
-        return {f"SLURM_{name}": str(value) for name, value in {**names, "STEP_ID": 0}.items()}
+        environ = {f"SLURM_{name}": str(value) for name, value in {**names, "STEP_ID": 0}.items()}
+        if options.get("--gpus-per-task") == "1":  # whichever it is, the rank's library numbers it 0
+            environ["ROCR_VISIBLE_DEVICES"] = str(local)
+        return environ
     names = {"RANKID": rank, "LOCAL_RANKID": local, "NODEID": node, "LOCAL_SIZE": here}
     return {f"PALS_{name}": str(value) for name, value in names.items()}
 
 
+NODE = """
+hostname "$1"
+if [ -d "$2.$3" ]; then mount --bind "$2.$3" "$2"; else mount -t tmpfs -o size=64k tmpfs "$2"; fi
+shift 3
+exec "$@"
+"""
+
+
+def on_node(node: int, program: list[str]) -> list[str]:
+    storage = os.environ.get("STUB_LOCAL_STORAGE")
+    if not storage or node == 0:
+        return program
+    own = ["unshare", "--mount", "--uts", "--propagation", "private", "sh", "-euc", NODE, "sh"]
+    return [*own, f"x{node}", storage, str(node), *program]
+
+
+def in_pyxis(options: dict[str, str], program: list[str]) -> list[str]:
+    flags = [f"{name}={value}" for name, value in options.items() if name.startswith("--container-")]
+    return [str(Path(sys.argv[0]).with_name("pyxis")), *flags, "--", *program] if flags else program
+
+
 def main() -> int:
     starter = Path(sys.argv[0]).name
+    if sys.argv[1:] == ["--help"]:
+        print("--container-image" if Path(sys.argv[0]).with_name("pyxis").exists() else "--nodes")
+        return 0
+    ended = Path(os.environ["STUB_CALLS"]).with_name("ended")
+    if starter == "srun" and ended.exists():
+        print("srun: error: Slurm job 12 has expired", file=sys.stderr)
+        return 1
     options, program = parse(sys.argv[1:])
+    program = in_pyxis(options, program)
     with Path(os.environ["STUB_CALLS"]).open("a") as calls:
         calls.write(json.dumps([starter, *sys.argv[1:]]) + "\n")
     places = placement(options, starter)
     ranks = [
         subprocess.Popen(
-            program,
-            env={**os.environ, **told(starter, rank, len(places), where)},
+            on_node(where[0], program),
+            env={**os.environ, **told(starter, rank, len(places), where, options)},
             start_new_session=True,
         )
         for rank, where in enumerate(places)
@@ -69,7 +110,13 @@ def main() -> int:
             if rank.poll() is None:
                 os.killpg(rank.pid, number)
 
-    signal.signal(signal.SIGTERM, lambda *_: send(signal.SIGTERM))
+    def end(*_: object) -> None:
+        ended.touch()
+        send(signal.SIGKILL if starter == "srun" else signal.SIGTERM)
+
+    if starter == "srun":
+        signal.signal(signal.SIGUSR1, lambda *_: send(signal.SIGUSR1))
+    signal.signal(signal.SIGTERM, end)
     while None in (codes := [rank.poll() for rank in ranks]):
         if starter == "srun" and any(codes):
             send(signal.SIGKILL)

@@ -202,7 +202,8 @@ def test_pbs_is_given_a_copy_that_carries_the_count_on(bench: Benches) -> None:
     )  # fmt: skip
     assert (ended.code, ended.ending) == (0, ("again", 0)), ended.output
     (call,) = here.calls("qsub")
-    assert call[:4] == ["-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,LANG", "-W", "depend=afterany:7.head"]
+    assert call[:2] == ["-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT,LANG"]
+    assert call[2:4] == ["-W", "depend=afterany:7.head"]
     assert call[4:] == ["-o", f"{ended.run_dir}/logs/job-0.log", f"{ended.run_dir}/job.sh"]
     # qsub takes values from its environment, so a comma in the path does not split them.
     told = json.loads((here.seen.parent / "qsub.json").read_text())

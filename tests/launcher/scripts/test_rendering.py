@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from launcher import JobSpec, Site, plan, render
 from launcher.rendering import example_job
 from launcher.submission import dry_run
 
-from .examples import EXAMPLES, GOLDEN
+from .examples import EXAMPLES, GOLDEN, NEEDED
 from .readers import read_pbs, read_slurm
 
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
@@ -37,10 +38,10 @@ class Castoff(Protocol):
     ) -> subprocess.CompletedProcess[str]: ...
 
 
-def shim(script: str) -> str | None:
-    """The here-document of a script: what runs as each rank's parent."""
-    _, found, rest = script.partition("<<'CASTOFF_RANK'\n")
-    return rest.partition("\nCASTOFF_RANK\n")[0] + "\n" if found else None
+def inner(script: str) -> dict[str, str]:
+    """The here-documents of a script by their marks: what runs in sh, RANK as each rank's parent."""
+    found = re.findall(r"<<'CASTOFF_(\w+)'\n(.*?\n)CASTOFF_\1\n", script, re.DOTALL)
+    return dict(found)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -102,23 +103,42 @@ def test_aurora_as_alcf_asks_for_it() -> None:
         assert f"\n{line}\n" in script
 
 
+def test_the_request_of_each_new_site_as_its_guide_shows_it() -> None:
+    script = rendered("polaris-2-nodes")
+    assert "\n#PBS -l filesystems=home:eagle\n" in script
+    assert "\nmpiexec -n 8 --ppn 4 --cpu-bind list:0-7:8-15:16-23:24-31 \\\n" in script
+    assert "\nexport CUDA_VISIBLE_DEVICES=3,2,1,0\n" in script
+    script = rendered("perlmutter-2-nodes")
+    for line in ("--constraint=gpu", "--ntasks-per-node=4", "--gpus-per-node=4", "--cpus-per-task=32"):
+        assert f"\n#SBATCH {line}\n" in script
+    script = rendered("frontier-2-nodes")
+    assert "\n#SBATCH --network=disable_rdzv_get\n" in script
+    assert " --cpus-per-task=7 --gpus-per-task=1 \\\n  --gpu-bind=closest " in script
+    assert "VISIBLE_DEVICES" not in script, "srun shows each rank its own"
+
+
 def test_shells_parse_every_script(tmp_path: Path, system_program: Callable[[str, str], Path]) -> None:
     dash = system_program("dash", "dash")
     for name in EXAMPLES:
         script = tmp_path / "job.sh"
         script.write_text(rendered(name))
         subprocess.run(["bash", "-n", script], check=True)
-        inner = shim(rendered(name))
-        assert (inner is None) == name.startswith("local")
-        script.write_text(inner or "")
-        subprocess.run([dash, "-n", script], check=True)
+        found = inner(rendered(name))
+        assert ("RANK" in found) != name.startswith("local")
+        for text in found.values():
+            script.write_text(text)
+            subprocess.run([dash, "-n", script], check=True)
 
 
 @pytest.mark.parametrize("shell", ["bash", "sh"])
 def test_shellcheck_finds_nothing(shell: str, tmp_path: Path) -> None:
-    """The scripts as bash, and what runs as each rank's parent as sh."""
-    texts = {name: rendered(name) if shell == "bash" else shim(rendered(name)) for name in EXAMPLES}
-    distinct = {text: name for name, text in texts.items() if text is not None}
+    """The scripts as bash, and what they write for the nodes as sh."""
+    if shell == "bash":
+        distinct = {rendered(name): name for name in EXAMPLES}
+    else:
+        distinct = {
+            text: f"{name}-{mark}" for name in EXAMPLES for mark, text in inner(rendered(name)).items()
+        }
     paths = [tmp_path / f"{name}.sh" for name in distinct.values()]
     for path, text in zip(paths, distinct, strict=True):
         path.write_text(text)
@@ -157,7 +177,7 @@ def test_words_are_not_divided_from_their_flags() -> None:
     assert all(len(line) <= 100 for line in program.split("\n"))
 
 
-@pytest.mark.parametrize("site", ["aurora", "slurm", "pbs", "local"])
+@pytest.mark.parametrize("site", NEEDED)
 def test_the_first_job_file_works(site: str, tmp_path: Path) -> None:
     profile = Site.load(site)
     job = tmp_path / "job.yaml"

@@ -127,6 +127,16 @@ def test_setup_lines(bench: Benches) -> None:
     assert (seen["environ"]["RANK"], seen["cwd"]) == ("0", str(here.seen))
 
 
+@pytest.mark.parametrize("folder", ["-", "-P", "a b", "~"])
+def test_a_workdir_is_the_folder_of_that_name(folder: str, bench: Benches) -> None:
+    here = bench("srun")
+    (here.folder / folder).mkdir()
+    (here.seen / "a b").mkdir()
+    ended = here.run(workdir=folder, env={"CDPATH": str(here.seen), "OLDPWD": "/"})
+    assert ended.code == 0, ended.output
+    assert here.ranks()[0]["cwd"] == str(here.folder / folder)
+
+
 @pytest.mark.parametrize("line", ["false", "module load nothing-of-this-name", "exit 4"])
 @pytest.mark.parametrize("kind", ["local", "srun"])
 def test_a_setup_line_that_fails_ends_the_job(kind: str, line: str, bench: Benches) -> None:

@@ -1,0 +1,355 @@
+#!/bin/bash
+
+# causets on local: 2 ranks, 2 on 1 node.
+set -euo pipefail
+
+if [[ $0 -ef ${CASTOFF_RUN_DIR:-}/job.sh ]]; then # castoff's local scheduler runs it
+  castoff_job=${CASTOFF_JOB_ID:?}
+  castoff_submit_dir=${CASTOFF_SUBMIT_DIR:?}
+  castoff_index=${CASTOFF_LOCAL_INDEX:?}
+else # it stands alone: what a run around it left in the environment is not ours
+  castoff_job=local-$(date +%Y%m%d-%H%M%S)-$$
+  castoff_submit_dir=$PWD
+  castoff_index=0
+  unset -v CASTOFF_RUN_DIR
+fi
+castoff_restarts=0
+
+# --- Run directory: records and logs --------------------------------------------------------------
+# `castoff submit` names it. A script that stands alone makes castoff-<job id> where it was submitted,
+# and copies itself there; a directory that a parent job left in the environment is not believed.
+if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh"; then
+  CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
+  unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET
+  [[ -L $CASTOFF_RUN_DIR ]] || (umask 077 && mkdir -p "$CASTOFF_RUN_DIR")
+fi
+if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then # somebody put it where ours belongs
+  echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
+  exit 1
+fi
+cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh" || (
+  umask 077
+  cp "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
+  mv "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
+)
+export CASTOFF_RUN_DIR
+export CASTOFF_ARRAY_INDEX=$((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index))
+export CASTOFF_ARRAY_COUNT=1
+export CASTOFF_ATTEMPT=$((${CASTOFF_ATTEMPT:-0} + castoff_restarts))
+while [[ -e $CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT ]]; do
+  CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) # started again without a count, as after a node failure
+done
+export CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
+export CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
+export CASTOFF_STOP_FILE=$CASTOFF_ATTEMPT_DIR/stop            # when it appears: stop early, please
+export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or again
+export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank that failed
+(
+  umask 077
+  mkdir -p "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
+  printf '{"job": "%s", "host": "%s", "time": %s}\n' "$castoff_job" "$(hostname)" "$(date +%s)" \
+    >"$CASTOFF_ATTEMPT_DIR/start.json"
+  printf '%400s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
+)
+if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
+
+castoff_ending=failed
+castoff_record_ending() { # ENDING CODE
+  (
+    umask 077
+    printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \
+      1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
+      mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
+  )
+}
+trap 'castoff_record_ending "$castoff_ending" $? || true' EXIT # which must not change the code
+
+if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
+  echo "castoff: stopped before it began; castoff resubmit starts it again" >&2
+  castoff_ending=cancelled
+  exit 143
+fi
+
+# --- When it has to stop, and what asks it to -----------------------------------------------------
+unset -v CASTOFF_DEADLINE CASTOFF_GRACE # no walltime; these would be a parent job's
+castoff_starter=
+castoff_signalled=
+castoff_terminated=
+castoff_terminate() { # somebody ends this job: the ranks may still save what they have
+  castoff_signalled=1
+  castoff_terminated=1
+  if [[ -z $castoff_starter ]]; then
+    castoff_ending=cancelled
+    exit 143
+  fi
+  kill -s TERM "$castoff_starter" 2>/dev/null || true
+}
+trap castoff_terminate TERM INT HUP
+trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE" || true' USR2
+
+# --- Setup ----------------------------------------------------------------------------------------
+cd "$castoff_submit_dir"
+
+# --- Environment of the ranks ---------------------------------------------------------------------
+# What a parent's ranks were told must not reach ours.
+unset -v CASTOFF_STARTER CASTOFF_RANK CASTOFF_DEVICE RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
+  NODE_RANK GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME MASTER_ADDR \
+  MASTER_PORT TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS \
+  TORCHELASTIC_USE_AGENT_STORE TORCHELASTIC_ERROR_FILE TORCHELASTIC_SIGNALS_TO_HANDLE PMI_RANK \
+  PMI_SIZE PMI_FD PMI_PORT PMI_ID PMI_JOBID PMI_SPAWNED PMI_LOCAL_RANK PMI_LOCAL_SIZE \
+  PMI_UNIVERSE_SIZE PMI_HOSTNAME PMI_CONTROL_PORT PMI_CONTROL_FD PMI_SHARED_SECRET PMI_APP_NUM \
+  MPI_LOCALRANKID MPI_LOCALNRANKS HYDI_CONTROL_FD I_MPI_HYDRA_UUID HYDRA_BSTRAP_NODE_ID \
+  HYDRA_BSTRAP_PROXY_ID HYDRA_BSTRAP_LOCALHOST HYDRA_BSTRAP_UPSTREAM_FD OMPI_COMM_WORLD_RANK \
+  OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_NODE_RANK OMPI_COMM_WORLD_LOCAL_RANK \
+  OMPI_COMM_WORLD_LOCAL_SIZE PMIX_RANK PMIX_LOCAL_RANK PMIX_NAMESPACE PMIX_ID PMIX_HOSTNAME \
+  PMIX_SERVER_URI2 PMIX_SERVER_URI21 PMIX_SERVER_URI3 PMIX_SERVER_URI4 PMIX_SERVER_URI41 \
+  PMIX_SERVER_TMPDIR PALS_RANKID PALS_LOCAL_RANKID PALS_LOCAL_SIZE PALS_NODEID PALS_SIZE \
+  PALS_APID FLUX_TASK_RANK FLUX_TASK_LOCAL_ID FLUX_JOB_SIZE FLUX_JOB_NNODES JSM_NAMESPACE_RANK \
+  JSM_NAMESPACE_SIZE JSM_NAMESPACE_LOCAL_RANK SLURM_PROCID SLURM_LOCALID SLURM_NODEID \
+  SLURM_GTIDS SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NUM_TASKS SLURM_STEP_NUM_NODES \
+  SLURM_STEP_NODELIST SLURM_STEP_TASKS_PER_NODE SLURM_STEP_LAUNCHER_PORT \
+  SLURM_LAUNCH_NODE_IPADDR SLURM_SRUN_COMM_HOST SLURM_SRUN_COMM_PORT
+export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
+
+# --- Stage: copies on each node's own disk, made before the ranks start ---------------------------
+castoff_storage=${TMPDIR:-/tmp}
+if [[ ! -w $castoff_storage && -w $castoff_storage/$(id -un) ]]; then castoff_storage+=/$(id -un); fi
+export CASTOFF_STAGE_DIR=$castoff_storage/castoff-$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
+cat >"$CASTOFF_ATTEMPT_DIR/stage.sh" <<'CASTOFF_STAGE'
+#!/bin/sh
+# stage.sh VERB STAGE_DIR SUBMIT_DIR: `measure` runs once; then, on each node, `copy` and `clean`.
+set -u
+verb=$1
+stage_dir=$2
+submit_dir=$3
+attempt=${0%/*}
+host=$(hostname)
+complain() { echo "castoff: stage: on $host: $1" >&2; }
+fail() { # MESSAGE [CODE]
+  complain "$1"
+  # noclobber: the first writer wins
+  (set -C && printf '{"rank": null, "host": "%s", "code": %s, "signal": null, "log": "%s", "time": %s}\n' \
+    "$host" "${2:-1}" stage.log "$(date +%s)" >"$attempt/failure.json") 2>/dev/null
+  clean
+  exit "${2:-1}"
+}
+clean() { # what this attempt has made, and nothing else
+  rmdir "$stage_dir" 2>/dev/null && return
+  [ "$(cat "$stage_dir/.castoff" 2>/dev/null)" = "$attempt" ] || return 0
+  rm -rf "$stage_dir" 2>/dev/null && return
+  chmod -R u+rwx "$stage_dir" # a copied folder may be one that nobody may write
+  rm -rf "$stage_dir" || ! complain "cannot remove all of $stage_dir"
+}
+each_item() { # FUNCTION, which is given: FROM TO unpack|copy activate|leave [SHA-256]
+  "$1" ./env.tar.gz env unpack activate
+  "$1" /data/shards data/shards copy leave
+  "$1" '/data/it'"'"'s words.txt' 'it'"'"'s words.txt' copy leave abababababababababababababababababababababababababababababababab
+}
+mib() { awk -v "kib=$1" 'BEGIN { printf "%.1f MiB\n", kib / 1024 }'; }
+count() { # PATH; says how many files it has, and their bytes
+  sizes=$(find -H "$1" -type f -printf '%s\n') || return 1
+  echo "$sizes" | awk 'NF { files++; bytes += $1 } END { printf "%d %.0f\n", files, bytes }'
+}
+measure() {
+  [ -f "$1" ] || [ -d "$1" ] || fail "there is no file or folder $1"
+  [ -f "$1" ] || [ -z "${5:-}" ] || fail "$1 is a folder, and a sha256 is a file's"
+  count "$1" || fail "cannot read all of $1"
+}
+
+child=
+give_up() { # this job ends, or another node has failed
+  trap '' TERM INT HUP
+  [ -z "$child" ] || kill "$child" 2>/dev/null
+  wait
+  clean
+  exit 143
+}
+run() { # COMMAND...
+  "$@" &
+  child=$!
+  looks=0
+  while kill -s 0 "$child" 2>/dev/null; do
+    [ ! -e "$attempt/failure.json" ] || give_up
+    looks=$((looks + 1))
+    if [ "$looks" -lt 20 ]; then sleep 0.02; else sleep 0.5; fi
+  done
+  wait "$child"
+}
+sum() { exec sha256sum <"$1" >"$stage_dir/.castoff-sum"; }
+check_sum() { # PATH [SHA-256]
+  [ -n "${2:-}" ] || return 0
+  run sum "$1" || fail "cannot read $1" $?
+  read -r found _ <"$stage_dir/.castoff-sum"
+  [ "$found" = "$2" ] || fail "$1 has the SHA-256 sum $found, and not $2"
+}
+compare() { # FROM TARGET: as many files and bytes, and links that lead where they led
+  expected=$(sed -n "${item}p" "$attempt/stage-sizes")
+  found=$(count "$2") || fail "cannot read all of $2"
+  [ "$found" = "$expected" ] ||
+    fail "the copy of $1 has ${found% *} files of ${found#* } bytes, the original ${expected% *} of ${expected#* }"
+  lost=$(find "$2" -xtype l -printf '%P\n')
+  while IFS= read -r link; do
+    [ -z "$link" ] || [ ! -e "$1/$link" ] || fail "$1/$link is a link out of the folder, so the copy lacks it"
+  done <<LOST
+$lost
+LOST
+}
+copy() {
+  item=$((item + 1))
+  target=$stage_dir/$2
+  mkdir -p "${target%/*}" || fail "cannot make ${target%/*}"
+  if [ -d "$1" ]; then
+    mkdir "$target" || fail "cannot make $target"
+    run cp -a "$1/." "$target" || fail "cannot copy $1" $?
+    compare "$1" "$target"
+  elif [ "$3" = unpack ]; then
+    check_sum "$1" "${5:-}"
+    mkdir "$target" || fail "cannot make $target"
+    case $1 in
+      *.zip) run unzip -q "$1" -d "$target" ;;
+      *) run tar -x -f "$1" -C "$target" ;;
+    esac || fail "cannot unpack $1" $?
+  else
+    run cp -p "$1" "$target" || fail "cannot copy $1" $?
+    compare "$1" "$target"
+    check_sum "$target" "${5:-}"
+  fi
+  if [ "$4" = activate ]; then
+    [ -d "$target/bin" ] || fail "$1 is to be activated, but has no bin"
+    [ ! -x "$target/bin/conda-unpack" ] || run env PATH="$target/bin:$PATH" conda-unpack ||
+      fail "conda-unpack cannot make $1 fit its place" $?
+  fi
+}
+copy_all() {
+  began=$(date +%s)
+  storage=${stage_dir%/*}
+  [ -d "$storage" ] && [ -w "$storage" ] || fail "there is no folder $storage that can be written"
+  need=$(awk '{ bytes += $2 } END { printf "%.0f\n", bytes / 1024 }' "$attempt/stage-sizes")
+  free=$(df -k --output=avail "$storage" | tail -n 1)
+  [ "$free" -ge "$need" ] || fail "$storage has $(mib "$free") free, and stage needs at least $(mib "$need")"
+  (umask 077 && mkdir "$stage_dir" && echo "$attempt" >"$stage_dir/.castoff") ||
+    fail "cannot make $stage_dir anew; is $storage really a folder of this node alone?"
+  item=0
+  each_item copy
+  echo "castoff: staged in $(($(date +%s) - began)) s on $host"
+}
+
+if [ "$verb" = clean ]; then
+  clean
+  exit
+fi
+cd "$submit_dir" || fail "cannot enter $submit_dir"
+if [ "$verb" = measure ]; then
+  each_item measure
+else
+  trap give_up TERM INT HUP
+  copy_all
+fi
+CASTOFF_STAGE
+chmod 700 "$CASTOFF_ATTEMPT_DIR/stage.sh"
+castoff_stage=( # one process a node
+  "$CASTOFF_ATTEMPT_DIR/stage.sh"
+)
+castoff_run() { # COMMAND... in the background, where signals reach it; leaves its code in castoff_code
+  "$@" "$CASTOFF_STAGE_DIR" "$castoff_submit_dir" &
+  castoff_starter=$!
+  castoff_signalled=1
+  while [[ -n $castoff_signalled ]] || kill -0 "$castoff_starter" 2>/dev/null; do # a signal ends wait alone
+    castoff_signalled=
+    castoff_code=0
+    wait "$castoff_starter" || castoff_code=$?
+  done
+}
+castoff_staged=
+castoff_unstage() { # CODE, the starter's; never for long, since somebody may be about to kill this job
+  if [[ -z $castoff_staged ]]; then return 0; fi
+  castoff_staged=
+  # A signal now ends the cleaning; it is too late to be the ranks' ending.
+  local castoff_code castoff_starter=none castoff_terminated=$castoff_terminated
+  local limit=60 cleaner=("${castoff_stage[@]}")
+  if [[ -n $castoff_terminated ]]; then limit=4; fi
+  castoff_run timeout --kill-after=2 "$limit" "${cleaner[@]}" clean
+  if ((castoff_code != 0)); then
+    echo "castoff: $CASTOFF_STAGE_DIR may still be there on some node: removing it failed or took over $limit s" >&2
+  fi
+}
+castoff_end() { # CODE
+  castoff_unstage 1
+  castoff_record_ending "$castoff_ending" "$1"
+}
+trap 'castoff_end $?' EXIT
+
+: >"$CASTOFF_LOG_DIR/stage.log"
+castoff_run "$CASTOFF_ATTEMPT_DIR/stage.sh" measure >"$CASTOFF_ATTEMPT_DIR/stage-sizes"
+if ((castoff_code == 0)); then
+  awk '{ bytes += $2 } END { printf "castoff: staging %.1f MiB to each node\n", bytes / 1048576 }' \
+    "$CASTOFF_ATTEMPT_DIR/stage-sizes"
+  castoff_staged=1
+  castoff_run "${castoff_stage[@]}" copy >"$CASTOFF_LOG_DIR/stage.log" 2>&1
+fi
+castoff_starter=
+if [[ -n $castoff_terminated ]]; then
+  castoff_ending=cancelled
+  if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_ending=walltime; fi
+  exit 143
+fi
+castoff_count=$(grep -c 'castoff: staged in' "$CASTOFF_LOG_DIR/stage.log" || true)
+if [[ -e $CASTOFF_FAILURE_FILE ]]; then # its code counts, and not the starter's
+  castoff_code=$(sed -n 's/.*"code": \([0-9]*\).*/\1/p' "$CASTOFF_FAILURE_FILE")
+fi
+if ((castoff_code != 0 || castoff_count != 1)); then
+  { grep -v 'castoff: staged in' "$CASTOFF_LOG_DIR/stage.log" || true; } | tail -n 40 >&2
+  echo "castoff: staging failed: $((castoff_count)) of 1 node did it," \
+    "and no rank was started; see $CASTOFF_LOG_DIR/stage.log" >&2
+  exit $((castoff_code ? castoff_code : 1))
+fi
+grep 'castoff: staged in' "$CASTOFF_LOG_DIR/stage.log"
+
+# --- Start the ranks ------------------------------------------------------------------------------
+( # bash lets a background command ignore INT and QUIT; the ranks would inherit that
+  trap - INT QUIT
+  exec "${CASTOFF_COMMAND:-castoff}" launch --here --ranks-per-node 2 \
+    --job-id "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" \
+    --log-dir "$CASTOFF_LOG_DIR" --failure-file "$CASTOFF_FAILURE_FILE" -- \
+    env PATH="$CASTOFF_STAGE_DIR"/env/bin:"$PATH" \
+    python -m trainers.gnn --config causets.yaml
+) &
+castoff_starter=$!
+castoff_signalled=1
+while [[ -n $castoff_signalled ]] || kill -0 "$castoff_starter" 2>/dev/null; do # a signal ends wait alone
+  castoff_signalled=
+  castoff_code=0
+  wait "$castoff_starter" || castoff_code=$?
+done
+castoff_unstage "$castoff_code"
+
+# --- How it ended ---------------------------------------------------------------------------------
+# The first failure and the program's own word decide; a starter's exit code may be a victim's.
+set +e # a message that a full disk does not take must not become the job's code
+castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
+castoff_late= # whether it is the walltime that ends this job
+if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_late=1; fi
+
+if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk was full
+  castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
+  castoff_code=$(castoff_field code)
+  exit "${castoff_code:-1}"
+fi
+if [[ $castoff_outcome == again && (-z $castoff_terminated || -n $castoff_late) ]]; then
+  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop asked for it; castoff resubmit lets it go on
+    castoff_ending=again
+    exit 75
+  fi
+  castoff_ending=walltime
+  exit 75 # EX_TEMPFAIL: it can go on, but nobody starts it again
+fi
+if [[ $castoff_outcome == 'done' || (-z $castoff_terminated && $castoff_code -eq 0) ]]; then
+  castoff_ending='done'
+  exit 0
+fi
+if [[ -n $castoff_terminated ]]; then
+  castoff_ending=cancelled
+  if [[ -n $castoff_late ]]; then castoff_ending=walltime; fi
+  if ((castoff_code == 0)); then castoff_code=143; fi
+fi
+exit "$castoff_code"
