@@ -11,7 +11,8 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
   code/            a copy of the code, only with `snapshot`; code.workdir leads to the submission's folder
   local.lock       held by whatever may still do something for the run
   stop             `castoff stop` was here: nothing of it begins any more
-  attempts/M.N/    member M's attempt N: start.json, ending.json, failure.json, outcome, stop
+  attempts/M.N/    member M's attempt N: start.json, ending.json, failure.json, outcome, stop; terminated
+                   once its ranks were told to end
   logs/job-M.log   what the script of member M wrote
   logs/M.N/        a log per rank
 

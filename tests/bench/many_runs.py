@@ -60,7 +60,6 @@ def _make(run: Run, name: str, members: int, *, code: int, begin: int) -> None:
         "job.sh": script,
         "submission.json": json.dumps(submission, indent=2),
         "local.json": json.dumps({"pid": begin % 100_000, "host": os.uname().nodename}),
-        "submitting.lock": "",
         "local.lock": "",
         "logs/scheduler.log": "",
     }
