@@ -42,7 +42,8 @@ class Shell:
         self, *words: str, env: Mapping[str, str] | None = None, host: str = HEAD, **options: Any
     ) -> subprocess.Popen[str]:
         told = {"PROBE_FOLDER": str(self.seen), "HARNESS_MARK": self.mark}
-        environ = {**os.environ, **told, **(env or {})}
+        person = {"SHELL": "/bin/bash", "TERM": "dumb", "USER": "root"}  # which no login set, as in CI
+        environ = {**person, **os.environ, **told, **(env or {})}
         return self.cluster.popen(host, words, cwd=self.folder, env=environ, **options)
 
     def run(self, *words: str, env: Mapping[str, str] | None = None, host: str = HEAD) -> Ended:
