@@ -11,7 +11,7 @@ from .hosts import why_no_hosts
 from .slurm import PACKAGES, SlurmCluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def slurm(
     tmp_path_factory: pytest.TempPathFactory, system_program: Callable[[str, str], Path]
 ) -> Iterator[SlurmCluster]:

@@ -93,7 +93,7 @@ class TestInBash:
             ["castoff", "completion", ""],
         )
         assert {"cancel", "completion", "wait"} <= set(every[0])
-        assert some[0] == ["schema", "sites", "status", "submit"]
+        assert some[0] == ["schema", "sites", "status", "stop", "submit"]
         assert flags[0] == ["--version", "--help"]
         assert of_verb[0] == ["--json", "--help"]
         assert wrong == ([], set())
@@ -122,8 +122,11 @@ class TestInBash:
         known.prepare()
         here = tmp_path / "here"
         here.mkdir()
-        (here / "job.sh").touch()
-        lines = [json.dumps({"path": str(here), "name": f"r{number}"}) + "\n" for number in range(20_000)]
+        for number in (*range(19_900, 20_000), 1234, *range(12_340, 12_350)):
+            (here / str(number)).mkdir()
+        lines = [
+            json.dumps({"path": f"{here}/{number}", "name": f"r{number}"}) + "\n" for number in range(20_000)
+        ]
         known.path.write_text("".join(lines) + "garbage\n")
         assert bash.values("status", "")[:2] == ["r19999", "r19998"]
         assert len(bash.values("status", "")) == 50
@@ -257,7 +260,7 @@ class TestOtherShells:
 
     def test_zsh(self, castoff: Castoff) -> None:
         assert self.answer(castoff, "zsh", "castoff stat", "1") == [
-            *("plain", "status", "Say what became of a run, or of all.")
+            *("plain", "status", "Say what became of a run.")
         ]
         assert self.answer(castoff, "zsh", "castoff render --site=lo", "2") == ["plain", "--site=local", "_"]
         assert self.answer(castoff, "zsh", "castoff render --set req", "3") == ["open", "requeue.max=", "_"]
@@ -265,7 +268,7 @@ class TestOtherShells:
 
     def test_fish(self, castoff: Castoff) -> None:
         assert self.answer(castoff, "fish", "castoff stat", "stat") == [
-            "plain,status\tSay what became of a run or of all."
+            "plain,status\tSay what became of a run."
         ]
         assert self.answer(castoff, "fish", "castoff render --site=lo", "--site=lo") == ["plain,--site=local"]
         assert self.answer(castoff, "fish", "castoff render --set req", "req") == ["plain,requeue.max="]
