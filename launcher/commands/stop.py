@@ -67,7 +67,8 @@ def command(runs: tuple[str, ...], until_over: bool, timeout: float | None, as_j
 def _is_over(run: Run) -> bool:
     """Whether nothing of it runs or can still begin; False if that cannot be known here."""
     now = status(run)
-    if now.scheduler != "local":  # Slurm or PBS may start it again, or for the first time
+    # Slurm or PBS may start it again, or for the first time; a script sent by hand may run anywhere.
+    if now.scheduler != "local" or not run.submission():
         return now.state == "ended" and all(member.ending != "again" for member in now.members)
     return now.over and (now.state == "ended" or other_host(run) is None)
 
