@@ -229,7 +229,8 @@ def _words(words: list[str]) -> str:
 
 def _wrapped(names: list[str]) -> str:
     """Plain shell words over several lines."""
-    return " \\\n".join(textwrap.wrap(" ".join(names), _WIDTH, subsequent_indent="  "))
+    lines = textwrap.wrap(" ".join(names), _WIDTH, subsequent_indent="  ", break_long_words=False)
+    return " \\\n".join(lines)
 
 
 def _folder(path: str) -> str:

@@ -100,7 +100,7 @@ trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE" || true' USR2
 cd "$castoff_submit_dir"
 for castoff_name in $(compgen -e); do # inherit: what is not named here is dropped
   case $castoff_name in
-    CASTOFF_* | HOME | LANG | LOGNAME | PATH | SHELL | TERM | TMPDIR | USER) ;;
+    CASTOFF_* | HOME | LANG | LOGNAME | PATH | PWD | SHELL | TERM | TMPDIR | USER) ;;
     LD_LIBRARY_PATH) ;;
     WANDB_API_KEY) ;;
     *) unset -v "$castoff_name" 2>/dev/null || true ;; # some are read-only

@@ -124,7 +124,7 @@ stage_dir=$2
 submit_dir=$3
 attempt=${0%/*}
 host=$(hostname)
-complain() { echo "castoff: stage: on $host: $1" >&2; }
+complain() { printf 'castoff: stage: on %s: %s\n' "$host" "$1" >&2; } # echo may take a \ for its own
 fail() { # MESSAGE [CODE]
   complain "$1"
   # noclobber: the first writer wins
@@ -207,7 +207,7 @@ copy() {
     mkdir "$target" || fail "cannot make $target"
     case $1 in
       *.zip) run unzip -q "$1" -d "$target" ;;
-      *) run tar -x -f "$1" -C "$target" ;;
+      *) run tar --no-unquote -x -f "$1" -C "$target" ;;
     esac || fail "cannot unpack $1" $?
   else
     run cp -p "$1" "$target" || fail "cannot copy $1" $?
@@ -227,7 +227,7 @@ copy_all() {
   need=$(awk '{ bytes += $2 } END { printf "%.0f\n", bytes / 1024 }' "$attempt/stage-sizes")
   free=$(df -k --output=avail "$storage" | tail -n 1)
   [ "$free" -ge "$need" ] || fail "$storage has $(mib "$free") free, and stage needs at least $(mib "$need")"
-  (umask 077 && mkdir "$stage_dir" && echo "$attempt" >"$stage_dir/.castoff") ||
+  (umask 077 && mkdir "$stage_dir" && printf '%s\n' "$attempt" >"$stage_dir/.castoff") ||
     fail "cannot make $stage_dir anew; is $storage really a folder of this node alone?"
   item=0
   each_item copy
@@ -308,10 +308,11 @@ grep 'castoff: staged in' "$CASTOFF_LOG_DIR/stage.log"
 # --- Start the ranks ------------------------------------------------------------------------------
 ( # bash lets a background command ignore INT and QUIT; the ranks would inherit that
   trap - INT QUIT
+  # shellcheck disable=SC2016 # the program's own shell expands it; env would take a name with = for a variable
   exec "${CASTOFF_COMMAND:-castoff}" launch --here --ranks-per-node 2 \
     --job-id "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" \
     --log-dir "$CASTOFF_LOG_DIR" --failure-file "$CASTOFF_FAILURE_FILE" -- \
-    env PATH="$CASTOFF_STAGE_DIR"/env/bin:"$PATH" \
+    sh -c 'PATH=$1 && shift && exec "$@"' sh "$CASTOFF_STAGE_DIR"/env/bin:"$PATH" \
     python -m trainers.gnn --config causets.yaml
 ) &
 castoff_starter=$!

@@ -267,7 +267,7 @@ for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MA
   unset -v "CASTOFF_GIVEN_$name"
 done
 if ! cd "$CASTOFF_WORKDIR"; then
-  echo "castoff: $CASTOFF_WORKDIR is not in the container; name it in container.binds" >&2
+  printf 'castoff: %s is not in the container; name it in container.binds\n' "$CASTOFF_WORKDIR" >&2
   exit 1
 fi
 exec "$@"

@@ -259,7 +259,7 @@ for name in MASTER_ADDR MASTER_PORT OMP_NUM_THREADS; do
   unset -v "CASTOFF_GIVEN_$name"
 done
 if ! cd "$CASTOFF_WORKDIR"; then
-  echo "castoff: $CASTOFF_WORKDIR is not in the container; name it in container.binds" >&2
+  printf 'castoff: %s is not in the container; name it in container.binds\n' "$CASTOFF_WORKDIR" >&2
   exit 1
 fi
 exec "$@"

@@ -283,7 +283,7 @@ for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MA
 done
 export PATH="$CASTOFF_STAGE_DIR"/tools/bin:"$PATH"
 if ! cd "$CASTOFF_WORKDIR"; then
-  echo "castoff: $CASTOFF_WORKDIR is not in the container; name it in container.binds" >&2
+  printf 'castoff: %s is not in the container; name it in container.binds\n' "$CASTOFF_WORKDIR" >&2
   exit 1
 fi
 exec "$@"
@@ -303,7 +303,7 @@ stage_dir=$2
 submit_dir=$3
 attempt=${0%/*}
 host=$(hostname)
-complain() { echo "castoff: stage: on $host: $1" >&2; }
+complain() { printf 'castoff: stage: on %s: %s\n' "$host" "$1" >&2; } # echo may take a \ for its own
 fail() { # MESSAGE [CODE]
   complain "$1"
   # noclobber: the first writer wins
@@ -385,7 +385,7 @@ copy() {
     mkdir "$target" || fail "cannot make $target"
     case $1 in
       *.zip) run unzip -q "$1" -d "$target" ;;
-      *) run tar -x -f "$1" -C "$target" ;;
+      *) run tar --no-unquote -x -f "$1" -C "$target" ;;
     esac || fail "cannot unpack $1" $?
   else
     run cp -p "$1" "$target" || fail "cannot copy $1" $?
@@ -405,7 +405,7 @@ copy_all() {
   need=$(awk '{ bytes += $2 } END { printf "%.0f\n", bytes / 1024 }' "$attempt/stage-sizes")
   free=$(df -k --output=avail "$storage" | tail -n 1)
   [ "$free" -ge "$need" ] || fail "$storage has $(mib "$free") free, and stage needs at least $(mib "$need")"
-  (umask 077 && mkdir "$stage_dir" && echo "$attempt" >"$stage_dir/.castoff") ||
+  (umask 077 && mkdir "$stage_dir" && printf '%s\n' "$attempt" >"$stage_dir/.castoff") ||
     fail "cannot make $stage_dir anew; is $storage really a folder of this node alone?"
   item=0
   each_item copy

@@ -10,7 +10,7 @@ import pytest
 
 from .harness import Bench
 
-pytest.register_assert_rewrite(f"{__package__}.hostile_checks")
+pytest.register_assert_rewrite(f"{__package__}.hostile_checks", f"{__package__}.hostile_nodes")
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

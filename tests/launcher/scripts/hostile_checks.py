@@ -15,15 +15,22 @@ from launcher.schedulers.submission import Submission
 from launcher.starters import STARTERS
 
 from .hostile_cluster import MARK
+from .hostile_nodes import check_container, check_copies
 from .hostile_runs import RUN_DIR, Trial
+from .hostile_surroundings import activated
 from .readers import read_pbs, read_slurm
 
 _OURS = re.compile(
     rb"(CASTOFF|SLURM|PBS|PMI|MPI|PALS|OMPI_COMM_WORLD)_[A-Z_]+|PATH|HOME|LANG|PWD|OLDPWD|SHLVL|_"
     rb"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|NODE_RANK|MASTER_ADDR|MASTER_PORT|OMP_NUM_THREADS"
-    rb"|PYTHONUNBUFFERED"
+    rb"|PYTHONUNBUFFERED|TMPDIR|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES)"
 )
 """The variables of a rank that no job asks for."""
+
+_STAGED = re.compile(
+    rb"^castoff: staging \d\.\d MiB to each node\ncastoff: staged in \d+ s on [^\n]*\n", re.S
+)
+"""What a job that copies something says of it."""
 
 _IN_A_RUN_DIRECTORY = {
     *("job.sh", "attempts", "logs", "secrets.sh", "job.yaml", "plan.json", "submission.json"),
@@ -48,11 +55,17 @@ def check(trial: Trial) -> bool:
     assert trial.refusal is None, f"refused, but nothing is wrong with it: {trial.refusal}"
     trial.finish()
     _has_not_escaped(trial)
-    assert trial.outputs == [b""] * len(trial.outputs), trial.outputs
+    outputs = (
+        [_STAGED.sub(b"", output) for output in trial.outputs] if trial.fields["stage"] else trial.outputs
+    )
+    assert outputs == [b""] * len(outputs), outputs
     assert trial.codes == [0] * len(trial.codes), trial.codes
     _ended_well(trial)
     _started_as_asked(trial)
-    _told_the_program(trial)
+    ranks = _told_the_program(trial)
+    stage_dir = os.fsdecode(ranks[0].environ.get(b"CASTOFF_STAGE_DIR", b""))
+    check_container(trial, stage_dir)
+    check_copies(trial)
     _reads_as_meant(trial)
     _submits_as_meant(trial)
     return True
@@ -71,31 +84,17 @@ def _is_refused(trial: Trial, field: str) -> None:
 
 def _has_not_escaped(trial: Trial) -> None:
     assert not (trial.here / "escaped").exists(), "text was run as a program"
-    expected = (f"{_run_directory(trial)}/", f"{_run_directory(trial)}", f"{trial.here}/seen/")
+    expected = (f"{trial.run_directory}/", f"{trial.run_directory}", f"{trial.here}/seen/")
     extra = [path for path in trial.files() - trial.before if not path.startswith(expected)]
     assert not extra, f"files that nobody asked for: {extra}"
-    assert {path.name for path in _run_directory(trial).iterdir()} <= _IN_A_RUN_DIRECTORY
-
-
-def _run_directory(trial: Trial) -> Path:
-    if trial.run is not None:
-        return trial.run.path
-    made = [path for path in trial.submit_folder.iterdir() if str(path) not in trial.before]
-    assert len(made) == 1 and made[0].name.startswith("castoff-"), made
-    return made[0]
+    assert {path.name for path in trial.run_directory.iterdir()} <= _IN_A_RUN_DIRECTORY
 
 
 def _ended_well(trial: Trial) -> None:
-    folder = _run_directory(trial) / "attempts" / f"{trial.case.member}.0"
+    folder = trial.run_directory / "attempts" / f"{trial.case.member}.0"
     ending = (folder / "ending.json").read_text()
     assert f'"{"again" if trial.case.again else "done"}"' in ending, ending
     assert not (folder / "failure.json").exists()
-
-
-def _seen(trial: Trial, kind: str) -> list[list[bytes]]:
-    """The words of each call of a stand-in."""
-    paths = sorted((trial.here / "seen").glob(f"{kind}.*"))
-    return [path.read_bytes().split(b"\0")[:-1] for path in paths]
 
 
 def _encoded(words: list[str]) -> list[bytes]:
@@ -104,7 +103,7 @@ def _encoded(words: list[str]) -> list[bytes]:
 
 def _started_as_asked(trial: Trial) -> None:
     """One starter was called, with its own words in their order and then the program's."""
-    (words,) = _seen(trial, "starter")
+    (words,) = trial.seen("starter")
     start, program = _encoded(trial.plan.start), _encoded(trial.fields["command"])
     if trial.case.kind == "local":
         assert words[: len(start)] == start
@@ -114,20 +113,25 @@ def _started_as_asked(trial: Trial) -> None:
     asked = _encoded([*trial.profile.get("start_args", []), *trial.fields.get("start", {}).get("args", [])])
     assert words[: len(own)] == own
     assert own[len(own) - len(asked) :] == asked
-    rank = f"{_run_directory(trial)}/attempts/{trial.case.member}.0/rank.sh"
+    rank = f"{trial.run_directory}/attempts/{trial.case.member}.0/rank.sh"
     at = words.index(os.fsencode(rank))
     flag = STARTERS[trial.plan.starter].hostfile_flag
-    assert words[len(own) : at][:1] == ([flag.encode()] if flag else [])
+    first = words[len(own) : at][:1]
+    if trial.fields.get("container", {}).get("runtime") == "pyxis":
+        assert flag is None and first[0].startswith(b"--container-image=")
+    else:
+        assert first == ([flag.encode()] if flag else [])
     passed = words[at + 1 :]
     assert passed == program or (b":" in program and b":" not in passed)
 
 
-def _told_the_program(trial: Trial) -> None:
+def _told_the_program(trial: Trial) -> list[_Rank]:
     ranks = [_rank(path) for path in (trial.here / "seen").glob("rank.*")]
     torchrun = trial.fields.get("start", {}).get("torchrun", False)
     assert len(ranks) == len(trial.layout)
-    assert len(_seen(trial, "python")) == (len(ranks) if torchrun else 0)
-    expected = _expected_environment(trial)
+    assert len(trial.seen("python")) == (len(ranks) if torchrun else 0)
+    stage_dirs = {os.fsdecode(rank.environ.get(b"CASTOFF_STAGE_DIR", b"")) for rank in ranks}
+    expected = _expected_environment(trial, *stage_dirs)
     for rank in ranks:
         called = Path(os.fsdecode(rank.folder)) / os.fsdecode(rank.program)
         assert called.samefile(trial.program)
@@ -139,6 +143,7 @@ def _told_the_program(trial: Trial) -> None:
         assert not strange, f"variables that nobody asked for: {strange}"
     if not torchrun:
         assert sorted(int(rank.environ[b"RANK"]) for rank in ranks) == list(range(len(ranks)))
+    return ranks
 
 
 def _rank(path: Path) -> _Rank:
@@ -148,8 +153,9 @@ def _rank(path: Path) -> _Rank:
     return _Rank(program, arguments, variables, folder[:-1])
 
 
-def _expected_environment(trial: Trial) -> dict[bytes, bytes]:
+def _expected_environment(trial: Trial, stage_dir: str) -> dict[bytes, bytes]:
     case, fields, profile = trial.case, trial.fields, trial.profile
+    container = fields.get("container", {})
     expected = {name.encode(): value for name, value in case.secrets.items()}
     inherit = fields.get("inherit", "all" if case.kind == "local" else "none")
     for name, value in case.inherited.items():
@@ -162,8 +168,12 @@ def _expected_environment(trial: Trial) -> dict[bytes, bytes]:
     defaults = profile.get("defaults", {}).get("env", {})
     for name, text in {**profile.get("env", {}), **defaults, **fields.get("env", {})}.items():
         expected[name.encode()] = text.encode()
+    expected |= {name.encode(): text.encode() for name, text in container.get("env", {}).items()}
+    if container.get("runtime") == "apptainer" and b"LD_LIBRARY_PATH" in expected:
+        expected[b"LD_LIBRARY_PATH"] += b":/.singularity.d/libs"
     path = f"{Path(fields['python']).parent}:{trial.path}" if "python" in fields else trial.path
-    expected[b"PATH"] = path.encode()
+    copied = [f"{stage_dir}/{place}:" for place in activated(fields["stage"])]
+    expected[b"PATH"] = os.fsencode("".join(copied) + path)
     expected[b"CASTOFF_ARRAY_INDEX"] = str(case.member).encode()
     expected[b"CASTOFF_ARRAY_COUNT"] = str(fields.get("array", {}).get("count", 1)).encode()
     if case.kind != "local":
@@ -205,13 +215,13 @@ def _expected_directives(trial: Trial) -> dict[str, Any]:
 def _submits_as_meant(trial: Trial) -> None:
     """What a dry run shows is the command of a submission to a shell, and mere text to a terminal."""
     assert trial.command.isprintable()
-    assert len(_seen(trial, "requeue")) == trial.case.again
+    assert len(trial.seen("requeue")) == trial.case.again
     if trial.case.kind == "local":
-        assert not _seen(trial, "call")
+        assert not trial.seen("call")
         return
     after = trial.fields.get("after", {})
     words = ",".join(":".join([condition, *names]) for condition, names in after.items())
     in_script = any(name in ("dependency", "W") for name, _ in trial.plan.directives)
     told = Submission(trial.plan, RUN_DIR, words if words and not in_script else None)
     scheduler = slurm if trial.case.kind == "slurm" else pbs
-    assert _seen(trial, "call") == [_encoded(scheduler.submit_command(told))]
+    assert trial.seen("call") == [_encoded(scheduler.submit_command(told))]

@@ -14,8 +14,8 @@ MARK = b"\0== and ==\0"
 """What divides a record of the program."""
 
 _TOOLS = [
-    *("awk", "bash", "cat", "chmod", "cksum", "cmp", "cp", "date", "hostname", "mkdir", "mktemp", "mv"),
-    *("rm", "sed", "sh", "wc"),
+    *("awk", "bash", "cat", "chmod", "cksum", "cmp", "cp", "date", "df", "env", "find", "grep", "hostname"),
+    *("id", "mkdir", "mktemp", "mv", "rm", "rmdir", "sed", "sh", "sha256sum", "sleep", "sort", "tar", "wc"),
 ]
 """What a script may call besides these stand-ins; anything else is `command not found`."""
 
@@ -48,7 +48,25 @@ shift
 exec "$@"
 """
 
+_CONTAINER = """#!/bin/sh
+printf '%s\\0' "$@" >{here}/seen/container.$$
+until [ "$2" = "$CASTOFF_ATTEMPT_DIR/inside.sh" ]; do shift; done
+{image}
+exec "$@"
+"""
+
 _STARTER = """#!/bin/sh
+if [ "$*" = --help ]; then echo --container-image; exit; fi
+for word; do
+  case $word in
+    "$CASTOFF_ATTEMPT_DIR/rank.sh") break ;;
+    "$CASTOFF_ATTEMPT_DIR/stage.sh")
+      printf '%s\\0' "$@" >{here}/seen/staging.$$
+      until [ "$1" = "$word" ]; do shift; done
+      exec "$@"
+      ;;
+  esac
+done
 printf '%s\\0' "$@" >{here}/seen/starter.$$
 case ${{0##*/}} in castoff) first=-- ;; *) first=$CASTOFF_ATTEMPT_DIR/rank.sh ;; esac
 while [ $# -gt 0 ]; do
@@ -68,6 +86,9 @@ _PROGRAM = """#!/bin/sh
   /bin/cat "/proc/$$/cmdline" {here}/mark "/proc/$$/environ" {here}/mark
   pwd -P
 }} >{here}/seen/rank.$$
+if [ -n "${{CASTOFF_STAGE_DIR-}}" ] && cd "$CASTOFF_STAGE_DIR"; then
+  /usr/bin/find . -name '.castoff*' -prune -o -type f -printf '%P\\0%s\\0' >{here}/seen/copies.$$
+fi
 if [ -e {here}/again ]; then echo again >"$CASTOFF_OUTCOME_FILE"; fi
 """
 
@@ -101,8 +122,9 @@ def write_program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def write_stand_ins(here: Path, ranks: list[str], hosts: int) -> None:
-    """The cluster of a case; `ranks`: a line of shell that starts each process of a starter."""
+def write_stand_ins(here: Path, ranks: list[str], hosts: int, image: str) -> None:
+    """The cluster of a case; `ranks`: a line of shell that starts each process of a starter; `image`: one
+    that sets what a container's image does."""
     binaries = here / "bin"
     (here / "mark").write_bytes(MARK)
     (here / "hosts").write_text("".join(["localhost\n", "other\n"][:hosts]))
@@ -115,6 +137,8 @@ def write_stand_ins(here: Path, ranks: list[str], hosts: int) -> None:
     write_torchrun(here, binaries / "python")
     for name in ("srun", "mpiexec", "castoff"):
         write_starter(here, binaries / name, ranks)
+    for name in ("apptainer", "shifter", "podman-hpc"):
+        write_program(binaries / name, _CONTAINER.format(here=here, image=image))
     (here / "as").mkdir()
     (here / "as" / "sh").symlink_to("/bin/bash")
 

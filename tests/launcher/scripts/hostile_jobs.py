@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import yaml
 from hypothesis import strategies as st
 
+from . import hostile_surroundings as surroundings
 from .hostile_poison import poisoned
 from .hostile_text import (
     BYTES,
@@ -122,6 +123,10 @@ def _slurm_lines(kind: Kind) -> st.SearchStrategy[str] | None:
     return LINES if kind == "slurm" else None
 
 
+def _every(values: st.SearchStrategy[Any]) -> Callable[[Kind], st.SearchStrategy[Any]]:
+    return lambda kind: values
+
+
 FIELDS: dict[str, Callable[[Kind], st.SearchStrategy[Any] | None]] = {
     "command": _command,
     "name": _name,
@@ -148,6 +153,17 @@ FIELDS: dict[str, Callable[[Kind], st.SearchStrategy[Any] | None]] = {
     "workdir": _workdir,
     "python": _python,
     "directives": _directives,
+    "container.image": _every(surroundings.IMAGES),
+    "container.runtime": _every(surroundings.RUNTIME_NAMES),
+    "container.binds": _every(surroundings.BINDS),
+    "container.env": lambda kind: st.dictionaries(NAMES_OF_VARIABLES, TEXTS, max_size=2),
+    "container.gpus": _among(None, "nvidia", "amd", "intel", "none"),
+    "container.args": lambda kind: st.lists(LINES, max_size=3),
+    "stage.from": _every(surroundings.SOURCES),
+    "stage.to": _every(surroundings.PLACES),
+    "stage.unpack": _every(surroundings.UNPACKED),
+    "stage.sha256": _every(surroundings.SUMS),
+    "stage.activate": _every(surroundings.ACTIVATED),
     "start.starter": lambda kind: st.sampled_from(STARTERS[kind]),
     "start.torchrun": _among(False, False, True),
     "start.args": lambda kind: st.lists(LINES, max_size=3),
@@ -158,7 +174,8 @@ FIELDS: dict[str, Callable[[Kind], st.SearchStrategy[Any] | None]] = {
     "grace": _among("10s", "1m"),
     "templates": lambda kind: LINE_FILE_NAMES,
 }
-"""What each field may hold on a scheduler; None where that scheduler knows no such field."""
+"""What each field may hold on a scheduler; None where that scheduler knows no such field. Those of
+`stage` are lists, with a value for each item."""
 
 FLAGS = (
     *("command", "name", "nodes", "ranks_per_node", "ranks", "cores_per_rank", "devices_per_rank", "memory"),
@@ -166,20 +183,10 @@ FLAGS = (
 )
 """Fields that have a flag of the command line; the others come by --set."""
 
-EXEMPT: dict[str, str] = {
-    **dict.fromkeys(
-        (f"container.{name}" for name in ("image", "runtime", "binds", "env", "gpus", "args")),
-        "test_containers runs hostile words under stand-ins that keep each runtime's rules",
-    ),
-    **dict.fromkeys(
-        (f"stage.{name}" for name in ("from", "to", "unpack", "sha256", "activate")),
-        "test_stage copies hostile names on several nodes",
-    ),
-    **dict.fromkeys(
-        (f"snapshot.{name}" for name in ("paths", "link", "limit")),
-        "they enter no script; test_snapshot copies hostile names",
-    ),
-}
+EXEMPT: dict[str, str] = dict.fromkeys(
+    (f"snapshot.{name}" for name in ("paths", "link", "limit")),
+    "they enter no script; test_snapshot copies hostile names",
+)
 """Fields that are left out here, and why."""
 
 
@@ -233,6 +240,7 @@ def cases(draw: st.DrawFn, kind: Kind) -> Case:
     profile = draw(st.none() | _profiles(kind))
     if profile is not None:
         _keep_apart(clean, profile)
+    container = clean.get("container")
     again = bool(clean.get("requeue", {}).get("max")) and kind != "local" and draw(st.booleans())
     fields, blamed = clean, None
     if draw(st.integers(1, 5)) == 5:
@@ -244,7 +252,7 @@ def cases(draw: st.DrawFn, kind: Kind) -> Case:
         site=kind if profile is None else draw(LINE_FILE_NAMES),
         secrets={name: draw(BYTES) for name in clean.get("env_from", [])},
         inherited={"INHERITED_0": draw(BYTES), "INHERITED_1": b"it's", "OTHER": draw(BYTES)},
-        folder=draw(FILE_NAMES) + draw(st.sampled_from(["", "", "\udcff"])),
+        folder=surroundings.bindable(draw(FILE_NAMES), container) + draw(st.sampled_from(["", "", "\udcff"])),
         # YAML's own writer would not write some of the poison.
         writing="json" if blamed else draw(st.sampled_from(list(WRITERS))),
         on_the_command_line=draw(st.booleans()),
@@ -301,8 +309,25 @@ def _agreeing(fields: Fields, kind: Kind) -> Fields:
             del fields[outer]
     if kind == "pbs" and "array" in fields:
         fields.pop("requeue", None)
-    fields["env_from"] = [name for name in fields.get("env_from", []) if name not in fields.get("env", {})]
+    _agree_on_surroundings(fields, kind)
+    taken = {*fields.get("env", {}), *fields.get("container", {}).get("env", {})}
+    fields["env_from"] = [name for name in fields.get("env_from", []) if name not in taken]
     return fields
+
+
+def _agree_on_surroundings(fields: Fields, kind: Kind) -> None:
+    """What is copied, and the container, with folders that its runtime can bind."""
+    fields["stage"] = surroundings.items_of(fields.get("stage", {}))
+    if fields["stage"]:
+        fields.pop("nodes", None)  # all nodes are this machine, and have one disk
+        fields.get("env", {}).pop("TMPDIR", None)  # where the copies go
+    starter = fields.get("start", {}).get("starter")
+    container = surroundings.fitting_container(fields.pop("container", {}), kind, starter, fields["stage"])
+    if container is not None:
+        fields["container"] = container
+        if "workdir" in fields:
+            above, slash, name = fields["workdir"].rpartition("/")
+            fields["workdir"] = above + slash + surroundings.bindable(name, container)
 
 
 @cache
@@ -315,6 +340,7 @@ def _profiles(kind: Kind) -> st.SearchStrategy[Fields]:
         "start_args": st.lists(LINES, max_size=2),
         "mpiexec": LINE_FILE_NAMES.map(lambda name: f"{HERE}/mpi/{name}"),
         "master_suffix": TEXTS,
+        "local_storage": LINE_FILE_NAMES.map(lambda name: f"{HERE}/disk/{name}"),
         "shell": st.sampled_from(["/bin/bash", "/opt/a b/bash -l", "/bin/bash $(touch CANARY)"]),
         "defaults": st.fixed_dictionaries({"env": default_env}, optional={"account": LINES}),
         "description": TEXTS,
@@ -327,6 +353,9 @@ def _profiles(kind: Kind) -> st.SearchStrategy[Fields]:
 
 
 def _keep_apart(fields: Fields, profile: Fields) -> None:
+    if "local_storage" in profile:
+        above, slash, name = profile["local_storage"].rpartition("/")
+        profile["local_storage"] = above + slash + surroundings.bindable(name, fields.get("container"))
     taken = {*profile.get("env", {}), *profile.get("defaults", {}).get("env", {})}
     fields["env_from"] = [name for name in fields["env_from"] if name not in taken]
 

@@ -32,6 +32,25 @@ _BAD_VALUES: dict[str, list[Any]] = {
     "inherit": [["A B"], ["x;touch CANARY"], ["$(canary)"], ["a\nb"], "$(canary)"],
     "python": ["python", "./python", "/a:b/python", "-", "~/python"],
     "directives": [{name: "x"} for name in ("a b", "a;touch CANARY", "a=b", "-x", "1", "é", "a\nb")],
+    "container": [
+        {"runtime": "apptainer"},
+        {"image": "$(canary)"},
+        {"image": "$(canary)", "runtime": "apptainer"},
+        {"image": "a image", "runtime": "shifter"},
+        {"image": "x", "runtime": "podman"},
+        *({"image": "x", "runtime": "podman-hpc", "binds": [bind]} for bind in ("x", "a:/b", "/a:/b:/c")),
+        {"image": "x", "runtime": "podman-hpc", "args": ["--mpi"]},
+        {"image": "x", "runtime": "podman-hpc", "env": {"A B": "x"}},
+    ],
+    "stage": [
+        *([{"from": "x", "to": place}] for place in ("../x", "/x", ".", "a/../../x", ".castoff", "")),
+        [{"from": "x"}, {"from": "y", "to": "x/$(canary)"}],
+        [{"from": "x", "unpack": True}],
+        [{"from": "x", "sha256": "$(canary)"}],
+        [{"from": "[a].zip"}],
+        [{"from": "x", "to": "a:b", "activate": True}],
+        [{"to": "x"}],
+    ],
     "$(touch CANARY)": ["no field"],
 }
 
@@ -48,6 +67,7 @@ _BAD_IN_PROFILES: dict[str, list[Any]] = {
     "master_suffix": ["\x00"],
     "start_args": [["a\nb"], ["\x00"], [""]],
     "setup": [["a\r"], ["\x00"]],
+    "local_storage": ["a\nb", "\x00", ""],
 }
 
 
@@ -58,6 +78,7 @@ def poisoned(
     """A job and a site's profile with one thing that cannot be, and the field where it stands."""
     fields: dict[str, Any] = json.loads(json.dumps(clean))
     values = {**_BAD_VALUES, **(_BAD_ON_PBS if kind == "pbs" else {})}
+    fields.get("container", {}).pop("env", None)  # it may hold lines, as env may
     texts = [field for field in fields if _texts_in(fields, field)]
     way = draw(st.sampled_from(["value", "text", "profile"] if profile is not None else ["value", "text"]))
     if way == "profile" and profile is not None:

@@ -20,6 +20,7 @@ from launcher.site import Search
 
 from .hostile_cluster import write_stand_ins, write_starter, write_the_program, write_torchrun
 from .hostile_jobs import FLAGS, WRITERS, Case, Fields
+from .hostile_surroundings import write_source
 from .hostile_text import HERE
 
 PATIENCE = 60.0
@@ -71,8 +72,26 @@ class Trial:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @property
+    def disk(self) -> Path:
+        """Where the job's copies lie while it runs."""
+        return Path(self.profile.get("local_storage", self.here / "tmp"))
+
+    @property
     def codes(self) -> list[int]:
         return [process.returncode for process in self._processes]
+
+    @property
+    def run_directory(self) -> Path:
+        if self.run is not None:
+            return self.run.path
+        made = [path for path in self.submit_folder.iterdir() if str(path) not in self.before]
+        assert len(made) == 1 and made[0].name.startswith("castoff-"), made
+        return made[0]
+
+    def seen(self, kind: str) -> list[list[bytes]]:
+        """The words of each call of a stand-in."""
+        paths = sorted((self.here / "seen").glob(f"{kind}.*"))
+        return [path.read_bytes().split(b"\0")[:-1] for path in paths]
 
     def begin(self) -> None:
         """As far as it goes: until castoff refuses it, or until its script runs."""
@@ -149,7 +168,8 @@ class Trial:
     def _prepare(self) -> None:
         """The cluster, the folders and the program that the job names."""
         ranks = [self._rank(number) for number in range(len(self.layout))]
-        write_stand_ins(self.here, ranks, self.plan.nodes)
+        write_stand_ins(self.here, ranks, self.plan.nodes, self._image())
+        self._fill_the_disks()
         if "mpiexec" in self.profile:
             write_starter(self.here, Path(self.profile["mpiexec"]), ranks)
         if "python" in self.fields:
@@ -168,6 +188,25 @@ class Trial:
         if self.case.again:
             (self.here / "again").touch()
 
+    def _fill_the_disks(self) -> None:
+        """What the job wants copied, where to, and its container's image."""
+        self.disk.mkdir(parents=True, exist_ok=True)
+        for item in self.fields["stage"]:
+            write_source(
+                Path(f"{self.submit_folder}/{item['from']}" if item["from"][0] != "/" else item["from"])
+            )
+        image = self.fields.get("container", {}).get("image", "")
+        if image.startswith("/"):
+            Path(image).parent.mkdir(exist_ok=True)
+            Path(image).touch()
+
+    def _image(self) -> str:
+        """The line of shell that sets what an image does: most of what it must not decide, and PATH."""
+        fields = self.fields
+        asked = [*fields.get("env", {}), *fields.get("container", {}).get("env", {}), *fields["env_from"]]
+        others = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "OMP_NUM_THREADS")
+        return f"export PATH='{self.path}' " + " ".join(f"{name}=image" for name in (*others, *asked))
+
     def _rank(self, number: int) -> str:
         """The line of shell that starts a process and tells it what a real starter would."""
         (node, at, size), count = self.layout[number], len(self.layout)
@@ -183,6 +222,8 @@ class Trial:
         if self.case.kind == "local":
             told, shell = {"RANK": number, "LOCAL_RANK": at, "WORLD_SIZE": count, "NODE_RANK": node}, ""
         exports = " ".join(f"{name}={value}" for name, value in told.items())
+        if self.fields.get("container", {}).get("runtime") == "pyxis":
+            exports += f"; {self._image()}"
         return f'(export {exports}; exec {shell}"$@") &\npids="$pids $!"'
 
     def _start(self) -> None:
@@ -203,6 +244,8 @@ class Trial:
             environ |= secrets
             words = [str(self.case.member)] if self.case.kind == "local" and "array" in self.fields else []
         environ |= {os.fsencode(name): os.fsencode(value) for name, value in self._told().items()}
+        if self.fields["stage"]:
+            environ[b"TMPDIR"] = os.fsencode(self.disk)
         self.before = self.files()
         self._popen(["/bin/bash", str(script), *words], environ)
         if self.case.kind != "local":
