@@ -136,9 +136,14 @@ fail() { # MESSAGE [CODE]
 clean() { # what this attempt has made, and nothing else
   rmdir "$stage_dir" 2>/dev/null && return
   [ "$(cat "$stage_dir/.castoff" 2>/dev/null)" = "$attempt" ] || return 0
-  rm -rf "$stage_dir" 2>/dev/null && return
-  chmod -R u+rwx "$stage_dir" # a copied folder may be one that nobody may write
+  empty 2>/dev/null || {
+    chmod -R u+rwx "$stage_dir" # a copied folder may be one that nobody may write
+    empty
+  }
   rm -rf "$stage_dir" || ! complain "cannot remove all of $stage_dir"
+}
+empty() { # .castoff goes last: should this be cut short, the next to clean still knows whose it is
+  find "$stage_dir" -mindepth 1 -maxdepth 1 ! -name .castoff -exec rm -rf {} +
 }
 each_item() { # FUNCTION, which is given: FROM TO unpack|copy activate|leave [SHA-256]
   "$1" ./env.tar.gz env unpack activate
@@ -197,7 +202,9 @@ LOST
 copy() {
   item=$((item + 1))
   target=$stage_dir/$2
-  mkdir -p "${target%/*}" || fail "cannot make ${target%/*}"
+  case $2 in # never the stage directory itself, which somebody may have cleaned
+    */*) (cd "$stage_dir" && mkdir -p "./${2%/*}") || fail "cannot make ${target%/*}" ;;
+  esac
   if [ -d "$1" ]; then
     mkdir "$target" || fail "cannot make $target"
     run cp -a "$1/." "$target" || fail "cannot copy $1" $?
