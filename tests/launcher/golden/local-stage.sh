@@ -136,10 +136,8 @@ fail() { # MESSAGE [CODE]
 clean() { # what this attempt has made, and nothing else
   rmdir "$stage_dir" 2>/dev/null && return
   [ "$(cat "$stage_dir/.castoff" 2>/dev/null)" = "$attempt" ] || return 0
-  empty 2>/dev/null || {
-    chmod -R u+rwx "$stage_dir" # a copied folder may be one that nobody may write
-    empty
-  }
+  # Two ranks may both be the last; a copied folder may be one that nobody may write.
+  empty 2>/dev/null || { chmod -R u+rwx "$stage_dir" && empty; } 2>/dev/null
   rm -rf "$stage_dir" || ! complain "cannot remove all of $stage_dir"
 }
 empty() { # .castoff goes last: should this be cut short, the next to clean still knows whose it is
