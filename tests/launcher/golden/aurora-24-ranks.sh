@@ -61,6 +61,8 @@ if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi
 
 castoff_ending=failed
 castoff_record_ending() { # ENDING CODE
+  # A child that a signal ends as it begins still has this script's traps.
+  if [[ $BASHPID != "$$" ]]; then return 0; fi
   (
     umask 077
     printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \
@@ -248,13 +250,14 @@ castoff_tail=$!
   : >>"$CASTOFF_STOP_FILE"
 ) &
 castoff_timer=$!
+disown "$castoff_timer" # or bash would tell of its end
 castoff_signalled=1
 while [[ -n $castoff_signalled ]] || kill -0 "$castoff_starter" 2>/dev/null; do # a signal ends wait alone
   castoff_signalled=
   castoff_code=0
   wait "$castoff_starter" || castoff_code=$?
 done
-kill "$castoff_timer" 2>/dev/null || true
+kill -s KILL "$castoff_timer" 2>/dev/null || true # one that has just begun may miss a TERM
 wait "$castoff_tail" || true
 
 # --- How it ended ---------------------------------------------------------------------------------

@@ -72,6 +72,8 @@ if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi
 
 castoff_ending=failed
 castoff_record_ending() { # ENDING CODE
+  # A child that a signal ends as it begins still has this script's traps.
+  if [[ $BASHPID != "$$" ]]; then return 0; fi
   (
     umask 077
     printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \
@@ -460,6 +462,7 @@ castoff_unstage() { # CODE, the starter's; never for long, since somebody may be
   fi
 }
 castoff_end() { # CODE
+  if [[ $BASHPID != "$$" ]]; then return 0; fi
   castoff_unstage 1
   castoff_record_ending "$castoff_ending" "$1" || true # which must not change the code
 }
