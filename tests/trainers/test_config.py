@@ -1,0 +1,166 @@
+"""The YAML of a training run: seed 002's as it stands, and every mistake said at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainers.config import Config, ConfigError, PyObject, get_loader, plain, read_yaml
+from trainers.ddp import TrainerDDP
+
+GUIDE = """
+criterion: !pyobject __main__.compute_loss
+parallel:
+  world_size: 3
+  rank: null
+  master_addr: "localhost"
+  master_port: "12355"
+  output_device: null
+  find_unused_parameters: false
+training:
+  seed: 42
+  device: "cuda"
+  path: /path/to/output/directory
+  num_epochs: 50
+  batch_size: 64
+  optimizer_type: !pyobject torch.optim.AdamW
+  optimizer_args: []
+  optimizer_kwargs: {lr: 0.001, weight_decay: 0.00005}
+  num_workers: 4
+  pin_memory: true
+  drop_last: true
+  prefetch_factor: 2
+  checkpoint_at: 10
+model:
+  type: "GNNModel"
+validation: {batch_size: 64, num_workers: 2, pin_memory: true, drop_last: false, validator: {device: "cuda"}}
+testing: {batch_size: 64, num_workers: 2, pin_memory: true, drop_last: false, tester: {device: "cuda"}}
+early_stopping: {type: "DefaultEarlyStopping", args: [], kwargs: {patience: 5}}
+"""
+"""The configuration of TrainerDDP's guide, value for value."""
+
+
+def test_the_guides_configuration_is_valid() -> None:
+    """Q12: a null rank and a port in quotes are fine; nothing is imported or called."""
+    config = Config.of(read_yaml(GUIDE))
+    assert config.training.optimizer_type == PyObject("torch.optim.AdamW")
+    assert config.criterion == PyObject("__main__.compute_loss")
+    assert (config.parallel.world_size, config.parallel.rank) == (3, None)
+
+
+def test_what_the_guides_configuration_lacks_is_named() -> None:
+    data = read_yaml(GUIDE)
+    data["parallel"]["world_size"] = 1
+    data["training"]["device"] = "cpu"
+    with pytest.raises(ConfigError) as error:
+        TrainerDDP(0, data)
+    assert "model.type: is 'GNNModel', a bare name" in str(error.value)
+    assert "data: is missing" in str(error.value)
+
+
+def test_a_world_size_that_is_not_so() -> None:
+    with pytest.raises(ConfigError, match=r"parallel\.world_size: is 3, but this process has joined no"):
+        TrainerDDP(0, read_yaml(GUIDE.replace('"cuda"', '"cpu"')))
+
+
+def test_nothing_is_imported_while_loading() -> None:
+    assert "this" not in sys.modules
+    read_yaml("x: !pyobject this.s")
+    assert "this" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("torch.optim.Adamw", "did you mean"),
+        ("torch_.optim.AdamW", "there is no module torch_"),
+        ("AdamW", "is a bare name"),
+        ("os.path.join.inner", "has no inner"),
+    ],
+)
+def test_objects_that_are_not_there(path: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        PyObject(path).resolve()
+
+
+def test_objects_that_are_there() -> None:
+    assert PyObject("torch.optim.AdamW").resolve() is torch.optim.AdamW
+    assert PyObject("pathlib.Path.cwd").resolve() == Path.cwd
+
+
+@pytest.mark.parametrize("text", ["x: !pyobject os.system('ls')", "x: !pyobject [a]", "x: !pyobject ''"])
+def test_a_pyobject_is_a_path_and_no_call(text: str) -> None:
+    with pytest.raises(ConfigError, match="!pyobject takes an import path"):
+        read_yaml(text)
+
+
+@pytest.mark.parametrize("text", ["x: !sweep [1, 2]", "x: !!python/object/apply:os.system [ls]"])
+def test_other_tags_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        read_yaml(text)
+
+
+def test_every_mistake_at_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        Config.of(
+            {"training": {"path": "x", "num_epoch": 3, "batch_size": 0}, "modle": {}}, ["training.seed=many"]
+        )
+    for part in (
+        "modle: there is no such field; did you mean model?",
+        "training.num_epoch: there is no such field; did you mean num_epochs?",
+        "training.num_epochs: is missing",
+        "training.batch_size: is 0",
+        "training.seed: is 'many'",
+        "training.optimizer_type: is missing",
+    ):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize("override", ["training", "=3", "training..x=1", "training.seed=[", "a.b=!y z"])
+def test_overrides_that_are_none(override: str) -> None:
+    with pytest.raises(ConfigError, match="override"):
+        Config.of(read_yaml(GUIDE), [override])
+
+
+def test_overrides_win_and_leave_the_data_alone() -> None:
+    data = read_yaml(GUIDE)
+    config = Config.of(data, ["training.num_epochs=2", "training.optimizer_kwargs.lr=0.5"])
+    assert config.training.num_epochs == 2
+    assert config.training.optimizer_kwargs == {"lr": 0.5, "weight_decay": 0.00005}
+    assert data["training"]["num_epochs"] == 50
+    assert data["training"]["optimizer_kwargs"]["lr"] == 0.001
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Config.load(tmp_path / "none.yaml")
+
+
+def test_the_loader_of_the_guides_scripts() -> None:
+    import yaml
+
+    assert yaml.load("a: !pyobject b.c", get_loader()) == {"a": PyObject("b.c")}
+
+
+def test_a_configuration_can_be_written_down() -> None:
+    told = plain(Config.of(read_yaml(GUIDE)))
+    assert told["training"]["optimizer_type"] == "!pyobject torch.optim.AdamW"
+    assert told["early_stopping"]["kwargs"] == {"patience": 5}
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(ANY)
+def test_no_data_makes_it_fail_otherwise(data: object) -> None:
+    with pytest.raises(ConfigError) as error:  # there is no valid one among these
+        Config.of(data)  # type: ignore[arg-type]
+    assert error.value.problems

@@ -1,0 +1,419 @@
+"""TrainerDDP: the bugs of its forerunners, each a test, and training that goes on as if nothing were."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import ExponentialLR
+
+from launcher.ranks import RankEnv
+from tests.trainers.toys import Ranks, Toy, config, run
+from trainers.checkpoint import load_part
+from trainers.config import ConfigError
+from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from trainers.distributed import (
+    DistributedError,
+    Place,
+    backend_for,
+    choose_device,
+    device_ids,
+    local_rank,
+    meet,
+)
+from trainers.metrics import MetricsFile
+from trainers.stopping import StoppedEarly
+from trainers.task import Loss
+
+
+def digest(model: nn.Module) -> str:
+    data = b"".join(part.detach().contiguous().numpy().tobytes() for part in model.state_dict().values())
+    return hashlib.sha256(data).hexdigest()
+
+
+def train(task: Toy, fields: dict[str, Any]) -> dict[str, Any]:
+    """A whole training on this rank."""
+    me = RankEnv.detect()
+    if me.world_size > 1:
+        initialize_ddp(me.rank, me.world_size, device="cpu")
+    try:
+        trainer = TrainerDDP(me.rank, fields, task)
+        first, second, _ = trainer.prepare_dataloaders()
+        results = trainer.run_training(first, second)
+        return {
+            "digest": digest(trainer.model),
+            "step": trainer.step,
+            "epoch": trainer.epoch,
+            "folder": str(trainer.folder),
+            "results": results,
+            "metrics": trainer.metrics.read() if me.rank == 0 else None,
+        }
+    finally:
+        cleanup_ddp()
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> TrainerDDP:
+    return TrainerDDP(0, config(tmp_path), Toy())
+
+
+# --- Seed 001's bugs, and Q1 to Q12 ------------------------------------------------------------------
+
+
+def test_q1_a_fresh_trainer_has_done_nothing(trainer: TrainerDDP) -> None:
+    assert (trainer.epoch, trainer.step) == (0, 0)
+
+
+def test_q2_ddp_gets_an_index_and_no_device() -> None:
+    assert device_ids(torch.device("cpu")) is None
+    assert device_ids(torch.device("cuda", 2)) == [2]
+    assert device_ids(torch.device("xpu", 0)) == [0]
+
+
+class Diverging(Toy):
+    """A validation that only rank 0 could call better: the decision must be one for all."""
+
+    def evaluate(self, model: nn.Module, batch: Any) -> Any:
+        return {"loss": (float(os.environ["RANK"]) + time.monotonic(), 1)}
+
+
+def test_q3_all_ranks_stop_together(tmp_path: Path) -> None:
+    fields = config(tmp_path / "out", num_epochs=30)
+    fields["early_stopping"] = {"kwargs": {"patience": 2}}
+    answers = run(train, Diverging(40), fields, folder=tmp_path / "ranks", world_size=2)
+    assert [answer["epoch"] for answer in answers] == [3, 3]
+
+
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+
+
+def test_q4_where_torchrun_lets_ranks_meet_is_left_alone() -> None:
+    told = {"MASTER_ADDR": "head", "MASTER_PORT": "29400", **TORCHRUN}
+    told |= {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
+    before = dict(told)
+    meet(told, RankEnv.detect(told), 1, 2, "localhost", "12345")
+    assert told == before
+
+
+def test_q4_the_guides_example_under_torchrun(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, sys\n"
+        "from trainers.ddp import initialize_ddp, cleanup_ddp\n"
+        "rank, world = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])\n"
+        "place = initialize_ddp(rank=rank, worldsize=world, backend='gloo')\n"
+        "import torch\n"
+        "sys.stdout.write(f'sum={int(place.sum(torch.tensor([rank + 1])))} ')\n"
+        "cleanup_ddp()\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", str(script)]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "sum=3 sum=3 ", done.stderr
+
+
+def test_a_program_that_spawns_its_ranks_says_where_they_meet() -> None:
+    told: dict[str, str] = {}
+    meet(told, RankEnv.detect({}), 1, 2, "localhost", "12399")
+    assert told == {"MASTER_ADDR": "localhost", "MASTER_PORT": "12399"}
+
+
+def test_a_job_of_several_ranks_may_not_spawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "CASTOFF_STARTER": "local"}
+    told |= {"CASTOFF_RANK": "1/4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
+    with pytest.raises(DistributedError, match=r"rank 1 of 4 by local, but the program says rank 0 of 2"):
+        meet(told, RankEnv.detect(told), 0, 2, "localhost", "12345")
+
+
+def test_q7_the_local_rank_chooses_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
+    assert local_rank(RankEnv.detect(told), 5, 8) == 1
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 4)
+    assert choose_device("auto", 1) == torch.device("cuda", 1)
+    assert choose_device("cuda", 5, 2) == torch.device("cuda", 2)
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
+    assert choose_device("cuda", 3) == torch.device("cuda", 0)
+    with pytest.raises(DistributedError, match="this host has cuda"):
+        choose_device("xpu", 0)
+
+
+def test_a_device_that_is_not_there() -> None:
+    if torch.accelerator.is_available():
+        pytest.skip("there is one on this machine")
+    assert choose_device("auto", 3) == torch.device("cpu")
+    with pytest.raises(DistributedError, match=r"device is cuda, but torch .* sees none here; write device"):
+        choose_device("cuda", 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "backend"),
+    [(None, "cpu", "gloo"), ("ccl", "xpu", "xccl"), ("xpu", "xpu", "xccl"), ("nccl", "cuda", "nccl")],
+)
+def test_backends(asked: str | None, device: str, backend: str) -> None:
+    assert backend_for(asked, torch.device(device)) == backend
+
+
+def test_q8_the_model_is_moved_before_it_is_wrapped(tmp_path: Path) -> None:
+    """On a device that exists everywhere: parameters made on `meta` would stay there otherwise."""
+    seen: list[str] = []
+
+    class Watched(nn.Linear):
+        def to(self, *where: Any, **also: Any) -> Any:
+            seen.append("moved")
+            return super().to(*where, **also)
+
+    class Task(Toy):
+        def build_model(self) -> nn.Module:
+            return Watched(8, 1)
+
+    TrainerDDP(0, config(tmp_path), Task())._wrapped()
+    assert seen == ["moved"]
+
+
+def test_q9_the_learning_rates_are_those_of_one_process(tmp_path: Path) -> None:
+    fields = config(
+        tmp_path / "out", lr_scheduler_type=ExponentialLR, lr_scheduler_kwargs={"gamma": 0.5}, log_every=1
+    )
+    (answer, _) = run(train, Toy(80), fields, folder=tmp_path / "ranks", world_size=2)
+    rates = {line["epoch"]: line["lr"] for line in answer["metrics"] if "lr" in line}
+    assert rates == {0: 0.01, 1: 0.005, 2: 0.0025}
+
+
+def test_q10_one_folder_for_all_ranks(tmp_path: Path) -> None:
+    answers = run(train, Toy(40), config(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
+    assert len({answer["folder"] for answer in answers}) == 1
+    assert len(list((tmp_path / "out").iterdir())) == 1
+    assert (Path(answers[0]["folder"]) / "config.yaml").exists()
+
+
+def test_q11_a_checkpoint_loads_into_a_plain_module(tmp_path: Path) -> None:
+    answers = run(train, Toy(40), config(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
+    newest = max((Path(answers[0]["folder"]) / "checkpoints").glob("step-*"))
+    model = Toy().build_model()
+    model.load_state_dict(load_part(newest, "model"))
+    assert digest(model) == answers[0]["digest"] == answers[1]["digest"]
+
+
+class TwoHeads(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.unused = nn.Linear(8, 1), nn.Linear(8, 1).requires_grad_(False)
+
+    def forward(self, numbers: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.used(numbers)
+        return out
+
+
+class OneActiveHead(Toy):
+    def build_model(self) -> nn.Module:
+        return TwoHeads()
+
+
+def test_q16_a_head_that_is_switched_off(tmp_path: Path) -> None:
+    """Frozen before it is wrapped, it makes DDP wait for nothing."""
+    answers = run(train, OneActiveHead(40), config(tmp_path / "out"), folder=tmp_path / "r", world_size=2)
+    assert {answer["epoch"] for answer in answers} == {3}
+
+
+# --- The sum over ranks is the sum over samples ------------------------------------------------------
+
+
+class Plain(Toy):
+    """Nothing random but the order: any number of ranks must train the same."""
+
+    def __init__(self, samples: int, counts_vary: bool = False):
+        super().__init__(samples, dropout=0.0)
+        self.counts_vary = counts_vary
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        numbers, wanted = batch
+        errors = ((model(numbers) - wanted) ** 2).squeeze(1)
+        if not self.counts_vary:
+            return Loss(errors.sum(), len(numbers))
+        weights = (numbers[:, 0].abs() * 10).ceil()  # as a sequence has tokens
+        return Loss((errors * weights).sum(), int(weights.sum()))
+
+
+@pytest.mark.parametrize("counts_vary", [False, True])
+def test_the_world_size_changes_nothing(counts_vary: bool, tmp_path: Path) -> None:
+    """With the same global batch: also in the last one, which has fewer samples than ranks."""
+    results = {}
+    for world in (1, 3):
+        fields = config(tmp_path / f"out{world}", batch_size=12 // world, num_epochs=2)
+        # 80 % of 61 are 49: four global batches of 12, and one of a single sample
+        answers = run(train, Plain(61, counts_vary), fields, folder=tmp_path / f"r{world}", world_size=world)
+        results[world] = answers[0]
+    assert results[1]["step"] == results[3]["step"] == 10
+    for mine, theirs in zip(results[1]["results"], results[3]["results"], strict=True):
+        for one, other in zip(mine, theirs, strict=True):
+            assert one == pytest.approx(other, rel=1e-5)
+
+
+def test_train_data_are_those_of_all_ranks(tmp_path: Path) -> None:
+    answers = run(train, Toy(80), config(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
+    assert answers[0]["results"] == answers[1]["results"]
+    assert len(answers[0]["results"][0]) == len(answers[0]["results"][1]) == 3
+
+
+# --- Going on ----------------------------------------------------------------------------------------
+
+
+LONG = {"num_epochs": 4, "num_workers": 2, "checkpoint_every_steps": 5}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("whole")
+    answers = run(train, Toy(), config(folder / "out", **LONG), folder=folder / "ranks", world_size=2)
+    whole: dict[str, Any] = answers[0]
+    return whole
+
+
+def trace(metrics: list[dict[str, Any]]) -> list[tuple[int, Any, Any]]:
+    return [(line["step"], line.get("train/loss"), line.get("val/loss")) for line in metrics]
+
+
+def steps(folder: Path) -> int:
+    found = [line["step"] for path in folder.glob("*/metrics.jsonl") for line in MetricsFile(path).read()]
+    return max(found, default=0)
+
+
+def until_step(ranks: Ranks, folder: Path, wanted: int) -> None:
+    give_up = time.monotonic() + 100
+    while steps(folder) < wanted:
+        assert time.monotonic() < give_up, ranks.log(0)
+        assert all(process.poll() is None for process in ranks.processes), ranks.log(0)
+        time.sleep(0.01)
+
+
+def test_killed_twice_it_ends_as_if_nothing_were(tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
+    """Weights, optimizer, loss trace: bit for bit, with dropout, shuffling, workers and two ranks."""
+    fields = config(tmp_path / "out", **LONG)
+    environ = {"CASTOFF_RUN_DIR": str(tmp_path / "run")}
+    for number, at in enumerate((13, 40)):
+        ranks = Ranks(tmp_path / f"killed{number}", 2, environ)
+        ranks.start(train, Toy(pause=0.01), fields)
+        until_step(ranks, tmp_path / "out", at)
+        ranks.kill()
+    # and killed in the middle of a save: what that leaves
+    (folder,) = (tmp_path / "out").iterdir()
+    draft = folder / "checkpoints" / ".step-0000009999"
+    draft.mkdir()
+    (draft / "model.pt").write_bytes(b"half")
+    answer = run(train, Toy(), fields, folder=tmp_path / "last", world_size=2, **environ)[0]
+    assert answer["digest"] == uninterrupted["digest"]
+    assert trace(answer["metrics"]) == trace(uninterrupted["metrics"])
+    mine = load_part(max((folder / "checkpoints").glob("step-*")), "training")["optimizer"]
+    whole = Path(uninterrupted["folder"]) / "checkpoints"
+    theirs = load_part(max(whole.glob("step-*")), "training")["optimizer"]
+    for one, other in zip(mine["state"].values(), theirs["state"].values(), strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("how", ["stop file", "TERM", "deadline"])
+def test_stopping_early_and_going_on(how: str, tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
+    """Agreed at a step boundary, saved, `again`, exit 0; then to the end, bit for bit."""
+    stop, outcome = tmp_path / "stop", tmp_path / "outcome"
+    fields = config(tmp_path / "out", **LONG)
+    environ = {"CASTOFF_RUN_DIR": str(tmp_path / "run"), "CASTOFF_OUTCOME_FILE": str(outcome)}
+    if how == "deadline":
+        told = {**environ, "CASTOFF_DEADLINE": str(int(time.time()) + 12), "CASTOFF_GRACE": "2"}
+    else:
+        told = {**environ, "CASTOFF_STOP_FILE": str(stop)}
+    ranks = Ranks(tmp_path / "stopped", 2, told)
+    ranks.start(train, Toy(pause=0.2 if how == "deadline" else 0.05), fields)
+    if how != "deadline":
+        until_step(ranks, tmp_path / "out", 7)
+    if how == "stop file":
+        stop.touch()
+    elif how == "TERM":  # one rank and its workers alone, not the first
+        import psutil
+
+        family = psutil.Process(ranks.processes[1].pid)
+        for process in [family, *family.children(recursive=True)]:
+            process.send_signal(signal.SIGTERM)
+    assert ranks.end() == [0, 0], ranks.log(0) + ranks.log(1)
+    assert outcome.read_text() == "again\n"
+    answers = run(train, Toy(), fields, folder=tmp_path / "last", world_size=2, **environ)
+    assert answers[0]["digest"] == uninterrupted["digest"]
+    assert trace(answers[0]["metrics"]) == trace(uninterrupted["metrics"])
+    assert outcome.read_text() == "done\n"
+
+
+def test_a_run_that_is_over_is_not_trained_again(tmp_path: Path) -> None:
+    environ = {"CASTOFF_RUN_DIR": str(tmp_path / "run")}
+    fields = config(tmp_path / "out")
+    fields["early_stopping"] = {"kwargs": {"patience": 1, "tasks": {"t": {"metric": "loss", "delta": 9e9}}}}
+    one = run(train, Toy(40), fields, folder=tmp_path / "one", world_size=1, **environ)[0]
+    two = run(train, Toy(40), fields, folder=tmp_path / "two", world_size=1, **environ)[0]
+    assert one["step"] == two["step"]
+    assert one["epoch"] == 2
+    assert one["digest"] == two["digest"]
+
+
+def test_another_seed_or_batch_cannot_go_on(tmp_path: Path) -> None:
+    trainer = TrainerDDP(0, config(tmp_path, checkpoint_every_steps=3, batch_size=8), Toy())
+    first, second, _ = trainer.prepare_dataloaders()
+    trainer.run_training(first, second)
+    path = trainer.save_checkpoint()
+    with pytest.raises(ConfigError, match=r"training\.seed: is 1, but .* was made with 0"):
+        TrainerDDP(0, config(tmp_path, seed=1), Toy()).load_checkpoint(path)
+    trainer._consumed = 3
+    with pytest.raises(ConfigError, match=r"training\.batch_size: 7 x 1 ranks does not divide the 24"):
+        TrainerDDP(0, config(tmp_path, batch_size=7), Toy()).load_checkpoint(trainer.save_checkpoint())
+
+
+def test_a_wrong_place_is_said(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="prepare_dataloaders"):
+        TrainerDDP(0, config(tmp_path), Toy()).run_training([], None)  # type: ignore[arg-type]
+
+
+def test_a_test_is_for_one_rank_or_all(tmp_path: Path, trainer: TrainerDDP) -> None:
+    first, second, third = trainer.prepare_dataloaders()
+    trainer.run_training(first, second)
+    measures = trainer.run_test(third)
+    assert set(measures) == {"loss"}
+    assert json.loads((trainer.folder / "metrics.jsonl").read_text().splitlines()[-1])["test/loss"] > 0
+
+
+def test_stopping_alone_ends_the_program_with_zero() -> None:
+    stopped = StoppedEarly("the deadline")
+    assert isinstance(stopped, SystemExit)
+    assert stopped.code == 0
+
+
+def test_metrics_drop_what_was_not_saved(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+    for step in (1, 2, 3):
+        file.write({"step": step, "x": float("nan")})
+    with file.path.open("a") as raw:
+        raw.write('{"step": 4, "x"')
+    file.go_on_from(2)
+    assert [(line["step"], line["x"]) for line in file.read()] == [(1, None), (2, None)]
+
+
+@pytest.fixture(autouse=True)
+def left_the_group() -> Iterator[None]:
+    yield
+    cleanup_ddp()
+
+
+def test_a_place_without_a_group() -> None:
+    place = Place(0, 1, torch.device("cpu"))
+    assert torch.equal(place.sum(torch.ones(2)), torch.ones(2))
+    assert place.from_main("x") == "x"
+    place.barrier("nothing")

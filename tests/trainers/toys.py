@@ -1,0 +1,134 @@
+"""Small tasks that the tests train, and ranks to train them on."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from trainers.data import split
+from trainers.task import Loss, Splits, Task
+
+
+class Toy(Task):
+    """A regression with dropout: eight numbers to their sum."""
+
+    def __init__(self, samples: int = 203, dropout: float = 0.2, pause: float = 0.0):
+        self.samples = samples
+        self.dropout = dropout
+        self.pause = pause
+
+    def build_model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(self.dropout), nn.Linear(16, 1))
+
+    def build_data(self) -> Splits:
+        numbers = torch.randn(self.samples, 8, generator=torch.Generator().manual_seed(0))
+        return Splits(*split(TensorDataset(numbers, numbers.sum(1, keepdim=True)), [0.8, 0.1, 0.1], 0))
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        if self.pause:
+            time.sleep(self.pause)
+        numbers, wanted = batch
+        return Loss(((model(numbers) - wanted) ** 2).sum(), len(numbers))
+
+
+def config(path: Path | str, **training: Any) -> dict[str, Any]:
+    """A configuration that trains a Toy in a second."""
+    return {
+        "name": "toy",
+        "training": {
+            "path": str(path),
+            "num_epochs": 3,
+            "batch_size": 8,
+            "device": "cpu",
+            "optimizer_type": torch.optim.AdamW,
+            "optimizer_kwargs": {"lr": 0.01},
+            "log_every": 1,
+            **training,
+        },
+    }
+
+
+RANK = """
+import pickle, sys, torch
+torch.set_num_threads(1)
+with open(sys.argv[1], "rb") as file:
+    function, arguments = pickle.load(file)
+answer = function(*arguments)
+with open(sys.argv[2], "wb") as file:
+    pickle.dump(answer, file)
+"""
+
+
+class Ranks:
+    """Processes that are each told who they are, as castoff's starter tells them."""
+
+    def __init__(self, folder: Path, world_size: int, environ: Mapping[str, str] | None = None):
+        self.folder = folder
+        self.world_size = world_size
+        self.environ = dict(environ or {})
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.folder.mkdir(exist_ok=True)
+        job = self.folder / "job"
+        job.write_bytes(pickle.dumps((function, arguments)))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        for rank in range(self.world_size):
+            told: dict[str, object] = {
+                "RANK": rank,
+                "WORLD_SIZE": self.world_size,
+                "LOCAL_RANK": rank,
+                "NODE_RANK": 0,
+            }
+            told |= {"LOCAL_WORLD_SIZE": self.world_size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            marks = {"CASTOFF_STARTER": "local", "CASTOFF_RANK": f"{rank}/{self.world_size}"}
+            environ = {**os.environ, **{k: str(v) for k, v in told.items()}, **marks, **self.environ}
+            environ["PYTHONPATH"] = str(Path(__file__).parents[2])
+            with (self.folder / f"log-{rank}").open("wb") as log:
+                words = [sys.executable, "-c", RANK, str(job), str(self.folder / f"answer-{rank}")]
+                self.processes.append(subprocess.Popen(words, env=environ, stderr=log))
+
+    def end(self, timeout: float = 120) -> list[int]:
+        """Their exit codes."""
+        try:
+            return [process.wait(timeout) for process in self.processes]
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def log(self, rank: int) -> str:
+        return (self.folder / f"log-{rank}").read_text()
+
+    def answers(self, timeout: float = 120) -> list[Any]:
+        """What the function gave on each rank; all must have done well."""
+        codes = self.end(timeout)
+        assert set(codes) == {0}, "\n".join(self.log(rank) for rank, code in enumerate(codes) if code)
+        return [
+            pickle.loads((self.folder / f"answer-{rank}").read_bytes()) for rank in range(self.world_size)
+        ]
+
+
+def run(
+    function: Callable[..., Any], *arguments: Any, folder: Path, world_size: int, **environ: str
+) -> list[Any]:
+    """A function on so many ranks; what it gave on each."""
+    ranks = Ranks(folder, world_size, environ)
+    ranks.start(function, *arguments)
+    return ranks.answers()

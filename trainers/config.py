@@ -1,0 +1,324 @@
+"""The YAML of a training run, typed and validated.
+
+The layout is QuantumGrav's: `parallel`, `training`, `model`, `data`, `validation`, `testing`,
+`early_stopping`, `criterion`. `!pyobject a.b.C` names a Python object by its import path; reading a
+file imports and calls nothing.
+"""
+
+# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import yaml
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+NotNegative = Annotated[int, msgspec.Meta(ge=0)]
+
+DEVICES = ("auto", "cpu", "cuda", "xpu", "mps")
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used; its text names every problem with its path."""
+
+    def __init__(self, problems: list[str], origin: str = "config"):
+        self.problems = problems
+        super().__init__("\n".join(f"{origin}: {problem}" for problem in problems))
+
+
+class PyObject(msgspec.Struct, frozen=True):
+    """A Python object by its import path, as `torch.optim.AdamW`."""
+
+    path: str
+
+    def resolve(self) -> Any:
+        """Import it.
+
+        Raises:
+            ConfigError: there is no such module, or nothing of that name in it.
+        """
+        module, _, name = self.path.rpartition(".")
+        missing = f"!pyobject {self.path}: "
+        if not module:
+            raise ConfigError([f"{missing}is a bare name; write its import path, as in my_package.{name}"])
+        parts = module.split(".")
+        for taken in range(len(parts), 0, -1):  # the path may lead into a class
+            root = ".".join(parts[:taken])
+            try:
+                found: Any = sys.modules[root] if root in sys.modules else importlib.import_module(root)
+            except ModuleNotFoundError as error:
+                if error.name is None or not (root == error.name or root.startswith(f"{error.name}.")):
+                    raise  # the module is there, and lacks one that it needs itself
+                continue
+            for part in (*parts[taken:], name):
+                if not hasattr(found, part):
+                    near = difflib.get_close_matches(part, dir(found), n=1)
+                    hint = f"; did you mean {near[0]}?" if near else ""
+                    raise ConfigError([f"{missing}{root} has no {part}{hint}"])
+                found = getattr(found, part)
+            return found
+        raise ConfigError([f"{missing}there is no module {parts[0]} here; is its folder on PYTHONPATH?"])
+
+
+def resolved(value: Any) -> Any:
+    """The object that a `!pyobject` names; anything else as it is."""
+    return value.resolve() if isinstance(value, PyObject) else value
+
+
+class Parallel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How ranks meet, and what DistributedDataParallel is told."""
+
+    world_size: Positive | None = None
+    """None, or a number that must be the one that the starter says."""
+    rank: NotNegative | None = None
+    master_addr: str = "localhost"
+    """Used only where nothing else says where the ranks meet."""
+    master_port: str | int = "12355"
+    output_device: int | None = None
+    find_unused_parameters: bool = False
+    backend: str | None = None
+    """nccl, gloo, xccl (also as ccl or xpu); None: what fits the device."""
+    gradient_as_bucket_view: bool = True
+    static_graph: bool = False
+    bucket_cap_mb: Positive | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0)] = 600.0
+    """Seconds after which a collective that not all ranks join fails."""
+
+
+class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The loop."""
+
+    path: str
+    """Folder of the run's checkpoints, metrics and resolved configuration."""
+    num_epochs: Positive
+    batch_size: Positive
+    """Samples per rank and step; the global batch is this times the world size."""
+    optimizer_type: Any
+    optimizer_args: list[Any] = []
+    optimizer_kwargs: dict[str, Any] = {}
+    lr_scheduler_type: Any = None
+    """Stepped once per epoch, as torch's documentation shows it."""
+    lr_scheduler_args: list[Any] = []
+    lr_scheduler_kwargs: dict[str, Any] = {}
+    seed: int = 0
+    device: Literal["auto", "cpu", "cuda", "xpu", "mps"] = "auto"
+    num_workers: NotNegative = 0
+    pin_memory: bool = False
+    drop_last: bool = False
+    prefetch_factor: Positive | None = None
+    persistent_workers: bool = False
+    multiprocessing_context: Literal["fork", "spawn", "forkserver"] | None = None
+    shuffle: bool = True
+    clip_grad_norm: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    log_every: Positive = 50
+    """Steps between two lines of metrics."""
+    checkpoint_at: Positive | None = None
+    """Epochs between two checkpoints; None: at the end and at an early stop alone."""
+    checkpoint_every_steps: Positive | None = None
+    """Steps between two checkpoints, beside those of `checkpoint_at`."""
+    keep_checkpoints: Annotated[int, msgspec.Meta(ge=2)] = 2
+    """How many of the newest stay, beside the best."""
+
+
+class Evaluation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Validation or testing: its loader, and how it is judged."""
+
+    batch_size: Positive | None = None
+    """None: that of training."""
+    num_workers: NotNegative = 0
+    pin_memory: bool = False
+    drop_last: bool = False
+    """Has no effect: every sample counts, once."""
+    prefetch_factor: Positive | None = None
+    persistent_workers: bool = False
+    shuffle: bool = False
+    """Has no effect: sums do not depend on the order."""
+    validator: dict[str, Any] | None = None
+    tester: dict[str, Any] | None = None
+
+
+class EarlyStopping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When training that gets no better ends."""
+
+    type: Any = "DefaultEarlyStopping"
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A training run."""
+
+    training: Training
+    parallel: Parallel = Parallel()
+    name: str = "training"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    task: Any = None
+    """A `!pyobject`: a class or function that makes the Task, called with `task_kwargs`."""
+    task_kwargs: dict[str, Any] = {}
+    criterion: Any = None
+    apply_model: Any = None
+    model: dict[str, Any] = {}
+    data: dict[str, Any] = {}
+    validation: Evaluation = Evaluation()
+    testing: Evaluation = Evaluation()
+    early_stopping: EarlyStopping | None = None
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> "Config":
+        """Read a YAML file; `overrides` are `training.num_epochs=3`, and win.
+
+        Raises:
+            ConfigError: it cannot be read, or with every problem that it has.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError([f"cannot be read: {error}"], str(path)) from error
+        return cls.of(read_yaml(text, str(path)), overrides, origin=str(path))
+
+    @classmethod
+    def of(
+        cls, fields: "Mapping[str, Any] | Config", overrides: Iterable[str] = (), *, origin: str = "config"
+    ) -> "Config":
+        """A configuration from plain data, as `get_loader()` reads it.
+
+        Raises:
+            ConfigError: with every problem that it has.
+        """
+        if isinstance(fields, Config):
+            return fields
+        if not isinstance(fields, Mapping):
+            raise ConfigError(["is no mapping of sections (training, model …)"], origin)
+        data: dict[str, Any] = dict(fields)
+        problems: list[str] = []
+        for assignment in overrides:
+            _override(data, assignment, problems)
+        config: Config | None = _convert(data, cls, "", problems)
+        if problems or config is None:
+            raise ConfigError(problems, origin)
+        return config
+
+
+def get_loader() -> type[yaml.SafeLoader]:
+    """A YAML loader that knows `!pyobject`: `yaml.load(file, get_loader())`."""
+    return _Loader
+
+
+def read_yaml(text: str, origin: str = "config") -> Any:
+    """The data of a YAML text.
+
+    Raises:
+        ConfigError: it is no YAML, or uses a tag that this project does not have.
+    """
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise ConfigError([" ".join(str(error).split())], origin) from error
+
+
+class _Loader(yaml.SafeLoader):
+    pass
+
+
+def _pyobject(loader: yaml.SafeLoader, node: yaml.Node) -> PyObject:
+    path = loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else ""
+    if not isinstance(path, str) or not all(part.isidentifier() for part in path.split(".")):
+        raise yaml.constructor.ConstructorError(
+            None, None, f"!pyobject takes an import path, as torch.optim.AdamW, not {path!r}", node.start_mark
+        )
+    return PyObject(path)
+
+
+def _sweep(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
+    raise yaml.constructor.ConstructorError(
+        None,
+        None,
+        f"!{suffix} is not known here: a sweep is an array of jobs, one configuration each",
+        node.start_mark,
+    )
+
+
+_Loader.add_constructor("!pyobject", _pyobject)
+_Loader.add_multi_constructor("!", _sweep)
+
+
+def _override(data: dict[str, Any], assignment: str, problems: list[str]) -> None:
+    path, equals, text = assignment.partition("=")
+    if not equals or not all(path.split(".")):
+        problems.append(f"override {assignment!r}: write it as training.num_epochs=3")
+        return
+    *sections, last = path.split(".")
+    held = data
+    for section in sections:
+        inner = held.get(section)
+        held[section] = dict(inner) if isinstance(inner, Mapping) else {}
+        held = held[section]
+    try:
+        held[last] = read_yaml(text)
+    except ConfigError as error:
+        problems.append(f"override {path}: {'; '.join(error.problems)}")
+
+
+def _convert(data: Any, kind: type[Any], path: str, problems: list[str]) -> Any:
+    """A struct from data, field by field, so that every problem is found."""
+    if not isinstance(data, Mapping):
+        problems.append(f"{path or 'it'}: holds {data!r}, but takes a section of fields")
+        return None
+    hints = {field.name: field for field in msgspec.structs.fields(kind)}
+    for name in data:
+        if name not in hints:
+            near = difflib.get_close_matches(str(name), hints, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(hints)}"
+            problems.append(f"{_join(path, str(name))}: there is no such field{hint}")
+    values: dict[str, Any] = {}
+    for name, field in hints.items():
+        where = _join(path, name)
+        if name not in data:
+            if field.required:
+                problems.append(f"{where}: is missing")
+            continue
+        inner = _struct_of(field.type)
+        if inner is not None and data[name] is not None:
+            values[name] = _convert(data[name], inner, where, problems)
+            continue
+        try:
+            values[name] = msgspec.convert(data[name], field.type, strict=True)
+        except msgspec.ValidationError as error:
+            problems.append(f"{where}: is {data[name]!r}: {_lower(str(error))}")
+    return None if problems else kind(**values)
+
+
+def _struct_of(hint: Any) -> type[Any] | None:
+    options = getattr(hint, "__args__", ()) if not isinstance(hint, type) else (hint,)
+    return next((o for o in options if isinstance(o, type) and issubclass(o, msgspec.Struct)), None)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def plain(value: Any) -> Any:
+    """A configuration as data that JSON and YAML can hold; objects by their import path."""
+    if isinstance(value, PyObject):
+        return f"!pyobject {value.path}"
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return f"!pyobject {getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', value)}"

@@ -1,0 +1,453 @@
+"""TrainerDDP: the training loop that every rank of a job runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import yaml
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.utils.data import DataLoader
+
+from launcher.ranks import RankEnv
+from trainers.checkpoint import Checkpoints, load_part
+from trainers.config import Config, ConfigError, plain, resolved
+from trainers.configured import ConfiguredTask
+from trainers.data import GlobalBatches, evaluation_loader, iterate, training_loader
+from trainers.distributed import Place, choose_device, cleanup_ddp, device_ids, initialize_ddp, local_rank
+from trainers.evaluation import DefaultEarlyStopping, Measures, evaluate
+from trainers.metrics import MetricsFile
+from trainers.randomness import MODEL, STEP, derived, seed_all
+from trainers.running import Running
+from trainers.stopping import StoppedEarly, Stopping
+from trainers.task import Loss, Splits, Task, move
+
+__all__ = ["TrainerDDP", "cleanup_ddp", "initialize_ddp"]
+
+
+class TrainerDDP:
+    """Trains a task's model on every rank of a process group, or alone without one.
+
+    `config` is a `Config`, or the plain data of one; `task` wins over the one that it names. Call
+    `initialize_ddp` first where there are several ranks. Every rank makes one of these, and calls
+    `prepare_dataloaders` and `run_training`; `run_test` is for whichever rank wants to know.
+
+    Raises:
+        ConfigError: the configuration is wrong, or lacks what this needs.
+    """
+
+    def __init__(self, rank: int, config: Mapping[str, Any] | Config, task: Task | None = None):
+        self.config = Config.of(config)
+        self.rank = rank
+        self.epoch = 0
+        """Epochs that are done."""
+        self.step = 0
+        """Optimizer steps that are done."""
+        self.place = _place(rank, self.config)
+        self.world_size = self.place.world_size
+        self.device = self.place.device
+        self.logger = logging.getLogger(f"{__name__}.{self.config.name}")
+        self.task = task or _task(self.config)
+        seed = self.config.training.seed
+        seed_all(derived(MODEL, seed))  # the same weights on every rank
+        self.model = self.task.build_model().to(self.device)
+        """The bare module."""
+        self.optimizer: torch.optim.Optimizer = self._optimizer()
+        self.lr_scheduler: LRScheduler | None = self._lr_scheduler()
+        self.early_stopping = self._early_stopping()
+        self.folder = self._folder()
+        """The run's folder: checkpoints, metrics.jsonl and config.yaml."""
+        self.checkpoints = Checkpoints(self.folder / "checkpoints", self.config.training.keep_checkpoints)
+        self.metrics = MetricsFile(self.folder / "metrics.jsonl")
+        self.train_data: list[dict[str, float]] = []
+        """The training means of each epoch, over all ranks."""
+        self.val_data: list[dict[str, float]] = []
+        """The validation means of each epoch, over all ranks."""
+        self._running = Running()
+        self._consumed = 0
+        self._ended = False
+        self._best = float("inf")
+        self._splits: Splits | None = None
+
+    # --- Data -------------------------------------------------------------------------------------
+
+    def prepare_dataloaders(self) -> tuple[DataLoader[Any], DataLoader[Any], DataLoader[Any]]:
+        """This rank's loaders of the training, validation and test set.
+
+        Training and validation are dealt out over the ranks; a test loader has the whole set.
+        """
+        config = self.config
+        seed_all(derived(MODEL, config.training.seed, 1))
+        splits = self.task.build_data()
+        collate = self.task.collate
+        train = training_loader(splits.train, config.training, self.place, collate)
+        validation = evaluation_loader(
+            splits.validation,
+            config.validation,
+            config.training,
+            collate,
+            rank=self.rank,
+            world_size=self.world_size,
+        )
+        test = evaluation_loader(splits.test, config.testing, config.training, collate, rank=0, world_size=1)
+        self.logger.info(
+            "Training set size: %s, Validation set size: %s, Test set size: %s",
+            *(f"{len(part):,}" for part in splits),
+        )
+        return train, validation, test
+
+    # --- Training ---------------------------------------------------------------------------------
+
+    def run_training(
+        self, train: DataLoader[Any], val: DataLoader[Any] | None
+    ) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+        """Train to the end, from the newest checkpoint if this run has one.
+
+        Returns the means of each epoch, over all ranks: of training, and of validation.
+
+        Raises:
+            StoppedEarly: somebody asked for a stop, and a checkpoint holds all that was done. As a
+                SystemExit with code 0 it ends the program unless it is caught.
+        """
+        batches = getattr(train, "batch_sampler", None)
+        if not isinstance(batches, GlobalBatches):
+            raise TypeError("run_training takes the loaders of prepare_dataloaders()")
+        self._resume(batches)
+        model = self._wrapped()
+        if self.place.is_main:
+            self._write_config()
+        self.logger.info("Starting distributed training on %d ranks...", self.world_size)
+        with Stopping(self.place) as stopping:
+            while self.epoch < self.config.training.num_epochs and not self._ended:
+                self._train_epoch(model, train, batches, stopping)
+                self._end_epoch(val, stopping)
+            if self._ended or (self.step and not self._saved_here()):
+                self._save(stopping)
+            self.place.barrier("the end of training")
+            stopping.say("done")
+        return self.train_data, self.val_data
+
+    def _train_epoch(
+        self, model: nn.Module, train: DataLoader[Any], batches: GlobalBatches, stopping: Stopping
+    ) -> None:
+        batches.epoch, batches.consumed = self.epoch, self._consumed
+        every = self.config.training.checkpoint_every_steps
+        model.train()
+        began = time.perf_counter()
+        for batch in iterate(train):
+            if stopping.agreed():
+                self._stop_early(stopping)
+            self._train_step(model, batch, batches)
+            now = time.perf_counter()
+            stopping.longest_step = max(stopping.longest_step, now - began)
+            began = now
+            if self.step % self.config.training.log_every == 0:
+                self._report()
+            if every and self.step % every == 0:
+                self._save(stopping)
+                began = time.perf_counter()
+
+    def _train_step(self, model: nn.Module, batch: Any, batches: GlobalBatches) -> None:
+        seed_all(derived(STEP, self.config.training.seed, self.rank, self.step))
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.task.loss(model, move(batch, self.device))
+        real = batches.real(self._consumed)
+        (loss.total * self._weight(loss, real, batches)).backward()
+        if self.config.training.clip_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.training.clip_grad_norm)
+        self.optimizer.step()
+        self._running.add(loss, real > 0)
+        self.step += 1
+        self._consumed += 1
+
+    def _weight(self, loss: Loss, real: int, batches: GlobalBatches) -> float:
+        """What makes the mean over ranks, which DDP takes, the mean over the global batch's items."""
+        if self.world_size == 1:
+            return 1.0 / loss.count
+        if self.task.counts_vary:
+            total = float(self.place.sum(torch.tensor([float(loss.count if real else 0)])).item())
+        else:
+            total = loss.count / max(real, 1) * batches.samples(self._consumed)
+        return self.world_size / total if real else 0.0
+
+    def _report(self) -> None:
+        means = self._running.report(self.place)
+        if self.place.is_main:
+            rate = self.optimizer.param_groups[0]["lr"]
+            named = {f"train/{name}": value for name, value in means.items()}
+            self.metrics.write({"step": self.step, "epoch": self.epoch, "lr": rate, **named})
+
+    def _end_epoch(self, val: DataLoader[Any] | None, stopping: Stopping) -> None:
+        """Validate, decide whether to go on, and save; all ranks alike."""
+        means = self._running.end_epoch(self.place)
+        self.train_data.append(means)
+        measures = None
+        if val is not None and len(val.dataset):  # type: ignore[arg-type]
+            measures = evaluate(self.task, self.model, val, self.place)
+            self.val_data.append(dict(measures))
+            self.logger.info(
+                "Validation: loss=%.3f ± %.3f", measures.get("loss", float("nan")), measures.spread
+            )
+        better, self._ended = self._judge(measures or means)
+        if isinstance(self.lr_scheduler, ReduceLROnPlateau):
+            self.lr_scheduler.step((measures or means)["loss"])
+        elif self.lr_scheduler is not None:
+            self.lr_scheduler.step()
+        if self.place.is_main:
+            named = {f"val/{name}": value for name, value in (measures or {}).items()}
+            epoch = {f"train_epoch/{name}": value for name, value in means.items()}
+            self.metrics.write({"step": self.step, "epoch": self.epoch, **epoch, **named})
+        self.epoch += 1
+        self._consumed = 0
+        every = self.config.training.checkpoint_at
+        if better or (every and self.epoch % every == 0):
+            self._save(stopping, best=better)
+
+    def _judge(self, measures: Mapping[str, float]) -> tuple[bool, bool]:
+        """(this is the best model so far, it is time to stop): decided by rank 0 for all."""
+        verdict = (False, False)
+        if self.place.is_main:
+            if self.early_stopping is not None:
+                stop = self.early_stopping(measures)
+                verdict = (self.early_stopping.found_better_model, stop)
+            else:
+                verdict = (measures["loss"] < self._best, False)
+                self._best = min(self._best, measures["loss"])
+        told = self.place.from_main(verdict)
+        assert isinstance(told, tuple)
+        better, ended = told
+        return bool(better), bool(ended)
+
+    def _stop_early(self, stopping: Stopping) -> None:
+        """Save, meet once more, say `again`, and end the program with code 0."""
+        self._save(stopping)
+        self.place.barrier("the checkpoint of an early stop")
+        why = stopping.asked() or "another rank"
+        stopping.say("again")
+        self.logger.warning("Stopped early at step %d (%s); it can go on from there", self.step, why)
+        raise StoppedEarly(f"stopped early at step {self.step}: {why}")
+
+    # --- Testing ----------------------------------------------------------------------------------
+
+    def run_test(self, test: DataLoader[Any]) -> Measures:
+        """The test set's means with the best model that was saved, else with this one.
+
+        For one rank alone or for all: each that calls it judges the whole set, and waits for none.
+        """
+        best = self.checkpoints.best()
+        if best is not None:
+            self.model.load_state_dict(load_part(best, "model"))
+        alone = Place(0, 1, self.device, alone=True)
+        measures = evaluate(self.task, self.model, test, alone)
+        self.logger.info("Test: %s", ", ".join(f"{name}={value:.4g}" for name, value in measures.items()))
+        if self.place.is_main:
+            named = {f"test/{name}": value for name, value in measures.items()}
+            self.metrics.write({"step": self.step, "epoch": self.epoch, **named})
+        return measures
+
+    # --- Checkpoints ------------------------------------------------------------------------------
+
+    def save_checkpoint(self, *, best: bool = False) -> Path:
+        """Save where training stands. All ranks must call it; rank 0 writes.
+
+        Raises:
+            OSError: on rank 0, if it cannot be written.
+        """
+        running = self._running.state(self.place)
+        path = self.checkpoints.folder / f"step-{self.step:010d}"
+        if self.place.is_main:
+            self.logger.info("Saving checkpoint for model at epoch %d", self.epoch)
+            training = {
+                "epoch": self.epoch,
+                "step": self.step,
+                "samples": self._consumed * self.config.training.batch_size * self.world_size,
+                "seed": self.config.training.seed,
+                "ended": self._ended,
+                "best": self._best,
+                "optimizer": self.optimizer.state_dict(),
+                "lr_scheduler": self.lr_scheduler.state_dict() if self.lr_scheduler else None,
+                "early_stopping": self.early_stopping.state_dict() if self.early_stopping else None,
+                "running": running,
+                "train_data": self.train_data,
+                "val_data": self.val_data,
+            }
+            path = self.checkpoints.save(
+                self.step, {"model": self.model.state_dict(), "training": training}, best=best
+            )
+        return path
+
+    def load_checkpoint(self, path: str | Path) -> None:
+        """Go on from a checkpoint: the folder of one step. Every rank must call it.
+
+        Raises:
+            CheckpointError, OSError: it cannot be read.
+            ConfigError: it was made with another seed, or with global batches that do not fit.
+        """
+        path = Path(path)
+        self.model.load_state_dict(load_part(path, "model"))
+        state = load_part(path, "training")
+        training = self.config.training
+        problems = []
+        if state["seed"] != training.seed:
+            problems.append(f"training.seed: is {training.seed}, but {path} was made with {state['seed']}")
+        consumed, rest = divmod(state["samples"], training.batch_size * self.world_size)
+        if rest:
+            problems.append(
+                f"training.batch_size: {training.batch_size} x {self.world_size} ranks does not divide the "
+                f"{state['samples']} samples of the epoch that {path} has seen; keep the global batch"
+            )
+        if problems:
+            raise ConfigError(problems)
+        self.epoch, self.step, self._consumed = state["epoch"], state["step"], consumed
+        self._ended, self._best = state["ended"], state["best"]
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.lr_scheduler is not None and state["lr_scheduler"] is not None:
+            self.lr_scheduler.load_state_dict(state["lr_scheduler"])
+        if self.early_stopping is not None and state["early_stopping"] is not None:
+            self.early_stopping.load_state_dict(state["early_stopping"])
+        self._running.load(state["running"], self.place)
+        self.train_data, self.val_data = state["train_data"], state["val_data"]
+
+    def _save(self, stopping: Stopping, *, best: bool = False) -> None:
+        began = time.perf_counter()
+        self.save_checkpoint(best=best)
+        stopping.longest_checkpoint = max(stopping.longest_checkpoint, time.perf_counter() - began)
+
+    def _saved_here(self) -> bool:
+        newest = self.checkpoints.all()[-1:] if self.place.is_main else []
+        told = self.place.from_main(bool(newest) and newest[0].name == f"step-{self.step:010d}")
+        return bool(told)
+
+    def _resume(self, batches: GlobalBatches) -> None:
+        """Load the run's newest checkpoint, if it has one and nothing was loaded by hand."""
+        if self.step:
+            return
+        newest = self.checkpoints.newest() if self.place.is_main else None
+        path = self.place.from_main(None if newest is None else str(newest))
+        if path is None:
+            return
+        self.load_checkpoint(str(path))
+        if self.place.is_main:
+            self.metrics.go_on_from(self.step)
+        self.logger.info("Going on from %s: epoch %d, step %d", path, self.epoch, self.step)
+
+    # --- What the configuration makes -------------------------------------------------------------
+
+    def _wrapped(self) -> nn.Module:
+        """The module that training calls: moved first, then wrapped."""
+        if not self.place.distributed:
+            return self.model
+        parallel = self.config.parallel
+        ids = device_ids(self.device)
+        return DistributedDataParallel(
+            self.model,
+            device_ids=ids,
+            output_device=parallel.output_device if ids else None,
+            find_unused_parameters=parallel.find_unused_parameters,
+            gradient_as_bucket_view=parallel.gradient_as_bucket_view,
+            static_graph=parallel.static_graph,
+            bucket_cap_mb=parallel.bucket_cap_mb,
+        )
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        training = self.config.training
+        make = resolved(training.optimizer_type)
+        parameters = [each for each in self.model.parameters() if each.requires_grad]
+        if not parameters:
+            raise ConfigError(["model: has no parameter that could be trained"])
+        try:
+            made: torch.optim.Optimizer = make(
+                parameters, *training.optimizer_args, **training.optimizer_kwargs
+            )
+        except TypeError as error:
+            raise ConfigError([f"training.optimizer_type: {error}"]) from error
+        return made
+
+    def _lr_scheduler(self) -> LRScheduler | None:
+        training = self.config.training
+        make = resolved(training.lr_scheduler_type)
+        if make is None:
+            return None
+        try:
+            made: LRScheduler = make(
+                self.optimizer, *training.lr_scheduler_args, **training.lr_scheduler_kwargs
+            )
+        except TypeError as error:
+            raise ConfigError([f"training.lr_scheduler_type: {error}"]) from error
+        return made
+
+    def _early_stopping(self) -> Any:
+        asked = self.config.early_stopping
+        if asked is None:
+            return None
+        make = DefaultEarlyStopping if asked.type == "DefaultEarlyStopping" else resolved(asked.type)
+        if not callable(make):
+            raise ConfigError(
+                [f"early_stopping.type: is {asked.type!r}; write DefaultEarlyStopping, or a !pyobject"]
+            )
+        try:
+            return make(*asked.args, **asked.kwargs)
+        except (TypeError, ValueError) as error:
+            raise ConfigError([f"early_stopping: {error}"]) from error
+
+    def _folder(self) -> Path:
+        """One folder for all ranks; inside a castoff run the same one in every attempt."""
+        run = os.environ.get("CASTOFF_RUN_DIR")
+        if run:
+            mark = Path(run).name
+            if int(os.environ.get("CASTOFF_ARRAY_COUNT") or 1) > 1:
+                mark += f"-{os.environ.get('CASTOFF_ARRAY_INDEX', '0')}"
+        else:
+            mark = time.strftime("%Y-%m-%d_%H-%M-%S")
+        name = self.place.from_main(f"{self.config.name}_{mark}")
+        folder = Path(self.config.training.path) / str(name)
+        if self.place.is_main:
+            folder.mkdir(parents=True, exist_ok=True)
+        self.place.barrier("the run's folder")
+        return folder
+
+    def _write_config(self) -> None:
+        text = yaml.safe_dump(plain(self.config), sort_keys=False, allow_unicode=True)
+        (self.folder / "config.yaml").write_text(text, encoding="utf-8")
+
+
+def _task(config: Config) -> Task:
+    if config.task is None:
+        return ConfiguredTask(config)
+    made = resolved(config.task)
+    if isinstance(made, str) or not callable(made):
+        raise ConfigError([f"task: is {config.task!r}; write !pyobject and an import path"])
+    try:
+        task: Task = made(**config.task_kwargs)
+    except TypeError as error:
+        raise ConfigError([f"task_kwargs: {error}"]) from error
+    return task
+
+
+def _place(rank: int, config: Config) -> Place:
+    joined = dist.is_available() and dist.is_initialized()
+    size = dist.get_world_size() if joined else 1
+    problems = []
+    declared = config.parallel.world_size
+    if declared not in (None, size):
+        meant = f"{size} ranks have met" if joined else "this process has joined no group"
+        problems.append(
+            f"parallel.world_size: is {declared}, but {meant}; call initialize_ddp() on {declared} ranks, or "
+            "leave it out: the starter knows it"
+        )
+    if joined and rank != dist.get_rank():
+        problems.append(f"rank: is {rank}, but this process is rank {dist.get_rank()} of its group")
+    if problems:
+        raise ConfigError(problems)
+    me = RankEnv.detect()
+    mine = (me.rank, me.world_size) == (rank, size)
+    device = choose_device(config.training.device, local_rank(me, rank, size), me.device if mine else None)
+    return Place(rank, size, device)

@@ -1,0 +1,1 @@
+"""Causal sets: which are manifold-like, and of which dimension."""

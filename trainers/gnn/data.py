@@ -1,0 +1,96 @@
+"""Data sets of causal sets, each a function of (seed, index), as graphs for torch_geometric."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import torch
+from torch.utils.data import Dataset
+from torch_geometric.data import Data
+
+from trainers.gnn.causets import (
+    Order,
+    chains,
+    layered,
+    links,
+    myrheim_meyer,
+    ordering_fraction,
+    percolation,
+    sprinkle,
+)
+
+FEATURES = 5
+"""Per element: degrees and links to the past and the future, and its height."""
+
+DIMENSIONS = (2, 3, 4)
+
+
+class Causets(Dataset[Any]):
+    """Half manifold-like (two to four dimensions alike often), a quarter layered, a quarter random.
+
+    The random orders have ordering fractions as manifold-like ones have, so that this alone does
+    not tell them apart. Each graph holds `x` (elements by FEATURES), `edge_index` (links, both
+    ways), `manifold` (1 or 0), `dimension` (0 where there is none), `ordering_fraction` and
+    `estimate`, Myrheim and Meyer's dimension.
+    """
+
+    def __init__(self, length: int, *, mean: float = 64.0, seed: int = 0, first: int = 0):
+        self.length = length
+        self.mean = mean
+        self.seed = seed
+        self.first = first
+        self._made: dict[int, Data] = {}
+
+    def __len__(self) -> int:
+        """How many."""
+        return self.length
+
+    def __getitem__(self, index: int) -> Data:
+        """The graph of a causal set, always the same one."""
+        if not 0 <= index < self.length:
+            raise IndexError(index)
+        if index not in self._made:
+            self._made[index] = graph(*causet(self.seed, self.first + index, self.mean))
+        return self._made[index]
+
+
+def causet(seed: int, index: int, mean: float) -> tuple[Order, int]:
+    """A causal set, and its dimension: 0 where it comes from no manifold."""
+    generator = numpy.random.default_rng([seed, index])
+    kind = index % 4
+    if kind < 2:
+        dimension = int(generator.choice(DIMENSIONS))
+        return sprinkle(mean, dimension, generator), dimension
+    number = max(4, int(generator.poisson(mean)))
+    if kind == 2:
+        return layered(number, generator, generator.uniform(0.3, 0.7)), 0
+    return percolation(number, generator.uniform(1.5, 8.0) / number, generator), 0
+
+
+def graph(order: Order, dimension: int) -> Data:
+    """A causal set as a graph."""
+    bare = links(order)
+    number = len(order)
+    height = chains(order)
+    depth = chains(order[::-1, ::-1].T)[::-1]
+    longest = max(int(height.max()), 1)
+    features = numpy.column_stack(
+        [
+            order.sum(0) / number,
+            order.sum(1) / number,
+            bare.sum(0) / number**0.5,
+            bare.sum(1) / number**0.5,
+            (height - depth) / longest,
+        ]
+    ).astype(numpy.float32)
+    source, target = numpy.nonzero(bare)
+    both = numpy.stack([numpy.concatenate([source, target]), numpy.concatenate([target, source])])
+    return Data(
+        x=torch.from_numpy(features),
+        edge_index=torch.from_numpy(both),
+        manifold=torch.tensor([float(dimension > 0)]),
+        dimension=torch.tensor([float(dimension)]),
+        ordering_fraction=torch.tensor([ordering_fraction(order)]),
+        estimate=torch.tensor([myrheim_meyer(order)]),
+    )

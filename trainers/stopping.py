@@ -1,0 +1,139 @@
+"""Stopping early: who asks for it, how ranks agree, and what is said afterwards.
+
+Rank 0 alone looks at the deadline (CASTOFF_DEADLINE) and the stop file (CASTOFF_STOP_FILE), at most
+once a second; TERM to any rank asks too. Handlers set a flag and nothing else. The flag is reduced
+over the ranks by a message that is sent in one step and read in the next, so no step waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from trainers.distributed import Place
+
+DEFAULT_GRACE = 120.0
+"""Seconds before the deadline at which training is to be over, where CASTOFF_GRACE does not say."""
+
+_LOOK_EVERY = 1.0
+_ON_DEVICE_EVERY = 50
+"""Steps between two messages where no CPU group carries them: reading one waits for the device."""
+
+
+class StoppedEarly(SystemExit):
+    """Training ended early, on request, with everything saved; exits with 0 if nobody catches it."""
+
+    def __init__(self, why: str):
+        super().__init__(0)
+        self.why = why
+
+    def __str__(self) -> str:
+        return self.why
+
+
+class Stopping:
+    """Whether the ranks, together, should stop at this step boundary."""
+
+    def __init__(self, place: Place, environ: Mapping[str, str] | None = None):
+        environ = os.environ if environ is None else environ
+        self._place = place
+        self._deadline = _number(environ.get("CASTOFF_DEADLINE"))
+        grace = _number(environ.get("CASTOFF_GRACE"))
+        self._grace = DEFAULT_GRACE if grace is None else grace
+        self._file = environ.get("CASTOFF_STOP_FILE")
+        self._outcome = environ.get("CASTOFF_OUTCOME_FILE")
+        self._looked = float("-inf")
+        self._asked: str | None = None
+        self._before: Any = None
+        self._sent: tuple[dist.Work, torch.Tensor] | None = None
+        self._steps = 0
+        self.longest_step = 0.0
+        """Seconds."""
+        self.longest_checkpoint = 0.0
+        """Seconds."""
+
+    def __enter__(self) -> Stopping:
+        """From here on TERM asks for a stop."""
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, self._on_term)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """TERM means what it meant before."""
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+        if self._sent is not None and kind is None:
+            self._sent[0].wait()
+            self._sent = None
+
+    def _on_term(self, number: int, frame: FrameType | None) -> None:
+        self._asked = "TERM"
+
+    @property
+    def margin(self) -> float:
+        """Seconds before the deadline at which the last step may begin: it, the step in which the
+        others hear of it, and the checkpoint must end `grace` before the deadline.
+        """
+        return self._grace + 2 * self.longest_step + self.longest_checkpoint
+
+    def asked(self) -> str | None:
+        """Why this rank would stop; None while it would not."""
+        if self._asked is None and self._place.is_main:
+            now = time.monotonic()
+            if now - self._looked >= _LOOK_EVERY:
+                self._looked = now
+                if self._file and Path(self._file).exists():
+                    self._asked = "the stop file"
+                elif self._deadline is not None and time.time() + self.margin >= self._deadline:
+                    self._asked = "the deadline"
+        return self._asked
+
+    def agreed(self) -> bool:
+        """Whether all ranks stop now. Call it at every step boundary, on every rank."""
+        mine = self.asked() is not None
+        if not self._place.distributed or self._place.world_size == 1:
+            return mine
+        group = self._place.flag_group()
+        self._steps += 1
+        if group is None and self._steps % _ON_DEVICE_EVERY:
+            return False
+        heard = False
+        if self._sent is not None:
+            work, flag = self._sent
+            work.wait()
+            heard = bool(flag.item())
+        if heard:
+            self._sent = None
+            return True
+        flag = torch.tensor([int(mine)], device=None if group is not None else self._place.device)
+        work = dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=group, async_op=True)
+        assert work is not None  # async_op
+        self._sent = (work, flag)
+        return False
+
+    def say(self, outcome: str) -> None:
+        """Rank 0 tells the job script how it ended: `done`, or `again`."""
+        if not self._place.is_main or not self._outcome:
+            return
+        path = Path(self._outcome)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft.write_text(outcome + "\n", encoding="utf-8")
+        draft.replace(path)
+
+
+def _number(text: str | None) -> float | None:
+    return float(text) if text else None
