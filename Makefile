@@ -1,4 +1,4 @@
-# make demo        show a job's Aurora script, then run the job here on two ranks
+# make demo        show a job's Aurora script, then train here on two ranks
 # make test        lint, types and the everyday tests
 # make test-long   the same with every test
 # make bench       time the command line against bare Python
@@ -28,6 +28,7 @@ endif
 
 READY := .venv/.ready
 DEMO := castoff-demo
+JOB := examples/causets_job.yaml
 LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]'
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -35,14 +36,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 demo: $(READY)
 	@export PATH="$$PWD/.venv/bin:$$PATH" XDG_STATE_HOME="$$PWD/$(DEMO)/state"
-	echo "== The script that Aurora's scheduler gets: castoff render examples/digits.yaml --site aurora"
-	castoff render examples/digits.yaml --site aurora
+	echo "== The script that Aurora's scheduler gets: castoff render $(JOB) --site aurora"
+	castoff render $(JOB) --site aurora
 	echo
-	echo "== The same job on this machine: castoff submit examples/digits.yaml $(LOCALLY)"
-	run=$$(castoff submit examples/digits.yaml $(LOCALLY) --runs-dir $(DEMO) --json |
+	echo "== The same job on this machine: castoff submit $(JOB) $(LOCALLY)"
+	run=$$(castoff submit $(JOB) $(LOCALLY) --runs-dir $(DEMO) --json |
 	  python -c 'import json, sys; print(json.load(sys.stdin)["directory"])')
 	trap 'castoff cancel "$$run" >/dev/null; exit 130' INT TERM
-	castoff wait "$$run" --timeout 300 >/dev/null &
+	castoff wait "$$run" --timeout 1200 >/dev/null &
 	waiting=$$!
 	tail --quiet -n +1 -F --pid=$$waiting "$$run/logs/job-0.log" 2>/dev/null || true
 	code=0
@@ -51,7 +52,7 @@ demo: $(READY)
 	echo "== What became of it: castoff status"
 	castoff status "$$run"
 	if [ $$code -ne 0 ]; then exit $$code; fi
-	grep --quiet "test accuracy" "$$run/logs/job-0.log"
+	test -s "$$(sed -n 's/.*curves in //p' "$$run/logs/job-0.log")"
 
 test: check
 	@.venv/bin/python -m pytest -m "not long"
@@ -77,7 +78,7 @@ $(READY): pyproject.toml constraints.txt
 	echo "Setting up .venv; this takes a minute or two, once."
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet -r constraints.txt
-	.venv/bin/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev,torch]'
+	.venv/bin/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev,gnn]'
 	touch $@
 
 system-packages:
@@ -104,7 +105,7 @@ lock:
 	@folder=$$(mktemp -d)
 	trap 'rm -rf "$$folder"' EXIT
 	$(PYTHON) -m venv "$$folder/venv"
-	"$$folder/venv/bin/python" -m pip install --quiet $(TORCH) editables -e '.[dev,torch]'
+	"$$folder/venv/bin/python" -m pip install --quiet $(TORCH) editables -e '.[dev,gnn]'
 	{
 	  echo "# Every package of .venv, pinned. Made by: make lock"
 	  "$$folder/venv/bin/python" -m pip freeze --exclude castoff | sed 's/+[a-z0-9.]*$$//'
@@ -112,4 +113,4 @@ lock:
 	cp "$$folder/constraints.txt" constraints.txt
 
 clean:
-	@rm -rf .venv $(DEMO) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv $(DEMO) trained build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

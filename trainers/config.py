@@ -307,18 +307,31 @@ def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def plain(value: Any) -> Any:
-    """A configuration as data that JSON and YAML can hold; objects by their import path."""
-    if isinstance(value, PyObject):
-        return f"!pyobject {value.path}"
-    if isinstance(value, msgspec.Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+def to_yaml(config: Config) -> str:
+    """A configuration as a YAML text that `Config.load` reads back; objects by their import path."""
+    return yaml.dump(_plain(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    pass
+
+
+_Dumper.add_representer(
+    PyObject, lambda dumper, value: dumper.represent_scalar("!pyobject", value.path)  # type: ignore[no-untyped-call]
+)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct) and not isinstance(value, PyObject):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, (str, int, float, bool)) or value is None:
+        return [_plain(item) for item in value]
+    if isinstance(value, (str, int, float, bool, PyObject)) or value is None:
         return value
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    return f"!pyobject {getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', value)}"
+    if hasattr(value, "__qualname__"):  # a class or function that Python code put here
+        return PyObject(f"{value.__module__}.{value.__qualname__}")
+    return repr(value)

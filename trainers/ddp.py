@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import yaml
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
@@ -19,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from launcher.ranks import RankEnv
 from trainers.checkpoint import Checkpoints, load_part
-from trainers.config import Config, ConfigError, plain, resolved
+from trainers.config import Config, ConfigError, resolved, to_yaml
 from trainers.configured import ConfiguredTask
 from trainers.data import GlobalBatches, evaluation_loader, iterate, training_loader
 from trainers.distributed import Place, choose_device, cleanup_ddp, device_ids, initialize_ddp, local_rank
@@ -75,7 +74,6 @@ class TrainerDDP:
         self._consumed = 0
         self._ended = False
         self._best = float("inf")
-        self._splits: Splits | None = None
 
     # --- Data -------------------------------------------------------------------------------------
 
@@ -87,6 +85,7 @@ class TrainerDDP:
         config = self.config
         seed_all(derived(MODEL, config.training.seed, 1))
         splits = self.task.build_data()
+        self.splits = splits
         collate = self.task.collate
         train = training_loader(splits.train, config.training, self.place, collate)
         validation = evaluation_loader(
@@ -415,8 +414,7 @@ class TrainerDDP:
         return folder
 
     def _write_config(self) -> None:
-        text = yaml.safe_dump(plain(self.config), sort_keys=False, allow_unicode=True)
-        (self.folder / "config.yaml").write_text(text, encoding="utf-8")
+        (self.folder / "config.yaml").write_text(to_yaml(self.config), encoding="utf-8")
 
 
 def _task(config: Config) -> Task:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.config import Config, ConfigError, PyObject, get_loader, plain, read_yaml
+from trainers.config import Config, ConfigError, PyObject, get_loader, read_yaml, to_yaml
 from trainers.ddp import TrainerDDP
 
 GUIDE = """
@@ -147,10 +148,18 @@ def test_the_loader_of_the_guides_scripts() -> None:
     assert yaml.load("a: !pyobject b.c", get_loader()) == {"a": PyObject("b.c")}
 
 
-def test_a_configuration_can_be_written_down() -> None:
-    told = plain(Config.of(read_yaml(GUIDE)))
-    assert told["training"]["optimizer_type"] == "!pyobject torch.optim.AdamW"
-    assert told["early_stopping"]["kwargs"] == {"patience": 5}
+def test_a_configuration_can_be_written_down_and_read_again() -> None:
+    config = Config.of(read_yaml(GUIDE))
+    text = to_yaml(config)
+    assert "optimizer_type: !pyobject 'torch.optim.AdamW'" in text
+    assert Config.of(read_yaml(text)) == config
+
+
+def test_objects_of_python_code_are_written_by_their_import_path() -> None:
+    training = {"path": "x", "num_epochs": 1, "batch_size": 1, "optimizer_type": torch.optim.SGD}
+    text = to_yaml(Config.of({"training": training, "criterion": object()}))
+    assert Config.of(read_yaml(text)).training.optimizer_type.resolve() is torch.optim.SGD
+    assert "criterion: <object object at" in text
 
 
 ANY = st.recursive(

@@ -1,0 +1,78 @@
+"""The example of a model of one's own: the same program however its ranks are started."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainers.metrics import MetricsFile
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+PROGRAM = ["python", "examples/own_model.py"]
+
+WAYS = {
+    "alone": PROGRAM,
+    "torchrun": [*"python -m torch.distributed.run --standalone --nproc-per-node=2".split(), *PROGRAM[1:]],
+    "castoff": ["castoff", "launch", "-n", "2", "--", *PROGRAM],
+    "spawn": ["python", "spawning.py"],
+}
+
+SPAWNING = """
+import sys
+import torch.multiprocessing as mp
+import yaml
+
+sys.path.append("examples")
+from own_model import Digits
+from trainers.config import get_loader
+from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+
+
+def train_ddp(rank, world_size, config, master_addr, master_port):
+    try:
+        initialize_ddp(
+            rank=rank, worldsize=world_size, master_addr=master_addr, master_port=master_port, backend="gloo"
+        )
+        trainer = TrainerDDP(rank=rank, config=config, task=Digits())
+        train_loader, val_loader, test_loader = trainer.prepare_dataloaders()
+        trainer.run_training(train_loader, val_loader)
+        if rank == 0:
+            print(f"test accuracy {trainer.run_test(test_loader)['accuracy']:.4f}")
+    finally:
+        cleanup_ddp()
+
+
+if __name__ == "__main__":
+    with open("examples/own_model.yaml") as file:
+        config = yaml.load(file, get_loader())
+    config["parallel"] = {"world_size": 2}
+    mp.spawn(train_ddp, args=(2, config, "localhost", sys.argv[1]), nprocs=2, join=True)
+"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_learns_however_it_is_started(way: str, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    (tmp_path / "spawning.py").write_text(SPAWNING)
+    words = [sys.executable if word == "python" else word for word in WAYS[way]]
+    if way == "spawn":
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            words.append(str(free.getsockname()[1]))
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (accuracy,) = re.findall(r"test accuracy ([\d.]+)", done.stdout)
+    assert float(accuracy) > 0.93
+    (folder,) = (tmp_path / "trained").iterdir()
+    metrics = MetricsFile(folder / "metrics.jsonl").read()
+    steps = max(line["step"] for line in metrics)
+    # 1,258 images in batches of 32, of each rank
+    assert steps == 10 * (40 if way == "alone" else 20)
+    assert (folder / "config.yaml").is_file()

@@ -1,0 +1,59 @@
+"""A training program from its first line to its last: meet the other ranks, train, test, and leave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from launcher.ranks import RankEnv
+from trainers.config import Config
+from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from trainers.evaluation import Measures
+from trainers.logs import setup_logging
+from trainers.stopping import StoppedEarly
+from trainers.task import Splits, Task
+
+
+class Trained(NamedTuple):
+    """What a training came to on this rank."""
+
+    trainer: TrainerDDP
+    splits: Splits
+    measures: Measures | None
+    """Of the test set; None on other ranks than 0."""
+
+
+def train(config: Config | Mapping[str, Any], task: Task | None = None) -> Trained:
+    """Train and test `task`, or the one that the configuration names, as the rank that this process is.
+
+    The same in one process, and in every rank that castoff, torchrun or a scheduler's starter makes.
+
+    Raises:
+        ConfigError: the configuration is wrong.
+        DistributedError: the ranks cannot meet.
+        StoppedEarly: see `TrainerDDP.run_training`; uncaught, it ends the program with code 0.
+    """
+    config, me = Config.of(config), RankEnv.detect()
+    setup_logging(me.rank, config.log_level)
+    if me.world_size > 1:
+        parallel = config.parallel
+        initialize_ddp(
+            me.rank,
+            me.world_size,
+            parallel.master_addr,
+            parallel.master_port,
+            parallel.backend,
+            device=config.training.device,
+            timeout=parallel.timeout,
+        )
+    trainer = TrainerDDP(me.rank, config, task)
+    training, validation, test = trainer.prepare_dataloaders()
+    try:
+        trainer.run_training(training, validation)
+    except StoppedEarly:
+        cleanup_ddp()
+        raise
+    # After any other error nobody leaves the group in order: that would wait for ranks which wait for us.
+    cleanup_ddp()
+    measures = trainer.run_test(test) if me.rank == 0 else None
+    return Trained(trainer, trainer.splits, measures)
