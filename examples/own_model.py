@@ -1,7 +1,7 @@
 """A model of one's own in the trainer: handwritten digits, by a network of one hidden layer.
 
-    python examples/own_model.py                        in this process
-    castoff launch -n 2 -- python examples/own_model.py on two ranks; torchrun does as well
+python examples/own_model.py                        in this process
+castoff launch -n 2 -- python examples/own_model.py on two ranks; torchrun does as well
 """
 
 from typing import Any

@@ -317,7 +317,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_representer(
-    PyObject, lambda dumper, value: dumper.represent_scalar("!pyobject", value.path)  # type: ignore[no-untyped-call]
+    PyObject,
+    lambda dumper, value: dumper.represent_scalar("!pyobject", value.path),
 )
 
 

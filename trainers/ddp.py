@@ -24,10 +24,11 @@ from trainers.data import GlobalBatches, evaluation_loader, iterate, training_lo
 from trainers.distributed import Place, choose_device, cleanup_ddp, device_ids, initialize_ddp, local_rank
 from trainers.evaluation import DefaultEarlyStopping, Measures, evaluate
 from trainers.metrics import MetricsFile
+from trainers.progress import progress
 from trainers.randomness import MODEL, STEP, derived, seed_all
 from trainers.running import Running
 from trainers.stopping import StoppedEarly, Stopping
-from trainers.task import Loss, Splits, Task, move
+from trainers.task import Loss, Task, move
 
 __all__ = ["TrainerDDP", "cleanup_ddp", "initialize_ddp"]
 
@@ -141,18 +142,21 @@ class TrainerDDP:
         every = self.config.training.checkpoint_every_steps
         model.train()
         began = time.perf_counter()
-        for batch in iterate(train):
-            if stopping.agreed():
-                self._stop_early(stopping)
-            self._train_step(model, batch, batches)
-            now = time.perf_counter()
-            stopping.longest_step = max(stopping.longest_step, now - began)
-            began = now
-            if self.step % self.config.training.log_every == 0:
-                self._report()
-            if every and self.step % every == 0:
-                self._save(stopping)
-                began = time.perf_counter()
+        what = f"epoch {self.epoch + 1} of {self.config.training.num_epochs}"
+        with progress(self.place, what, len(batches), self._consumed) as step_is_done:
+            for batch in iterate(train):
+                if stopping.agreed():
+                    self._stop_early(stopping)
+                self._train_step(model, batch, batches)
+                step_is_done()
+                now = time.perf_counter()
+                stopping.longest_step = max(stopping.longest_step, now - began)
+                began = now
+                if self.step % self.config.training.log_every == 0:
+                    self._report()
+                if every and self.step % every == 0:
+                    self._save(stopping)
+                    began = time.perf_counter()
 
     def _train_step(self, model: nn.Module, batch: Any, batches: GlobalBatches) -> None:
         seed_all(derived(STEP, self.config.training.seed, self.rank, self.step))

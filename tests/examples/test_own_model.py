@@ -19,7 +19,10 @@ PROGRAM = ["python", "examples/own_model.py"]
 
 WAYS = {
     "alone": PROGRAM,
-    "torchrun": [*"python -m torch.distributed.run --standalone --nproc-per-node=2".split(), *PROGRAM[1:]],
+    "torchrun": [
+        *["python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"],
+        *PROGRAM[1:],
+    ],
     "castoff": ["castoff", "launch", "-n", "2", "--", *PROGRAM],
     "spawn": ["python", "spawning.py"],
 }

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
