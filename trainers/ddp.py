@@ -190,11 +190,15 @@ class TrainerDDP:
 
     def _end_epoch(self, val: DataLoader[Any] | None, stopping: Stopping) -> None:
         """Validate, decide whether to go on, and save; all ranks alike."""
+        if stopping.longest_validation and stopping.agreed_on(stopping.longest_validation):
+            self._stop_early(stopping)
         means = self._running.end_epoch(self.place)
         self.train_data.append(means)
         measures = None
         if val is not None and len(val.dataset):  # type: ignore[arg-type]
+            began = time.perf_counter()
             measures = evaluate(self.task, self.model, val, self.place)
+            stopping.longest_validation = max(stopping.longest_validation, time.perf_counter() - began)
             self.val_data.append(dict(measures))
             self.logger.info(
                 "Validation: loss=%.3f ± %.3f", measures.get("loss", float("nan")), measures.spread

@@ -60,6 +60,8 @@ class Stopping:
         """Seconds."""
         self.longest_checkpoint = 0.0
         """Seconds."""
+        self.longest_validation = 0.0
+        """Seconds."""
 
     def __enter__(self) -> Stopping:
         """From here on TERM asks for a stop."""
@@ -90,17 +92,22 @@ class Stopping:
         """
         return self._grace + 2 * self.longest_step + self.longest_checkpoint
 
-    def asked(self) -> str | None:
-        """Why this rank would stop; None while it would not."""
+    def asked(self, seconds: float = 0.0) -> str | None:
+        """Why this rank would stop rather than do what takes so long; None while it would not."""
         if self._asked is None and self._place.is_main:
             now = time.monotonic()
-            if now - self._looked >= _LOOK_EVERY:
+            if seconds or now - self._looked >= _LOOK_EVERY:
                 self._looked = now
                 if self._file and Path(self._file).exists():
                     self._asked = "the stop file"
-                elif self._deadline is not None and time.time() + self.margin >= self._deadline:
+                elif self._deadline is not None and time.time() + self.margin + seconds >= self._deadline:
                     self._asked = "the deadline"
         return self._asked
+
+    def agreed_on(self, seconds: float) -> bool:
+        """Whether all ranks stop rather than begin something that takes so long; waits for all of them."""
+        mine = self.asked(seconds) is not None
+        return bool(self._place.sum(torch.tensor([float(mine)])).item())
 
     def agreed(self) -> bool:
         """Whether all ranks stop now. Call it at every step boundary, on every rank."""
