@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-from launcher.errors import PlacementError
+from launcher.errors import PlacementError as PlacementError  # what detect() raises
 from launcher.rank_decision import decide
 from launcher.rank_families import number, value
 from launcher.rank_rendezvous import address, port

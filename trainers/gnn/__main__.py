@@ -1,76 +1,52 @@
-"""Train the causal set network: `castoff train gnn CONFIG`, or `python -m trainers.gnn CONFIG`."""
+"""Train the causal set network: `castoff train gnn CONFIG`, or `python -m trainers.gnn CONFIG`.
+
+Loads nothing heavy itself: workers of a loader, where they are new interpreters, load it again.
+"""
 
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
-import msgspec
-
-from launcher.ranks import RankEnv
-from trainers.config import Config, ConfigError, PyObject
-from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
-from trainers.gnn.report import linear_error, table
-from trainers.logs import setup_logging
-
-TASK = PyObject("trainers.gnn.task.CausetTask")
+NEEDED = ("torch", "torch_geometric")
 
 
 def main() -> None:
-    """Read the configuration, train on this rank, and report on rank 0."""
-    parser = argparse.ArgumentParser(prog="castoff train gnn", description=__doc__)
-    parser.add_argument("config", help="YAML of the training run")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="FIELD=VALUE", help="as training.num_epochs=3"
-    )
-    arguments = parser.parse_args()
-    try:
-        config = Config.load(arguments.config, arguments.set)
-        if config.task is None:
-            config = msgspec.structs.replace(config, task=TASK)
-        run(config)
-    except ConfigError as error:
-        sys.exit(f"castoff train: {error}")
-
-
-def run(config: Config) -> None:
-    """Train and report; on every rank."""
-    me = RankEnv.detect()
-    setup_logging(me.rank, config.log_level)
-    parallel = config.parallel
-    if me.world_size > 1:
-        initialize_ddp(
-            me.rank,
-            me.world_size,
-            parallel.master_addr,
-            parallel.master_port,
-            parallel.backend,
-            device=config.training.device,
-            timeout=parallel.timeout,
+    """Read the command line, and train on this rank."""
+    arguments = _parser().parse_args()
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        sys.exit(
+            f"castoff train: {' and '.join(missing)} cannot be imported by {sys.executable}; load the module "
+            "of a site's own torch, or pip install 'castoff[gnn]': a torch that is there already stays"
         )
-    try:
-        trainer = TrainerDDP(me.rank, config)
-        train, validation, test = trainer.prepare_dataloaders()
-        trainer.run_training(train, validation)
-        if me.rank == 0:
-            measures = trainer.run_test(test)
-            line = linear_error(train.dataset.dataset, test.dataset.dataset)  # type: ignore[attr-defined]
-            print(table(measures, line), flush=True)
-            _draw(trainer, {"Myrheim-Meyer": measures["estimator_error"], "linear fit": line})
-    finally:
-        cleanup_ddp()
+    # A task's module may lie here or beside the configuration; last, so that it hides nothing.
+    for folder in (Path.cwd(), Path(arguments.config).absolute().parent):
+        if str(folder) not in sys.path:
+            sys.path.append(str(folder))
+    from trainers.gnn.training import train
+
+    train(arguments.config, arguments.set)
 
 
-def _draw(trainer: TrainerDDP, lines: dict[str, float]) -> None:
-    try:
-        from trainers.curves import draw
-
-        picture = trainer.folder / "curves.png"
-        draw(trainer.metrics.path, picture, lines)
-        print(f"curves in {picture}", flush=True)
-    except ModuleNotFoundError as error:
-        logging.getLogger(__name__).warning("no picture of the curves: %s", error)
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="castoff train gnn",
+        description="Train a network to tell manifold-like causal sets from others, and their dimension. "
+        "Every rank of a job runs this; one that was stopped goes on from its newest checkpoint.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("config", metavar="CONFIG", help="YAML of the training run")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="set a field of CONFIG, as in training.num_epochs=3; may stand several times",
+    )
+    return parser
 
 
 if __name__ == "__main__":

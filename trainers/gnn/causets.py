@@ -26,15 +26,17 @@ def sprinkle(mean: float, dimension: int, generator: numpy.random.Generator) -> 
     Raises:
         ValueError: the dimension is below 2, or the mean not positive.
     """
-    if dimension < 2 or mean <= 0:
+    if dimension < 2 or not 0 < mean < math.inf:
         raise ValueError(
             f"sprinkle({mean}, {dimension}): takes a positive mean and a dimension of at least 2"
         )
     number = max(2, int(generator.poisson(mean)))
     points = _in_diamond(number, dimension, generator)
-    time, space = points[:, 0], points[:, 1:]
-    apart = numpy.linalg.norm(space[:, None] - space[None], axis=-1)
-    order: Order = numpy.triu(time[None] - time[:, None] >= apart, k=1)
+    interval = numpy.zeros((number, number))
+    for axis, at in enumerate(points.T):
+        squared = (at[None] - at[:, None]) ** 2
+        interval += squared if axis == 0 else -squared
+    order: Order = numpy.triu(interval >= 0, k=1)
     return order
 
 
@@ -53,8 +55,13 @@ def _in_diamond(
 def layered(number: int, generator: numpy.random.Generator, density: float = 0.5) -> Order:
     """A Kleitman-Rothschild order: layers of a quarter, a half and a quarter of the elements.
 
-    Elements of neighbouring layers are related with probability `density`.
+    Elements of neighbouring layers are related with probability `density`; what that implies for
+    the lowest and the highest layer is nearly always all of it, as in their theorem.
+
+    Raises:
+        ValueError: the density is no probability.
     """
+    _check_probability("density", density)
     middle = number // 2
     bottom = (number - middle) // 2
     level = numpy.repeat([0, 1, 2], [bottom, middle, number - middle - bottom])
@@ -63,15 +70,26 @@ def layered(number: int, generator: numpy.random.Generator, density: float = 0.5
 
 
 def percolation(number: int, probability: float, generator: numpy.random.Generator) -> Order:
-    """Transitive percolation: each earlier element precedes each later one with a probability."""
+    """Transitive percolation: each earlier element precedes each later one with a probability.
+
+    Raises:
+        ValueError: the probability is none.
+    """
+    _check_probability("probability", probability)
     return closed(numpy.triu(generator.random((number, number)) < probability, k=1))
+
+
+def _check_probability(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name}: is {value}, but takes a probability, 0 to 1")
 
 
 def closed(relation: Order) -> Order:
     """The transitive closure of a strictly upper triangular relation."""
     order = relation.copy()
-    for middle in range(len(order)):
-        order |= order[:, middle, None] & order[None, middle]
+    for element in reversed(range(len(order))):  # what follows it is closed already
+        after = numpy.flatnonzero(order[element])
+        order[element] |= order[after].any(axis=0)
     return order
 
 

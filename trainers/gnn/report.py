@@ -7,37 +7,50 @@ from collections.abc import Mapping
 import numpy
 import numpy.typing
 
+from trainers.gnn.causets import ordering_fraction
 from trainers.gnn.data import Causets
 
 Numbers = numpy.typing.NDArray[numpy.float64]
 
+ENOUGH = 1000
+"""So many training sets are made for the line: more would not move it."""
 
-def linear_error(train: Causets, test: Causets) -> float:
+
+def linear_error(train: Causets, test: Causets) -> float | None:
     """Mean absolute error, on the test set's manifold-like sets, of a line through the ordering
-    fractions and dimensions of the training set's (least squares).
+    fractions and dimensions of the training set's (least squares); None where there are too few.
     """
-    fractions, dimensions = _pairs(train)
+    fractions, dimensions = _pairs(train, ENOUGH)
+    seen, true = _pairs(test, len(test))
+    if len(numpy.unique(fractions)) < 2 or not len(seen):
+        return None
     slope, offset = numpy.polyfit(fractions, dimensions, 1)
-    seen, true = _pairs(test)
     return float(numpy.abs(slope * seen + offset - true).mean())
 
 
-def _pairs(sets: Causets) -> tuple[Numbers, Numbers]:
-    graphs = [sets[index] for index in range(len(sets))]
-    manifold = [graph for graph in graphs if float(graph.manifold) > 0]
-    return (
-        numpy.array([float(graph.ordering_fraction) for graph in manifold]),
-        numpy.array([float(graph.dimension) for graph in manifold]),
-    )
+def _pairs(sets: Causets, most: int) -> tuple[Numbers, Numbers]:
+    """The ordering fractions and dimensions of the manifold-like sets among the first ones."""
+    found = [sets.causet(index) for index in range(min(len(sets), most))]
+    pairs = [(ordering_fraction(order), dimension) for order, dimension in found if dimension]
+    return numpy.array([pair[0] for pair in pairs]), numpy.array([float(pair[1]) for pair in pairs])
 
 
-def table(measures: Mapping[str, float], line: float) -> str:
-    """The comparison in words."""
+def table(measures: Mapping[str, float], line: float | None) -> str:
+    """The comparison in words: of what was measured, which an inactive head is not."""
     rows = [
-        ("test accuracy, manifold-like or not", f"{measures['accuracy']:.4f}"),
-        ("mean error of the dimension, this network", f"{measures['dimension_error']:.4f}"),
-        ("  Myrheim-Meyer estimator", f"{measures['estimator_error']:.4f}"),
-        ("  linear fit on the ordering fraction", f"{line:.4f}"),
+        ("test accuracy, manifold-like or not", measures.get("accuracy")),
+        ("mean error of the dimension, this network", measures.get("dimension_error")),
+        ("  Myrheim-Meyer estimator", measures.get("estimator_error")),
+        ("  linear fit on the ordering fraction", line if "dimension_error" in measures else None),
     ]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:{width}}  {value}" for name, value in rows)
+    return _aligned({name: value for name, value in rows if value is not None})
+
+
+def plain_table(measures: Mapping[str, float]) -> str:
+    """The test's means by their own names, for any other task."""
+    return _aligned({f"test {name}": value for name, value in measures.items()})
+
+
+def _aligned(rows: Mapping[str, float]) -> str:
+    width = max(map(len, rows), default=0)
+    return "\n".join(f"{name:{width}}  {value:.4f}" for name, value in rows.items())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, smooth_l1_loss
 from torch_geometric.data import Batch
 
+from trainers.config import ConfigError
 from trainers.gnn.data import FEATURES, Causets
 from trainers.gnn.model import GNNModel
 from trainers.task import Loss, Splits, Sum, Task
@@ -17,21 +20,34 @@ from trainers.task import Loss, Splits, Sum, Task
 MANIFOLD, DIMENSION = 0, 1
 """The heads."""
 
+MOST_ELEMENTS = 20_000
+"""A causal set is a matrix: so many elements need some 10 GB while one is made."""
+
 
 class CausetTask(Task):
     """Head 0: a logit that the set is manifold-like. Head 1: its dimension, where it is.
 
-    `model` holds arguments of `GNNModel`, `sets` the three sizes, `mean` the expected number of
-    elements. No set is in two of the three.
+    `model` holds arguments of `GNNModel`, `sets` the sizes of the training, validation and test set,
+    `mean` the expected number of elements. No set is in two of the three.
+
+    Raises:
+        ConfigError: with every argument that makes no sense.
     """
 
     def __init__(
         self,
         model: Mapping[str, Any] | None = None,
-        sets: tuple[int, int, int] = (4000, 500, 1000),
+        sets: Sequence[int] = (4000, 500, 1000),
         mean: float = 64.0,
         seed: int = 0,
     ):
+        problems = [*_wrong_model(model), *_wrong_sets(sets)]
+        if not _is_number(mean) or not 2 <= mean <= MOST_ELEMENTS:
+            problems.append(f"mean: is {mean!r}, but takes a number from 2 to {MOST_ELEMENTS}")
+        if type(seed) is not int or seed < 0:
+            problems.append(f"seed: is {seed!r}, but takes a whole number of at least 0")
+        if problems:
+            raise ConfigError([f"task_kwargs.{problem}" for problem in problems])
         self._model = dict(model or {})
         self._sets = tuple(sets)
         self._mean = mean
@@ -39,7 +55,10 @@ class CausetTask(Task):
 
     def build_model(self) -> nn.Module:
         """The network."""
-        return GNNModel(FEATURES, **self._model)
+        try:
+            return GNNModel(FEATURES, **self._model)
+        except ValueError as error:
+            raise ConfigError([f"task_kwargs.model.{error}"]) from error
 
     def build_data(self) -> Splits:
         """Three runs of indices, one after the other."""
@@ -57,24 +76,15 @@ class CausetTask(Task):
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
         """Binary cross-entropy, plus the dimension's error where there is a dimension."""
-        outputs = model(batch.x, batch.edge_index, batch.batch, batch.num_graphs)
-        total: Tensor = torch.zeros((), device=batch.x.device)
-        if MANIFOLD in outputs:
-            logits = outputs[MANIFOLD].squeeze(1)
-            total = total + binary_cross_entropy_with_logits(logits, batch.manifold, reduction="sum")
-        if DIMENSION in outputs:
-            errors = smooth_l1_loss(dimension(outputs), batch.dimension, reduction="none")
-            total = total + (errors * batch.manifold).sum()
-        return Loss(total, int(batch.num_graphs))
+        return Loss(_total(_outputs(model, batch), batch), int(batch.num_graphs))
 
     def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum]:
         """The loss, the classifier's accuracy, and the dimension's mean absolute errors.
 
         `dimension_error` is the network's, `estimator_error` that of Myrheim and Meyer.
         """
-        loss = self.loss(model, batch)
-        outputs = model(batch.x, batch.edge_index, batch.batch, batch.num_graphs)
-        sums: dict[str, Sum] = {"loss": (loss.total, loss.count)}
+        outputs = _outputs(model, batch)
+        sums: dict[str, Sum] = {"loss": (_total(outputs, batch), int(batch.num_graphs))}
         manifold = batch.manifold > 0
         if MANIFOLD in outputs:
             right = (outputs[MANIFOLD].squeeze(1) > 0) == manifold
@@ -87,6 +97,54 @@ class CausetTask(Task):
         return sums
 
 
+def _outputs(model: nn.Module, batch: Any) -> dict[int, Tensor]:
+    outputs: dict[int, Tensor] = model(batch.x, batch.edge_index, batch.batch, batch.num_graphs)
+    return outputs
+
+
+def _total(outputs: Mapping[int, Tensor], batch: Any) -> Tensor:
+    """The sum of the losses of a batch's sets."""
+    total: Tensor = torch.zeros((), device=batch.x.device)
+    if MANIFOLD in outputs:
+        logits = outputs[MANIFOLD].squeeze(1)
+        total = total + binary_cross_entropy_with_logits(logits, batch.manifold, reduction="sum")
+    if DIMENSION in outputs:
+        errors = smooth_l1_loss(dimension(outputs), batch.dimension, reduction="none")
+        total = total + (errors * batch.manifold).sum()
+    return total
+
+
 def dimension(outputs: Mapping[int, Tensor]) -> Tensor:
     """The dimension that the second head means; 3 is the middle of those there are."""
     return 3.0 + outputs[DIMENSION].squeeze(1)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _wrong_model(model: Any) -> list[str]:
+    """What is wrong with the names of the network's arguments; it judges the values itself."""
+    if model is None:
+        return []
+    if not isinstance(model, Mapping):
+        return [f"model: is {model!r}, but takes arguments of GNNModel by name"]
+    names = [name for name in inspect.signature(GNNModel).parameters if name not in ("in_dim", "heads")]
+    problems = []
+    for name in model:
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+            problems.append(f"model.{name}: there is no such field{hint}")
+    return problems
+
+
+def _wrong_sets(sets: Any) -> list[str]:
+    if (
+        isinstance(sets, (list, tuple))
+        and len(sets) == 3
+        and all(type(size) is int and size >= 0 for size in sets)
+        and sets[0] > 0
+    ):
+        return []
+    return [f"sets: is {sets!r}, but takes three sizes, as in [4000, 500, 1000]: training, validation, test"]

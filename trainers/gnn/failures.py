@@ -1,0 +1,83 @@
+"""How a rank that cannot go on ends: in words for what a user can mend, with a traceback for the rest."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+import torch.distributed as dist
+
+from launcher.ranks import RankEnv
+from trainers.checkpoint import CheckpointError
+from trainers.config import ConfigError
+from trainers.distributed import DistributedError
+
+_PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+
+_MOMENT = 2.0
+"""Seconds that another rank than 0 leaves rank 0 to say the same in full: a starter ends all ranks
+at the first that fails."""
+
+_SHORT = 300
+"""Characters of what such a rank says."""
+
+
+def end(error: Exception, me: RankEnv, folder: str | None) -> NoReturn:
+    """Say what is wrong, and exit with 1; `folder` is training.path, once that is known.
+
+    Where there are several ranks, nothing is cleaned up: leaving a process group can wait for ranks
+    that wait for this one, while the end of this process is what they notice.
+    """
+    known = explained(error, folder)
+    if known is None:
+        traceback.print_exception(error)
+    elif me.rank == 0:
+        print(*words(known), sep="\n", file=sys.stderr)
+    else:
+        first, *more = known.splitlines()
+        short = first if len(first) <= _SHORT else f"{first[: _SHORT - 3]}..."
+        rest = f" (and {len(more)} more; rank 0 has them)" if more else ""
+        print(f"[RANK {me.rank}] castoff train: {short}{rest}", file=sys.stderr)
+        sys.stderr.flush()
+        time.sleep(_MOMENT)
+    if me.world_size == 1:
+        sys.exit(1)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(1)
+
+
+def words(text: str) -> list[str]:
+    """A message's lines, each saying whose it is."""
+    return [f"castoff train: {line}" for line in text.splitlines()]
+
+
+def explained(error: Exception, folder: str | None) -> str | None:
+    """What a user is told; None: it is a mistake in the program, and its traceback says more."""
+    if isinstance(error, (ConfigError, DistributedError, CheckpointError)):
+        return str(error)
+    if isinstance(error, OSError) and folder is not None and _concerns(error, Path(folder)):
+        return f"training.path: {error.filename or folder}: {error.strerror or error}"
+    if isinstance(error, dist.DistError) or (
+        isinstance(error, RuntimeError) and "gloo" in str(error) and _PEERS.search(str(error))
+    ):
+        text = " ".join(str(error).split())
+        return f"the ranks could not meet, or another one is gone, and its log says why: {text}"
+    return None
+
+
+def _concerns(error: OSError, folder: Path) -> bool:
+    """Whether it is about the run's folder, or a disk that takes nothing more."""
+    if error.filename is None:
+        return error.errno in _FULL
+    if not isinstance(error.filename, str):
+        return False
+    path, folder = Path(error.filename).absolute(), folder.absolute()
+    return path.is_relative_to(folder) or folder.is_relative_to(path)
