@@ -35,11 +35,12 @@ _VERBS = {
     "status": "Say what became of a run.",
     "stop": "Ask runs to save their state and end.",
     "submit": "Submit a job.",
+    "train": "Train a network that comes with castoff.",
     "wait": "Wait until runs are over; exit with their code.",
 }
 
-_TAKE_A_PROGRAM = ("launch", "render", "submit")
-"""The verbs for which what stands after `--` is the program."""
+_TAKE_A_PROGRAM = ("launch", "render", "submit", "train")
+"""The verbs for which what stands after `--` is the program's, or for train the trainer's."""
 
 
 class _Verbs(click.Group):

@@ -13,7 +13,7 @@ from .conftest import Castoff
 
 VERBS = [
     *("cancel", "clean", "completion", "explain", "init", "launch", "list", "logs", "render", "resubmit"),
-    *("schema", "sites", "status", "stop", "submit", "wait"),
+    *("schema", "sites", "status", "stop", "submit", "train", "wait"),
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")
 
@@ -44,7 +44,9 @@ class TestHelp:
         assert answer.returncode == 0 and answer.stderr == ""
         assert answer.stdout.startswith(f"Usage: castoff {verb} ")
         # What makes or shows something has an answer for programs; schema is JSON, completion for shells.
-        assert ("--json" in answer.stdout) == (verb not in ("completion", "init", "launch", "schema"))
+        assert ("--json" in answer.stdout) == (
+            verb not in ("completion", "init", "launch", "schema", "train")
+        )
 
     def test_version(self, castoff: Castoff) -> None:
         answer = castoff("--version")
@@ -123,7 +125,7 @@ class TestProgram:
         assert answer.returncode == 2 and answer.stdout == b""
         assert answer.stderr.count(b"\n") == 1 and b"not UTF-8" in answer.stderr
 
-    @pytest.mark.parametrize("verb", sorted({*VERBS} - {"launch", "render", "submit"}))
+    @pytest.mark.parametrize("verb", sorted({*VERBS} - {"launch", "render", "submit", "train"}))
     def test_other_verbs_take_none(self, castoff: Castoff, verb: str) -> None:
         complains(castoff(verb, "--", "x"), f"{verb} takes no program", code=2)
 

@@ -84,20 +84,22 @@ def index(folder: Path, *names: str) -> list[Run]:
 
 class TestInBash:
     def test_verbs_and_flags(self, bash: Bash) -> None:
-        every, some, flags, of_verb, wrong, values = bash.offers(
+        every, some, flags, of_verb, wrong, values, trainings = bash.offers(
             ["castoff", ""],
             ["castoff", "s"],
             ["castoff", "--"],
             ["castoff", "status", "--"],
             ["castoff", "statsu", ""],
             ["castoff", "completion", ""],
+            ["castoff", "train", ""],
         )
-        assert {"cancel", "completion", "wait"} <= set(every[0])
+        assert {"cancel", "completion", "train", "wait"} <= set(every[0])
         assert some[0] == ["schema", "sites", "status", "stop", "submit"]
         assert flags[0] == ["--version", "--help"]
         assert of_verb[0] == ["--json", "--help"]
         assert wrong == ([], set())
         assert values[0] == ["bash", "zsh", "fish"]
+        assert trainings[0] == ["gnn"]
 
     def test_runs(self, bash: Bash, tmp_path: Path) -> None:
         names = ["old", "train", "eval", "train", "a b", "$(touch x)", "-flag", "x;y", "ünï", "gone"]
@@ -165,16 +167,17 @@ class TestInBash:
         for name in ("job.yaml", "jobs/other.yml", "train.py", ".hidden.yaml", "odd/a b.yaml", "none/x.py"):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).touch()
-        here, deeper, odd, none, flag, second = bash.offers(
+        here, deeper, odd, none, flag, second, training = bash.offers(
             ["castoff", "submit", "jo"],
             ["castoff", "render", "jobs/"],
             ["castoff", "launch", "odd/"],
             ["castoff", "submit", "none/"],
             ["castoff", "submit", "--set", "nodes", "=", "4", "jobs/o"],
             ["castoff", "submit", "job.yaml", ""],
+            ["castoff", "train", "gnn", "jobs/"],
         )
         assert here == (["job.yaml", "jobs/"], {"nospace"})
-        assert deeper == flag == (["jobs/other.yml"], set())
+        assert deeper == flag == training == (["jobs/other.yml"], set())
         assert odd == none == ([], {"default"})  # readline quotes names
         assert second[0] == []
 

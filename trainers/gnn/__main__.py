@@ -1,34 +1,51 @@
 """Train the causal set network: `castoff train gnn CONFIG`, or `python -m trainers.gnn CONFIG`.
 
-Loads nothing heavy itself: workers of a loader, where they are new interpreters, load it again.
+Loads nothing heavy before the configuration is read: a mistake in it is said at once.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+
+from launcher.ranks import PlacementError, RankEnv
+from trainers.config import Config
+from trainers.gnn.failures import end, words
 
 NEEDED = ("torch", "torch_geometric")
 
 
 def main() -> None:
-    """Read the command line, and train on this rank."""
+    """Read the command line, and train on this rank; the end of this process if that fails."""
     arguments = _parser().parse_args()
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         sys.exit(
-            f"castoff train: {' and '.join(missing)} cannot be imported by {sys.executable}; load the module "
-            "of a site's own torch, or pip install 'castoff[gnn]': a torch that is there already stays"
+            f"castoff train: {sys.executable} has no {' and no '.join(missing)}; load the module of a "
+            "site's own torch, then pip install 'castoff[gnn]': a torch from 2.8 on that is there stays"
         )
     # A task's module may lie here or beside the configuration; last, so that it hides nothing.
-    for folder in (Path.cwd(), Path(arguments.config).absolute().parent):
-        if str(folder) not in sys.path:
-            sys.path.append(str(folder))
-    from trainers.gnn.training import train
+    for place in (Path.cwd(), Path(arguments.config).absolute().parent):
+        if str(place) not in sys.path:
+            sys.path.append(str(place))
+    try:
+        me = RankEnv.detect()
+    except PlacementError as error:
+        sys.exit("\n".join(words(str(error))))
+    folder = None
+    try:
+        config = Config.load(arguments.config, arguments.set)
+        folder = config.training.path
+        from trainers.gnn.training import train
 
-    train(arguments.config, arguments.set)
+        train(me, config)
+    except KeyboardInterrupt:
+        os._exit(130)
+    except Exception as error:  # noqa: BLE001  # each ends the program; what it says differs
+        end(error, me, folder)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -28,7 +28,7 @@ DIMENSIONS = (2, 3, 4)
 CACHE = 1 << 30
 """Bytes of graphs that a data set keeps in a process; those that find no room are made each time.
 
-100,000 sets of 64 elements, 2,000 of 1000.
+About 100,000 sets of 64 elements, or 2,000 of 1,000.
 """
 
 
@@ -81,7 +81,7 @@ def causet(seed: int, index: int, mean: float) -> tuple[Order, int]:
     number = max(4, int(generator.poisson(mean)))
     if kind == 2:
         return layered(number, generator, generator.uniform(0.3, 0.7)), 0
-    return percolation(number, generator.uniform(1.5, 8.0) / number, generator), 0
+    return percolation(number, min(generator.uniform(1.5, 8.0) / number, 1.0), generator), 0
 
 
 def graph(order: Order, dimension: int) -> Data:

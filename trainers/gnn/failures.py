@@ -11,12 +11,8 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-import torch.distributed as dist
-
 from launcher.ranks import RankEnv
-from trainers.checkpoint import CheckpointError
 from trainers.config import ConfigError
-from trainers.distributed import DistributedError
 
 _PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
@@ -61,14 +57,22 @@ def words(text: str) -> list[str]:
 
 def explained(error: Exception, folder: str | None) -> str | None:
     """What a user is told; None: it is a mistake in the program, and its traceback says more."""
-    if isinstance(error, (ConfigError, DistributedError, CheckpointError)):
+    if isinstance(error, ConfigError):
         return str(error)
     if isinstance(error, OSError) and folder is not None and _concerns(error, Path(folder)):
         return f"training.path: {error.filename or folder}: {error.strerror or error}"
-    if isinstance(error, dist.DistError) or (
-        isinstance(error, RuntimeError) and "gloo" in str(error) and _PEERS.search(str(error))
-    ):
-        text = " ".join(str(error).split())
+    if "torch" not in sys.modules:
+        return None
+    import torch.distributed as dist
+
+    from trainers.checkpoint import CheckpointError
+    from trainers.distributed import DistributedError
+
+    if isinstance(error, (DistributedError, CheckpointError)):
+        return str(error)
+    text = " ".join(str(error).split())
+    by_gloo = isinstance(error, RuntimeError) and "gloo" in text and _PEERS.search(text)
+    if by_gloo or isinstance(error, dist.DistError):
         return f"the ranks could not meet, or another one is gone, and its log says why: {text}"
     return None
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy
 import numpy.typing
 
 from trainers.gnn.causets import ordering_fraction
-from trainers.gnn.data import Causets
+
+if TYPE_CHECKING:
+    from trainers.gnn.data import Causets
 
 Numbers = numpy.typing.NDArray[numpy.float64]
 
@@ -41,16 +44,12 @@ def table(measures: Mapping[str, float], line: float | None) -> str:
         ("test accuracy, manifold-like or not", measures.get("accuracy")),
         ("mean error of the dimension, this network", measures.get("dimension_error")),
         ("  Myrheim-Meyer estimator", measures.get("estimator_error")),
-        ("  linear fit on the ordering fraction", line if "dimension_error" in measures else None),
+        ("  linear fit on the ordering fraction", line),
     ]
-    return _aligned({name: value for name, value in rows if value is not None})
+    return aligned({name: value for name, value in rows if value is not None})
 
 
-def plain_table(measures: Mapping[str, float]) -> str:
-    """The test's means by their own names, for any other task."""
-    return _aligned({f"test {name}": value for name, value in measures.items()})
-
-
-def _aligned(rows: Mapping[str, float]) -> str:
+def aligned(rows: Mapping[str, float]) -> str:
+    """Names and numbers, one below the other."""
     width = max(map(len, rows), default=0)
     return "\n".join(f"{name:{width}}  {value:.4f}" for name, value in rows.items())

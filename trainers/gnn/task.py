@@ -15,6 +15,7 @@ from torch_geometric.data import Batch
 from trainers.config import ConfigError
 from trainers.gnn.data import FEATURES, Causets
 from trainers.gnn.model import GNNModel
+from trainers.gnn.report import linear_error, table
 from trainers.task import Loss, Splits, Sum, Task
 
 MANIFOLD, DIMENSION = 0, 1
@@ -95,6 +96,14 @@ class CausetTask(Task):
             sums["dimension_error"] = (error.sum(), len(error))
             sums["estimator_error"] = (estimated.sum(), len(estimated))
         return sums
+
+    def report(self, measures: Mapping[str, float], train: Any, test: Any) -> tuple[str, dict[str, float]]:
+        """What the network is worth, in words, and the dimension's errors that it is compared with."""
+        line = None
+        if isinstance(train, Causets) and isinstance(test, Causets) and "dimension_error" in measures:
+            line = linear_error(train, test)
+        others = {"Myrheim-Meyer": measures.get("estimator_error"), "linear fit": line}
+        return table(measures, line), {name: each for name, each in others.items() if each is not None}
 
 
 def _outputs(model: nn.Module, batch: Any) -> dict[int, Tensor]:

@@ -1,0 +1,84 @@
+"""castoff train."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from launcher.commands.completers import complete_job_files
+from launcher.errors import CastoffError, shown
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+TRAININGS = {"gnn": "Tell manifold-like causal sets from others, and their dimension."}
+"""Each is a package `trainers.NAME` that runs as a program."""
+
+
+def _complete_trainings(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    from click.shell_completion import CompletionItem
+
+    return [
+        CompletionItem(name, help=words) for name, words in TRAININGS.items() if name.startswith(incomplete)
+    ]
+
+
+def _listed() -> str:
+    width = max(map(len, TRAININGS))
+    return "\n".join(f"  {name:{width}}  {words}" for name, words in TRAININGS.items())
+
+
+@click.command(
+    "train",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog=f"\b\nTrainings:\n{_listed()}",
+)
+@click.argument("name", shell_complete=_complete_trainings)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_job_files)
+def command(name: str, arguments: tuple[str, ...]) -> NoReturn:
+    """Train one of the networks that come with castoff, as this rank of a job, or alone.
+
+    castoff train gnn causets.yaml --set training.num_epochs=3. What follows NAME is the trainer's:
+    castoff train gnn --help shows it. Here castoff becomes python -m trainers.NAME.
+    """
+    if name not in TRAININGS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, TRAININGS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(TRAININGS)}"
+        raise click.UsageError(f"there is no training {shown(name)}; {hint}", click.get_current_context())
+    _check_whose_trainers()
+    after = click.get_current_context().obj
+    program = [sys.executable, *_SAFELY, "-m", f"trainers.{name}", *arguments]
+    os.execv(sys.executable, program if after is None else [*program, "--", *after])
+
+
+_SAFELY = ["-P"] if sys.version_info >= (3, 11) else []
+"""Keeps Python from looking for `trainers` in the working directory first."""
+
+
+def _check_whose_trainers() -> None:
+    """See that Python finds our `trainers`, and not somebody's folder of that name.
+
+    Raises:
+        CastoffError: one on PYTHONPATH, or before Python 3.11 in the working directory, comes first.
+    """
+    from importlib.util import find_spec
+
+    ours = Path(__file__).parents[2] / "trainers" / "__init__.py"
+    here = [] if _SAFELY else [Path("trainers", "__init__.py"), Path("trainers.py")]
+    first = next((path for path in here if path.exists()), None)
+    if first is None:
+        found = find_spec("trainers")
+        first = Path(found.origin) if found is not None and found.origin else ours
+    if first.resolve() != ours.resolve():
+        raise CastoffError(
+            f"{first.absolute()} comes before castoff's own trainers ({ours.parent}); rename it, or "
+            + ("take its folder off PYTHONPATH" if _SAFELY else "go to another folder")
+        )

@@ -1,0 +1,350 @@
+"""The program: a real training, tasks of one's own, and how it ends when something is wrong."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import torch
+from torch import nn
+
+from launcher.ranks import RankEnv
+from tests.trainers.toys import Ranks, Toy
+from trainers.checkpoint import CheckpointError
+from trainers.config import Config, ConfigError, PyObject
+from trainers.distributed import DistributedError
+from trainers.gnn.__main__ import main
+from trainers.gnn.failures import end, explained, words
+from trainers.gnn.training import TASK, _with_task
+from trainers.task import Loss
+
+ROOT = Path(__file__).parents[3]
+
+YAML = """
+name: causets
+training:
+  path: out
+  num_epochs: 1
+  batch_size: 16
+  device: cpu
+  optimizer_type: !pyobject torch.optim.AdamW
+  optimizer_kwargs: {lr: 0.005}
+task_kwargs: {sets: [32, 8, 24], mean: 12, model: {hidden: [8]}}
+"""
+
+
+def program(folder: Path, text: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """`python -m trainers.gnn`, in a folder, on a configuration."""
+    (folder / "causets.yaml").write_text(text)
+    return subprocess.run(
+        [sys.executable, "-m", "trainers.gnn", "causets.yaml", *words],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+ONE_EPOCH = pytest.mark.filterwarnings("ignore:No artists with labels")
+"""One point makes no curve, so the picture's legend may be empty."""
+
+
+class Here:
+    """The same in this process, which has loaded torch already."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+        self.monkeypatch = monkeypatch
+        self.capsys = capsys
+        self.stdout = self.stderr = ""
+
+    def __call__(self, folder: Path, text: str, *words: str) -> int:
+        """Its exit code."""
+        (folder / "causets.yaml").write_text(text)
+        self.monkeypatch.chdir(folder)
+        self.monkeypatch.setattr(sys, "argv", ["trainers.gnn", "causets.yaml", *words])
+        self.monkeypatch.setattr(sys, "path", list(sys.path))
+        code: Any = 0
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code
+        self.stdout, self.stderr = self.capsys.readouterr()
+        return int(code or 0)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Here]:
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield Here(monkeypatch, capsys)
+    root.setLevel(level)
+    root.handlers[:] = handlers
+
+
+def numbers(shown: str) -> dict[str, float]:
+    """The rows of a table."""
+    rows = [line.rsplit("  ", 1) for line in shown.splitlines() if "  " in line]
+    return {name.strip(): float(value) for name, value in rows}
+
+
+def test_it_learns_what_causal_sets_are(tmp_path: Path) -> None:
+    """On sets it has not seen: chance has half of them right, and errs by two thirds with 3 for each."""
+    overrides = ["task_kwargs.sets=[400,60,300]", "task_kwargs.mean=32", "training.num_epochs=8"]
+    overrides.append("task_kwargs.model.hidden=[32,32]")
+    done = program(tmp_path, YAML, *(word for each in overrides for word in ("--set", each)))
+    assert done.returncode == 0, done.stderr
+    shown = numbers(done.stdout)
+    assert shown["test accuracy, manifold-like or not"] > 0.8
+    assert shown["mean error of the dimension, this network"] < 0.5
+    assert 0 < shown["Myrheim-Meyer estimator"] < 0.4
+    assert 0 < shown["linear fit on the ordering fraction"] < 0.4
+    (folder,) = (tmp_path / "out").iterdir()
+    assert {"config.yaml", "metrics.jsonl", "checkpoints", "curves.png"} <= {p.name for p in folder.iterdir()}
+
+
+@ONE_EPOCH
+def test_one_head_alone(tmp_path: Path, here: Here) -> None:
+    assert here(tmp_path, YAML, "--set", "task_kwargs.model.active_tasks.1=false") == 0, here.stderr
+    assert set(numbers(here.stdout)) == {"test accuracy, manifold-like or not"}
+
+
+@ONE_EPOCH
+def test_no_test_set(tmp_path: Path, here: Here) -> None:
+    assert here(tmp_path, YAML, "--set", "task_kwargs.sets=[32,8,0]") == 0, here.stderr
+    assert numbers(here.stdout) == {}
+
+
+OWN = """
+import sys
+from tests.trainers.toys import Toy
+class Mine(Toy):
+    pass
+assert "torch" in sys.modules
+"""
+
+
+def test_a_task_of_ones_own_beside_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in the working directory; and nothing there hides a module that is installed."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "own_task.py").write_text(OWN)
+    (tmp_path / "mine" / "msgspec.py").write_text("raise SystemExit('the wrong one')")
+    text = YAML.partition("task_kwargs")[0] + "task: !pyobject own_task.Mine\ntask_kwargs: {samples: 60}\n"
+    (tmp_path / "mine" / "own.yaml").write_text(text)
+    (tmp_path / "elsewhere").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "trainers.gnn", "../mine/own.yaml"],
+        cwd=tmp_path / "elsewhere",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(numbers(done.stdout)) == {"test loss"}
+
+
+def test_a_configuration_that_describes_its_task_is_asked_for_the_rest() -> None:
+    """The causal sets are for one that says nothing of a model, data or a criterion."""
+    fields: dict[str, Any] = {
+        "training": {"path": "x", "num_epochs": 1, "batch_size": 1, "optimizer_type": "y"}
+    }
+    assert _with_task(Config.of(fields)).task == TASK
+    sections: list[dict[str, Any]] = [
+        {"model": {"type": "GNNModel"}},
+        {"criterion": PyObject("a.b")},
+        {"data": {"files": []}},
+    ]
+    for section in sections:
+        assert _with_task(Config.of({**fields, **section})).task is None
+    assert _with_task(Config.of({**fields, "task": PyObject("a.B")})).task == PyObject("a.B")
+
+
+# --- Errors ------------------------------------------------------------------------------------------
+
+
+def test_what_is_wrong_is_said_and_nothing_is_left(tmp_path: Path) -> None:
+    text = YAML.replace("num_epochs", "num_epoch").replace("batch_size: 16", "batch_size: 0")
+    began = time.perf_counter()
+    done = program(tmp_path, text)
+    assert time.perf_counter() - began < 10  # torch is not even loaded
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert [line.partition("training.")[0] for line in lines] == ["castoff train: causets.yaml: "] * 3
+    assert "training.batch_size: is 0" in done.stderr and "did you mean num_epochs?" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path, here: Here) -> None:
+    (tmp_path / "out").write_text("a file")
+    assert here(tmp_path, YAML) == 1
+    (line,) = here.stderr.splitlines()
+    assert line.startswith("castoff train: training.path: out/causets_") and "Not a directory" in line
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("training.optimizer_type=!pyobject torch.optim.Adan", "has no Adan; did you mean Adam?"),
+        ("task=!pyobject no_such_module.Task", "there is no module no_such_module here"),
+        ("training.device=xpu", "training.device is xpu, but "),
+        ("parallel.world_size=2", "parallel.world_size: is 2, but this process has joined no group"),
+        ("task_kwargs.model.conv=gat", "task_kwargs.model.conv: is 'gat', but takes gcn, sage"),
+        ("task_kwargs.size=3", "task_kwargs: "),
+    ],
+)
+def test_mistakes_that_show_later(override: str, says: str, tmp_path: Path, here: Here) -> None:
+    assert here(tmp_path, YAML, "--set", override) == 1
+    (line,) = (line for line in here.stderr.splitlines() if not line.startswith("[RANK 0]"))
+    assert line.startswith("castoff train: ") and says in line
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (ConfigError(["a: is missing", "b: is missing"]), "config: a: is missing\nconfig: b: is missing"),
+        (DistributedError("training.device is cuda, but …"), "training.device is cuda, but …"),
+        (CheckpointError("every checkpoint is damaged"), "every checkpoint is damaged"),
+        (PermissionError(13, "Permission denied", "/w/out/x/metrics.jsonl"), "training.path: /w/out/x/metr"),
+        (FileNotFoundError(2, "No such file or directory", "/w"), "training.path: /w: No such file"),
+        (OSError(28, "No space left on device"), "training.path: /w/out: No space left on device"),
+        (torch.distributed.DistNetworkError("The client socket\nhas timed out"), "could not meet"),
+        (RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer"), "another one is gone"),
+    ],
+)
+def test_what_a_user_can_mend_is_explained(error: Exception, says: str) -> None:
+    told = explained(error, "/w/out")
+    assert told is not None
+    assert says in told
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyError("x"),
+        RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
+        RuntimeError("connection closed"),  # not the ranks'
+        RuntimeError("[enforce fail at gloo/transport/tcp/pair.cc:446] op.preamble.length <= op.nbytes"),
+        FileNotFoundError(2, "No such file or directory", "/data/x.pt"),
+        OSError(22, "Invalid argument"),
+        PermissionError(13, "Permission denied", 3),
+        ModuleNotFoundError("No module named 'x'", name="x"),
+    ],
+)
+def test_a_mistake_in_the_program_keeps_its_traceback(error: Exception) -> None:
+    assert explained(error, "/w/out") is None
+
+
+def test_before_the_folder_is_known_no_error_is_about_it() -> None:
+    assert explained(PermissionError(13, "Permission denied", "/w"), None) is None
+
+
+def test_every_line_says_whose_it_is() -> None:
+    assert words("a\nb") == ["castoff train: a", "castoff train: b"]
+
+
+def test_a_bug_alone_is_shown_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    me = RankEnv.detect({})
+    with pytest.raises(RuntimeError) as bug:
+        broken()
+    with pytest.raises(SystemExit) as ended:
+        end(bug.value, me, "out")
+    assert ended.value.code == 1
+    assert "in broken" in capsys.readouterr().err
+
+
+def broken() -> NoReturn:
+    raise RuntimeError("a bug")
+
+
+# --- Several ranks -----------------------------------------------------------------------------------
+
+
+class SmallToy(Toy):
+    """Needs no torch_geometric, whose loading takes seconds."""
+
+
+class BreaksOnRank1(Toy):
+    """A bug that only one rank meets, while the other waits for its gradients."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        if os.environ["RANK"] == "1":
+            broken()
+        return super().loss(model, batch)
+
+
+class NeedsMore(Toy):
+    """What a task finds out for itself, on one rank: a data set is not on that host."""
+
+    def build_data(self) -> Any:
+        if os.environ["RANK"] == "1":
+            raise ConfigError(["data: is not on this host", "and neither is the rest"])
+        return super().build_data()
+
+
+def ranks_end(tmp_path: Path, text: str, **environ: str) -> list[str]:
+    """What each of two ranks said; nobody ends them from outside, so a rank that waited would fail this."""
+    path = tmp_path / "causets.yaml"
+    path.write_text(text.replace("path: out", f"path: {tmp_path / 'out'}"))
+    ranks = Ranks(tmp_path / "ranks", 2, environ)
+    ranks.start(as_program, str(path))
+    assert ranks.end(timeout=100) == [1, 1], ranks.log(0) + ranks.log(1)
+    return [ranks.log(0), ranks.log(1)]
+
+
+def as_program(path: str) -> None:
+    sys.argv = ["trainers.gnn", path]
+    main()
+
+
+def own(name: str) -> str:
+    return YAML.partition("task_kwargs")[0] + f"task: !pyobject {__name__}.{name}\n"
+
+
+def test_every_rank_finds_the_same_mistake(tmp_path: Path) -> None:
+    first, second = ranks_end(tmp_path, YAML.replace("num_epochs", "num_epoch"))
+    path = tmp_path / "causets.yaml"
+    problem = f"castoff train: {path}: training.num_epoch: there is no such field; did you mean num_epochs?"
+    assert first.splitlines() == [problem, f"castoff train: {path}: training.num_epochs: is missing"]
+    assert second.splitlines() == [f"[RANK 1] {problem} (and 1 more; rank 0 has them)"]
+
+
+def test_rank_0_alone_finds_one(tmp_path: Path) -> None:
+    """The other waits for it to make the folder, and must not do so for long."""
+    (tmp_path / "out").write_text("a file")
+    first, second = ranks_end(tmp_path, own("SmallToy"))
+    assert "castoff train: training.path: " in first and "Not a directory" in first
+    assert "[RANK 1] castoff train: " in second
+    assert "Traceback" not in first + second
+
+
+@pytest.mark.long
+def test_another_rank_finds_one(tmp_path: Path) -> None:
+    first, second = ranks_end(tmp_path, own("NeedsMore"))
+    assert "[RANK 1] castoff train: config: data: is not on this host (and 1 more" in second
+    assert "castoff train: " in first
+    assert "Traceback" not in first + second
+
+
+def test_a_bug_on_one_rank_ends_both(tmp_path: Path) -> None:
+    first, second = ranks_end(tmp_path, own("BreaksOnRank1"))
+    assert "in broken" in second and "RuntimeError: a bug" in second
+    assert "another one is gone, and its log says why" in first
+    assert "Traceback" not in first
+
+
+@pytest.mark.long
+def test_damaged_checkpoints(tmp_path: Path) -> None:
+    left = tmp_path / "out" / "causets_run" / "checkpoints" / "step-0000000001"
+    left.mkdir(parents=True)
+    first, second = ranks_end(tmp_path, own("SmallToy"), CASTOFF_RUN_DIR=str(tmp_path / "run"))
+    assert "castoff train: every checkpoint is damaged" in first
+    assert "[RANK 1] castoff train: " in second
+    assert "Traceback" not in first + second
