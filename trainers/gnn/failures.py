@@ -59,8 +59,9 @@ def explained(error: Exception, folder: str | None) -> str | None:
     """What a user is told; None: it is a mistake in the program, and its traceback says more."""
     if isinstance(error, ConfigError):
         return str(error)
-    if isinstance(error, OSError) and folder is not None and _concerns(error, Path(folder)):
-        return f"training.path: {error.filename or folder}: {error.strerror or error}"
+    system = _behind(error)
+    if system is not None and folder is not None and _concerns(system, Path(folder)):
+        return f"training.path: {system.filename or folder}: {system.strerror or system}"
     if "torch" not in sys.modules:
         return None
     import torch.distributed as dist
@@ -75,6 +76,14 @@ def explained(error: Exception, folder: str | None) -> str | None:
     if by_gloo or isinstance(error, dist.DistError):
         return f"the ranks could not meet, or another one is gone, and its log says why: {text}"
     return None
+
+
+def _behind(error: Exception) -> OSError | None:
+    """The system's refusal that an error is, or that it came from: torch.save tells of a full disk so."""
+    if isinstance(error, OSError):
+        return error
+    before = error.__context__
+    return before if isinstance(before, OSError) and before.errno in _FULL else None
 
 
 def _concerns(error: OSError, folder: Path) -> bool:

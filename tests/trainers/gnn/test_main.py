@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import pytest
 import torch
@@ -240,6 +241,22 @@ def test_what_a_user_can_mend_is_explained(error: Exception, says: str) -> None:
 )
 def test_a_mistake_in_the_program_keeps_its_traceback(error: Exception) -> None:
     assert explained(error, "/w/out") is None
+
+
+@pytest.mark.parametrize("numbers", [10, 1_000_000])
+def test_a_full_disk_is_behind_what_torch_says(numbers: int) -> None:
+    """Of a large file, that a position was unexpected."""
+    with Path("/dev/full").open("wb") as full:
+        with pytest.raises((OSError, RuntimeError)) as error:
+            save(torch.zeros(numbers), full)
+        with contextlib.suppress(OSError):
+            full.close()
+    assert explained(error.value, "/w/out") == "training.path: /w/out: No space left on device"
+
+
+def save(tensor: torch.Tensor, file: IO[bytes]) -> None:
+    torch.save({"w": tensor}, file)
+    file.flush()
 
 
 def test_before_the_folder_is_known_no_error_is_about_it() -> None:
