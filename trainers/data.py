@@ -8,7 +8,7 @@ from multiprocessing import resource_tracker
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler, Subset
+from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset
 
 from trainers.config import Evaluation, Training
 from trainers.distributed import Place
@@ -115,6 +115,7 @@ class Seeded(Dataset[Any]):
     def __init__(self, dataset: Any, seed: int):
         self.dataset = dataset
         self.seed = seed
+        self._draws = not _only_looks_up(dataset)
 
     def __len__(self) -> int:
         """As many as it has."""
@@ -123,8 +124,16 @@ class Seeded(Dataset[Any]):
     def __getitem__(self, item: Item) -> Any:
         """The sample of (epoch, index)."""
         epoch, index = item
-        seed_all(derived(SAMPLE, self.seed, epoch, index))
+        if self._draws:
+            seed_all(derived(SAMPLE, self.seed, epoch, index))
         return self.dataset[index]
+
+
+def _only_looks_up(dataset: Any) -> bool:
+    """Whether a data set is one of torch's that cannot draw: seeding costs more than their samples."""
+    while type(dataset) is Subset:
+        dataset = dataset.dataset
+    return type(dataset) is TensorDataset
 
 
 class _Shard(Sampler[list[Item]]):

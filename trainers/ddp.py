@@ -150,7 +150,7 @@ class TrainerDDP:
                 self._train_step(model, batch, batches)
                 step_is_done()
                 now = time.perf_counter()
-                stopping.longest_step = max(stopping.longest_step, now - began)
+                stopping.step_took(now - began)
                 began = now
                 if self.step % self.config.training.log_every == 0:
                     self._report()
@@ -163,7 +163,7 @@ class TrainerDDP:
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.task.loss(model, move(batch, self.device))
         real = batches.real(self._consumed)
-        (loss.total * self._weight(loss, real, batches)).backward()
+        loss.total.backward(torch.full_like(loss.total, self._weight(loss, real, batches)))
         if self.config.training.clip_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.training.clip_grad_norm)
         self.optimizer.step()

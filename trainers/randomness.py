@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import random
 import sys
+from functools import cache
+from typing import Any
 
 import torch
 
@@ -26,12 +28,34 @@ def derived(*numbers: int) -> int:
 
 
 def seed_all(seed: int) -> None:
-    """Seed torch's, Python's and, where it is loaded, numpy's global generators."""
-    torch.manual_seed(seed)
+    """Seed torch's, Python's and, where it is loaded, numpy's global generators.
+
+    The device's, too, once it is in use. `torch.manual_seed` takes 0.3 ms where an accelerator is
+    built in but not in use, because it notes for every device what to do later.
+    """
+    torch.default_generator.manual_seed(seed)
     random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed & 0xFFFFFFFF)
+    device = _device_in_use()
+    if device is not None:
+        device.manual_seed(seed)
+
+
+def _device_in_use() -> Any:
+    """torch.cuda, torch.xpu …, once this process has used it; a forked worker has not."""
+    module = _device_module()
+    if module is None or not getattr(module, "is_initialized", lambda: not module._is_in_bad_fork())():
+        return None
+    return module
+
+
+@cache
+def _device_module() -> Any:
+    if not torch.accelerator.is_available():
+        return None
+    return torch.get_device_module(torch.accelerator.current_accelerator())
 
 
 STEP, SAMPLE, MODEL, SPLIT, ORDER = range(5)

@@ -1,8 +1,9 @@
 """Stopping early: who asks for it, how ranks agree, and what is said afterwards.
 
 Rank 0 alone looks at the deadline (CASTOFF_DEADLINE) and the stop file (CASTOFF_STOP_FILE), at most
-once a second; TERM to any rank asks too. Handlers set a flag and nothing else. The flag is reduced
-over the ranks by a message that is sent in one step and read in the next, so no step waits for it.
+once a second; TERM or USR2 to any rank asks too. Handlers set a flag and nothing else. The flag is
+reduced over the ranks by a message that is sent in one step and read in the next, so no step waits for
+it; quick steps go without.
 """
 
 from __future__ import annotations
@@ -24,9 +25,14 @@ from trainers.distributed import Place
 DEFAULT_GRACE = 120.0
 """Seconds before the deadline at which training is to be over, where CASTOFF_GRACE does not say."""
 
+_SIGNALS = (signal.SIGTERM, signal.SIGUSR2)
+
 _LOOK_EVERY = 1.0
-_ON_DEVICE_EVERY = 50
-"""Steps between two messages where no CPU group carries them: reading one waits for the device."""
+_MESSAGE_EVERY = 0.05
+"""Seconds between two messages: a step of a millisecond would spend a tenth of its time on one."""
+_MOST_STEPS = 50
+"""Steps between two messages at most; and always where no CPU group carries them, because reading one
+waits for the device then."""
 
 
 class StoppedEarly(SystemExit):
@@ -53,9 +59,10 @@ class Stopping:
         self._outcome = environ.get("CASTOFF_OUTCOME_FILE")
         self._looked = float("-inf")
         self._asked: str | None = None
-        self._before: Any = None
+        self._before: dict[signal.Signals, Any] = {}
         self._sent: tuple[dist.Work, torch.Tensor] | None = None
-        self._steps = 0
+        self._rest = 0
+        self._recent_step = 0.0
         self.longest_step = 0.0
         """Seconds."""
         self.longest_checkpoint = 0.0
@@ -64,9 +71,9 @@ class Stopping:
         """Seconds."""
 
     def __enter__(self) -> Stopping:
-        """From here on TERM asks for a stop."""
+        """From here on TERM and USR2 ask for a stop."""
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, self._on_term)
+            self._before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
         return self
 
     def __exit__(
@@ -75,22 +82,27 @@ class Stopping:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """TERM means what it meant before."""
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
+        """They mean what they meant before."""
+        for number, before in self._before.items():
+            signal.signal(number, before)
         if self._sent is not None and kind is None:
             self._sent[0].wait()
             self._sent = None
 
-    def _on_term(self, number: int, frame: FrameType | None) -> None:
-        self._asked = "TERM"
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._asked = signal.Signals(number).name.removeprefix("SIG")
+
+    def step_took(self, seconds: float) -> None:
+        """How long the step that is over was; the next must be expected to be as long."""
+        self.longest_step = max(self.longest_step, seconds)
+        self._recent_step = max(self._recent_step, seconds)
 
     @property
     def margin(self) -> float:
-        """Seconds before the deadline at which the last step may begin: it, the step in which the
+        """Seconds before the deadline at which the last step may begin: it, the steps until the
         others hear of it, and the checkpoint must end `grace` before the deadline.
         """
-        return self._grace + 2 * self.longest_step + self.longest_checkpoint
+        return self._grace + _MESSAGE_EVERY + 2 * self.longest_step + self.longest_checkpoint
 
     def asked(self, seconds: float = 0.0) -> str | None:
         """Why this rank would stop rather than do what takes so long; None while it would not."""
@@ -114,22 +126,30 @@ class Stopping:
         mine = self.asked() is not None
         if not self._place.distributed or self._place.world_size == 1:
             return mine
-        group = self._place.flag_group()
-        self._steps += 1
-        if group is None and self._steps % _ON_DEVICE_EVERY:
+        if self._rest > 0:
+            self._rest -= 1
             return False
-        heard = False
+        group = self._place.flag_group()
         if self._sent is not None:
-            work, flag = self._sent
-            work.wait()
-            heard = bool(flag.item())
-        if heard:
+            work, told = self._sent
             self._sent = None
-            return True
-        flag = torch.tensor([int(mine)], device=None if group is not None else self._place.device)
-        work = dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=group, async_op=True)
+            work.wait()
+            asked, step = told.tolist()
+            if asked:
+                return True
+            if group is not None:  # every rank counts alike, by the slowest one's steps
+                self._rest = min(int(_MESSAGE_EVERY / max(step, 1e-6)), _MOST_STEPS)
+                self._recent_step = 0.0
+                if self._rest > 0:
+                    return False
+        told = torch.tensor(
+            [float(mine), self._recent_step], device=None if group is not None else self._place.device
+        )
+        work = dist.all_reduce(told, op=dist.ReduceOp.MAX, group=group, async_op=True)
         assert work is not None  # async_op
-        self._sent = (work, flag)
+        self._sent = (work, told)
+        if group is None:
+            self._rest = _MOST_STEPS - 1
         return False
 
     def say(self, outcome: str) -> None:
