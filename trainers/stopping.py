@@ -138,7 +138,7 @@ class Stopping:
             if asked:
                 return True
             if group is not None:  # every rank counts alike, by the slowest one's steps
-                self._rest = min(int(_MESSAGE_EVERY / max(step, 1e-6)), _MOST_STEPS)
+                self._rest = min(int(_MESSAGE_EVERY / step), _MOST_STEPS) if step else 0
                 self._recent_step = 0.0
                 if self._rest > 0:
                     return False

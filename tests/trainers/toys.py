@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from tests.trainers.warm import ForkedRank, Job, perform
 from trainers.data import split
 from trainers.task import Loss, Splits, Task
 
@@ -59,30 +60,25 @@ def config(path: Path | str, **training: Any) -> dict[str, Any]:
     }
 
 
-RANK = """
-import pickle, sys, torch
-torch.set_num_threads(1)
-with open(sys.argv[1], "rb") as file:
-    function, arguments = pickle.load(file)
-answer = function(*arguments)
-with open(sys.argv[2], "wb") as file:
-    pickle.dump(answer, file)
-"""
-
-
 class Ranks:
-    """Processes that are each told who they are, as castoff's starter tells them."""
+    """Processes that are each told who they are, as castoff's starter tells them.
 
-    def __init__(self, folder: Path, world_size: int, environ: Mapping[str, str] | None = None):
+    Each leads a process group of its own. `fresh`: in new interpreters, not forked from a warm one.
+    """
+
+    def __init__(
+        self, folder: Path, world_size: int, environ: Mapping[str, str] | None = None, *, fresh: bool = False
+    ):
         self.folder = folder
         self.world_size = world_size
         self.environ = dict(environ or {})
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.fresh = fresh
+        self.processes: list[ForkedRank | subprocess.Popen[bytes]] = []
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> None:
         self.folder.mkdir(exist_ok=True)
-        job = self.folder / "job"
-        job.write_bytes(pickle.dumps((function, arguments)))
+        pickled = self.folder / "job"
+        pickled.write_bytes(pickle.dumps((function, arguments)))
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -97,9 +93,11 @@ class Ranks:
             marks = {"CASTOFF_STARTER": "local", "CASTOFF_RANK": f"{rank}/{self.world_size}"}
             environ = {**os.environ, **{k: str(v) for k, v in told.items()}, **marks, **self.environ}
             environ["PYTHONPATH"] = str(Path(__file__).parents[2])
-            with (self.folder / f"log-{rank}").open("wb") as log:
-                words = [sys.executable, "-c", RANK, str(job), str(self.folder / f"answer-{rank}")]
-                self.processes.append(subprocess.Popen(words, env=environ, stderr=log))
+            answer, log = self.folder / f"answer-{rank}", self.folder / f"log-{rank}"
+            if self.fresh:
+                self.processes.append(_fresh(pickled, answer, log, environ))
+            else:
+                self.processes.append(ForkedRank(Job(pickled, answer, log, environ, str(Path.cwd()))))
 
     def end(self, timeout: float = 120) -> list[int]:
         """Their exit codes."""
@@ -123,6 +121,15 @@ class Ranks:
         return [
             pickle.loads((self.folder / f"answer-{rank}").read_bytes()) for rank in range(self.world_size)
         ]
+
+
+def _fresh(pickled: Path, answer: Path, log: Path, environ: dict[str, str]) -> subprocess.Popen[bytes]:
+    code = f"from pathlib import Path\nfrom {perform.__module__} import perform\n"
+    code += f"perform(Path({str(pickled)!r}), Path({str(answer)!r}))"
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-c", code], env=environ, stdout=file, stderr=file, start_new_session=True
+        )
 
 
 def run(
