@@ -220,10 +220,11 @@ def iterate(loader: Iterable[Any]) -> Iterator[Any]:
     first line of ours: what it inherits blocks the signals until it ignores them.
     """
     context = getattr(loader, "multiprocessing_context", None)
-    if context is not None and context.get_start_method() != "fork":
-        resource_tracker.ensure_running()  # started later, it would unblock TERM while we block it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_WORKERS)
     try:
+        if context is not None and context.get_start_method() != "fork":
+            resource_tracker.ensure_running()  # it ignores TERM itself, and would die of the others
+            signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_WORKERS)  # it has unblocked TERM
         return iter(loader)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

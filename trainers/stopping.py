@@ -139,7 +139,6 @@ class Stopping:
                 return True
             if group is not None:  # every rank counts alike, by the slowest one's steps
                 self._rest = min(int(_MESSAGE_EVERY / step), _MOST_STEPS) if step else 0
-                self._recent_step = 0.0
                 if self._rest > 0:
                     return False
         told = torch.tensor(
@@ -148,6 +147,7 @@ class Stopping:
         work = dist.all_reduce(told, op=dist.ReduceOp.MAX, group=group, async_op=True)
         assert work is not None  # async_op
         self._sent = (work, told)
+        self._recent_step = 0.0
         if group is None:
             self._rest = _MOST_STEPS - 1
         return False

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 CHECKOUT = Path(__file__).resolve().parents[2]
 RANKS = 2
 BATCH = 32
-ROUNDS = 15
 
 
 class Size(NamedTuple):
@@ -35,19 +34,25 @@ class Size(NamedTuple):
 SIZES = [Size(64, 200, 1.15), Size(1024, 50, 1.05)]
 
 
-def main(rounds: int = ROUNDS) -> None:
+def main(rounds: int) -> None:
     """Start the ranks, and print what they measured."""
     castoff = str(Path(sys.executable).with_name("castoff"))
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "times.json"
         argv = [castoff, "launch", "-n", str(RANKS), "--", sys.executable, "-m", "tests.bench.training"]
         done = subprocess.run(
-            [*argv, folder, str(answer), str(rounds)], cwd=CHECKOUT, capture_output=True, text=True, check=False
+            [*argv, folder, str(answer), str(rounds)],
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
             raise SystemExit(f"the ranks ended with {done.returncode}:\n{done.stdout}{done.stderr}")
         measured: list[dict[str, list[float]]] = json.loads(answer.read_text())
-    print(f"\nA training step on {RANKS} gloo ranks, medians of {rounds} rounds; ref.: a loop written by hand")
+    print(
+        f"\nA training step on {RANKS} gloo ranks, medians of {rounds} rounds; ref.: a loop written by hand"
+    )
     print(f"{'':28} {'ours':>7} {'ref.':>7} {'ratio':>6} {'bar':>5} {'':>7}  ref. over a copy of itself")
     for size, times in zip(SIZES, measured, strict=True):
         ours, byhand, copy = (

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tests.trainers.toys import Ranks, die_at_effect, run
 from trainers.checkpoint import CheckpointError, Checkpoints, load_part
 
 
@@ -105,64 +104,25 @@ def test_saving_again_replaces(tmp_path: Path) -> None:
     assert names(tmp_path) == ["latest", "step-0000000001"]
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-import torch
-from trainers.checkpoint import Checkpoints
-effects, at = 0, int(sys.argv[2])
-WATCHED = {"open", "os.rename", "os.mkdir", "shutil.rmtree", "os.remove", "os.rmdir"}
-def audit(event, arguments):
-    global effects
-    if event not in WATCHED or (event == "open" and sys.argv[1] not in str(arguments[0])):
-        return
-    effects += 1
-    if effects == at:
-        os.kill(os.getpid(), signal.SIGKILL)
-kept = Checkpoints(Path(sys.argv[1]))
-parts = lambda n: {"model": {"w": torch.full((1000,), float(n))}, "training": {"step": n}}
-for step in (1, 2):
-    kept.save(step, parts(step), best=True)
-fsync = os.fsync
-def counted(descriptor):
-    audit("os.rename", ())
-    fsync(descriptor)
-os.fsync = counted
-sys.addaudithook(audit)
-kept.save(3, parts(3), best=True)
-print(effects)
-"""
+def save_killed_at(folder: Path, effect: int) -> int:
+    """On a process of its own: how many effects a save has, if it lives."""
+    kept = Checkpoints(folder)
+    for step in (1, 2):
+        kept.save(step, parts(step), best=True)
+    effects = die_at_effect(effect, folder)
+    kept.save(3, parts(3), best=True)
+    return effects()
 
 
-def save_killed_at(folder: Path, effect: int) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.run(
-        [sys.executable, "-c", KILLED, str(folder), str(effect)],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.mark.long
-def test_killed_at_any_moment_of_a_save_every_effect(tmp_path: Path) -> None:
-    check_killed(tmp_path, every=1)
-
-
-def test_killed_at_moments_of_a_save(tmp_path: Path) -> None:
-    check_killed(tmp_path, every=5)
-
-
-def check_killed(folder: Path, every: int) -> None:
+def test_killed_at_any_moment_of_a_save(tmp_path: Path) -> None:
     """Between any two effects: the newest is whole, and is the second or the third."""
-    whole = save_killed_at(folder / "whole", 0)
-    assert whole.returncode == 0, whole.stderr
-    effects = int(whole.stdout)
+    (effects,) = run(save_killed_at, tmp_path / "whole", 0, folder=tmp_path / "rank", world_size=1)
     assert effects > 10
-    for effect in range(1, effects + 1, every):
-        place = folder / str(effect)
-        assert save_killed_at(place, effect).returncode == -signal.SIGKILL
+    for effect in range(1, effects + 1):
+        place = tmp_path / str(effect)
+        killed = Ranks(tmp_path / f"rank{effect}", 1)
+        killed.start(save_killed_at, place, effect)
+        assert killed.end() == [-signal.SIGKILL]
         kept = Checkpoints(place)
         newest = kept.newest()
         assert newest is not None

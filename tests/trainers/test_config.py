@@ -45,8 +45,8 @@ early_stopping: {type: "DefaultEarlyStopping", args: [], kwargs: {patience: 5}}
 """The configuration of TrainerDDP's guide, value for value."""
 
 
-def test_the_guides_configuration_is_valid() -> None:
-    """Q12: a null rank and a port in quotes are fine; nothing is imported or called."""
+def test_q12_the_guides_configuration_is_valid() -> None:
+    """A null rank and a port in quotes are fine; nothing is imported or called."""
     config = Config.of(read_yaml(GUIDE))
     assert config.training.optimizer_type == PyObject("torch.optim.AdamW")
     assert config.criterion == PyObject("__main__.compute_loss")

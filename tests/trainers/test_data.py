@@ -12,10 +12,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Subset, TensorDataset
 
 from trainers.config import Evaluation, Training
-from trainers.data import GlobalBatches, evaluation_loader, iterate, split, training_loader
+from trainers.data import GlobalBatches, Seeded, evaluation_loader, iterate, split, training_loader
 from trainers.distributed import Place
 
 CPU = torch.device("cpu")
@@ -128,6 +128,25 @@ def test_samples_draw_the_same_whoever_loads_them() -> None:
     assert drawn(0) != drawn(0, epoch=1)
 
 
+class Noisy(TensorDataset):
+    """One of torch's that was made to draw."""
+
+    def __getitem__(self, index: int) -> Any:
+        return self.tensors[0][index] + torch.rand(())
+
+
+@pytest.mark.parametrize("kind", [Noisy, TensorDataset])
+def test_samples_of_tensors_are_seeded_if_they_can_draw(kind: type[TensorDataset]) -> None:
+    """What only looks up goes without, and leaves the global generator alone."""
+    seeded = Seeded(Subset(kind(torch.arange(9.0)), [3, 4, 5]), 0)
+    torch.manual_seed(1)
+    first = seeded[0, 1]
+    drawn = torch.rand(())
+    torch.manual_seed(2)
+    assert seeded[0, 1] == first
+    assert (drawn == torch.rand(())) == (kind is Noisy)
+
+
 def test_a_loader_draws_nothing_from_the_global_generator() -> None:
     """The trap of `iter(DataLoader)`: it takes a seed from there."""
     loader = training_loader(Numbers(20), training(num_workers=1), Place(0, 1, CPU), list)
@@ -146,19 +165,19 @@ class Slow(Numbers):
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
-def test_workers_do_not_hear_signals(context: str, number: signal.Signals) -> None:
-    """A step takes TERM to every process of the rank, from the first moment of its workers on."""
+def test_workers_do_not_hear_signals(context: str) -> None:
+    """A step takes TERM and USR2 to every process of the rank, from the first moment of its workers on."""
     import psutil
 
     settings = training(num_workers=2, multiprocessing_context=context)
     loader = training_loader(Slow(40), settings, Place(0, 1, CPU), list)
+    others = set(psutil.Process().children(recursive=True))
     iterator = iterate(loader)
     seen = 0
     for _ in range(len(loader)):
-        for child in psutil.Process().children(recursive=True):
-            if "resource_tracker" not in " ".join(child.cmdline()):
-                os.kill(child.pid, number)
+        for child in set(psutil.Process().children(recursive=True)) - others:
+            os.kill(child.pid, signal.SIGTERM)
+            os.kill(child.pid, signal.SIGUSR2)
         seen += len(next(iterator))
     assert seen == 40
 

@@ -8,18 +8,22 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import ExponentialLR
+from torch.utils.data import DataLoader, TensorDataset, random_split
 
 from launcher.ranks import RankEnv
-from tests.trainers.toys import Ranks, Toy, config, run
-from trainers.checkpoint import load_part
+from tests.trainers.toys import Ranks, Toy, config, die_at_effect, run
+from trainers.checkpoint import Checkpoints, load_part
 from trainers.config import ConfigError
+from trainers.data import iterate
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.distributed import (
     DistributedError,
@@ -30,9 +34,10 @@ from trainers.distributed import (
     local_rank,
     meet,
 )
+from trainers.evaluation import evaluate
 from trainers.metrics import MetricsFile
 from trainers.stopping import StoppedEarly
-from trainers.task import Loss
+from trainers.task import Loss, Splits
 
 
 def digest(model: nn.Module) -> str:
@@ -79,6 +84,23 @@ def test_q2_ddp_gets_an_index_and_no_device() -> None:
     assert device_ids(torch.device("xpu", 0)) == [0]
 
 
+class Recorder(nn.Module):
+    """Stands in for DistributedDataParallel."""
+
+    def __init__(self, module: nn.Module, **told: Any):
+        super().__init__()
+        self.told = told
+
+
+def test_q2_ddp_is_told_the_index(trainer: TrainerDDP, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.ddp.DistributedDataParallel", Recorder)
+    monkeypatch.setattr(Place, "distributed", True)
+    trainer.device = torch.device("cuda", 2)
+    wrapped = trainer._wrapped()
+    assert isinstance(wrapped, Recorder)
+    assert wrapped.told["device_ids"] == [2]
+
+
 class Diverging(Toy):
     """A validation that only rank 0 could call better: the decision must be one for all."""
 
@@ -91,6 +113,14 @@ def test_q3_all_ranks_stop_together(tmp_path: Path) -> None:
     fields["early_stopping"] = {"kwargs": {"patience": 2}}
     answers = run(train, Diverging(40), fields, folder=tmp_path / "ranks", world_size=2)
     assert [answer["epoch"] for answer in answers] == [3, 3]
+
+
+def test_q3_a_rank_without_validation_data(tmp_path: Path) -> None:
+    """One sample is rank 0's; the other rank knows the result, too."""
+    answers = run(train, Toy(10), config(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
+    (_, first), (_, second) = (answer["results"] for answer in answers)
+    assert first == second
+    assert [measures["loss"] > 0 for measures in second] == [True] * 3
 
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_USE_AGENT_STORE": "True"}
@@ -137,6 +167,32 @@ def test_a_job_of_several_ranks_may_not_spawn(monkeypatch: pytest.MonkeyPatch) -
         meet(told, RankEnv.detect(told), 0, 2, "localhost", "12345")
 
 
+class Careless(Toy):
+    """Splits by the global generator, as one does."""
+
+    def build_data(self) -> Splits:
+        return Splits(*random_split(TensorDataset(torch.arange(100.0)[:, None]), [80, 10, 10]))
+
+
+def shares(fields: dict[str, Any]) -> list[list[int]]:
+    """Which samples this rank trains on, validates and tests with."""
+    me = RankEnv.detect()
+    initialize_ddp(me.rank, me.world_size, device="cpu")
+    torch.manual_seed(me.rank)
+    loaders = TrainerDDP(me.rank, fields, Careless()).prepare_dataloaders()
+    cleanup_ddp()
+    return [[int(number) for (batch,) in iterate(loader) for number in batch] for loader in loaders]
+
+
+def test_q5_splits_are_the_same_on_all_ranks(tmp_path: Path) -> None:
+    """And disjoint over them: nobody trains on what another rank validates or tests with."""
+    answers = run(shares, config(tmp_path / "out"), folder=tmp_path / "ranks", world_size=3)
+    trained, validated, tested = ([sorted(answer[part]) for answer in answers] for part in range(3))
+    assert tested[0] == tested[1] == tested[2]
+    whole = [*chain(*trained), *chain(*validated), *tested[0]]
+    assert sorted(whole) == list(range(100))
+
+
 def test_q7_the_local_rank_chooses_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
     assert local_rank(RankEnv.detect(told), 5, 8) == 1
@@ -167,21 +223,28 @@ def test_backends(asked: str | None, device: str, backend: str) -> None:
     assert backend_for(asked, torch.device(device)) == backend
 
 
-def test_q8_the_model_is_moved_before_it_is_wrapped(tmp_path: Path) -> None:
-    """On a device that exists everywhere: parameters made on `meta` would stay there otherwise."""
+def test_q8_the_model_is_moved_before_it_is_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
-    class Watched(nn.Linear):
+    class Moved(nn.Linear):
         def to(self, *where: Any, **also: Any) -> Any:
             seen.append("moved")
             return super().to(*where, **also)
 
     class Task(Toy):
         def build_model(self) -> nn.Module:
-            return Watched(8, 1)
+            return Moved(8, 1)
 
-    TrainerDDP(0, config(tmp_path), Task())._wrapped()
-    assert seen == ["moved"]
+    class Wrapper(Recorder):
+        def __init__(self, module: nn.Module, **told: Any):
+            super().__init__(module, **told)
+            seen.append("wrapped")
+
+    monkeypatch.setattr("trainers.ddp.DistributedDataParallel", Wrapper)
+    trainer = TrainerDDP(0, config(tmp_path), Task())
+    monkeypatch.setattr(Place, "distributed", True)
+    trainer._wrapped()
+    assert seen == ["moved", "wrapped"]
 
 
 def test_q9_the_learning_rates_are_those_of_one_process(tmp_path: Path) -> None:
@@ -227,6 +290,34 @@ def test_q16_a_head_that_is_switched_off(tmp_path: Path) -> None:
     """Frozen before it is wrapped, it makes DDP wait for nothing."""
     answers = run(train, OneActiveHead(40), config(tmp_path / "out"), folder=tmp_path / "r", world_size=2)
     assert {answer["epoch"] for answer in answers} == {3}
+
+
+class Normed(Toy):
+    def build_model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 1))
+
+
+def validated(fields: dict[str, Any]) -> tuple[float, float]:
+    """The last validation's loss, and the same model's over the whole set on this rank alone."""
+    me = RankEnv.detect()
+    initialize_ddp(me.rank, me.world_size, device="cpu")
+    trainer = TrainerDDP(me.rank, fields, Normed(70))
+    first, second, _ = trainer.prepare_dataloaders()
+    _, measures = trainer.run_training(first, second)
+    alone = Place(0, 1, torch.device("cpu"), alone=True)
+    whole = DataLoader(Normed(70).build_data().validation, batch_size=2)
+    mine = evaluate(trainer.task, trainer.model, whole, alone)
+    cleanup_ddp()
+    return measures[-1]["loss"], mine["loss"]
+
+
+def test_q17_evaluation_with_batch_norm_on_uneven_shards(tmp_path: Path) -> None:
+    """7 samples in batches of 2: two batches on one rank, two and one on another; it ends, and is exact."""
+    fields = config(tmp_path / "out", num_epochs=2, batch_size=4)
+    fields |= {"validation": {"batch_size": 1}, "parallel": {"timeout": 20}}
+    answers = run(validated, fields, folder=tmp_path / "ranks", world_size=2)
+    (first, alone), (second, _) = answers
+    assert first == second == pytest.approx(alone, rel=1e-6)
 
 
 # --- The sum over ranks is the sum over samples ------------------------------------------------------
@@ -278,8 +369,9 @@ LONG = {"num_epochs": 4, "num_workers": 2, "checkpoint_every_steps": 5}
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("whole")
-    answers = run(train, Toy(), config(folder / "out", **LONG), folder=folder / "ranks", world_size=2)
-    whole: dict[str, Any] = answers[0]
+    ranks = Ranks(folder / "ranks", 2, fresh=True)
+    ranks.start(train, Toy(), config(folder / "out", **LONG))
+    whole: dict[str, Any] = ranks.answers()[0]
     return whole
 
 
@@ -300,20 +392,46 @@ def until_step(ranks: Ranks, folder: Path, wanted: int) -> None:
         time.sleep(0.01)
 
 
-def test_killed_twice_it_ends_as_if_nothing_were(tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
+def train_and_die(task: Toy, fields: dict[str, Any], save: int, effect: int) -> None:
+    """Rank 0 is killed in that save of this attempt, right before that effect of it on the disk."""
+    whole = Checkpoints.save
+    saves = 0
+
+    def counted(self: Checkpoints, *what: Any, **also: Any) -> Path:
+        nonlocal saves
+        saves += 1
+        if saves == save:
+            die_at_effect(effect, self.folder)
+        return whole(self, *what, **also)
+
+    with patch.object(Checkpoints, "save", counted):
+        train(task, fields)
+
+
+def test_killed_again_and_again_it_ends_as_if_nothing_were(
+    tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
     """Weights, optimizer, loss trace: bit for bit, with dropout, shuffling, workers and two ranks."""
     fields = config(tmp_path / "out", **LONG)
     environ = {"CASTOFF_RUN_DIR": str(tmp_path / "run")}
-    for number, at in enumerate((13, 40)):
-        ranks = Ranks(tmp_path / f"killed{number}", 2, environ)
-        ranks.start(train, Toy(pause=0.01), fields)
-        until_step(ranks, tmp_path / "out", at)
+    left = []
+    for number, effect in enumerate((3, 12, 16)):  # in each attempt's second save
+        ranks = Ranks(tmp_path / f"save{number}", 2, environ)
+        ranks.start(train_and_die, Toy(), fields, 2, effect)
+        assert ranks.processes[0].wait(100) == -signal.SIGKILL, ranks.log(0)
         ranks.kill()
-    # and killed in the middle of a save: what that leaves
-    (folder,) = (tmp_path / "out").iterdir()
-    draft = folder / "checkpoints" / ".step-0000009999"
-    draft.mkdir()
-    (draft / "model.pt").write_bytes(b"half")
+        (folder,) = (tmp_path / "out").iterdir()
+        drafts = [path.name[:5] for path in (folder / "checkpoints").glob(".*")]
+        left.append((drafts, (folder / "checkpoints" / "latest").read_text().strip()[-2:]))
+    assert left == [
+        ([".step"], "05"),
+        ([".step"], "10"),
+        ([], "11"),
+    ]  # half written, not renamed, not pointed to
+    ranks = Ranks(tmp_path / "mid-epoch", 2, environ)
+    ranks.start(train, Toy(pause=0.01), fields)
+    until_step(ranks, tmp_path / "out", 38)
+    ranks.kill()
     answer = run(train, Toy(), fields, folder=tmp_path / "last", world_size=2, **environ)[0]
     assert answer["digest"] == uninterrupted["digest"]
     assert trace(answer["metrics"]) == trace(uninterrupted["metrics"])
@@ -324,6 +442,26 @@ def test_killed_twice_it_ends_as_if_nothing_were(tmp_path: Path, uninterrupted: 
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+def test_signals_to_the_whole_step(context: str, tmp_path: Path) -> None:
+    """Ranks, loader workers and what those rest on all get TERM and USR2; nothing is lost."""
+    outcome = tmp_path / "outcome"
+    fields = config(tmp_path / "out", num_epochs=30, num_workers=2, multiprocessing_context=context)
+    world = 2 if context == "fork" else 1  # other workers import torch, which takes seconds
+    ranks = Ranks(tmp_path / "ranks", world, {"CASTOFF_OUTCOME_FILE": str(outcome)})
+    ranks.start(train, Toy(pause=0.02), fields)
+    until_step(ranks, tmp_path / "out", 3)
+    for process in ranks.processes:
+        os.killpg(process.pid, signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGUSR2)
+    assert ranks.end() == [0] * world, ranks.log(0)
+    assert outcome.read_text() == "again\n"
+    (folder,) = (tmp_path / "out").iterdir()
+    newest = Checkpoints(folder / "checkpoints").newest()
+    assert newest is not None
+    assert load_part(newest, "training")["step"] == steps(tmp_path / "out")
+
+
 @pytest.mark.parametrize("how", ["stop file", "TERM", "deadline"])
 def test_stopping_early_and_going_on(how: str, tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
     """Agreed at a step boundary, saved, `again`, exit 0; then to the end, bit for bit."""
@@ -331,7 +469,7 @@ def test_stopping_early_and_going_on(how: str, tmp_path: Path, uninterrupted: di
     fields = config(tmp_path / "out", **LONG)
     environ = {"CASTOFF_RUN_DIR": str(tmp_path / "run"), "CASTOFF_OUTCOME_FILE": str(outcome)}
     if how == "deadline":
-        told = {**environ, "CASTOFF_DEADLINE": str(int(time.time()) + 12), "CASTOFF_GRACE": "2"}
+        told = {**environ, "CASTOFF_DEADLINE": str(int(time.time()) + 5), "CASTOFF_GRACE": "1"}
     else:
         told = {**environ, "CASTOFF_STOP_FILE": str(stop)}
     ranks = Ranks(tmp_path / "stopped", 2, told)

@@ -123,8 +123,8 @@ def mean_loss(samples: int, size: int) -> tuple[dict[str, float], float]:
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
-def test_validation_is_exact_whatever_the_ranks(world: int, tmp_path: Path) -> None:
-    """Q6, Q17, D9: any number of samples on any number of ranks, with a batch norm in the model."""
+def test_q6_q17_validation_is_exact_whatever_the_ranks(world: int, tmp_path: Path) -> None:
+    """Any number of samples on any number of ranks, with a batch norm in the model."""
     answers = run(mean_loss, 12, 3, folder=tmp_path, world_size=world)
     for means, _ in answers:
         for length, mean in enumerate(means, 1):

@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from tests.trainers.toys import Toy, config
-from trainers.ddp import TrainerDDP
+from launcher.ranks import RankEnv
+from tests.trainers.toys import Toy, config, run
+from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.distributed import Place
 from trainers.stopping import StoppedEarly, Stopping
 
@@ -85,18 +86,15 @@ def test_another_rank_looks_at_neither(clock: Clock, tmp_path: Path) -> None:
     assert Stopping(Place(1, 2, torch.device("cpu")), told).asked() is None
 
 
-def test_term_asks_and_means_afterwards_what_it_meant() -> None:
-    heard = []
-    before = signal.signal(signal.SIGTERM, lambda *_: heard.append("TERM"))
-    try:
-        with Stopping(ALONE, {}) as stopping:
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert stopping.agreed()
-        assert not heard
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert heard == ["TERM"]
-    finally:
-        signal.signal(signal.SIGTERM, before)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_either_signal_asks_and_then_means_what_it_did(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with Stopping(ALONE, {}) as stopping:
+        assert not stopping.agreed()
+        os.kill(os.getpid(), number)
+        assert stopping.agreed()
+        assert stopping.asked() == number.name.removeprefix("SIG")
+    assert signal.getsignal(number) == before
 
 
 def test_the_outcome_is_whole(tmp_path: Path) -> None:
@@ -139,3 +137,30 @@ def test_no_validation_begins_that_would_not_end(
     monkeypatch.delenv("CASTOFF_DEADLINE")
     trainer = TrainerDDP(0, fields, task)
     assert trainer.run_training(*trainer.prepare_dataloaders()[:2]) == whole
+
+
+def agree(seconds: float, asking: int) -> tuple[int | None, int]:
+    """At which step the ranks stop if rank 1 is asked in that one, and how many messages it took."""
+    me = RankEnv.detect()
+    place = initialize_ddp(me.rank, me.world_size, device="cpu")
+    messages = 0
+    with Stopping(place, {}) as stopping:
+        for step in range(200):
+            if step == asking and me.rank == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            if stopping.agreed():
+                cleanup_ddp()
+                return step, messages
+            messages += stopping._sent is not None
+            stopping.step_took(seconds * (1 + me.rank))  # the ranks are not equally fast
+    cleanup_ddp()
+    return None, messages
+
+
+@pytest.mark.parametrize(("seconds", "until", "messages"), [(1.0, 2, 22), (0.005, 6, 8), (0.000001, 50, 5)])
+def test_all_ranks_stop_at_the_same_step(seconds: float, until: int, messages: int, tmp_path: Path) -> None:
+    """Soon after one was asked: at once where steps are long, within 0.05 s where they are quick."""
+    first, second = run(agree, seconds, 20, folder=tmp_path, world_size=2)
+    assert first[0] == second[0]
+    assert 20 < first[0] <= 20 + until + 2
+    assert first[1] <= messages

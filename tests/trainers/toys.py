@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -139,3 +140,31 @@ def run(
     ranks = Ranks(folder, world_size, environ)
     ranks.start(function, *arguments)
     return ranks.answers()
+
+
+_EFFECTS = {"open", "os.rename", "os.mkdir", "shutil.rmtree", "os.remove", "os.rmdir"}
+
+
+def die_at_effect(number: int, folder: Path) -> Callable[[], int]:
+    """Have this process killed right before its number-th effect on the disk; how many there were.
+
+    Effects are files opened in `folder`, names changed, and each flush.
+    """
+    effects = 0
+
+    def count(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal effects
+        if event in _EFFECTS and (event != "open" or str(folder) in str(arguments[0])):
+            effects += 1
+            if effects == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    flush = os.fsync
+
+    def counted_flush(descriptor: Any) -> None:
+        count("os.rename", ())
+        flush(descriptor)
+
+    vars(os)["fsync"] = counted_flush  # until the process ends
+    sys.addaudithook(count)
+    return lambda: effects

@@ -117,9 +117,9 @@ class _Starter(socketserver.StreamRequestHandler):
         job: Job = pickle.loads(self.rfile.read())
         rank = multiprocessing.get_context("fork").Process(target=_become, args=(job,))
         rank.start()
-        self.wfile.write(b"%d\n" % rank.pid)
+        self.wfile.write(f"{rank.pid}\n".encode())
         rank.join()
-        self.wfile.write(b"%d\n" % rank.exitcode)
+        self.wfile.write(f"{rank.exitcode}\n".encode())
 
 
 def _become(job: Job) -> None:
