@@ -71,6 +71,18 @@ def resolved(value: Any) -> Any:
     return value.resolve() if isinstance(value, PyObject) else value
 
 
+def called(value: Any, field: str, example: str) -> Any:
+    """The class or function that a field names.
+
+    Raises:
+        ConfigError: it is none, or there is none of that name.
+    """
+    found = resolved(value)
+    if not callable(found):
+        raise ConfigError([f"{field}: is {value!r}; write {example}"])
+    return found
+
+
 class Parallel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How ranks meet, and what DistributedDataParallel is told."""
 

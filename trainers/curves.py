@@ -31,7 +31,6 @@ def draw(metrics: Path, picture: Path, lines: dict[str, float] | None = None) ->
         steps, values = series(records, name)
         left.plot(steps, values, label=name, marker="." if len(steps) < 50 else "")
     left.set(xlabel="step", ylabel="loss", yscale="log")
-    left.legend()
     measures = sorted({key for record in records for key in record if key.startswith("val/")} - {"val/loss"})
     for name in measures:
         steps, values = series(records, name)
@@ -40,5 +39,7 @@ def draw(metrics: Path, picture: Path, lines: dict[str, float] | None = None) ->
     for number, (name, value) in enumerate((lines or {}).items()):
         right.axhline(value, linestyle="--", color=f"C{number + len(measures)}", label=name)
     right.set(xlabel="step")
-    right.legend()
+    for side in (left, right):
+        if side.get_legend_handles_labels()[0]:
+            side.legend()
     figure.savefig(picture, dpi=100)

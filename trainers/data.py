@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset
 
-from trainers.config import Evaluation, Training
+from trainers.config import ConfigError, Evaluation, Training
 from trainers.distributed import Place
 from trainers.randomness import ORDER, SAMPLE, SPLIT, derived, seed_all
 
@@ -24,10 +24,10 @@ def split(dataset: Dataset[Any], fractions: Sequence[float], seed: int) -> list[
     """Disjoint parts of a data set, the same on every rank; the first takes what rounding leaves.
 
     Raises:
-        ValueError: the fractions are negative or add up to more than 1.
+        ConfigError: the fractions are negative or add up to more than 1.
     """
     if min(fractions) < 0 or sum(fractions) > 1 + 1e-9:
-        raise ValueError(f"split: is {list(fractions)}, but takes fractions of at least 0, of sum 1")
+        raise ConfigError([f"data.split: is {list(fractions)}, but takes fractions of at least 0, of sum 1"])
     total = len(dataset)  # type: ignore[arg-type]  # map-style sets have a length
     sizes = [int(total * fraction + 1e-9) for fraction in fractions]
     if abs(sum(fractions) - 1) < 1e-9:
@@ -59,7 +59,7 @@ class GlobalBatches(Sampler[list[Item]]):
         drop_last: bool = False,
     ):
         if length < 1:
-            raise ValueError("the training set is empty")
+            raise ConfigError(["data: the training set is empty"])
         self.length = length
         self.batch_size = batch_size
         self.rank = place.rank
@@ -69,10 +69,12 @@ class GlobalBatches(Sampler[list[Item]]):
         self.global_batch = batch_size * place.world_size
         self.drop_last = drop_last
         if drop_last and length < self.global_batch:
-            raise ValueError(
-                f"the training set has {length} samples, fewer than one global batch of {batch_size} x "
-                f"{place.world_size} ranks, and drop_last drops it; lower training.batch_size or set "
-                "training.drop_last: false"
+            raise ConfigError(
+                [
+                    f"training.drop_last: the training set has {length} samples, fewer than one global "
+                    f"batch of {batch_size} x {place.world_size} ranks, and would be dropped whole; lower "
+                    "training.batch_size or set training.drop_last: false"
+                ]
             )
         self.epoch = 0
         self.consumed = 0

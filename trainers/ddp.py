@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from launcher.ranks import RankEnv
 from trainers.checkpoint import Checkpoints, load_part
-from trainers.config import Config, ConfigError, resolved, to_yaml
+from trainers.config import Config, ConfigError, called, to_yaml
 from trainers.configured import ConfiguredTask
 from trainers.data import GlobalBatches, evaluation_loader, iterate, training_loader
 from trainers.distributed import Place, choose_device, cleanup_ddp, device_ids, initialize_ddp, local_rank
@@ -366,7 +366,7 @@ class TrainerDDP:
 
     def _optimizer(self) -> torch.optim.Optimizer:
         training = self.config.training
-        make = resolved(training.optimizer_type)
+        make = called(training.optimizer_type, "training.optimizer_type", "!pyobject torch.optim.AdamW")
         parameters = [each for each in self.model.parameters() if each.requires_grad]
         if not parameters:
             raise ConfigError(["model: has no parameter that could be trained"])
@@ -374,20 +374,21 @@ class TrainerDDP:
             made: torch.optim.Optimizer = make(
                 parameters, *training.optimizer_args, **training.optimizer_kwargs
             )
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise ConfigError([f"training.optimizer_type: {error}"]) from error
         return made
 
     def _lr_scheduler(self) -> LRScheduler | None:
         training = self.config.training
-        make = resolved(training.lr_scheduler_type)
-        if make is None:
+        if training.lr_scheduler_type is None:
             return None
+        example = "!pyobject torch.optim.lr_scheduler.CosineAnnealingLR"
+        make = called(training.lr_scheduler_type, "training.lr_scheduler_type", example)
         try:
             made: LRScheduler = make(
                 self.optimizer, *training.lr_scheduler_args, **training.lr_scheduler_kwargs
             )
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise ConfigError([f"training.lr_scheduler_type: {error}"]) from error
         return made
 
@@ -395,10 +396,10 @@ class TrainerDDP:
         asked = self.config.early_stopping
         if asked is None:
             return None
-        make = DefaultEarlyStopping if asked.type == "DefaultEarlyStopping" else resolved(asked.type)
-        if not callable(make):
-            raise ConfigError(
-                [f"early_stopping.type: is {asked.type!r}; write DefaultEarlyStopping, or a !pyobject"]
+        make = DefaultEarlyStopping
+        if asked.type != "DefaultEarlyStopping":
+            make = called(
+                asked.type, "early_stopping.type", "DefaultEarlyStopping or !pyobject my_module.Mine"
             )
         try:
             return make(*asked.args, **asked.kwargs)
@@ -428,9 +429,10 @@ class TrainerDDP:
 def _task(config: Config) -> Task:
     if config.task is None:
         return ConfiguredTask(config)
-    made = resolved(config.task)
-    if isinstance(made, str) or not callable(made):
-        raise ConfigError([f"task: is {config.task!r}; write !pyobject and an import path"])
+    beside = [name for name in ("model", "data", "criterion") if getattr(config, name)]
+    if beside:
+        raise ConfigError([f"task: brings its own {', '.join(beside)}; drop them, or drop task"])
+    made = called(config.task, "task", "!pyobject my_module.MyTask")
     try:
         task: Task = made(**config.task_kwargs)
     except TypeError as error:

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from trainers.config import ConfigError
 from trainers.data import iterate
 from trainers.distributed import Place, sums_over_ranks
 from trainers.task import Task, move
@@ -125,7 +126,7 @@ class DefaultEarlyStopping:
         """Take an evaluation's measures in; whether it is time to stop.
 
         Raises:
-            ValueError: a task's metric is not among them.
+            ConfigError: a task's metric is not among them.
         """
         better = {name for name, task in self.tasks.items() if self._better(name, task, measures)}
         self.found_better_model = bool(better) if self.mode == "any" else len(better) == len(self.tasks)
@@ -141,9 +142,11 @@ class DefaultEarlyStopping:
     def _better(self, name: str, task: Mapping[str, Any], measures: Mapping[str, float]) -> bool:
         metric = task["metric"]
         if metric not in measures:
-            raise ValueError(
-                f"early_stopping: task {name} watches {metric!r}, which validation does not measure; "
-                f"it measures {', '.join(measures)}"
+            raise ConfigError(
+                [
+                    f"early_stopping: task {name} watches {metric!r}, which validation does not measure; "
+                    f"it measures {', '.join(measures)}"
+                ]
             )
         value, delta = float(measures[metric]), float(task.get("delta", 0.0))
         if task.get("mode", "min") == "min":

@@ -53,7 +53,7 @@ def test_aurora_is_used_whole(path: Path) -> None:
 def test_the_causal_sets_as_a_job(project: Path, castoff: Castoff) -> None:
     """What `make demo` runs, with fewer sets."""
     small = ["training.num_epochs=2", "task_kwargs.sets=[96,32,64]"]
-    command = ["castoff", "train", "gnn", "--config", "examples/causets.yaml"]
+    command = ["castoff", "train", "gnn", "examples/causets.yaml"]
     command += [word for field in small for word in ("--set", field)]
     job = ["examples/causets_job.yaml", *LOCALLY, "--set", f"command={json.dumps(command)}"]
     answer = castoff("submit", *job, cwd=project)

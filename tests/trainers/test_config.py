@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.trainers.toys import Toy
+from tests.trainers.toys import config as toy_config
 from trainers.config import Config, ConfigError, PyObject, get_loader, read_yaml, to_yaml
 from trainers.ddp import TrainerDDP
 
@@ -172,3 +175,26 @@ def test_no_data_makes_it_fail_otherwise(data: object) -> None:
     with pytest.raises(ConfigError) as error:  # there is no valid one among these
         Config.of(data)  # type: ignore[arg-type]
     assert error.value.problems
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"training.optimizer_type": "AdamW"}, r"training\.optimizer_type: is 'AdamW'; write !pyobject"),
+        ({"training.optimizer_kwargs": {"lr": -1.0}}, r"training\.optimizer_type: Invalid learning rate: -1"),
+        ({"training.lr_scheduler_type": "Step"}, r"training\.lr_scheduler_type: is 'Step'; write !pyobject"),
+        ({"early_stopping": {"type": "Patient"}}, r"early_stopping\.type: is 'Patient'; write Default"),
+        ({"early_stopping": {"kwargs": {"patience": 0}}}, r"early_stopping: .*patience is 0"),
+        ({"task": "MyTask"}, r"task: is 'MyTask'; write !pyobject"),
+        ({"task": PyObject("tests.trainers.toys.Toy"), "criterion": "x"}, r"task: brings its own criterion"),
+        ({"task": PyObject("tests.trainers.toys.Toy"), "task_kwargs": {"x": 1}}, r"task_kwargs: .*'x'"),
+    ],
+)
+def test_what_cannot_be_made_is_said(fields: dict[str, Any], says: str, tmp_path: Path) -> None:
+    data = toy_config(tmp_path)
+    for path, value in fields.items():
+        section, _, name = path.rpartition(".")
+        (data[section] if section else data)[name] = value
+    task = None if "task" in fields else Toy()
+    with pytest.raises(ConfigError, match=says):
+        TrainerDDP(0, data, task)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset, Subset, TensorDataset
 
-from trainers.config import Evaluation, Training
+from trainers.config import ConfigError, Evaluation, Training
 from trainers.data import GlobalBatches, Seeded, evaluation_loader, iterate, split, training_loader
 from trainers.distributed import Place
 
@@ -87,9 +87,9 @@ def test_epochs_differ_and_repeat() -> None:
 
 def test_drop_last() -> None:
     assert len(batches(23, 4, 2, 0, drop_last=True)) == 2
-    with pytest.raises(ValueError, match=r"fewer than one global batch.*drop_last"):
+    with pytest.raises(ConfigError, match=r"drop_last.*fewer than one global batch"):
         batches(7, 4, 2, 0, drop_last=True)
-    with pytest.raises(ValueError, match="empty"):
+    with pytest.raises(ConfigError, match="empty"):
         batches(0, 4, 2, 0)
 
 
@@ -108,7 +108,7 @@ def test_splits_are_disjoint_and_whole(length: int, seed: int) -> None:
 
 @pytest.mark.parametrize("fractions", [[0.9, 0.2], [-0.1, 1.1]])
 def test_fractions_that_are_none(fractions: list[float]) -> None:
-    with pytest.raises(ValueError, match="split"):
+    with pytest.raises(ConfigError, match="split"):
         split(Numbers(10), fractions, 0)
 
 

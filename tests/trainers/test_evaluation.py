@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from tests.trainers.toys import Toy, run
-from trainers.config import Evaluation, Training
+from trainers.config import ConfigError, Evaluation, Training
 from trainers.data import evaluation_loader
 from trainers.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.evaluation import DefaultEarlyStopping, evaluate
@@ -84,7 +84,7 @@ def test_what_makes_no_sense(wrong: dict[str, Any]) -> None:
 
 
 def test_a_metric_that_nobody_measures() -> None:
-    with pytest.raises(ValueError, match="watches 'f1', which validation does not measure; it measures loss"):
+    with pytest.raises(ConfigError, match="watches 'f1', which validation does not measure"):
         DefaultEarlyStopping({"t": {"metric": "f1"}})({"loss": 1.0})
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from launcher.ranks import PlacementError, RankEnv
 from trainers.config import Config
-from trainers.gnn.failures import end, words
+from trainers.failures import end, words
 
 NEEDED = ("torch", "torch_geometric")
 
@@ -41,7 +41,7 @@ def main() -> None:
         folder = config.training.path
         from trainers.gnn.training import train
 
-        train(me, config)
+        train(config)
     except KeyboardInterrupt:
         os._exit(130)
     except Exception as error:  # noqa: BLE001  # each ends the program; what it says differs

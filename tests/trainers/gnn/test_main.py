@@ -21,8 +21,8 @@ from tests.trainers.toys import Ranks, Toy
 from trainers.checkpoint import CheckpointError
 from trainers.config import Config, ConfigError, PyObject
 from trainers.distributed import DistributedError
+from trainers.failures import end, explained, words
 from trainers.gnn.__main__ import main
-from trainers.gnn.failures import end, explained, words
 from trainers.gnn.training import TASK, _with_task
 from trainers.task import Loss
 
