@@ -1,7 +1,7 @@
 # make demo        show a job's Aurora script, then train here on two ranks
 # make test        lint, types and the everyday tests
 # make test-long   the same with every test
-# make bench       time the command line against bare Python
+# make bench       time the command line against bare Python, and the trainer against a loop by hand
 # make lock        choose new versions for constraints.txt
 # make clean       remove what these commands made
 #

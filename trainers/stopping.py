@@ -102,7 +102,12 @@ class Stopping:
         """Seconds before the deadline at which the last step may begin: it, the steps until the
         others hear of it, and the checkpoint must end `grace` before the deadline.
         """
-        return self._grace + _MESSAGE_EVERY + 2 * self.longest_step + self.longest_checkpoint
+        hearing = max(_MESSAGE_EVERY, _MOST_STEPS * self._recent_step if self._on_device() else 0.0)
+        return self._grace + hearing + 2 * self.longest_step + self.longest_checkpoint
+
+    def _on_device(self) -> bool:
+        """Whether the accelerators carry the messages, for want of a CPU group."""
+        return self._place.distributed and self._place.flag_group() is None
 
     def asked(self, seconds: float = 0.0) -> str | None:
         """Why this rank would stop rather than do what takes so long; None while it would not."""
