@@ -358,6 +358,27 @@ def test_the_world_size_changes_nothing(counts_vary: bool, tmp_path: Path) -> No
             assert one == pytest.approx(other, rel=1e-5)
 
 
+def test_it_goes_on_with_another_number_of_ranks(tmp_path: Path) -> None:
+    """Stopped on two ranks in mid-epoch, ended on one, with the same global batch."""
+    stop, run_dir = tmp_path / "stop", str(tmp_path / "run")
+    stop.touch()
+    halves = config(tmp_path / "out", batch_size=6, num_epochs=2)
+    ranks = Ranks(tmp_path / "two", 2, {"CASTOFF_RUN_DIR": run_dir, "CASTOFF_STOP_FILE": str(stop)})
+    ranks.start(train, Plain(61), halves)
+    assert ranks.end() == [0, 0], ranks.log(0)
+    assert 0 < steps(tmp_path / "out") < 4
+    whole = config(tmp_path / "out", batch_size=12, num_epochs=2)
+    (went_on,) = run(train, Plain(61), whole, folder=tmp_path / "r", world_size=1, CASTOFF_RUN_DIR=run_dir)
+    whole["training"]["path"] = str(tmp_path / "uninterrupted")
+    (uninterrupted,) = run(train, Plain(61), whole, folder=tmp_path / "u", world_size=1)
+    assert went_on["step"] == uninterrupted["step"] == 10
+    trained = [line["step"] for line in went_on["metrics"] if "train/loss" in line]
+    assert trained == list(range(1, 11)), "no step was done twice"
+    for mine, theirs in zip(went_on["results"], uninterrupted["results"], strict=True):
+        for one, other in zip(mine, theirs, strict=True):
+            assert one == pytest.approx(other, rel=1e-5)
+
+
 def test_train_data_are_those_of_all_ranks(tmp_path: Path) -> None:
     answers = run(train, Toy(80), config(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
     assert answers[0]["results"] == answers[1]["results"]
