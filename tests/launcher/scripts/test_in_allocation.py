@@ -1,6 +1,6 @@
 """castoff launch inside an allocation that is told of, as qsub -I and salloc tell it.
 
-PBS cannot be installed here; mpiexec is MPICH's own or stands in for PALS's. tests/clusters has a real
+PBS cannot be installed here; mpiexec is MPICH's own or stands in for PALS's. tests/cluster has a real
 Slurm for all that only hosts of their own can show; here srun is the stub.
 """
 

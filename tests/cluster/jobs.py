@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher import JobSpec, Site, plan, render
-from tests.clusters.slurm import HEAD, SlurmCluster
+from tests.cluster.slurm import HEAD, SlurmCluster
 from tests.launcher.scripts.harness import PROBE
 
 SECONDS = 90.0

@@ -55,7 +55,7 @@ def another(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A second cluster, in a process of its own, with a job on all of its nodes."""
     job = f"srun -N4 sh -c 'touch {tmp_path}/$SLURM_PROCID; exec sleep 600'"
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.clusters.slurm", "bash", "-c", job],
+        [sys.executable, "-m", "tests.cluster.slurm", "bash", "-c", job],
         cwd=CHECKOUT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdin=subprocess.DEVNULL,

@@ -1,10 +1,10 @@
 """A real Slurm with accounting: Debian's packages, a head node and four hosts.
 
-    python -m tests.clusters.slurm            a shell on its head node
-    python -m tests.clusters.slurm sinfo      a command there
+    python -m tests.cluster.slurm            a shell on its head node
+    python -m tests.cluster.slurm sinfo      a command there
 
 It starts in a few seconds, beside any other Slurm of this machine, and leaves nothing behind: all of it
-lives in namespaces that end with the process that started it (tests/clusters/hosts.py).
+lives in namespaces that end with the process that started it (tests/cluster/hosts.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.clusters.hosts import Hosts, why_no_hosts
+from tests.cluster.hosts import Hosts, why_no_hosts
 
 HEAD = "head"
 NODES = ("n1", "n2", "n3", "n4")
