@@ -193,12 +193,17 @@ def _select(spec: JobSpec, site: Site, resources: Resources) -> str:
     return ":".join([str(resources.nodes), *chunk])
 
 
+def is_job_id(name: str) -> bool:
+    """Whether a word is an id as Slurm and PBS give them."""
+    return _JOB_ID.fullmatch(name) is not None
+
+
 def dependency(after: Mapping[Any, list[str]]) -> str | None:
     """`after` in the words that Slurm and PBS share, where every entry is a scheduler's id.
 
     A run's name is resolved at submission, so then the whole dependency is an argument there.
     """
-    if not after or not all(_JOB_ID.fullmatch(name) for names in after.values() for name in names):
+    if not after or not all(is_job_id(name) for names in after.values() for name in names):
         return None
     return ",".join(":".join([condition, *names]) for condition, names in after.items())
 

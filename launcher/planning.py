@@ -429,6 +429,12 @@ class _Planner:
     def _directives(self, processes: Request) -> directives.Directives:
         if self.site.scheduler == "local":
             return []
+        limit, array = self.site.array, self.spec.array
+        if limit and array and array.count > limit.max_count:
+            self.notes.append(
+                f"array of {array.count}: castoff submit sends it in parts; sbatch alone takes "
+                f"{limit.max_count} members at the most"
+            )
         resources = directives.Resources(
             name=self.name,
             nodes=processes.layout.nodes,

@@ -7,20 +7,19 @@ import re
 import shlex
 import time
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
+from launcher.dependencies import resolve
 from launcher.directories import check_trusted
 from launcher.errors import CastoffError
 from launcher.index import Index
 from launcher.local.control import forget_cancellation, other_host
 from launcher.runs import LOCK, STOP, Run, locked, read_record, write_file, write_submission
 from launcher.schedulers import local, pbs, slurm
-from launcher.submission import NotSent, secrets, send
-
-_BY_HAND = {
-    "slurm": ("Slurm", "squeue --me", slurm.resubmissions),
-    "pbs": ("PBS", "qstat -u $USER", pbs.resubmissions),
-}
+from launcher.sending import NotSent, Sending, largest_array, send_to_local, send_to_slurm
+from launcher.submission import secrets
+from launcher.watch import status
 
 
 def resubmit(
@@ -42,16 +41,17 @@ def resubmit(
     environ = os.environ if environ is None else environ
     check_trusted(run.path)
     scheduler = _scheduler_of(run)
-    if scheduler != "local":
-        raise CastoffError(_by_hand(run, scheduler, _next_attempts(run, members, done_too)))
+    if scheduler == "pbs":
+        raise CastoffError(_by_hand(run, _next_attempts(run, members, done_too)))
     plan = run.plan()
-    if not plan or not run.submission():
+    if scheduler == "local" and not (plan and run.submission()):
         raise CastoffError(
             f"{run.id}: plan.json or submission.json is missing or damaged, so castoff does not know how "
             "to start it; `castoff submit` makes a new run"
         )
     try:
         with locked(run.path / LOCK, patience=0.5) as lock:
+            _check_over(run, scheduler)
             begin = _next_attempts(run, members, done_too)
             _renew_secrets(run, plan.get("env_from", []), environ)
             (run.path / STOP).unlink(missing_ok=True)
@@ -60,17 +60,54 @@ def resubmit(
             record = _renewed(run, begin)
             write_submission(run, record)
             try:
-                send(run, local.start_command(str(run.path)), lock, environ)
+                if scheduler == "slurm":
+                    sendings = _sendings(run, begin, _dependency(run, record, environ), environ)
+                    send_to_slurm(run, record, sendings, lock, environ)
+                else:
+                    send_to_local(run, local.start_command(str(run.path)), lock, environ)
             except NotSent as error:
                 write_submission(run, {**record, "error": error.said})
                 raise
     except BlockingIOError:
-        raise CastoffError(
-            f"{run.id}: still running; `castoff stop` asks it to stop, `castoff cancel` ends it"
-        ) from None
+        raise CastoffError(_still(run)) from None
     except OSError as error:
         raise CastoffError(f"{run.path}: cannot be written: {error.strerror}") from error
     return begin
+
+
+def _check_over(run: Run, scheduler: str) -> None:
+    """Make sure that nothing of a run waits or runs; the local scheduler would hold its lock."""
+    if scheduler != "local" and not status(run).over:
+        raise CastoffError(_still(run))
+
+
+def _still(run: Run) -> str:
+    return f"{run.id}: still running; `castoff stop` asks it to stop, `castoff cancel` ends it"
+
+
+def _dependency(run: Run, record: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
+    """What it still waits for, in Slurm's words; None: what its script's own directive says."""
+    if record["after"]:
+        return resolve(record["after"], "slurm", Index.of(environ)).words or ""
+    if not _has_begun(run) or "\n#SBATCH --dependency=" not in _script(run):
+        return None
+    return ""  # it has held once, and those jobs may be forgotten
+
+
+def _sendings(
+    run: Run, begin: Mapping[int, int], dependency: str | None, environ: Mapping[str, str]
+) -> list[Sending]:
+    """The commands that start members again on Slurm: one for those of each attempt, or several."""
+    script = _script(run)
+    is_array = "\n#SBATCH --array=" in script
+    largest = (largest_array(environ) if is_array else None) or max(begin) + 1
+    found = []
+    for attempt in sorted(set(begin.values())):
+        for part in slurm.parts((member for member in begin if begin[member] == attempt), largest):
+            again = slurm.Again(part, attempt, bool(run.plan()), dependency)
+            order = partial(slurm.resubmission, script, str(run.path), again)
+            found.append(Sending(part if is_array else None, order))
+    return found
 
 
 def _next_attempts(run: Run, members: Collection[int], done_too: bool) -> dict[int, int]:
@@ -119,10 +156,19 @@ def _renewed(run: Run, begin: dict[int, int]) -> dict[str, Any]:
     record = run.submission()
     earlier = record.pop("earlier", [])
     last = {name: record[name] for name in ("time", "job", "error") if name in record}
-    record.pop("error", None)
-    if any((folder / "start.json").exists() for _, _, folder in run.attempts()):
-        record["after"] = {}  # what it waited for has held once
-    return {**record, "time": time.time(), "job": None, "begin": begin, "earlier": [*earlier, last]}
+    for gone in ("error", "sends"):
+        record.pop(gone, None)
+    told = {
+        "scheduler": _scheduler_of(run),
+        "directory": str(run.path.parent),  # where a script that stands alone made it
+        **record,
+        "after": {} if _has_begun(run) else record.get("after", {}),  # what it waited for has held once
+    }
+    return {**told, "time": time.time(), "job": None, "begin": begin, "earlier": [*earlier, last]}
+
+
+def _has_begun(run: Run) -> bool:
+    return any((folder / "start.json").exists() for _, _, folder in run.attempts())
 
 
 def _scheduler_of(run: Run) -> str:
@@ -140,19 +186,18 @@ def _script(run: Run) -> str:
         raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error
 
 
-def _by_hand(run: Run, scheduler: str, begin: dict[int, int]) -> str:
+def _by_hand(run: Run, begin: dict[int, int]) -> str:
     """What to type where castoff cannot submit."""
-    name, look, resubmissions = _BY_HAND[scheduler]
     folder = shlex.quote(str(run.submission().get("directory") or run.path.parent))
     wish = run.path / STOP
     first = [f"rm {shlex.quote(str(wish))}"] if wish.exists() else []
     lines = []
-    for variables, command in resubmissions(_script(run), str(run.path), begin):
+    for variables, command in pbs.resubmissions(_script(run), str(run.path), begin):
         told = " ".join(f"{variable}={shlex.quote(value)}" for variable, value in variables.items())
         lines.append("  " + " && ".join([f"cd {folder}", *first, f"{told} {shlex.join(command)}"]))
         first = []
     text = "\n".join(lines)
     return (
-        f"{run.id}: this version of castoff submits to the local scheduler only, and {name} runs this one. "
-        f"If nothing of it runs or waits any more (see `{look}`), start it again yourself:\n{text}"
+        f"{run.id}: this version of castoff does not submit to PBS, which runs this one. "
+        f"If nothing of it runs or waits any more (see `qstat -u $USER`), start it again yourself:\n{text}"
     )

@@ -1,4 +1,4 @@
-"""submit(spec, site): the one module that runs a scheduler's submit command.
+"""submit(spec, site): a run directory, and its script handed to a scheduler once.
 
 Whoever kills it, and when: before the run directory has its name there is no run; afterwards there is
 a whole one, which is started once or says that it never was.
@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
 
 from launcher import provenance
+from launcher.dependencies import resolve
 from launcher.drafts import Draft, new_run, sweep_drafts
 from launcher.errors import CastoffError
 from launcher.index import Index
@@ -28,14 +28,10 @@ from launcher.quoting import shell_word, visible_word
 from launcher.rendering import render
 from launcher.runs import Run, runs_folder, write_file, write_submission
 from launcher.schedulers import local, pbs, slurm
-from launcher.schedulers.submission import Submission
+from launcher.schedulers.submission import Order, Part, Submission
+from launcher.sending import NotSent, Sending, largest_array, send_to_local, send_to_slurm
 from launcher.site import Site
 from launcher.spec import JobSpec
-
-_SCHEDULERS = {"slurm": slurm, "pbs": pbs, "local": local}
-
-_PATIENCE = 5.0
-"""Seconds for a scheduler's answer after somebody has interrupted us."""
 
 _PLACEHOLDER = f"/{os.urandom(16).hex()}"
 """Stands for the run directory, which only a real submission makes. At random, for then no text of a
@@ -51,20 +47,31 @@ class DryRun(NamedTuple):
     plan: Plan
     script: str
     command: str
-    """The scheduler's command line, with the run directory as `$CASTOFF_RUN_DIR`."""
+    """The scheduler's command line, with the run directory as `$CASTOFF_RUN_DIR`; a line for each part of
+    an array that Slurm takes in parts only, where JOB stands for the job of the part before."""
 
 
-def dry_run(spec: JobSpec, site: Site) -> DryRun:
+def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
     """What `submit` would do: touches nothing.
 
     Raises:
         InvalidInput: the job cannot run there.
     """
-    decided = plan(spec, site)
-    submission = Submission(decided, _PLACEHOLDER, _words_of(decided))
-    command = _SCHEDULERS[decided.scheduler].submit_command(submission)
-    variables = [f"{name}={_shown(value)}" for name, value in submission.environment.items()]
-    return DryRun(decided, render(decided), " ".join([*variables, *map(_shown, command)]))
+    decided = plan(spec, site, function=function)
+    dependency = _words_of(decided)
+    if decided.scheduler == "slurm":
+        sendings = _sendings(decided, _PLACEHOLDER, dependency, _largest(site))
+        orders = [sending.order("JOB" if number else None) for number, sending in enumerate(sendings)]
+    else:
+        submission = Submission(decided, _PLACEHOLDER, dependency)
+        command = {"pbs": pbs, "local": local}[decided.scheduler].submit_command(submission)
+        orders = [Order(submission.environment, command)]
+    return DryRun(decided, render(decided), "\n".join(map(_line, orders)))
+
+
+def _line(order: Order) -> str:
+    variables = [f"{name}={_shown(value)}" for name, value in order.environment.items()]
+    return " ".join([*variables, *map(_shown, order.command)])
 
 
 def _shown(word: str) -> str:
@@ -83,10 +90,14 @@ def submit(
     *,
     runs_dir: Path | None = None,
     environ: Mapping[str, str] | None = None,
+    function: bool = False,
+    prepare: Callable[[Path], None] | None = None,
 ) -> Run:
     """Make the run directory, submit the script once, and return the run.
 
-    `environ` is the submitter's environment (default: this process's).
+    `environ` is the submitter's environment (default: this process's). With `function`, the job runs
+    what submitit has pickled: `prepare` is called with the directory, to put it there before anything
+    is sent.
 
     >>> from launcher import JobSpec, Site, submit
     >>> from launcher.watch import wait
@@ -94,32 +105,43 @@ def submit(
     >>> run = submit(job, Site.load("local"))
     >>> wait(run).ending
     'done'
-    >>> print((run.logs / "0.0" / "rank-00001.log").read_text(), end="")
+    >>> print((run.logs / "0.0" / "rank-00000.log").read_text(), end="")
     hello
 
     Raises:
         InvalidInput: the job cannot run there.
-        CastoffError: it cannot be submitted from here, or the scheduler refuses it.
+        NotSent: the scheduler refuses it, or cannot be reached.
+        Unclear: nobody knows yet whether the scheduler took it; `castoff status` finds out.
+        CastoffError: it cannot be submitted from here.
     """
     environ = os.environ if environ is None else environ
-    decided = plan(spec, site)
+    decided = plan(spec, site, function=function)
     script = render(decided)
-    if decided.scheduler != "local":
+    if decided.scheduler == "pbs":
         raise CastoffError(_by_hand(decided))
-    index = Index.of(environ)
+    awaited = resolve(decided.after, decided.scheduler, Index.of(environ))
+    dependency = None if _says_itself(decided) else awaited.words
+    largest = None
+    if decided.scheduler == "slurm" and decided.array_count:
+        largest = largest_array(environ) or _largest(site)
     record = {
         "scheduler": decided.scheduler,
         "directory": working_directory(),
-        "after": _resolve(decided, index),
+        "after": awaited.runs,
         "time": time.time(),
         "node_hours": decided.node_hours,
         "job": None,
     }
-    with recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ) as draft:
+    made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ, prepare=prepare)
+    with made as draft:
         run = draft.final
-        command = local.submit_command(Submission(decided, str(run.path)))
         try:
-            send(run, command, draft.lock, environ)
+            if decided.scheduler == "slurm":
+                sendings = _sendings(decided, str(run.path), dependency, largest)
+                send_to_slurm(run, record, sendings, draft.lock, environ)
+            else:
+                command = local.submit_command(Submission(decided, str(run.path)))
+                send_to_local(run, command, draft.lock, environ)
         except NotSent as error:
             try:
                 write_submission(run, {**record, "error": error.said})
@@ -128,6 +150,32 @@ def submit(
                 raise CastoffError(f"{error.said}\nnothing was started, and nothing of it is left") from error
             raise
     return run
+
+
+def _largest(site: Site) -> int | None:
+    return site.array.max_count if site.array else None
+
+
+def _sendings(decided: Plan, run_dir: str, dependency: str | None, largest: int | None) -> list[Sending]:
+    """What submits a plan to Slurm: one command, or several where the array's indices would be too large."""
+    count = decided.array_count
+    whole = None if count is None else Part(range(count))
+    if count is None or largest is None or count <= largest:
+        return [Sending(whole, partial(_order, decided, run_dir, dependency, None))]
+    return [
+        Sending(part, partial(_order, decided, run_dir, dependency, part))
+        for part in slurm.parts(range(count), largest)
+    ]
+
+
+def _order(
+    decided: Plan, run_dir: str, dependency: str | None, part: Part | None, before: str | None
+) -> Order:
+    """One command; `before`: the job of the array's part before this one."""
+    if before and decided.array_at_most:  # Slurm counts those that run at once for each job alone
+        dependency = ",".join(filter(None, [dependency, f"afterany:{before}"]))
+    submission = Submission(decided, run_dir, dependency, part)
+    return Order(submission.environment, slurm.submit_command(submission))
 
 
 @contextlib.contextmanager
@@ -139,10 +187,12 @@ def recorded(
     *,
     runs_dir: Path | None,
     environ: Mapping[str, str],
+    prepare: Callable[[Path], None] | None = None,
 ) -> Iterator[Draft]:
     """Make the directory of a new run, with all that it holds before it begins, and list it in the index.
 
-    Its lock is held as long as this lasts. If anything fails on the way, nothing is left.
+    `prepare` is called with it before it gets its name. Its lock is held as long as this lasts. If
+    anything fails on the way, nothing is left.
 
     Raises:
         CastoffError: it cannot be made; or a variable that `env_from` names is not set.
@@ -165,67 +215,13 @@ def recorded(
                 snapshot=decided.snapshot,
             )
             write_submission(draft.run, record)
+            if prepare:
+                prepare(draft.run.path)
             index.add(draft.final, decided.name)
             draft.publish()
         except OSError as error:
             raise CastoffError(f"{draft.final.path}: cannot be written: {error.strerror}") from error
         yield draft
-
-
-class NotSent(CastoffError):
-    """A script that its scheduler did not take."""
-
-    def __init__(self, run: Run, command: list[str], code: int, said: str):
-        self.said = said
-        """The scheduler's own words."""
-        how = f"{shlex.join(command)} failed with exit code {code}"
-        super().__init__(f"{how}: {said}\nnothing was started; the script is {run.script}")
-
-
-def send(run: Run, command: list[str], lock: IO[str], environ: Mapping[str, str]) -> None:
-    """Run the local scheduler's command, once; it inherits the run's lock.
-
-    Raises:
-        NotSent: it does not run.
-        CastoffError: it does, but somebody interrupted this before it could be said.
-    """
-    interrupted = False
-    try:
-        # From the run directory: a folder named launcher where the user works would win over ours.
-        # In a session of its own: an interrupt at the terminal is not for it.
-        process = subprocess.Popen(
-            command,
-            cwd=run.path,
-            env=environ,
-            stdin=lock,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            encoding="utf-8",
-            errors="replace",
-        )
-    except OSError as error:
-        raise NotSent(run, command, 126, str(error)) from error
-    try:
-        answer, words = process.communicate()
-    except KeyboardInterrupt:
-        interrupted = True
-        answer, words = _last_words(process)
-    # The scheduler writes its id down before it lets go of our pipes: so it is certain by now.
-    if local.parse_submit(answer) is None and run.job is None:
-        said = words.strip().removeprefix("castoff: ") or answer.strip() or "without a word"
-        raise NotSent(run, command, process.returncode, said)
-    if interrupted:
-        raise CastoffError(f"interrupted, but {run.id} was submitted; `castoff cancel {run.id}` ends it")
-
-
-def _last_words(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """What a scheduler says that somebody interrupted us to wait for; it has a moment more."""
-    try:
-        return process.communicate(timeout=_PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.communicate()
 
 
 class _Files(NamedTuple):
@@ -281,30 +277,23 @@ def secrets(names: list[str], environ: Mapping[str, str]) -> str:
     return "".join(f"export {name}={shell_word(environ[name])}\n" for name in names)
 
 
-def _resolve(decided: Plan, index: Index) -> dict[str, list[str]]:
-    """The run directories that `after` names."""
-    resolved: dict[str, list[str]] = {}
-    for condition, names in decided.after.items():
-        try:
-            resolved[condition] = [str(index.find(name).path) for name in names]
-        except CastoffError as error:
-            raise CastoffError(f"after.{condition}: {error}") from error
-    return resolved
-
-
 def _words_of(decided: Plan) -> str | None:
     """The dependency as a dry run shows it: run names stand for the ids they will have."""
     if decided.scheduler == "local" or not decided.after:
         return None
-    if any(name in ("dependency", "W") for name, _ in decided.directives):
-        return None  # ids alone: the script's own directive says it
+    if _says_itself(decided):
+        return None
     return ",".join(":".join([condition, *names]) for condition, names in decided.after.items())
 
 
+def _says_itself(decided: Plan) -> bool:
+    """Whether the script's own directive tells what it waits for, which are ids alone."""
+    return any(name in ("dependency", "W") for name, _ in decided.directives)
+
+
 def _by_hand(decided: Plan) -> str:
-    command = {"slurm": "sbatch", "pbs": "qsub"}[decided.scheduler]
     return (
-        f"this version of castoff submits to the local scheduler only, and {decided.site} runs "
-        f"{decided.scheduler}. The script stands alone; submit it yourself:\n"
-        f"  castoff render JOB.yaml --site {decided.site} -o job.sh && {command} job.sh"
+        f"this version of castoff does not submit to PBS, which {decided.site} runs. The script stands "
+        "alone; submit it yourself:\n"
+        f"  castoff render JOB.yaml --site {decided.site} -o job.sh && qsub job.sh"
     )

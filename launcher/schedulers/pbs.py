@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from launcher.errors import CastoffError, printable
 from launcher.schedulers.submission import (
     ELSEWHERE,
-    ByHand,
+    Order,
     Submission,
     directive_in,
     names_again,
@@ -39,7 +39,7 @@ def parse_submit(answer: str) -> str | None:
     return first if first[:1].isdigit() and " " not in first else None
 
 
-def resubmissions(script: str, run_dir: str, begin: Mapping[int, int]) -> list[ByHand]:
+def resubmissions(script: str, run_dir: str, begin: Mapping[int, int]) -> list[Order]:
     """qsub commands that start members again, in their directory; `begin`: with which attempt each."""
     array = directive_in(script, "#PBS -J ")
     passed = directive_in(script, "#PBS -v ")
@@ -50,7 +50,7 @@ def resubmissions(script: str, run_dir: str, begin: Mapping[int, int]) -> list[B
         if array is not None:
             # qsub refuses 3-3 but takes 3-4:2, which is 3 alone (chk_Jrange.c of OpenPBS 23).
             command += ["-J", f"{first}-{last}" if last > first else f"{first}-{first + 1}:2"]
-        found.append(ByHand(variables, [*command, f"{run_dir}/job.sh"]))
+        found.append(Order(variables, [*command, f"{run_dir}/job.sh"]))
     return found
 
 

@@ -2,39 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from launcher.errors import CastoffError, printable
 from launcher.schedulers.submission import (
     ELSEWHERE,
-    ByHand,
+    Order,
+    Part,
     Submission,
     directive_in,
     names_again,
     variables_again,
 )
 
+LIMITS = ["scontrol", "show", "config"]
+"""The command whose answer `largest_array` reads."""
+
+
+class Again(NamedTuple):
+    """Members that start again."""
+
+    part: Part
+    attempt: int
+    submitted: bool
+    """Whether castoff made the run directory, with logs and secrets in it; else a script that stood
+    alone did, whose logs are where its own directive says."""
+    dependency: str | None
+    """Empty: none, whatever the script's own directive says. None: that one."""
+
+
+def parts(members: Iterable[int], largest: int) -> list[Part]:
+    """Members as arrays that Slurm takes: it bounds the index, so each part counts from 0 again."""
+    found: dict[int, list[int]] = {}
+    for member in sorted(members):
+        found.setdefault(member // largest * largest, []).append(member)
+    return [Part(these, offset) for offset, these in found.items()]
+
+
+def largest_array(answer: str) -> int | None:
+    """How many members an array may have, by slurm.conf's MaxArraySize and max_array_tasks; None: unsaid."""
+    limits = [int(number) for number in re.findall(r"^MaxArraySize *= *(\d+)", answer, re.MULTILINE)]
+    limits += [int(number) for number in re.findall(r"\bmax_array_tasks=(\d+)", answer)]
+    return min(limits, default=None)
+
 
 def submit_command(submission: Submission) -> list[str]:
-    """The sbatch command. Its --output and --export replace those of the script's directives.
+    """The sbatch command. Its --output, --export and --array replace those of the script's directives.
 
     Raises:
         CastoffError: sbatch cannot be told this run directory.
     """
-    plan, run_dir = submission.plan, submission.run_dir
+    plan = submission.plan
+    inherited = plan.inherit if isinstance(plan.inherit, list) else []
+    names = ["ALL"] if plan.inherit == "all" else inherited
+    command = ["sbatch", "--parsable", _output(submission.run_dir, submission.part, plan.array_count)]
+    command.append("--export=" + ",".join([*names, *submission.environment]))
+    if submission.part:
+        command.append(_array(submission.part, plan.array_at_most))
+    if submission.dependency:
+        command.append(f"--dependency={submission.dependency}")
+    return [*command, submission.script]
+
+
+def resubmission(script: str, run_dir: str, again: Again, before: str | None) -> Order:
+    """What starts members again in their directory; `before`: the job of those sent before these.
+
+    Raises:
+        CastoffError: sbatch cannot be told this run directory.
+    """
+    array = directive_in(script, "#SBATCH --array=")
+    variables = variables_again(script, run_dir, again.attempt, again.part)
+    passed = directive_in(script, "#SBATCH --export=")
+    command = ["sbatch", "--parsable"]
+    if again.submitted:
+        command.append(_output(run_dir, again.part, None if array is None else 1))
+    command.append(f"--export={names_again(script, passed, variables, secrets_kept=again.submitted)}")
+    at_most = (array or "").partition("%")[2]
+    if array is not None:
+        command.append(_array(again.part, at_most))
+    if before and at_most:
+        command.append(f"--dependency={','.join(filter(None, [again.dependency, f'afterany:{before}']))}")
+    elif again.dependency is not None:
+        command.append(f"--dependency={again.dependency}")
+    return Order(variables, [*command, f"{run_dir}/job.sh"])
+
+
+def _array(part: Part, at_most: int | str | None) -> str:
+    return f"--array={part.indices}%{at_most}" if at_most else f"--array={part.indices}"
+
+
+def _output(run_dir: str, part: Part | None, array_count: int | None) -> str:
     if "\\" in run_dir:  # sbatch(1), filename pattern: then no % means anything, and \ is left out
         raise CastoffError(
             f"{printable(run_dir)}: Slurm's log files can have no backslash in their path; {ELSEWHERE}"
         )
+    if "\n" in run_dir:
+        raise CastoffError(
+            f"{printable(run_dir)}: squeue's lines can show no path with a line break; {ELSEWHERE}"
+        )
+    name = "job-0.log"
+    if array_count is not None:
+        # Slurm can add no offset: such a script writes to its member's log by itself.
+        name = "slurm-%A_%a.log" if part and part.offset else "job-%a.log"
     pattern = run_dir.replace("%", "%%")
-    member = "%a" if plan.array_count else "0"
-    inherited = plan.inherit if isinstance(plan.inherit, list) else []
-    names = ["ALL"] if plan.inherit == "all" else inherited
-    command = ["sbatch", "--parsable", f"--output={pattern}/logs/job-{member}.log"]
-    command.append("--export=" + ",".join([*names, *submission.environment]))
-    if submission.dependency:
-        command.append(f"--dependency={submission.dependency}")
-    return [*command, submission.script]
+    return f"--output={pattern}/logs/{name}"
 
 
 def parse_submit(answer: str) -> str | None:
@@ -43,17 +116,19 @@ def parse_submit(answer: str) -> str | None:
     return first if first.isdecimal() else None
 
 
-def resubmissions(script: str, run_dir: str, begin: Mapping[int, int]) -> list[ByHand]:
-    """sbatch commands that start members again, in their directory; `begin`: with which attempt each."""
-    array = directive_in(script, "#SBATCH --array=")
-    passed = directive_in(script, "#SBATCH --export=")
-    found = []
-    for attempt in sorted(set(begin.values())):
-        variables = variables_again(script, run_dir, attempt)
-        command = ["sbatch", f"--export={names_again(script, passed, variables)}"]
-        if array is not None:
-            members = ",".join(str(member) for member in sorted(begin) if begin[member] == attempt)
-            at_most = array.partition("%")[2]
-            command.append(f"--array={members}%{at_most}" if at_most else f"--array={members}")
-        found.append(ByHand(variables, [*command, f"{run_dir}/job.sh"]))
-    return found
+_NO_ANSWER = re.compile(
+    r"timed out|zero bytes|(receive|send) failure|communication (shutdown|failure)|connection reset|"
+    r"transport|protocol|unspecified error",
+    re.IGNORECASE,
+)
+"""What sbatch says where the controller may have taken the job all the same (slurm_errno.c)."""
+
+
+def was_refused(code: int, words: str) -> bool:
+    """Whether a failed sbatch has certainly queued nothing: the controller refused, or was not reached."""
+    return code > 0 and _NO_ANSWER.search(words) is None
+
+
+def cancel_command(jobs: Iterable[str]) -> list[str]:
+    """The scancel command that ends jobs, whole arrays too."""
+    return ["scancel", *jobs]

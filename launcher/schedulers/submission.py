@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from launcher.planning import Plan
+from launcher.quantities import cpulist
 
 ELSEWHERE = "choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
 """What to do about a run directory that a scheduler cannot be told."""
 
 
-class ByHand(NamedTuple):
-    """A command for somebody to type, and the variables to put before it."""
+class Part(NamedTuple):
+    """Members of an array that one job of the scheduler holds."""
+
+    members: Sequence[int]
+    """Ascending."""
+    offset: int = 0
+    """What a member's number is more than the index that the scheduler gives it."""
+
+    @property
+    def indices(self) -> str:
+        """The scheduler's indices, as `0-7` or `2,5`."""
+        return cpulist([member - self.offset for member in self.members])
+
+
+class Order(NamedTuple):
+    """A command that submits a script, and the variables that it needs in its environment."""
 
     environment: dict[str, str]
     command: list[str]
@@ -26,6 +42,8 @@ class Submission(NamedTuple):
     run_dir: str
     dependency: str | None = None
     """In the scheduler's words; None where the script's own directives say all."""
+    part: Part | None = None
+    """None: all that the script's own directives say."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -33,7 +51,14 @@ class Submission(NamedTuple):
 
         Both would split a value on their command line at a comma.
         """
-        return {} if self.plan.scheduler == "local" else {"CASTOFF_RUN_DIR": self.run_dir}
+        if self.plan.scheduler == "local":
+            return {}
+        told = {"CASTOFF_RUN_DIR": self.run_dir}
+        if self.part and self.part.offset:
+            told["CASTOFF_ARRAY_OFFSET"] = str(self.part.offset)
+        if self.plan.function:  # for which the submitter's Python is the best guess
+            told["CASTOFF_PYTHON"] = sys.executable
+        return told
 
     @property
     def script(self) -> str:
@@ -47,16 +72,25 @@ def directive_in(script: str, prefix: str) -> str | None:
     return found.group(1).strip("\"'") if found else None
 
 
-def variables_again(script: str, run_dir: str, attempt: int) -> dict[str, str]:
-    """What tells a script that stands alone which run directory is its own, and which attempt it is."""
+def variables_again(script: str, run_dir: str, attempt: int, part: Part | None = None) -> dict[str, str]:
+    """What tells a script which run directory is its own, and which attempt it is."""
     told = {"CASTOFF_RUN_DIR": run_dir, "CASTOFF_ATTEMPT": str(attempt)}
+    if part and part.offset:
+        told["CASTOFF_ARRAY_OFFSET"] = str(part.offset)
     if "CASTOFF_FIRST_ATTEMPT" in script:  # it counts how often it was requeued
         told["CASTOFF_FIRST_ATTEMPT"] = str(attempt)
     return told
 
 
-def names_again(script: str, passed: str | None, variables: Mapping[str, str]) -> str:
-    """The variables that sbatch or qsub hands on: those that the script asks for, and ours."""
+def names_again(
+    script: str, passed: str | None, variables: Mapping[str, str], *, secrets_kept: bool = False
+) -> str:
+    """The variables that sbatch or qsub hands on: those that the script asks for, and ours.
+
+    With `secrets_kept` the run directory holds those of env_from, so the script reads them there.
+    """
     needed = re.findall(r"^castoff_need (\w+)$", script, re.MULTILINE)
     asked = [name for name in (passed or "").split(",") if name not in ("", "NIL", "NONE")]
+    if secrets_kept:
+        asked, needed = [name for name in asked if name not in needed], []
     return ",".join(dict.fromkeys([*asked, *needed, *variables]))

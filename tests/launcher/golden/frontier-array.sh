@@ -71,6 +71,9 @@ export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank t
     >"$CASTOFF_ATTEMPT_DIR/start.json"
   printf '%400s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
 )
+if [[ -n ${CASTOFF_ARRAY_OFFSET:-} ]]; then # Slurm counts from 0 again, and would name the log by that
+  exec >>"$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log" 2>&1
+fi
 if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
 
 castoff_ending=failed

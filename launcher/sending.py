@@ -1,0 +1,217 @@
+"""A script handed to its scheduler, exactly once: the one module that runs a submit command.
+
+Before a command runs, its submission stands in submission.json without a job; afterwards with it. A
+command that gives no clear answer, or a process that is killed in between, leaves it without one: then
+only the queue knows (`launcher.queue`), and nothing is sent again before it was asked.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from launcher.errors import CastoffError
+from launcher.runs import Run, write_submission
+from launcher.schedulers import local, slurm
+from launcher.schedulers.environment import command_environment
+from launcher.schedulers.submission import Order, Part
+
+_PATIENCE = 5.0
+"""Seconds for a scheduler's answer after somebody has interrupted us."""
+
+_LIMITS_PATIENCE = 20.0
+"""Seconds for its limits; without them a site's profile decides."""
+
+
+class NotSent(CastoffError):
+    """A script that its scheduler did not take."""
+
+    def __init__(self, run: Run, command: list[str], code: int, said: str):
+        self.said = said
+        """The scheduler's own words."""
+        how = f"{shlex.join(command)} failed with exit code {code}"
+        super().__init__(f"{how}: {said}\nnothing was started; the script is {run.script}")
+
+
+class Unclear(CastoffError):
+    """A script of which nobody knows whether its scheduler took it."""
+
+    def __init__(self, run: Run, command: list[str], said: str):
+        self.said = said
+        """What there was of an answer."""
+        super().__init__(f"{shlex.join(command)} gave no clear answer: {said}\nthe script is {run.script}")
+
+
+class _Answer(NamedTuple):
+    code: int
+    output: str
+    words: str
+    interrupted: bool
+
+    @property
+    def said(self) -> str:
+        """The scheduler's own words, or what there is instead."""
+        if words := self.words.strip() or self.output.strip():
+            return words
+        return f"killed by signal {-self.code}" if self.code < 0 else "without a word"
+
+
+class Sending(NamedTuple):
+    """One command that starts members of a run."""
+
+    part: Part | None
+    """None: not an array."""
+    order: Callable[[str | None], Order]
+    """The command; it may have to wait for the job before it, whose id this is given."""
+
+
+def send_to_slurm(
+    run: Run, record: dict[str, Any], sendings: Sequence[Sending], lock: IO[str], environ: Mapping[str, str]
+) -> None:
+    """Run each command once, from the submission's directory, and write its job down.
+
+    Raises:
+        NotSent: Slurm refuses one; those before it are cancelled. The caller writes the refusal down.
+        Unclear: one gives no clear answer; those after it have not been sent.
+        CastoffError: somebody interrupted this; what was sent until then is written down.
+    """
+    cleaned = command_environment(environ)
+    sends: list[dict[str, Any]] = []
+    record = {**record, "sends": sends}
+    for part, order in sendings:
+        variables, command = order(sends[-1]["job"] if sends else None)
+        sends.append({"job": None, "time": time.time(), **_members(part)})
+        write_submission(run, record)
+        answer = _answer(run, command, {**cleaned, **variables}, record["directory"], [lock.fileno()])
+        job = slurm.parse_submit(answer.output) if answer.code == 0 else None
+        if job is None and not slurm.was_refused(answer.code, answer.words):
+            sends[-1]["unclear"] = answer.said
+            write_submission(run, record)
+            raise Unclear(run, command, answer.said)
+        if job is None:
+            sends.pop()
+            write_submission(run, record)
+            refusal = NotSent(run, command, answer.code, answer.said)
+            _withdraw(run, [str(send["job"]) for send in sends], cleaned, refusal)
+            raise refusal
+        sends[-1]["job"] = job
+        record["job"] = record.get("job") or job
+        write_submission(run, record)
+        if answer.interrupted:
+            raise CastoffError(f"interrupted, but {run.id} was submitted; `castoff cancel {run.id}` ends it")
+
+
+def largest_array(environ: Mapping[str, str]) -> int | None:
+    """How many members an array of this cluster may have; None where Slurm does not say."""
+    try:
+        answer = subprocess.run(
+            slurm.LIMITS,
+            env=command_environment(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_LIMITS_PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):  # sbatch will say what is wrong
+        return None
+    return slurm.largest_array(answer.stdout)
+
+
+def _members(part: Part | None) -> dict[str, Any]:
+    if part is None:
+        return {"offset": 0, "count": None}
+    told = {"offset": part.offset, "count": len(part.members)}
+    without_gaps = part.members[-1] - part.offset + 1 == len(part.members)
+    return told if without_gaps else {**told, "members": list(part.members)}
+
+
+def _withdraw(run: Run, jobs: list[str], environ: Mapping[str, str], refusal: NotSent) -> None:
+    """Cancel what Slurm took of an array before it refused the rest.
+
+    Raises:
+        CastoffError: it cannot be cancelled.
+    """
+    if not jobs:
+        return
+    command = slurm.cancel_command(jobs)
+    answer = _answer(run, command, environ, str(run.path), [])
+    if answer.code:
+        raise CastoffError(
+            f"{refusal}\nbut jobs {', '.join(jobs)}, which it took of the same array, go on: "
+            f"{shlex.join(command)} failed: {answer.said}"
+        ) from refusal
+
+
+def send_to_local(run: Run, command: list[str], lock: IO[str], environ: Mapping[str, str]) -> None:
+    """Run the local scheduler's command, once; it inherits the run's lock.
+
+    Raises:
+        NotSent: it does not run.
+        CastoffError: it does, but somebody interrupted this before it could be said.
+    """
+    # From the run directory: a folder named launcher where the user works would win over ours.
+    answer = _answer(run, command, environ, str(run.path), [], stdin=lock)
+    # The scheduler writes its id down before it lets go of our pipes: so it is certain by now.
+    if local.parse_submit(answer.output) is None and run.job is None:
+        raise NotSent(run, command, answer.code, answer.said.removeprefix("castoff: "))
+    if answer.interrupted:
+        raise CastoffError(f"interrupted, but {run.id} was submitted; `castoff cancel {run.id}` ends it")
+
+
+def _answer(
+    run: Run,
+    command: list[str],
+    environ: Mapping[str, str],
+    folder: str,
+    inherited: list[int],
+    stdin: IO[str] | int = subprocess.DEVNULL,
+) -> _Answer:
+    """Run a command to its end.
+
+    Raises:
+        NotSent: it cannot be started.
+    """
+    try:
+        # In a session of its own: an interrupt at the terminal is not for it.
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environ,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=inherited,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as error:
+        raise NotSent(run, command, 126, _why_not(command[0], folder, error)) from error
+    try:
+        return _Answer(*_talk(process, None), interrupted=False)
+    except KeyboardInterrupt:
+        try:
+            return _Answer(*_talk(process, _PATIENCE), interrupted=True)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return _Answer(*_talk(process, None), interrupted=True)
+
+
+def _talk(process: subprocess.Popen[str], timeout: float | None) -> tuple[int, str, str]:
+    output, words = process.communicate(timeout=timeout)
+    return process.returncode, output, words
+
+
+def _why_not(program: str, folder: str, error: OSError) -> str:
+    if not Path(folder).is_dir():
+        return f"{folder} is gone, from which it is submitted"
+    if isinstance(error, FileNotFoundError) and os.sep not in program:
+        return f"{program} is not on PATH here: submit where the scheduler's commands are, as on a login node"
+    return str(error)
