@@ -17,7 +17,7 @@ from launcher.index import Index
 from launcher.local.control import forget_cancellation, other_host
 from launcher.runs import LOCK, STOP, Run, locked, read_record, write_file, write_submission
 from launcher.schedulers import local, pbs, slurm
-from launcher.sending import NotSent, Sending, largest_array, send_to_local, send_to_slurm
+from launcher.sending import NotSent, Sending, check_reachable, largest_array, send_to_local, send_to_slurm
 from launcher.submission import secrets
 from launcher.watch import status
 
@@ -44,6 +44,8 @@ def resubmit(
     if scheduler == "pbs":
         raise CastoffError(_by_hand(run, _next_attempts(run, members, done_too)))
     plan = run.plan()
+    if scheduler == "slurm":
+        check_reachable(environ)
     if scheduler == "local" and not (plan and run.submission()):
         raise CastoffError(
             f"{run.id}: plan.json or submission.json is missing or damaged, so castoff does not know how "

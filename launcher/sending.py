@@ -7,8 +7,8 @@ only the queue knows (`launcher.queue`), and nothing is sent again before it was
 
 from __future__ import annotations
 
-import os
 import shlex
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -106,6 +106,19 @@ def send_to_slurm(
             raise CastoffError(f"interrupted, but {run.id} was submitted; `castoff cancel {run.id}` ends it")
 
 
+def check_reachable(environ: Mapping[str, str]) -> None:
+    """Make sure that Slurm's commands are here at all.
+
+    Raises:
+        CastoffError: they are not.
+    """
+    if shutil.which("sbatch", path=environ.get("PATH")) is None:
+        raise CastoffError(
+            "sbatch is not on PATH here: submit where the scheduler's commands are, as on a login node; "
+            "`castoff render` needs none"
+        )
+
+
 def largest_array(environ: Mapping[str, str]) -> int | None:
     """How many members an array of this cluster may have; None where Slurm does not say."""
     try:
@@ -193,7 +206,7 @@ def _answer(
             errors="replace",
         )
     except OSError as error:
-        raise NotSent(run, command, 126, _why_not(command[0], folder, error)) from error
+        raise NotSent(run, command, 126, _why_not(folder, error)) from error
     try:
         return _Answer(*_talk(process, None), interrupted=False)
     except KeyboardInterrupt:
@@ -209,9 +222,7 @@ def _talk(process: subprocess.Popen[str], timeout: float | None) -> tuple[int, s
     return process.returncode, output, words
 
 
-def _why_not(program: str, folder: str, error: OSError) -> str:
+def _why_not(folder: str, error: OSError) -> str:
     if not Path(folder).is_dir():
         return f"{folder} is gone, from which it is submitted"
-    if isinstance(error, FileNotFoundError) and os.sep not in program:
-        return f"{program} is not on PATH here: submit where the scheduler's commands are, as on a login node"
     return str(error)

@@ -29,7 +29,7 @@ from launcher.rendering import render
 from launcher.runs import Run, runs_folder, write_file, write_submission
 from launcher.schedulers import local, pbs, slurm
 from launcher.schedulers.submission import Order, Part, Submission
-from launcher.sending import NotSent, Sending, largest_array, send_to_local, send_to_slurm
+from launcher.sending import NotSent, Sending, check_reachable, largest_array, send_to_local, send_to_slurm
 from launcher.site import Site
 from launcher.spec import JobSpec
 
@@ -119,6 +119,8 @@ def submit(
     script = render(decided)
     if decided.scheduler == "pbs":
         raise CastoffError(_by_hand(decided))
+    if decided.scheduler == "slurm":
+        check_reachable(environ)
     awaited = resolve(decided.after, decided.scheduler, Index.of(environ))
     dependency = None if _says_itself(decided) else awaited.words
     largest = None

@@ -180,30 +180,25 @@ class TestSecrets:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
-        ("site", "words", "command"),
-        [
-            ("slurm", [], "sbatch"),
-            (
-                "aurora",
-                [*("--account", "me", "--walltime", "30m"), *("--set", "directives.filesystems=home")],
-                "qsub",
-            ),
-        ],
-    )
-    def test_other_schedulers_by_hand(
-        self,
-        castoff: Castoff,
-        tmp_path: Path,
-        fresh_home: Path,
-        site: str,
-        words: list[str],
-        command: str,
-    ) -> None:
-        answer = castoff("submit", "--site", site, *words, "--", "true")
+    def test_pbs_by_hand(self, castoff: Castoff, tmp_path: Path, fresh_home: Path) -> None:
+        words = [*("--account", "me", "--walltime", "30m"), *("--set", "directives.filesystems=home")]
+        answer = castoff("submit", "--site", "aurora", *words, "--", "true")
         assert (answer.returncode, answer.stdout) == (1, "")
-        assert f"castoff render JOB.yaml --site {site} -o job.sh && {command} job.sh" in answer.stderr
+        assert "castoff render JOB.yaml --site aurora -o job.sh && qsub job.sh" in answer.stderr
         assert everything(tmp_path) == everything(fresh_home) == set()
+
+    def test_where_there_is_no_slurm(self, castoff: Castoff, tmp_path: Path, fresh_home: Path) -> None:
+        (tmp_path / "bin").mkdir()
+        for program in ("bash", "sh", "env"):
+            (tmp_path / "bin" / program).symlink_to(f"/bin/{program}")
+        before = everything(tmp_path)
+        answer = castoff("submit", "--site", "slurm", "--", "true", env={"PATH": str(tmp_path / "bin")})
+        assert (answer.returncode, answer.stdout) == (1, "")
+        assert answer.stderr == (
+            "castoff: sbatch is not on PATH here: submit where the scheduler's commands are, as on a login "
+            "node; `castoff render` needs none\n"
+        )
+        assert everything(tmp_path) == before and everything(fresh_home) == set()
 
     def test_problems_of_the_job(self, castoff: Castoff, tmp_path: Path, fresh_home: Path) -> None:
         answer = castoff("submit", "--site", "local", "--nodes", "2", "--walltime", "1m", "--", "true")

@@ -6,11 +6,13 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from launcher import JobSpec, Plan, Site, plan
 from launcher.errors import CastoffError
 from launcher.schedulers import local, pbs, slurm
-from launcher.schedulers.submission import Submission
+from launcher.schedulers.submission import Order, Part, Submission
 
 
 def planned(site: str, **fields: Any) -> Plan:
@@ -112,16 +114,77 @@ SBATCH = "#!/bin/bash\n#SBATCH --array=0-7%2\n#SBATCH --export=LANG,TOKEN\ncasto
 QSUB = "#!/bin/bash\n#PBS -J 0-7\n#PBS -v LANG\ncastoff_need TOKEN\nCASTOFF_FIRST_ATTEMPT=\n"
 
 
+def again(script: str, members: list[int], attempt: int, **fields: Any) -> Order:
+    told = slurm.Again(Part(members), attempt, **{"submitted": False, "dependency": None, **fields})
+    return slurm.resubmission(script, "/r", told, None)
+
+
 def test_sbatch_again() -> None:
-    (one, two) = slurm.resubmissions(SBATCH, "/r", {5: 1, 1: 2, 4: 1})
+    one = again(SBATCH, [4, 5], 1)
     assert one.environment == {"CASTOFF_RUN_DIR": "/r", "CASTOFF_ATTEMPT": "1"}
     names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"
-    assert one.command == ["sbatch", f"--export={names}", "--array=4,5%2", "/r/job.sh"]
-    assert (two.environment["CASTOFF_ATTEMPT"], two.command[2]) == ("2", "--array=1%2")
-    (alone,) = slurm.resubmissions("#!/bin/bash\n#SBATCH --export=NIL\n", "/r", {0: 3})
-    assert alone.command == ["sbatch", "--export=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "/r/job.sh"]
-    (all_of_it,) = slurm.resubmissions("#!/bin/bash\n#SBATCH --export=ALL\n", "/r", {0: 3})
-    assert all_of_it.command[1] == "--export=ALL,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"
+    assert one.command == ["sbatch", "--parsable", f"--export={names}", "--array=4-5%2", "/r/job.sh"]
+    alone = again("#!/bin/bash\n#SBATCH --export=NIL\n", [0], 3)
+    assert alone.command[2:] == ["--export=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "/r/job.sh"]
+    all_of_it = again("#!/bin/bash\n#SBATCH --export=ALL\n", [0], 3, dependency="")
+    assert all_of_it.command[2:4] == ["--export=ALL,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "--dependency="]
+
+
+def test_sbatch_again_where_castoff_made_the_directory() -> None:
+    """Its logs are there, and its secrets are read from there."""
+    found = again(SBATCH, [1], 2, submitted=True, dependency="afterok:7")
+    assert found.command[2:] == [
+        "--output=/r/logs/job-%a.log",
+        "--export=LANG,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT",
+        *("--array=1%2", "--dependency=afterok:7", "/r/job.sh"),
+    ]
+
+
+def test_an_array_in_parts() -> None:
+    """Slurm bounds the index, so each part counts from 0."""
+    assert slurm.parts(range(20), 8) == [
+        Part([*range(8)]),
+        Part([*range(8, 16)], 8),
+        Part([*range(16, 20)], 16),
+    ]
+    assert [part.indices for part in slurm.parts([17, 3, 9, 8], 8)] == ["3", "0-1", "1"]
+    last = slurm.parts(range(20), 8)[2]
+    submission = Submission(planned("slurm", array={"count": 20, "at_most": 3}), "/r", "afterany:7", last)
+    assert submission.environment == {"CASTOFF_RUN_DIR": "/r", "CASTOFF_ARRAY_OFFSET": "16"}
+    assert slurm.submit_command(submission)[2:] == [
+        "--output=/r/logs/slurm-%A_%a.log",
+        "--export=CASTOFF_RUN_DIR,CASTOFF_ARRAY_OFFSET",
+        *("--array=0-3%3", "--dependency=afterany:7", "/r/job.sh"),
+    ]
+
+
+@given(st.sets(st.integers(0, 5000), min_size=1), st.integers(1, 1000))
+def test_every_member_is_in_one_part(members: set[int], largest: int) -> None:
+    found = slurm.parts(members, largest)
+    assert [member for part in found for member in part.members] == sorted(members)
+    assert all(0 <= member - part.offset < largest for part in found for member in part.members)
+
+
+def test_the_largest_array() -> None:
+    config = "MaxArraySize            = 1001\nSchedulerParameters     = bf_window=1,max_array_tasks=500\n"
+    assert slurm.largest_array(config) == 500
+    assert slurm.largest_array("MaxArraySize = 8\n") == 8
+    assert slurm.largest_array("slurm_load_ctl_conf error") is None
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "refused"),
+    [
+        (1, "sbatch: error: Batch job submission failed: Invalid account or account/partition", True),
+        (1, "Batch job submission failed: Unable to contact slurm controller (connect failure)", True),
+        (255, "sbatch: unrecognized option '--nope'", True),
+        (1, "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", False),
+        (1, "sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received", False),
+        (-15, "", False),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_certain(code: int, words: str, refused: bool) -> None:
+    assert slurm.was_refused(code, words) is refused
 
 
 def test_qsub_again() -> None:

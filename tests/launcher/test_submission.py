@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launcher import submission
+from launcher import sending, submission
 from launcher.errors import CastoffError, InvalidInput
 from launcher.index import Index
 from launcher.runs import Run
@@ -117,12 +117,12 @@ def test_an_interrupt_is_for_us_alone(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_scheduler_that_hangs_is_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submission, "_PATIENCE", 0.2)
+    monkeypatch.setattr(sending, "_PATIENCE", 0.2)
     monkeypatch.setattr(local, "submit_command", lambda _: ["sleep", "600"])
     main = threading.main_thread().ident
     assert main is not None
     threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
-    with pytest.raises(CastoffError, match="failed with exit code -9: without a word"):
+    with pytest.raises(CastoffError, match="failed with exit code -9: killed by signal 9"):
         submit(job(), Site.load("local"), runs_dir=tmp_path)
 
 

@@ -159,41 +159,39 @@ def test_a_disk_that_fills_up(kind: str, code: int, ending: str, bench: Benches,
 
 
 SUBMITTER = f"""#!{sys.executable}
-# Stands in for sbatch and qsub: runs the script at once, with what the real ones would hand on.
+# Stands in for qsub: runs the script at once, with what the real one would hand on.
 import json, os, re, shutil, subprocess, sys
 job = json.loads(os.environ["STUB_JOB"])
 script = sys.argv[-1]
 words = " ".join(sys.argv[1:-1])
-names = re.search(r"(?:--export=|-v )(\\S+)", words).group(1).split(",")
-array = re.search(r"(?:--array=|-J )(\\S+)", words)
-kind = "SLURM" if sys.argv[0].endswith("sbatch") else "PBS"
+names = re.search(r"-v (\\S+)", words).group(1).split(",")
+array = re.search(r"-J (\\S+)", words)
 environ = {{**job, **{{name: os.environ[name] for name in names}}}}
-environ["SLURM_SUBMIT_DIR" if kind == "SLURM" else "PBS_O_WORKDIR"] = os.getcwd()
+environ["PBS_O_WORKDIR"] = os.getcwd()
 members = [None]
 if array:
     members = []
-    for part in array.group(1).split("%")[0].split(","):
+    for part in array.group(1).split(","):
         span, _, step = part.partition(":")
         first, _, last = span.partition("-")
-        if kind == "PBS" and not int(first) < int(last):
+        if not int(first) < int(last):
             sys.exit("qsub: Illegal -J value")
         members += range(int(first), int(last or first) + 1, int(step or 1))
 shutil.copy(script, os.environ["STUB_SPOOL"])
 for member in members:
     if member is not None:
-        environ["SLURM_ARRAY_TASK_ID" if kind == "SLURM" else "PBS_ARRAY_INDEX"] = str(member)
+        environ["PBS_ARRAY_INDEX"] = str(member)
     subprocess.run(["bash", os.environ["STUB_SPOOL"]], env=environ, check=False)
 """
 
 
 def by_hand(here: Bench, run: Run, **env: str) -> list[str]:
     """What castoff tells to type, typed."""
-    for name in ("sbatch", "qsub"):
-        here.stub(name, SUBMITTER)
+    here.stub("qsub", SUBMITTER)
     with pytest.raises(CastoffError) as caught:
         resubmit(run)
     first, *lines = str(caught.value).splitlines()
-    assert first.startswith(f"{run.id}: this version of castoff submits to the local scheduler only")
+    assert first.startswith(f"{run.id}: this version of castoff does not submit to PBS")
     job = {**os.environ, **here._scheduler(), "PROBE_FOLDER": str(here.seen), **env}
     outside = {**os.environ, "PATH": f"{here.bin}:{os.environ['PATH']}", **env}
     outside |= {"STUB_JOB": json.dumps(job), "STUB_SPOOL": str(here.seen.parent / "spooled")}
@@ -203,17 +201,15 @@ def by_hand(here: Bench, run: Run, **env: str) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("kind", ["hydra", "srun"])
-def test_by_hand(kind: str, bench: Benches) -> None:
-    here = bench(kind, folder="a 'folder'")
+def test_by_hand(bench: Benches) -> None:
+    here = bench("hydra", folder="a 'folder'")
     asked: dict[str, Any] = {"requeue": {"max": 1}, "inherit": ["LANG"], "env_from": ["TOKEN"]}
     given = {"LANG": "C", "TOKEN": "t"}
     ended = here.run(ranks_per_node=1, **asked, env={"PROBE": "fail 0 3", **given})
     run = Run(ended.run_dir)
     ask_to_stop(run)
     (line,) = by_hand(here, run, **given)
-    command = {"hydra": "qsub -v", "srun": "sbatch"}[kind]
-    assert command in line and f"rm {shlex.quote(str(run.path / 'stop'))} && " in line
+    assert "qsub -v" in line and f"rm {shlex.quote(str(run.path / 'stop'))} && " in line
     assert sorted(path.name for path in (run.path / "attempts").iterdir()) == ["0.0", "0.1"]
     assert ended.record("ending", "0.1")["ending"] == "done"
     told = here.ranks()[0]["environ"]
@@ -221,10 +217,9 @@ def test_by_hand(kind: str, bench: Benches) -> None:
     assert told["CASTOFF_RUN_DIR"] == str(run.path) and not (run.path / "stop").exists()
 
 
-@pytest.mark.parametrize("kind", ["hydra", "srun"])
-def test_members_by_hand(kind: str, bench: Benches) -> None:
+def test_members_by_hand(bench: Benches) -> None:
     """Member 0 is done, 1 and 2 have failed once, 3 twice, 4 and 6 never began, 5 is done."""
-    here = bench(kind)
+    here = bench("hydra")
     probes = [(0, "outcome done"), *((member, "fail 0 3") for member in (1, 2, 3, 3)), (5, "outcome done")]
     for member, probe in probes:
         here.array_index = member
@@ -232,10 +227,7 @@ def test_members_by_hand(kind: str, bench: Benches) -> None:
     lines = by_hand(here, Run(ended.run_dir))
     made = {path.name for path in (ended.run_dir / "attempts").iterdir()}
     assert made == {"0.0", "1.0", "2.0", "3.0", "3.1", "5.0", "1.1", "2.1", "3.2", "4.0", "6.0"}
-    if kind == "srun":
-        asked = ["--array=4,6%2", "--array=1,2%2", "--array=3%2"]
-    else:
-        asked = ["-J 1-2 ", "-J 3-4:2 ", "-J 4-5:2 ", "-J 6-7:2 "]
+    asked = ["-J 1-2 ", "-J 3-4:2 ", "-J 4-5:2 ", "-J 6-7:2 "]
     assert all(words in line for words, line in zip(asked, lines, strict=True)), lines
 
 
