@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -20,7 +19,7 @@ from torch.optim.lr_scheduler import ExponentialLR
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
 from launcher.ranks import RankEnv
-from tests.trainers.toys import Ranks, Toy, config, die_at_effect, run
+from tests.trainers.toys import Ranks, Toy, config, die_at_effect, digest, run
 from trainers.checkpoint import Checkpoints, load_part
 from trainers.config import ConfigError
 from trainers.data import iterate
@@ -38,11 +37,6 @@ from trainers.evaluation import evaluate
 from trainers.metrics import MetricsFile
 from trainers.stopping import StoppedEarly
 from trainers.task import Loss, Splits
-
-
-def digest(model: nn.Module) -> str:
-    data = b"".join(part.detach().contiguous().numpy().tobytes() for part in model.state_dict().values())
-    return hashlib.sha256(data).hexdigest()
 
 
 def train(task: Toy, fields: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 import signal
@@ -59,6 +60,12 @@ def config(path: Path | str, **training: Any) -> dict[str, Any]:
             **training,
         },
     }
+
+
+def digest(model: nn.Module) -> str:
+    """All of its weights in one word."""
+    data = b"".join(part.detach().contiguous().numpy().tobytes() for part in model.state_dict().values())
+    return hashlib.sha256(data).hexdigest()
 
 
 class Ranks:

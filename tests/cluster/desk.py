@@ -1,0 +1,93 @@
+"""A user at the cluster's head node, with castoff."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from launcher.runs import Run
+from tests.cluster.slurm import HEAD, SlurmCluster
+
+from .jobs import until
+
+
+class Ended(NamedTuple):
+    """A command that is over."""
+
+    code: int
+    output: str
+    errors: str
+
+
+class Desk:
+    """A folder on the head node, and the commands that a user types there."""
+
+    def __init__(self, cluster: SlurmCluster, folder: Path):
+        self.cluster, self.folder = cluster, folder
+        folder.mkdir(exist_ok=True)
+        self.environ = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+
+    def run(self, *words: str | Path, env: Mapping[str, str] | None = None, timeout: float = 90) -> Ended:
+        """Run a command to its end."""
+        answer = self.cluster.run(
+            HEAD, words, cwd=self.folder, env={**self.environ, **(env or {})}, timeout=timeout
+        )
+        return Ended(answer.returncode, answer.stdout, answer.stderr)
+
+    def castoff(self, *words: str | Path, env: Mapping[str, str] | None = None) -> Ended:
+        """Run castoff to its end."""
+        return self.run("castoff", *words, env=env)
+
+    def submit(
+        self,
+        *words: str,
+        sh: str = "true",
+        command: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> Run:
+        """Submit a job whose program is a command, or a shell's."""
+        program = command or ["sh", "-c", sh]
+        answer = self.castoff("submit", "--site", "slurm", "--json", *words, "--", *program, env=env)
+        assert answer.code == 0, answer.errors
+        return Run(Path(json.loads(answer.output)["directory"]))
+
+    def slurm(self, *words: str) -> str:
+        """What a command of Slurm's prints."""
+        answer = self.run(*words)
+        assert answer.code == 0, answer.errors
+        return answer.output.strip()
+
+    def accounted(self, run: Run) -> list[str]:
+        """The jobs of a run that Slurm knows, by its script: `ID STATE`, members of arrays each."""
+        told = self.slurm("sacct", "-X", "-n", "-P", "-S", "now-1hour", "-o", "JobID,State,SubmitLine%-2000")
+        lines = [line.split("|", 2) for line in told.splitlines()]
+        return [f"{job} {state}" for job, state, line in lines if str(run.script) in line]
+
+    def over(self, run: Run, members: int = 1) -> list[str]:
+        """The accounted jobs of a run, once all have ended."""
+
+        def ended() -> list[str] | None:
+            found = self.accounted(run)
+            over = [line for line in found if line.split()[1] not in ("PENDING", "RUNNING", "REQUEUED")]
+            return found if len(found) == len(over) == members else None
+
+        found: list[str] = until(ended, f"the end of {run.id}")
+        return found
+
+    def record(self, run: Run, name: str, attempt: str = "0.0") -> dict[str, Any]:
+        """A record of an attempt, once it is there."""
+        path = run.path / "attempts" / attempt / f"{name}.json"
+        until(path.exists, f"{name} of {attempt} of {run.id}")
+        record: dict[str, Any] = json.loads(path.read_text())
+        return record
+
+    def program(self, name: str, text: str) -> dict[str, str]:
+        """A program that stands before the real one on PATH, and the environment in which it does."""
+        path = self.folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/bash\n{text}")
+        path.chmod(0o755)
+        return {"PATH": f"{path.parent}:{self.environ['PATH']}"}

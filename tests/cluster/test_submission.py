@@ -1,0 +1,241 @@
+"""castoff submit on a real Slurm: what is sent, how often, and what it waits for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from launcher.runs import Run
+from tests.launcher.scripts.harness import STALE
+
+from .desk import Desk
+from .jobs import until
+from .slurm import SlurmCluster
+
+REAL_SBATCH = shutil.which("sbatch")
+
+
+@pytest.fixture
+def desk(slurm: SlurmCluster, tmp_path: Path) -> Desk:
+    return Desk(slurm, tmp_path / "desk")
+
+
+def test_a_job_file(desk: Desk) -> None:
+    """Its script, as Slurm keeps it, is the one that castoff render shows; ranks, logs, records."""
+    job = desk.folder / "job.yaml"
+    job.write_text(
+        """
+name: filed
+command: [sh, -c, 'echo rank $RANK of $WORLD_SIZE: $TOKEN, $MINE, ${TERM-no terminal}']
+nodes: 2
+ranks_per_node: 2
+walltime: 5m
+env: {MINE: it's mine}
+env_from: [TOKEN]
+"""
+    )
+    answer = desk.castoff("submit", job, "--site", "slurm", env={"TOKEN": "s3cret", "TERM": "xterm"})
+    assert answer.code == 0, answer.errors
+    (run,) = map(Run, desk.folder.glob("castoff-runs/filed-*"))
+    assert f"job         {run.job} (slurm)\n" in answer.output and run.job.isdecimal()
+    kept = desk.slurm("scontrol", "write", "batch_script", run.job, "-")
+    assert kept.strip() == desk.castoff("render", job, "--site", "slurm").output.strip()
+    assert "s3cret" not in kept
+    assert desk.record(run, "ending")["ending"] == "done"
+    said = [(run.logs / "0.0" / f"rank-{rank:05}.log").read_text() for rank in range(4)]
+    assert said == [f"rank {rank} of 4: s3cret, it's mine, no terminal\n" for rank in range(4)]
+    assert desk.over(run) == [f"{run.job} COMPLETED"]
+    assert run.script_log().exists() and run.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_the_caller_has_in_its_environment(desk: Desk) -> None:
+    """Of all of it only what `inherit` asks for; and sbatch itself heeds the script alone."""
+    theirs = {"SBATCH_PARTITION": "none-such", "SBATCH_JOB_NAME": "theirs", "SBATCH_TIMELIMIT": "1"}
+    ours = {"CASTOFF_RUN_DIR": "/nowhere", "CASTOFF_ATTEMPT": "7", "CASTOFF_ARRAY_OFFSET": "5"}
+    inside = {
+        "SLURM_JOB_ID": "99",
+        "SLURM_ARRAY_TASK_ID": "1",
+        "SLURM_NTASKS": "9",
+        "SLURM_EXPORT_ENV": "NIL",
+    }
+    run = desk.submit(
+        *("--name", "clean", "--nodes", "2", "--set", "inherit=all"),
+        sh="echo $RANK of $WORLD_SIZE, attempt $CASTOFF_ATTEMPT, ${SBATCH_PARTITION-none}, $KEPT",
+        env={**STALE, **theirs, **ours, **inside, "KEPT": "a,b c"},
+    )
+    assert desk.record(run, "ending")["ending"] == "done"
+    said = [(run.logs / "0.0" / f"rank-{rank:05}.log").read_text() for rank in range(2)]
+    assert said == [f"{rank} of 2, attempt 0, none, a,b c\n" for rank in range(2)]
+    assert desk.over(run)
+    named = desk.slurm("sacct", "-X", "-n", "-P", "-j", str(run.job), "-o", "JobName,Partition,TimelimitRaw")
+    assert named.startswith("clean|main|") and not named.endswith("|1")
+
+
+def test_an_array_larger_than_slurm_takes(desk: Desk) -> None:
+    """In three parts, each waiting for the one before, for no more than three may run at once."""
+    log = desk.folder / "log"
+    run = desk.submit(
+        *("--name", "sweep", "--set", "array.count=20", "--set", "array.at_most=3"),
+        sh=f"echo + >>{log}; echo member $CASTOFF_ARRAY_INDEX of $CASTOFF_ARRAY_COUNT; echo - >>{log}",
+    )
+    sends = run.submission()["sends"]
+    assert [(send["offset"], send["count"]) for send in sends] == [(0, 8), (8, 8), (16, 4)]
+    assert run.job == sends[0]["job"] and len({send["job"] for send in sends}) == 3
+    desk.over(run, 20)
+    for member in range(20):
+        assert f"member {member} of 20\n" in run.script_log(member).read_text()
+        assert desk.record(run, "ending", f"{member}.0")["ending"] == "done"
+    at_once = 0
+    for sign in log.read_text().split():
+        at_once += 1 if sign == "+" else -1
+        assert at_once <= 3
+
+
+def test_slurms_refusal_in_its_own_words(desk: Desk) -> None:
+    answer = desk.castoff("submit", "--site", "slurm", "--queue", "none-such", "--", "true")
+    assert answer.code == 1 and answer.output == ""
+    assert "sbatch: error: Batch job submission failed: Invalid partition name specified\n" in answer.errors
+    (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
+    assert f"nothing was started; the script is {run.script}\n" in answer.errors
+    assert "Invalid partition name" in run.submission()["error"] and run.job is None
+    assert desk.accounted(run) == []
+
+
+def test_a_part_of_an_array_that_slurm_refuses(desk: Desk) -> None:
+    """Then nothing of it stays: the user asked for all of them."""
+    refusing = desk.program(
+        "sbatch",
+        f"""[[ ${{CASTOFF_ARRAY_OFFSET-0}} != 8 ]] || {{ echo 'sbatch: error: a limit' >&2; exit 1; }}
+exec {REAL_SBATCH} --hold "$@"
+""",
+    )
+    words = ["--site", "slurm", "--set", "array.count=10", "--", "true"]
+    answer = desk.castoff("submit", *words, env=refusing)
+    assert answer.code == 1 and "sbatch: error: a limit\n" in answer.errors
+    (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
+    found = desk.over(run, 1)
+    assert found[0].endswith("CANCELLED by 0") or found[0].endswith("CANCELLED"), found
+    assert run.submission()["error"] == "sbatch: error: a limit"
+
+
+class TestDependencies:
+    def test_on_runs_by_name_and_id(self, desk: Desk) -> None:
+        first = desk.submit("--name", "prepare", sh="sleep 2; echo prepared >prepared")
+        second = desk.submit("--name", "train", "--set", "after={afterok: [prepare]}", sh="cat prepared")
+        third = desk.submit("--set", f"after={{afterany: ['{second.job}']}}", sh="true")
+        waits = desk.slurm("squeue", "-h", "-o", "%E", "-j", f"{second.job}")
+        assert waits == f"afterok:{first.job}(unfulfilled)"
+        assert second.submission()["after"] == {"afterok": [str(first.path)]}
+        assert desk.over(third) and desk.record(second, "ending")["ending"] == "done"
+        log = second.logs / "0.0" / "rank-00000.log"
+        assert log.read_text() == "prepared\n"
+
+    def test_on_a_run_that_is_over(self, desk: Desk) -> None:
+        """What holds is not waited for: Slurm may have forgotten the job. What never will is refused."""
+        done, failed = desk.submit("--name", "good"), desk.submit("--name", "bad", sh="exit 3")
+        desk.over(done), desk.over(failed)
+        after = "after={afterok: [good], afternotok: [bad], afterany: [bad]}"
+        run = desk.submit("--set", after)
+        assert run.submission()["after"].keys() == {"afterok", "afternotok", "afterany"}
+        assert desk.over(run)
+        answer = desk.castoff("submit", "--site", "slurm", "--set", "after={afterok: [bad]}", "--", "true")
+        assert answer.code == 1
+        assert f"after.afterok: {failed.id} is over, and not as afterok asks: " in answer.errors
+
+    def test_on_a_run_that_may_start_again(self, desk: Desk) -> None:
+        again = desk.submit("--name", "again", "--set", "requeue.max=2", "--walltime", "10m", sh="sleep 60")
+        answer = desk.castoff("submit", "--site", "slurm", "--set", "after={afterok: [again]}", "--", "true")
+        assert answer.code == 1
+        assert f"after.afterok: {again.id} may be started again (requeue.max 2)" in answer.errors
+        desk.slurm("scancel", str(again.job))
+
+
+class TestResubmission:
+    def test_members_that_are_not_done(self, desk: Desk) -> None:
+        """Also those of the second part, whose indices are not their numbers."""
+        run = desk.submit(
+            *("--name", "again", "--set", "array.count=10", "--set", "env_from=[TOKEN]"),
+            sh="echo attempt $CASTOFF_ATTEMPT of $CASTOFF_ARRAY_INDEX: $TOKEN; "
+            "case $CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT in 3.0|9.0) exit 4;; esac",
+            env={"TOKEN": "t"},
+        )
+        desk.over(run, 10)
+        answer = desk.castoff("resubmit", run.id)
+        assert answer.code == 0 and "attempts    3.1, 9.1\n" in answer.output, answer.errors
+        desk.over(run, 12)
+        for member in (3, 9):
+            assert desk.record(run, "ending", f"{member}.1")["ending"] == "done"
+            text = run.script_log(member).read_text()
+            assert f"attempt 0 of {member}: t\n" in text and f"attempt 1 of {member}: t\n" in text
+        answer = desk.castoff("resubmit", run.id)
+        assert answer.code == 1 and "it is done; with --done-too it starts again" in answer.errors
+
+    def test_of_what_still_runs(self, desk: Desk) -> None:
+        run = desk.submit(sh="sleep 60")
+        answer = desk.castoff("resubmit", run.id)
+        assert answer.code == 1 and f"{run.id}: still running; " in answer.errors
+        desk.slurm("scancel", str(run.job))
+
+    def test_of_a_script_that_stood_alone(self, desk: Desk) -> None:
+        words = ["--site", "slurm", "--set", "requeue.max=1", "--walltime", "5m"]
+        program = "echo attempt $CASTOFF_ATTEMPT from $CASTOFF_FIRST_ATTEMPT; [ $CASTOFF_ATTEMPT = 1 ]"
+        answer = desk.castoff("render", *words, "-o", "job.sh", "--", "sh", "-c", program)
+        assert answer.code == 0, answer.errors
+        job = desk.slurm("sbatch", "--parsable", "job.sh")
+        run = Run(desk.folder / f"castoff-{job}")
+        assert desk.record(run, "ending")["ending"] == "failed"
+        until(lambda: desk.slurm("squeue", "-h", "-j", job, "-t", "all", "-o", "%T") == "FAILED", "its end")
+        answer = desk.castoff("resubmit", run.path)
+        assert answer.code == 0, answer.errors
+        assert desk.record(run, "ending", "0.1")["ending"] == "done"
+        assert (run.logs / "0.1" / "rank-00000.log").read_text() == "attempt 1 from 1\n"
+
+
+class TestExactlyOnce:
+    """What may go wrong between castoff and the controller starts no job twice, and loses none."""
+
+    @pytest.fixture
+    def impatient(self, desk: Desk) -> dict[str, str]:
+        """For an sbatch that waits 2 s for its answer rather than 10."""
+        settings = desk.slurm("cat", "/etc/slurm/slurm.conf")
+        path = desk.folder / "slurm.conf"
+        path.write_text(f"{settings}\nMessageTimeout=2\n")
+        return {"SLURM_CONF": str(path)}
+
+    def test_a_controller_that_does_not_answer_in_time(self, desk: Desk, impatient: dict[str, str]) -> None:
+        desk.cluster.stop_controller()
+        try:
+            answer = desk.castoff("submit", "--site", "slurm", "--", "true", env=impatient)
+        finally:
+            desk.cluster.continue_controller()
+        (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
+        assert answer.code == 1 and "Socket timed out" in answer.errors, answer.errors
+        assert f"castoff status {run.id}" in answer.errors
+        assert len(desk.over(run)) == 1
+        told = json.loads(desk.castoff("status", run.id, "--json").output)
+        assert (told["state"], told["ending"], told["job"]) == ("ended", "done", run.job)
+        assert desk.accounted(run) == [f"{run.job} COMPLETED"]
+
+    def test_castoff_is_killed_when_sbatch_has_done_its_work(self, desk: Desk) -> None:
+        killing = desk.program("sbatch", f'{REAL_SBATCH} "$@" >/dev/null\nkill -KILL $PPID\n')
+        answer = desk.castoff("submit", "--site", "slurm", "--", "true", env=killing)
+        assert answer.code != 0
+        (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
+        assert run.job is None
+        told = json.loads(desk.castoff("status", run.id, "--json").output)
+        assert told["job"] == run.job is not None
+        assert desk.castoff("resubmit", run.id).code == 1
+        assert desk.over(run) == [f"{run.job} COMPLETED"]
+
+    def test_castoff_is_killed_before_sbatch_has_begun(self, desk: Desk) -> None:
+        """Nothing is queued: so says the queue, asked twice, and then it may be sent."""
+        killing = desk.program("sbatch", "kill -KILL $PPID\n")
+        desk.castoff("submit", "--site", "slurm", "--", "true", env=killing)
+        (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
+        told = json.loads(desk.castoff("status", run.id, "--json").output)
+        assert (told["state"], told["job"]) == ("unknown", None)
+        until(lambda: desk.castoff("resubmit", run.id).code == 0, "a resubmission")
+        assert desk.over(run) == [f"{run.job} COMPLETED"]
