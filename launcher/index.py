@@ -30,7 +30,7 @@ from launcher.errors import CastoffError
 from launcher.journal import Journal
 from launcher.records import Seconds, Submission, read
 from launcher.runs import LOCK, Run, is_locked
-from launcher.watch import RunSummary
+from launcher.status import RunSummary
 
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 

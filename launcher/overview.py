@@ -12,7 +12,8 @@ from launcher.directories import DEPTH, check_trusted, find_run_directories
 from launcher.errors import CastoffError
 from launcher.index import Entry, Index
 from launcher.runs import Run
-from launcher.watch import RunSummary, status, summary
+from launcher.status import RunSummary, summary
+from launcher.watch import status
 
 _BATCH = 512
 """Runs that are looked at before what was seen is written down: an interrupt costs no more."""

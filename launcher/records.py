@@ -55,6 +55,62 @@ class Ending(msgspec.Struct):
     reason: str | None = None
 
 
+class LastWord(msgspec.Struct, frozen=True):
+    """A scheduler.json: what became of an attempt by its scheduler's last word, which outlives its memory.
+
+    It is there only where the attempt's own records were in doubt.
+    """
+
+    ending: str
+    code: Code
+    job: str | None = None
+    state: str | None = None
+    """In the scheduler's word."""
+    reason: str | None = None
+    time: Seconds | None = None
+    """When it ended; None where that is not known."""
+
+
+class Send(msgspec.Struct):
+    """One sbatch or qsub of a submission."""
+
+    job: str | None = None
+    """None where its answer was none."""
+    offset: Number = 0
+    """The member that has the index 0."""
+    count: Number | None = None
+    """Members; None: it is no array."""
+    members: list[Number] | None = None
+    """Those that it starts; None: as many as `count` says."""
+    time: Seconds | None = None
+    unclear: str | None = None
+    """What sbatch said instead of an answer."""
+    asked: Seconds | None = None
+    """When the queue was first asked what became of it, and did not know it."""
+    error: str | None = None
+    """Why it is certain that nothing came of it."""
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether it is not certain that it arrived, nor that it did not."""
+        return self.job is None and self.error is None
+
+    def starts(self) -> dict[int, int | None]:
+        """The members that it starts, each with its index in the job."""
+        if self.members is None and self.count is None:
+            return {self.offset: None}
+        members = (
+            range(self.offset, self.offset + (self.count or 0)) if self.members is None else self.members
+        )
+        return {member: member - self.offset for member in members}
+
+
+class Earlier(msgspec.Struct):
+    """A submission before the last one."""
+
+    sends: list[Send] = []
+
+
 class Submission(msgspec.Struct):
     """What is needed of a submission.json."""
 
@@ -65,6 +121,9 @@ class Submission(msgspec.Struct):
     """The run directories that it waits for, by condition."""
     begin: dict[int, int] | None = None
     """The members that it starts, and with which attempt; None: all, with their first."""
+    sends: list[Send] | None = None
+    """What was sent to Slurm or PBS, in order; None where castoff itself is the scheduler."""
+    earlier: list[Earlier] = []
 
 
 class Facts(msgspec.Struct):

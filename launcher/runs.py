@@ -93,14 +93,8 @@ class Run:
             CastoffError: their folder cannot be read.
         """
         attempts = self.path / "attempts"
-        try:
-            names = os.listdir(attempts)  # noqa: PTH208 - Path.iterdir takes twice as long
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise CastoffError(f"{attempts}: cannot be read: {error.strerror}") from error
         found = []
-        for name in names:
+        for name in names_in(attempts):
             member, _, attempt = name.partition(".")
             if member.isdecimal() and attempt.isdecimal():
                 found.append((int(member), int(attempt), attempts / name))
@@ -109,6 +103,20 @@ class Run:
     def script_log(self, member: int = 0) -> Path:
         """What a member's script wrote."""
         return self.logs / f"job-{member}.log"
+
+
+def names_in(folder: Path) -> list[str]:
+    """What a folder holds; nothing where it has gone.
+
+    Raises:
+        CastoffError: it cannot be read.
+    """
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - Path.iterdir takes twice as long
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise CastoffError(f"{folder}: cannot be read: {error.strerror}") from error
 
 
 def write_submission(run: Run, record: Mapping[str, Any]) -> None:

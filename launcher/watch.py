@@ -1,244 +1,167 @@
-"""The states of runs, from their own records and, for local runs, from their scheduler's lock.
+"""The states of many runs: from their own records, from the lock of castoff's own scheduler, and of those on
+Slurm by one question for all.
 
-An attempt without an ending whose scheduler is gone is `unknown`: it may have been killed with
+An attempt without an ending of which no scheduler knows is `unknown`: it may have been killed with
 everything around it, and castoff does not guess.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from launcher import local_states
 from launcher.directories import check_trusted
 from launcher.errors import CastoffError
-from launcher.local.control import SETTLED, is_alive, other_host
-from launcher.records import Code, Ending, Failure, Number, Seconds, Start, Submission, facts, read
-from launcher.runs import STOP, Run
+from launcher.local.control import is_alive, other_host, taken
+from launcher.local_states import LocalRun
+from launcher.records import Facts, Start, Submission, facts, read
+from launcher.runs import STOP, Run, names_in, write_file
+from launcher.status import MemberStatus, RunStatus, code_of, joint_state, worst
+
+if TYPE_CHECKING:
+    from launcher.queue import Answer, Queue
+    from launcher.records import LastWord
+    from launcher.schedulers.slurm_jobs import JobTold
+    from launcher.slurm_states import SlurmRun, Told
 
 _POLL = 0.2
 _SLOWEST_POLL = 2.0
 """Seconds between two looks at a run: more of them the longer it takes, but never more than these."""
 
-ENDINGS = (
-    "unknown",
-    "failed",
-    "out-of-memory",
-    "node-failure",
-    "walltime",
-    "preempted",
-    "cancelled",
-    "again",
-    "done",
-)
-"""The worst first."""
-
-_REQUEUE = "requeue"
-"""A file in an attempt's folder: its local scheduler is to begin another one."""
+_ASK = 2.0
+_SLOWEST_ASK = 30.0
+"""Seconds between two questions to Slurm: more of them each time that nothing has changed."""
+_ASK_LESS = 1.5
+"""How many times longer each wait is than the one before."""
 
 _REQUEUE_MEMORY = 3600.0
 """Seconds after which no scheduler starts an ended job again by itself or when asked: Slurm has
 forgotten it (MinJobAge, 300 s unless a site says otherwise), and PBS reruns none that has ended."""
 
 
-class AttemptStatus(msgspec.Struct, frozen=True):
-    """One start of a member."""
-
-    attempt: int
-    state: str
-    """running, ended or unknown."""
-    ending: str | None
-    code: int | None
-    reason: str | None
-    """Why it ended so, where its scheduler knows more than the ending says."""
-    host: str | None
-    started: float | None
-    """Seconds since the epoch; None if it never began."""
-    ended: float | None
-    failure: Failure | None
-    logs: str
-    """The folder of the ranks' logs."""
-
-
-class MemberStatus(msgspec.Struct, frozen=True):
-    """One member of a run and its attempts."""
-
-    member: int
-    state: str
-    """pending, running, ended or unknown."""
-    ending: str | None
-    attempts: list[AttemptStatus]
-
-
-class RunStatus(msgspec.Struct, frozen=True):
-    """What became of a run so far."""
-
-    id: str
-    name: str
-    site: str
-    scheduler: str
-    job: str | None
-    """The scheduler's id."""
-    directory: str
-    state: str
-    """pending, running, ended or unknown."""
-    ending: str | None
-    """Derived from the members': the worst of them; None while it goes on."""
-    code: int | None
-    """The first code that is not 0, else 0; None while it goes on or is unknown."""
-    reason: str | None
-    """Why it is unknown, why it was never submitted, or how it can go on."""
-    stop_asked: bool
-    """Whether somebody asked it to stop early."""
-    final: bool
-    """Whether nothing but a resubmission can change this."""
-    submitted: float | None
-    """Seconds since the epoch; None where castoff did not submit it."""
-    walltime: int | None
-    """Seconds that each attempt may take; None: no bound, or not known."""
-    members: list[MemberStatus]
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing more will happen, as far as is known."""
-        return self.state in ("ended", "unknown")
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many members have each ending, or each state where they have none yet."""
-        return dict(Counter(member.ending or member.state for member in self.members))
-
-
-class RunSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A run in one line of a list."""
-
-    name: str
-    site: str
-    scheduler: str
-    job: str | None
-    state: str
-    ending: str | None
-    code: Code | None
-    reason: str | None
-    members: Number
-    counts: dict[str, Number]
-    """As `RunStatus.counts`."""
-    attempts: Number
-    """Of all members together."""
-    submitted: Seconds | None
-    started: Seconds | None
-    ended: Seconds | None
-    """Seconds since the epoch, as far as known."""
-    stop_asked: bool = False
-
-
-class _Scene(NamedTuple):
-    """What the members of a run have in common."""
+class Scene(NamedTuple):
+    """A run as its directory tells of it, before any scheduler is asked."""
 
     run: Run
+    holds: bool
+    """Whether its directory is there."""
     submission: Submission | None
     """None: castoff did not submit it."""
+    plan: Facts
     alive: bool
-    """Whether its scheduler lives."""
-    elsewhere: str | None
-    """The host to ask whether it lives, if not this one."""
+    """Whether anything holds its lock."""
     stop_asked: bool
+    attempts: dict[int, list[tuple[int, Path]]]
+    """Of each member its attempts, with their folders."""
+    slurm: SlurmRun | None
+    """None: no Slurm knows of it."""
 
 
-def status(run: Run) -> RunStatus:
-    """The status of a run, read from its directory.
+def survey(run: Run) -> Scene:
+    """Read a run's directory.
 
     Raises:
         CastoffError: something in it cannot be read.
     """
     # Before the records: what is written between the two looks then counts.
     alive = is_alive(run)
-    holds = _names(run.path)
+    holds = names_in(run.path)
     submission = read(run.path / "submission.json", Submission)
-    stop_asked = STOP in holds
-    scene = _Scene(run, submission, alive, None if alive else other_host(run), stop_asked)
     plan = facts(run)
     attempts: dict[int, list[tuple[int, Path]]] = {}
     for member, attempt, folder in run.attempts():
         attempts.setdefault(member, []).append((attempt, folder))
-    count = plan.array_count or 1
-    begin = dict.fromkeys(range(count), 0)
-    if submission and submission.begin is not None:
-        begin = submission.begin
-    numbers = sorted({*range(count), *attempts})
-    members = [_member(scene, number, attempts.get(number, []), begin.get(number)) for number in numbers]
-    state = _joint_state({member.state for member in members})
-    over = state in ("ended", "unknown")
-    ending = _worst(member.ending for member in members) if over else None
-    job = submission.job if submission else _job_of_script(attempts)
-    return RunStatus(
-        id=run.id,
-        name=plan.name or run.id,
-        site=plan.site,
-        scheduler=plan.scheduler,
-        job=job,
-        directory=str(run.path),
-        state=state,
-        ending=ending,
-        code=_code(members) if state == "ended" else None,
-        reason=_reason(scene, state, ending, job, began=bool(attempts)) if holds else "its directory is gone",
-        stop_asked=stop_asked,
-        final=state == "ended" and _is_final(scene, plan.scheduler, members),
-        submitted=submission.time if submission else None,
-        walltime=plan.walltime,
-        members=members,
-    )
+    scene = Scene(run, bool(holds), submission, plan, alive, STOP in holds, attempts, None)
+    if plan.scheduler != "slurm" or (submission and submission.sends is None):
+        return scene
+    if not submission and taken(run) is not None:  # a launch in an allocation, whose record was damaged
+        return scene
+    return scene._replace(slurm=_on_slurm(scene))
 
 
-def summary(now: RunStatus) -> RunSummary:
-    """A status in one line."""
-    attempts = [attempt for member in now.members for attempt in member.attempts]
-    return RunSummary(
-        name=now.name,
-        site=now.site,
-        scheduler=now.scheduler,
-        job=now.job,
-        state=now.state,
-        ending=now.ending,
-        code=now.code,
-        reason=now.reason,
-        members=len(now.members),
-        counts=now.counts,
-        attempts=len(attempts),
-        submitted=now.submitted,
-        started=min((attempt.started for attempt in attempts if attempt.started), default=None),
-        ended=max((attempt.ended for attempt in attempts if attempt.ended), default=None)
-        if now.over
-        else None,
-        stop_asked=now.stop_asked and not now.over,
-    )
+def _on_slurm(scene: Scene) -> SlurmRun:
+    from launcher.slurm_states import SlurmRun, read_attempt
+
+    attempts = {
+        member: [read_attempt(number, folder, names_in(folder)) for number, folder in found]
+        for member, found in scene.attempts.items()
+    }
+    return SlurmRun(scene.run, scene.submission, scene.plan, attempts, being_sent=scene.alive)
 
 
-def members_words(counts: Mapping[str, int]) -> str:
-    """How the members of an array are doing, from a summary's `counts`: `3/8 done, 1 failed, 4 running`."""
-    rest = (word for word in (*ENDINGS, "running", "pending") if word != "done")
-    told = [f"{counts.get('done', 0)}/{sum(counts.values())} done"]
-    return ", ".join([*told, *(f"{counts[word]} {word}" for word in rest if word in counts)])
+def status(run: Run) -> RunStatus:
+    """The status of a run; Slurm is asked only where its records leave something in doubt.
+
+    Raises:
+        CastoffError: something in its directory cannot be read.
+    """
+    return statuses([run])[0]
 
 
-def failure_words(failure: Failure) -> str:
-    """A failure in one line."""
-    who = "a rank" if failure.rank is None else f"rank {failure.rank}"
-    if failure.log == "stage.log":
-        who = "staging"
-    how = f"killed by {failure.signal}" if failure.signal else f"exit code {failure.code}"
-    return f"{who} on {failure.host} failed first: {how}"
+def statuses(runs: Iterable[Run]) -> list[RunStatus]:
+    """The statuses of runs, with one question to Slurm for all of them.
+
+    Raises:
+        CastoffError: something in their directories cannot be read.
+    """
+    return judge([survey(run) for run in runs])
+
+
+def judge(scenes: list[Scene]) -> list[RunStatus]:
+    """The statuses of runs whose directories have just been read.
+
+    Raises:
+        CastoffError: something in their directories cannot be read.
+    """
+    return _Asking().judge(scenes)
+
+
+class Looking:
+    """Looks at runs again and again, and asks Slurm the less often, the longer nothing changes."""
+
+    def __init__(self, runs: Iterable[Run]):
+        self._runs = list(runs)
+        self._asking = _Asking()
+        self._seen: list[RunStatus] = []
+
+    @property
+    def slurm_answers(self) -> bool:
+        """Whether Slurm, if it had to be asked, answered the last time."""
+        return self._asking.silence is None
+
+    def look(self) -> list[RunStatus]:
+        """How the runs are now; a run that is over is still looked at.
+
+        Raises:
+            CastoffError: something in their directories cannot be read.
+        """
+        return self._asking.judge([survey(run) for run in self._runs])
+
+    def look_at_rest(self) -> list[RunStatus]:
+        """The same, but those that were over stay as they were."""
+        left = [place for place, one in enumerate(self._seen) if not one.over]
+        if not self._seen:
+            self._seen = self.look()
+        else:
+            found = self._asking.judge([survey(self._runs[place]) for place in left])
+            for place, one in zip(left, found, strict=True):
+                self._seen[place] = one
+        return list(self._seen)
 
 
 def looks(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunStatus]]:
     """The statuses of runs, looked at again and again until all are over or `timeout` seconds passed."""
     begun = time.monotonic()
-    now = [status(run) for run in runs]
+    looking = Looking(runs)
+    now = looking.look_at_rest()
     yield now
     while not all(one.over for one in now):
         waited = time.monotonic() - begun
@@ -248,7 +171,7 @@ def looks(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunSta
                 return
             pause = min(pause, timeout - waited)
         time.sleep(pause)
-        now = [one if one.over else status(run) for run, one in zip(runs, now, strict=True)]
+        now = looking.look_at_rest()
         yield now
 
 
@@ -259,82 +182,186 @@ def wait(run: Run, timeout: float | None = None) -> RunStatus:
     return last
 
 
-def condition_holds(condition: str, run: Run) -> bool | None:
-    """Whether a dependency's condition holds of a run; False where it never will, None not yet."""
+def condition_holds(condition: str, run: Run, looking: Looking | None = None) -> bool | None:
+    """Whether a dependency's condition holds of a run; False where it never will, None not yet.
+
+    `looking` looks at this run alone; who asks again and again asks Slurm less often by it.
+    """
     if os.path.lexists(run.path):
         try:
             check_trusted(run.path)
         except CastoffError:
             return False
-    now = status(run)
+    (now,) = (looking or Looking([run])).look()
     if condition == "after":
-        return True if now.state != "pending" else None
+        return True if now.state in ("running", "ended") or now.over else None
     if not now.over:
         return None
     well = now.ending == "done"
     return condition == "afterany" or well == (condition == "afterok")
 
 
-def _member(scene: _Scene, number: int, attempts: list[tuple[int, Path]], begin: int | None) -> MemberStatus:
-    """`begin`: the attempt that the newest submission starts with; None: it leaves this member alone."""
-    newest = max([begin or 0, *(attempt for attempt, _ in attempts)])  # what came before is over
-    found = [
-        _attempt(scene, number, attempt, folder, newest=attempt == newest) for attempt, folder in attempts
-    ]
-    state: str
-    ending: str | None
-    if begin is not None and not found and scene.submission and scene.submission.error is not None:
-        state, ending = "ended", "failed"
-    elif begin is not None and scene.alive and (not found or found[-1].attempt < begin):
-        state, ending = "pending", None
-    elif found:
-        state, ending = found[-1].state, found[-1].ending
-        if state == "ended" and not scene.stop_asked and os.path.lexists(attempts[-1][1] / _REQUEUE):
-            if scene.alive:
-                state, ending = "pending", None  # its next attempt is about to begin
-            elif scene.elsewhere:
-                state, ending = "unknown", "unknown"  # it may be about to begin there
-    else:
-        state, ending = "unknown", "unknown"
-    return MemberStatus(number, state, ending, found)
+class _Asking:
+    """Judges runs, and asks Slurm about them when that is due."""
+
+    def __init__(self) -> None:
+        self._queue: Queue | None = None
+        self._answer: Answer | None = None
+        self._history: Mapping[str, list[JobTold]] | None = None
+        self._seen: dict[Path, frozenset[tuple[int, int]]] = {}
+        self._records: dict[Path, object] = {}
+        self._states: dict[Path, object] = {}
+        self._asked = 0.0
+        self._interval = _ASK
+
+    @property
+    def silence(self) -> str | None:
+        """Why Slurm did not answer the last time."""
+        return self._answer.silence if self._answer else None
+
+    def judge(self, scenes: list[Scene]) -> list[RunStatus]:
+        """The statuses of runs whose directories have just been read."""
+        on_slurm = [scene.slurm for scene in scenes if scene.slurm and scene.slurm.needs_slurm()]
+        if on_slurm and self._is_due(on_slurm):
+            self._ask(on_slurm)
+            scenes = [self._settled(scene) for scene in scenes]
+        told = self._judge_on_slurm([scene.slurm for scene in scenes if scene.slurm])
+        return [
+            _status(scene, told[scene.run.path]) if scene.slurm else _local_status(scene) for scene in scenes
+        ]
+
+    def _is_due(self, runs: list[SlurmRun]) -> bool:
+        if self._answer is None:
+            return True
+        waited = time.monotonic() - self._asked
+        if any(run.run.path not in self._records for run in runs):
+            return True
+        changed = any(self._records[run.run.path] != run.state_of_records for run in runs)
+        return waited >= (_ASK if changed else self._interval)
+
+    def _ask(self, runs: list[SlurmRun]) -> None:
+        from launcher.queue import Queue
+
+        self._queue = self._queue or Queue()
+        self._answer, self._history = self._queue.ask(), None
+        self._asked = time.monotonic()
+        self._seen = {run.run.path: run.seen for run in runs}
+        self._records = {run.run.path: run.state_of_records for run in runs}
+        states = {run.run.path: [told for _, told in run.told_by(self._answer)] for run in runs}
+        self._interval = _ASK if states != self._states else min(_ASK_LESS * self._interval, _SLOWEST_ASK)
+        self._states = dict(states)
+
+    def _settled(self, scene: Scene) -> Scene:
+        """A run of which it may be decided by now whether it was submitted."""
+        if scene.slurm is None or not scene.slurm.unclear or self._queue is None or self._answer is None:
+            return scene
+        from launcher.settling import decide
+
+        decide(scene.run, self._queue, self._answer, {send.time for send in scene.slurm.unclear})
+        return survey(scene.run)
+
+    def _judge_on_slurm(self, runs: list[SlurmRun]) -> dict[Path, Told]:
+        if not runs:
+            return {}
+        from launcher.queue import NOT_ASKED
+        from launcher.slurm_states import Known, judge
+
+        def known(run: SlurmRun) -> Known:
+            seen = self._seen.get(run.run.path, frozenset())
+            accounted = self._history is not None
+            user = self._queue.user_name if self._queue else ""
+            return Known(self._answer or NOT_ASKED, self._history or {}, accounted, seen, user)
+
+        told = {run.run.path: judge(run, known(run)) for run in runs}
+        doubtful = {job for one in told.values() for job in one.doubtful}
+        if doubtful and self._history is None and self._queue is not None:
+            self._history = self._queue.history(doubtful)
+            if self._history is not None:
+                told.update(
+                    {run.run.path: judge(run, known(run)) for run in runs if told[run.run.path].doubtful}
+                )
+        for run in runs:
+            _keep(run.run, told[run.run.path].learnt)
+        return told
 
 
-def _attempt(scene: _Scene, member: int, attempt: int, folder: Path, *, newest: bool) -> AttemptStatus:
-    records = _names(folder)
-    alive = scene.alive and newest
-    start = end = failure = None
-    if "start.json" in records:
-        start = read(folder / "start.json", Start)
-    # Until its scheduler has settled it, an ending is believed only if no scheduler is there to do so.
-    if "ending.json" in records and (SETTLED in records or not (newest and (alive or scene.elsewhere))):
-        end = read(folder / "ending.json", Ending)
-    if "failure.json" in records:
-        failure = read(folder / "failure.json", Failure)
-    return AttemptStatus(
-        attempt=attempt,
-        state="ended" if end else "running" if alive else "unknown",
-        ending=_known(end.ending) if end else None if alive else "unknown",
-        code=end.code if end else None,
-        reason=end.reason if end else None,
-        host=start.host if start else None,
-        started=start.time if start else None,
-        ended=end.time if end else None,
-        failure=failure,
-        logs=f"{scene.run.path}/logs/{member}.{attempt}",
+def _keep(run: Run, learnt: list[tuple[Path, LastWord]]) -> None:
+    """Write Slurm's last words down, so that nobody asks again; where that cannot be, somebody will."""
+    from launcher.slurm_states import LAST_WORD
+
+    with contextlib.suppress(OSError, CastoffError):
+        for folder, last in learnt:
+            check_trusted(run.path)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            write_file(folder / LAST_WORD, json.dumps(msgspec.to_builtins(last)) + "\n")
+
+
+def _local_status(scene: Scene) -> RunStatus:
+    """The status of a run whose scheduler is castoff itself, or of which nothing but records is known."""
+    elsewhere = None if scene.alive else other_host(scene.run)
+    run = LocalRun(scene.run, scene.submission, scene.plan, scene.alive, elsewhere, scene.stop_asked)
+    members = local_states.judge(run, scene.attempts)
+    state = joint_state(members)
+    over = state in ("ended", "unknown")
+    ending = worst(member.ending for member in members) if over else None
+    job = scene.submission.job if scene.submission else _job_of_script(scene.attempts)
+    return _assembled(
+        scene,
+        members,
+        job=job,
+        reason=_reason(scene, elsewhere, state, ending, job) if scene.holds else "its directory is gone",
+        final=state == "ended" and _is_final(scene, members),
     )
 
 
-def _names(folder: Path) -> list[str]:
-    """What a folder holds; nothing where it has gone."""
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - Path.iterdir takes twice as long
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise CastoffError(f"{folder}: cannot be read: {error.strerror}") from error
+def _status(scene: Scene, told: Told) -> RunStatus:
+    """The status of a run on Slurm."""
+    assert scene.slurm is not None
+    members, job = told.members, scene.slurm.job
+    state = joint_state(members)
+    return _assembled(
+        scene,
+        members,
+        job=job,
+        reason=_reason_on_slurm(scene, told, state, job) if scene.holds else "its directory is gone",
+        final=state == "ended" and _is_final(scene, members),
+        unsettled=told.unsettled,
+    )
 
 
-def _job_of_script(attempts: dict[int, list[tuple[int, Path]]]) -> str | None:
+def _assembled(
+    scene: Scene,
+    members: list[MemberStatus],
+    *,
+    job: str | None,
+    reason: str | None,
+    final: bool,
+    unsettled: bool = False,
+) -> RunStatus:
+    state = joint_state(members)
+    over = state in ("ended", "unknown")
+    submission, plan = scene.submission, scene.plan
+    return RunStatus(
+        id=scene.run.id,
+        name=plan.name or scene.run.id,
+        site=plan.site,
+        scheduler=plan.scheduler,
+        job=job,
+        directory=str(scene.run.path),
+        state=state,
+        ending=worst(member.ending for member in members) if over else None,
+        code=code_of(members) if state == "ended" else None,
+        reason=reason,
+        stop_asked=scene.stop_asked,
+        final=final,
+        submitted=submission.time if submission else None,
+        walltime=plan.walltime,
+        members=members,
+        unsettled=unsettled,
+    )
+
+
+def _job_of_script(attempts: Mapping[int, list[tuple[int, Path]]]) -> str | None:
     """The id that a script's scheduler gave it, as the script wrote it down."""
     for found in attempts.values():
         start = read(found[0][1] / "start.json", Start)
@@ -343,67 +370,64 @@ def _job_of_script(attempts: dict[int, list[tuple[int, Path]]]) -> str | None:
     return None
 
 
-def _is_final(scene: _Scene, scheduler: str, members: list[MemberStatus]) -> bool:
+def _is_final(scene: Scene, members: list[MemberStatus]) -> bool:
     """Whether an ended run will stay as it is: what its scheduler might start again will not."""
-    if scene.submission is not None and scheduler == "local":
+    if scene.submission is not None and scene.plan.scheduler == "local":
         return not scene.alive
     last = [member.attempts[-1] for member in members if member.attempts]
     ended = max((attempt.ended or time.time() for attempt in last), default=0.0)
-    return time.time() - ended > _REQUEUE_MEMORY and all(one.ending != "again" for one in last)
+    submitted = scene.slurm is not None and scene.submission is not None
+    may_go_on = not submitted and any(one.ending == "again" for one in last)
+    return time.time() - ended > _REQUEUE_MEMORY and not may_go_on
 
 
-def _reason(scene: _Scene, state: str, ending: str | None, job: str | None, *, began: bool) -> str | None:
+def _reason(
+    scene: Scene, elsewhere: str | None, state: str, ending: str | None, job: str | None
+) -> str | None:
     """Why it was never submitted, why nobody knows how it ended, or how it can go on."""
     run, submission = scene.run, scene.submission
     if submission and submission.error is not None:
         return f"it could not be submitted: {submission.error}"
     if state == "ended" and ending == "again":
-        if submission:
-            return f"it stopped early and can go on: castoff resubmit {run.id}"
-        return (
-            f"it stopped early and can go on; castoff did not submit it, so only the scheduler of job {job} "
-            "knows whether it does"
-        )
+        return _can_go_on(scene, job)
     if state != "unknown":
         return None
     if not submission:
         return "castoff did not submit it, so nothing tells whether its script still runs"
-    if scene.elsewhere:
-        return f"its scheduler runs, or ran, on {scene.elsewhere}: ask there"
-    if not submission.job and not began:
-        return f"it was killed while it was submitted, so nothing began; `castoff resubmit {run.id}` sends it"
+    if elsewhere:
+        return f"its scheduler runs, or ran, on {elsewhere}: ask there"
+    if not submission.job and not scene.attempts:
+        return _KILLED_EARLY.format(run.id)
     return (
         "its scheduler is gone and no ending was written: everything was killed at once, or the "
         "machine went down; castoff does not guess. Read the logs, then resubmit it"
     )
 
 
-def _joint_state(states: set[str]) -> str:
-    if len(states) == 1:
-        return next(iter(states))
-    if {"running", "pending"} & states:
-        return "running"
-    return "unknown"
+_KILLED_EARLY = "it was killed while it was submitted, so nothing began; `castoff resubmit {}` sends it"
 
 
-def _known(ending: str) -> str:
-    """The ending; a word that is none of castoff's, from a record that somebody else wrote, says nothing."""
-    return ending if ending in ENDINGS else "unknown"
+def _can_go_on(scene: Scene, job: str | None) -> str:
+    if scene.submission:
+        return f"it stopped early and can go on: castoff resubmit {scene.run.id}"
+    return (
+        f"it stopped early and can go on; castoff did not submit it, so only the scheduler of job {job} "
+        "knows whether it does"
+    )
 
 
-def _worst(endings: Iterable[str | None]) -> str | None:
-    known = (ending for ending in endings if ending is not None)
-    return min(known, key=ENDINGS.index, default=None)
-
-
-def _code(members: list[MemberStatus]) -> int:
-    for member in members:
-        if not member.attempts:
-            code = 1 if member.ending == "failed" else 0
-        elif member.ending == "again":
-            code = member.attempts[-1].code or os.EX_TEMPFAIL  # it ended well, but its work is not done
-        else:
-            code = member.attempts[-1].code or 0
-        if code:
-            return code
-    return 0
+def _reason_on_slurm(scene: Scene, told: Told, state: str, job: str | None) -> str | None:
+    submission = scene.submission
+    refused = [send.error for send in (submission.sends if submission else None) or [] if send.error]
+    if submission and (submission.error is not None or refused):
+        return f"it could not be submitted: {submission.error or refused[0]}"
+    if state == "ended" and worst(member.ending for member in told.members) == "again":
+        return _can_go_on(scene, job)
+    if state == "ended":
+        return None
+    if state == "running":
+        return told.stuck
+    if submission and not submission.sends and not scene.attempts and not scene.alive:
+        return _KILLED_EARLY.format(scene.run.id)
+    words = [member.reason for member in told.members if member.state == state and member.reason]
+    return told.stuck or (words[0] if words else None)

@@ -15,7 +15,8 @@ from launcher.index import Index
 from launcher.local.control import cancel, is_alive, other_host, taken
 from launcher.records import Submission, read
 from launcher.runs import Run
-from launcher.watch import RunStatus, status
+from launcher.status import RunStatus
+from launcher.watch import status
 
 _PATIENCE = 30.0
 """Seconds: more than the scheduler takes for TERM, KILL and what is left behind."""

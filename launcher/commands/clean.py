@@ -20,7 +20,8 @@ from launcher.overview import Overview, Row
 from launcher.records import Submission, read
 from launcher.removal import remove, size, sweep
 from launcher.runs import Run
-from launcher.watch import ENDINGS, RunSummary, status, summary
+from launcher.status import ENDINGS, RunSummary, summary
+from launcher.watch import status
 
 
 class _Wish(NamedTuple):

@@ -15,7 +15,7 @@ from launcher.commands.output import is_terminal, json_option, print_json_list, 
 from launcher.commands.times import brief, duration
 from launcher.index import Index
 from launcher.overview import Overview, Row, rebuild
-from launcher.watch import ENDINGS, RunSummary, members_words
+from launcher.status import ENDINGS, RunSummary, members_words
 
 _NEWEST = 20
 """How many runs that are over fit a glance."""

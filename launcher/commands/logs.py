@@ -24,7 +24,8 @@ from launcher.logs.show import End, Json, Text, failure_facts
 from launcher.logs.sources import Selection, rank_logs
 from launcher.logs.tail import tail_start
 from launcher.runs import Run
-from launcher.watch import AttemptStatus, MemberStatus, RunStatus, failure_words, status
+from launcher.status import AttemptStatus, MemberStatus, RunStatus, failure_words
+from launcher.watch import status
 
 _NAMED = 10  # logs that an error names
 

@@ -17,7 +17,8 @@ from launcher.index import Index
 from launcher.provenance import words
 from launcher.quantities import cpulist
 from launcher.runs import Run
-from launcher.watch import AttemptStatus, MemberStatus, RunStatus, failure_words, members_words, status
+from launcher.status import AttemptStatus, MemberStatus, RunStatus, failure_words, members_words
+from launcher.watch import status
 
 _ROWS = 20
 """Members that have a row each; more are grouped by what became of them."""

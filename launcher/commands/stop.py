@@ -13,7 +13,8 @@ from launcher.errors import CastoffError
 from launcher.index import Index
 from launcher.local.control import other_host
 from launcher.runs import Run, ask_to_stop
-from launcher.watch import RunStatus, status, wait
+from launcher.status import RunStatus
+from launcher.watch import status, wait
 
 
 class _StillGoing(CastoffError):

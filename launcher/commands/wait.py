@@ -15,7 +15,8 @@ from launcher.commands.output import is_terminal, json_option, print_json
 from launcher.commands.times import brief
 from launcher.errors import CastoffError, printable
 from launcher.index import Index
-from launcher.watch import RunStatus, looks, members_words
+from launcher.status import RunStatus, members_words
+from launcher.watch import looks
 
 if TYPE_CHECKING:
     from rich.live import Live

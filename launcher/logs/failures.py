@@ -9,7 +9,7 @@ from typing import NamedTuple
 from launcher.logs.excerpt import LOOK_BACK, excerpt
 from launcher.records import Failure
 from launcher.runs import Run, read_record
-from launcher.watch import AttemptStatus
+from launcher.status import AttemptStatus
 
 
 class FailedRank(NamedTuple):

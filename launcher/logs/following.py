@@ -30,7 +30,8 @@ from launcher.logs.sources import (
     rank_logs,
 )
 from launcher.runs import Run
-from launcher.watch import AttemptStatus, MemberStatus, RunStatus, status
+from launcher.status import AttemptStatus, MemberStatus, RunStatus
+from launcher.watch import status
 
 _LOOKS = (2000, 200)
 """Looks at files per second that are aimed at, while they grow and at rest."""

@@ -12,7 +12,7 @@ from launcher.logs.lines import Source
 from launcher.logs.show import Show
 from launcher.logs.sources import Log, MergedLog, OwnLog, Selection, is_merged, rank_log, rank_logs
 from launcher.runs import Run
-from launcher.watch import AttemptStatus
+from launcher.status import AttemptStatus
 
 
 def print_logs(

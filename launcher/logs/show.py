@@ -10,7 +10,7 @@ import msgspec
 
 from launcher.logs.failures import FailedRank
 from launcher.logs.lines import Source, by_rank
-from launcher.watch import failure_words
+from launcher.status import failure_words
 
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 """SGR codes of the ranks, in turn; red is for failures."""

@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from launcher.runs import Run
-from launcher.watch import RunStatus, status
+from launcher.status import RunStatus
+from launcher.watch import status
 from tests.launcher.scripts.harness import PROBE, STALE, marked
 
 from .jobs import until

@@ -15,7 +15,8 @@ import pytest
 
 from launcher.index import Index
 from launcher.runs import Run
-from launcher.watch import status, summary
+from launcher.status import summary
+from launcher.watch import status
 
 from ..bench.many_runs import make_runs
 from .conftest import Castoff, LocalJobs

@@ -20,7 +20,8 @@ from launcher.errors import CastoffError
 from launcher.index import Entry, Index
 from launcher.journal import Journal
 from launcher.runs import Run
-from launcher.watch import RunSummary, status, summary
+from launcher.status import RunSummary, summary
+from launcher.watch import status
 
 from .test_watch import Made
 

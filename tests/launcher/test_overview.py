@@ -19,7 +19,8 @@ from launcher.index import Index
 from launcher.journal import Journal
 from launcher.overview import Overview, rebuild
 from launcher.runs import Run
-from launcher.watch import RunStatus, status
+from launcher.status import RunStatus
+from launcher.watch import status
 
 from ..bench.many_runs import make_runs
 from .test_watch import Made

@@ -16,7 +16,8 @@ import pytest
 from launcher.errors import CastoffError
 from launcher.records import Failure
 from launcher.runs import LOCK, Run, locked
-from launcher.watch import condition_holds, failure_words, looks, members_words, status, summary, wait
+from launcher.status import failure_words, members_words, summary
+from launcher.watch import condition_holds, looks, status, wait
 
 
 class Made:

@@ -20,7 +20,8 @@ from launcher.directories import is_draft
 from launcher.index import Index
 from launcher.runs import LOCK, Run, is_locked, write_submission
 from launcher.schedulers import local
-from launcher.watch import RunStatus, status, wait
+from launcher.status import RunStatus
+from launcher.watch import status, wait
 
 from ..conftest import processes_of
 from .kill_at import Killer

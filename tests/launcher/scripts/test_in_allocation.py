@@ -18,7 +18,8 @@ import psutil
 import pytest
 
 from launcher.runs import Run
-from launcher.watch import RunStatus, status
+from launcher.status import RunStatus
+from launcher.watch import status
 
 from .conftest import Benches
 from .harness import CASTOFF, PROBE, STALE, Bench

@@ -1,0 +1,348 @@
+"""What Slurm says of jobs: the questions, how its answers are read, and what its words mean.
+
+squeue tells of jobs that wait, run, or ended a moment ago (MinJobAge); sacct of older ones, where there is
+accounting. https://slurm.schedmd.com/squeue.html, sacct.html, job_state_codes.html, job_reason_codes.html;
+seen on 22.05, and written for 22.05 to 25.11.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+MOST_ASKED = 10_000
+"""Jobs in one question to sacct: an argument of a command can be no longer than 128 KiB."""
+
+_QUEUE_FIELDS = ("%F", "%K", "%T", "%r", "%V", "%S", "%e", "%o")
+_HISTORY_FIELDS = ("JobID", "State", "ExitCode", "Submit", "Start", "End", "SubmitLine")
+_MOST_INDICES = 4_000_001
+"""More than Slurm can have in an array."""
+
+
+class JobTold(NamedTuple):
+    """What Slurm says of one job, or of one of an array's."""
+
+    job: str
+    """Its id; an array's own, whichever of its jobs this is."""
+    task: int | None
+    """Its index in the array; None if it is in none."""
+    word: str
+    """Its state in Slurm's word."""
+    reason: str | None = None
+    """Why it waits, in Slurm's word."""
+    submitted: float | None = None
+    """Since when it is in the queue: of one that was queued again, since then. Seconds since the epoch."""
+    start: float | None = None
+    """When it began; of a job that waits, when it might."""
+    end: float | None = None
+    code: int | None = None
+    """What its script exited with."""
+    signal: int | None = None
+    """The signal that ended its script."""
+    script: str = ""
+    """squeue: the script's path and its arguments. sacct: the whole command line."""
+    user: str | None = None
+    """The id of the user who cancelled it."""
+
+    @property
+    def stage(self) -> str:
+        """pending, running, ended or unknown: where it is."""
+        return _STAGES.get(self.word, "unknown")
+
+    @property
+    def ending(self) -> str:
+        """What became of it, in castoff's word."""
+        return _ENDINGS.get(self.word, "unknown")
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its script's code, or 128 and the number of the signal that ended it."""
+        return 128 + self.signal if self.signal else self.code
+
+    def runs(self, script: str) -> bool:
+        """Whether the job is that of a script in a run directory, which is its tag.
+
+        A run directory that was moved since keeps its name, which is no other's.
+        """
+        name = "/".join(script.rsplit("/", 2)[-2:])
+        return self.script == script or self.script.endswith(("/" + name, " " + script))
+
+
+_STAGES = {
+    "PENDING": "pending",
+    "CONFIGURING": "pending",
+    "EXPEDITING": "pending",
+    "LAUNCH_FAILED": "pending",
+    "POWER_UP_NODE": "pending",
+    "RECONFIG_FAIL": "pending",
+    "REQUEUED": "pending",
+    "REQUEUE_FED": "pending",
+    "REQUEUE_HOLD": "pending",
+    "RESV_DEL_HOLD": "pending",
+    "SPECIAL_EXIT": "pending",
+    "RUNNING": "running",
+    "COMPLETING": "running",
+    "RESIZING": "running",
+    "SIGNALING": "running",
+    "STAGE_OUT": "running",
+    "STOPPED": "running",
+    "SUSPENDED": "running",
+    "UPDATE_DB": "running",
+    "REVOKED": "unknown",  # another cluster of a federation took it
+    **dict.fromkeys(
+        (
+            *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
+            *("PREEMPTED", "TIMEOUT"),
+        ),
+        "ended",
+    ),
+}
+
+_ENDINGS = {
+    "BOOT_FAIL": "node-failure",
+    "CANCELLED": "cancelled",
+    "COMPLETED": "done",
+    "DEADLINE": "walltime",
+    "FAILED": "failed",
+    "NODE_FAIL": "node-failure",
+    "OUT_OF_MEMORY": "out-of-memory",
+    "PREEMPTED": "preempted",
+    "REQUEUED": "preempted",  # in sacct: this start of it is over, and it has been queued again
+    "TIMEOUT": "walltime",
+}
+
+_WORDS = {
+    "BOOT_FAIL": "a node did not boot",
+    "DEADLINE": "it could not end before the deadline it was given",
+    "REQUEUED": "it was ended to be queued again",
+    "NODE_FAIL": "one of its nodes went down",
+    "PREEMPTED": "Slurm gave its nodes to another job",
+    "OUT_OF_MEMORY": "it used more memory than it had",
+}
+
+_WAITING = {
+    "None": "Slurm has not looked at it yet",
+    "Priority": "others come first",
+    "Resources": "it waits for nodes to become free",
+    "Dependency": "it waits for another job",
+    "DependencyNeverSatisfied": "what it waits for can never happen",
+    "BeginTime": "its time to begin has not come",
+    "JobHeldUser": "it is held",
+    "JobHeldAdmin": "an administrator holds it",
+    "JobArrayTaskLimit": "enough of its array run already",
+    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
+    "Nodes_required_for_job_are_DOWN": "nodes that it needs are down, drained or reserved",
+    "NodeDown": "a node that it needs is down",
+    "BadConstraints": "no node has what it asks for",
+    "PartitionTimeLimit": "its walltime is longer than its partition allows",
+    "PartitionNodeLimit": "it asks for more nodes, or fewer, than its partition allows",
+    "PartitionDown": "its partition starts no jobs at the moment",
+    "PartitionInactive": "its partition is shut",
+    "PartitionConfig": "its partition does not allow what it asks for",
+    "Reservation": "its reservation has not begun",
+    "ReservationDeleted": "its reservation is gone",
+    "Licenses": "it waits for licences",
+    "Prolog": "its nodes get ready",
+    "Cleaning": "what its last start left is being cleared away",
+    "InvalidAccount": "its account does not exist, or is not yours",
+    "InvalidQOS": "its QOS does not exist, or is not yours",
+    "QOSNotAllowed": "its partition or account does not allow its QOS",
+    "AccountNotAllowed": "its partition does not allow its account",
+    "AccountingPolicy": "a limit of your account or QOS is reached",
+    "JobLaunchFailure": "its nodes could not start it",
+    "launch_failed_requeued_held": "its nodes could not start it, so it is held",
+    "job_requeued_in_held_state": "it was queued again, and is held",
+    "MaxRequeue": "it was queued again too often, and is held",
+    "ReservedMaintenance": "nodes that it needs are kept free for maintenance",
+    "FrontEndDown": "no front end can start it",
+    "BurstBufferOperation": "its burst buffer could not be made",
+    "BurstBufferResources": "it waits for a burst buffer",
+    "BurstBufferStageIn": "its burst buffer is being filled",
+    "DeadLine": "it can no longer meet its deadline",
+    "SchedDefer": "Slurm starts it at its next round",
+}
+"""Why a job waits: Slurm's word (job_reason_codes.html) and ours."""
+
+_STUCK = frozenset(
+    {
+        *("DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin", "BadConstraints", "PartitionTimeLimit"),
+        *("PartitionNodeLimit", "PartitionConfig", "ReservationDeleted", "InvalidAccount", "InvalidQOS"),
+        *("QOSNotAllowed", "AccountNotAllowed", "launch_failed_requeued_held", "job_requeued_in_held_state"),
+        *("MaxRequeue", "BurstBufferOperation", "DeadLine"),
+    }
+)
+"""Why a job waits for ever unless somebody does something."""
+
+_BY_USER = frozenset(
+    {"JobHeldUser", "launch_failed_requeued_held", "job_requeued_in_held_state", "MaxRequeue"}
+)
+"""What its owner may release."""
+
+_PREPARING = {
+    "CONFIGURING": "its nodes get ready",
+    "POWER_UP_NODE": "its nodes are being switched on",
+    "REQUEUED": "it is being queued again",
+    "REQUEUE_FED": "it is being queued again",
+    "LAUNCH_FAILED": "its nodes could not start it",
+    "RECONFIG_FAIL": "its nodes could not be set up",
+}
+
+
+def waiting_words(told: JobTold) -> str:
+    """Why a job waits, in plain words, and with Slurm's own."""
+    if told.word in ("REQUEUE_HOLD", "SPECIAL_EXIT"):
+        return f"it was queued again, and is held ({told.word}); `scontrol release {told.job}` lets it go"
+    if told.word == "RESV_DEL_HOLD":
+        return f"its reservation is gone, and it is held; `scontrol release {told.job}` lets it go"
+    if told.word in _PREPARING:
+        return _PREPARING[told.word]
+    known = _reason(told)
+    if known in _WAITING:
+        words = _WAITING[known]
+    elif known.startswith(("QOS", "Assoc", "MaxJobs", "MaxMem", "MaxCpu", "MaxNode")):
+        words = "a limit of your account or QOS is reached"
+    else:
+        words = "Slurm has a reason of its own"
+    words = f"{words} ({told.reason})" if told.reason not in (None, "None") else words
+    if known in _BY_USER:
+        which = told.job if told.task is None else f"{told.job}_{told.task}"
+        return f"{words}; `scontrol release {which}` lets it go"
+    if told.start is not None and known != "Dependency":
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(told.start))
+        return (
+            f"{words}; it begins at {at} at the earliest" if known == "BeginTime" else f"{words}; about {at}"
+        )
+    return words
+
+
+def is_stuck(told: JobTold) -> bool:
+    """Whether a job that waits does so until somebody does something."""
+    return told.word in ("REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD") or _reason(told) in _STUCK
+
+
+def ending_words(told: JobTold, own_user: str) -> str | None:
+    """Why a job ended so, where that is more than castoff's word for it says."""
+    if told.word == "CANCELLED" and told.user not in (None, own_user):
+        return f"user {told.user} cancelled it"
+    return _WORDS.get(told.word)
+
+
+def _reason(told: JobTold) -> str:
+    """The reason's own word: it may be followed by the nodes that are meant."""
+    text = (told.reason or "None").strip("() ")
+    known = text.replace(" ", "_")
+    return known if known in _WAITING else re.split(r"[ ,:(]", text, maxsplit=1)[0]
+
+
+def queue_command(user: str) -> list[str]:
+    """squeue about all jobs of a user, in every partition, with those that ended a moment ago."""
+    # The path, which may hold anything, is last.
+    told = "|".join(_QUEUE_FIELDS)
+    return ["squeue", "--noheader", "--all", "--states=all", "--array", f"--user={user}", f"--format={told}"]
+
+
+def parse_queue(text: str) -> list[JobTold]:
+    """The jobs in squeue's answer; what is no whole line of one says nothing."""
+    found = []
+    for line in text.split("\n"):
+        words = line.split("|", len(_QUEUE_FIELDS) - 1)
+        if len(words) < len(_QUEUE_FIELDS) or not words[0].isdecimal() or not words[2]:
+            continue
+        job, index, word, reason, submitted, start, end, script = words
+        told = JobTold(
+            job,
+            None,
+            word,
+            reason or None,
+            _seconds(submitted),
+            _seconds(start),
+            _seconds(end),
+            script=script,
+        )
+        found += [told._replace(task=one) for one in _indices(index)]
+    return found
+
+
+def history_command(jobs: Iterable[str] = (), *, user: str = "", since: float | None = None) -> list[str]:
+    """sacct about jobs and every start of each, or about all jobs of a user since some time.
+
+    With their steps: of memory that ran out in a step, some versions tell in that step's line alone.
+    """
+    command = ["sacct", "--noheader", "--parsable2", "--duplicates", f"--format={','.join(_HISTORY_FIELDS)}"]
+    if since is not None:
+        begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
+        return [*command, "--allocations", f"--user={user}", f"--starttime={begin}"]
+    return [*command, f"--jobs={','.join(jobs)}"]
+
+
+def parse_history(text: str) -> list[JobTold]:
+    """The starts of jobs in sacct's answer, in the order told; what is no whole line says nothing."""
+    found: list[JobTold] = []
+    for line in text.split("\n"):
+        words = line.split("|", len(_HISTORY_FIELDS) - 1)
+        if len(words) < len(_HISTORY_FIELDS):
+            continue
+        job, state, code, submitted, start, end, script = words
+        base, is_step, _ = job.partition(".")
+        word, _, by = state.partition(" by ")
+        word = word.rstrip("+").strip()
+        if is_step:
+            if word == "OUT_OF_MEMORY" and found and found[-1].word == "FAILED" and base == _name(found[-1]):
+                found[-1] = found[-1]._replace(word=word)
+            continue
+        number, _, index = base.partition("+")[0].partition("_")  # 7+1 is a part of a heterogeneous job
+        if not number.isdecimal() or not word:
+            continue
+        exited, _, killed = code.partition(":")
+        told = JobTold(
+            number,
+            None,
+            word,
+            None,
+            _seconds(submitted),
+            _seconds(start),
+            _seconds(end),
+            int(exited) if exited.isdecimal() else None,
+            int(killed) if killed.isdecimal() else None,
+            script,
+            by.strip() or None,
+        )
+        found += [told._replace(task=one) for one in _indices(index or "N/A")]
+    return found
+
+
+def _name(told: JobTold) -> str:
+    return told.job if told.task is None else f"{told.job}_{told.task}"
+
+
+def _indices(text: str) -> list[int | None]:
+    """The indices of `3`, `[3-9,12%2]`, `[0-8:4]`, or none; Slurm cuts long lists short with dots."""
+    if text in ("", "N/A"):
+        return [None]
+    found: list[int | None] = []
+    for part in text.strip("[]").partition("%")[0].split(","):
+        ends = re.fullmatch(r"(\d{1,8})(?:-(\d{1,8})(?::(\d{1,8}))?)?", part)
+        if ends is None:
+            continue
+        first, last, step = int(ends[1]), int(ends[2] or ends[1]), int(ends[3] or 1)
+        if last < _MOST_INDICES and step:
+            found.extend(range(first, last + 1, step))
+    return found
+
+
+def _seconds(text: str) -> float | None:
+    """A time; None for N/A, NONE and Unknown. SLURM_TIME_FORMAT=%s has Slurm write seconds."""
+    return float(text) if re.fullmatch(r"\d{1,11}", text) else None
+
+
+_CHANGING = ("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SCONTROL_")
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What Slurm's commands get of an environment: nothing that changes what they ask for or print."""
+    kept = {name: value for name, value in environ.items() if not name.startswith(_CHANGING)}
+    if "SLURM_CONF" in environ:
+        kept["SLURM_CONF"] = environ["SLURM_CONF"]
+    return {**kept, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}

@@ -1,0 +1,154 @@
+"""settle(run): whether what was sent to Slurm arrived, where sbatch's answer was none.
+
+A script is sent once. Where it is not certain whether it arrived, its path, which is no other's, is looked
+for in the queue and in what accounting knows. Only what two questions, some seconds apart, have not found
+was never queued: a controller that was held up may still take what sbatch had long given up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from launcher.directories import check_trusted
+from launcher.errors import CastoffError
+from launcher.queue import Answer, Queue
+from launcher.records import Send, Start, Submission, read
+from launcher.runs import LOCK, Run, locked, write_submission
+
+APART = 5.0
+"""Seconds between the two questions."""
+
+_POLL = 1.0
+_CLOCKS = 3600.0
+"""Seconds that the clocks here and at the accounting may differ."""
+
+
+def settle(
+    run: Run, *, patience: float = 0.0, held: bool = False, environ: Mapping[str, str] | None = None
+) -> bool:
+    """Find out what became of the sends of a run that are unclear, and write it into submission.json.
+
+    A job that was found is adopted: its id is written down. One that two questions have not found gets an
+    error that says so, and may be sent again. Asks until that is decided, or `patience` seconds have
+    passed. `held`: the caller holds the run's lock. Whether all is certain by now.
+
+    Raises:
+        CastoffError: a record cannot be read or written.
+    """
+    queue = Queue(environ)
+    give_up = time.monotonic() + patience
+    while True:
+        with _holding(run, held=held) as have:
+            settled = have and _decide(run, queue, queue.ask(), None)
+        left = give_up - time.monotonic()
+        if settled or left <= 0:
+            return settled
+        time.sleep(min(_POLL, left))
+
+
+def decide(run: Run, queue: Queue, answer: Answer, of: Collection[float | None]) -> bool:
+    """The same by an answer that was asked for when the run's lock was free.
+
+    `of`: the times of the sends that were unclear then.
+
+    Raises:
+        CastoffError: a record cannot be read or written.
+    """
+    with _holding(run, held=False) as have:
+        return have and _decide(run, queue, answer, of)
+
+
+@contextlib.contextmanager
+def _holding(run: Run, *, held: bool) -> Iterator[bool]:
+    """Hold the run's lock; False where somebody else has it, who may be sending."""
+    if held:
+        yield True
+        return
+    check_trusted(run.path)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(run.path / LOCK, patience=0.5))
+        except BlockingIOError:
+            yield False
+            return
+        except OSError as error:
+            raise CastoffError(f"{run.path / LOCK}: cannot be opened: {error.strerror}") from error
+        yield True
+
+
+def _decide(run: Run, queue: Queue, answer: Answer, of: Collection[float | None] | None) -> bool:
+    submission = read(run.path / "submission.json", Submission)
+    sends = (submission.sends if submission else None) or []
+    unclear = [place for place, send in enumerate(sends) if send.is_unclear]
+    if submission is None or not unclear:
+        return True
+    if answer.silence or (of is not None and any(sends[place].time not in of for place in unclear)):
+        return False
+    found = _match(sends, _candidates(run, queue, answer, submission))
+    record = run.submission()
+    for place in unclear:
+        _write_down(record["sends"][place], found.get(place), time.time())
+    if record.get("job") is None:
+        record["job"] = next((send["job"] for send in record["sends"] if send.get("job")), None)
+    try:
+        write_submission(run, record)
+    except OSError as error:
+        raise CastoffError(f"{run.path}: cannot be written: {error.strerror}") from error
+    return not any(msgspec.convert(send, Send).is_unclear for send in record["sends"])
+
+
+def _write_down(send: dict[str, Any], job: str | None, now: float) -> None:
+    """What a question has brought to light of a send."""
+    asked = send.get("asked")
+    if job is not None:
+        send["job"] = job
+    elif asked is None or asked > now:  # a clock that was set back: begin anew
+        send["asked"] = now
+    elif now - asked >= APART:
+        words = f": {send['unclear']}" if send.get("unclear") else ""
+        send["error"] = f"sbatch gave no answer{words}; the queue, asked twice, has no such job"
+
+
+def _candidates(run: Run, queue: Queue, answer: Answer, submission: Submission) -> dict[int, set[int | None]]:
+    """The jobs of this script that are nobody's yet, each with the indices that are known of it."""
+    sends = [*(submission.sends or []), *(send for one in submission.earlier for send in one.sends)]
+    owned = {send.job for send in sends}
+    script = str(run.script)
+    told = [one for one in answer.jobs.values() if one.runs(script)]
+    if not any(one.job not in owned for one in told):
+        first = min(send.time or 0.0 for send in submission.sends or [] if send.is_unclear)
+        told = [one for one in queue.history_since(first - _CLOCKS) if one.runs(script)]
+    found: dict[int, set[int | None]] = {}
+    for one in told:
+        if one.job not in owned:
+            found.setdefault(int(one.job), set()).add(one.task)
+    for _, _, folder in run.attempts():
+        start = read(folder / "start.json", Start)
+        if start and start.job and start.job.isdecimal() and start.job not in owned:
+            found.setdefault(int(start.job), set())
+    return found
+
+
+def _match(sends: list[Send], candidates: Mapping[int, set[int | None]]) -> dict[int, str]:
+    """Which job is whose. Sends are made one after the other, and so their jobs' ids ascend."""
+    found: dict[int, str] = {}
+    last = 0
+    for place, send in enumerate(sends):
+        if send.job is not None:
+            last = int(send.job) if send.job.isdecimal() else last
+        elif send.error is None:
+            next_known = min(
+                (int(one.job) for one in sends[place:] if one.job and one.job.isdecimal()), default=None
+            )
+            indices = {*send.starts().values()}
+            for job in sorted(candidates):
+                before = next_known is None or job < next_known
+                if job > last and before and candidates[job] <= indices:
+                    found[place], last = str(job), job
+                    break
+    return found

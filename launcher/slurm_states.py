@@ -1,0 +1,493 @@
+"""What state the members of a run on Slurm are in, from its own records and what Slurm says.
+
+The script's last word counts where it knows best: its program was done, failed, or can go on. It does not
+know why it was ended from outside, and writes nothing when it is killed: then Slurm's word counts, which
+is kept in the attempt's folder, since Slurm forgets.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.queue import Answer, Key
+from launcher.records import Ending, Facts, Failure, LastWord, Send, Start, Submission, read
+from launcher.runs import Run
+from launcher.schedulers.slurm_jobs import JobTold, ending_words, is_stuck, waiting_words
+from launcher.status import AttemptStatus, MemberStatus, known_ending
+
+LAST_WORD = "scheduler.json"
+"""Slurm's last word on an attempt, in its folder."""
+
+_KILLED = (137, 143)
+"""Codes of what TERM or KILL has ended, which its scheduler may have sent."""
+
+_CODES = {"done": 0, "cancelled": 143, "preempted": 143, "walltime": 143, "out-of-memory": 137}
+"""The code of an attempt of which Slurm knows the ending and no code; any other: 1."""
+
+
+class Attempt(NamedTuple):
+    """The records of one start of a member."""
+
+    number: int
+    folder: Path
+    start: Start | None
+    end: Ending | None
+    failure: Failure | None
+    last: LastWord | None
+
+    @property
+    def job(self) -> str | None:
+        """The job that it was a start of."""
+        return (self.start and self.start.job) or (self.last and self.last.job)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the script has asked Slurm to start it again."""
+        return self.last is None and self.end is not None and self.end.ending == "again" and not self.end.code
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether its ending is known for good from the records."""
+        if self.last is not None:
+            return True
+        if self.end is None or self.end.ending == "cancelled" or self.goes_on:
+            return False
+        signal = self.failure.signal if self.failure else None
+        killed = self.end.code in _KILLED or signal in ("SIGKILL", "SIGTERM")
+        return not (self.end.ending == "failed" and killed)
+
+
+def read_attempt(number: int, folder: Path, names: Iterable[str]) -> Attempt:
+    """The records of an attempt, in whose folder are files of these names.
+
+    Raises:
+        CastoffError: one cannot be read.
+    """
+    held = {*names}
+    last = read(folder / LAST_WORD, LastWord) if LAST_WORD in held else None
+    return Attempt(
+        number,
+        folder,
+        read(folder / "start.json", Start) if "start.json" in held else None,
+        read(folder / "ending.json", Ending) if "ending.json" in held else None,
+        read(folder / "failure.json", Failure) if "failure.json" in held else None,
+        last,
+    )
+
+
+class SlurmRun:
+    """A run on Slurm as its directory tells of it."""
+
+    def __init__(
+        self,
+        run: Run,
+        submission: Submission | None,
+        plan: Facts,
+        attempts: Mapping[int, list[Attempt]],
+        *,
+        being_sent: bool,
+    ):
+        """`submission`: None where its script was submitted by hand. `being_sent`: its lock is held."""
+        self.run = run
+        self.submission = submission
+        self.plan = plan
+        self.attempts = attempts
+        self.being_sent = being_sent
+        self.sends = (submission.sends if submission else None) or []
+        count = plan.array_count or 1
+        self.begin = dict.fromkeys(range(count), 0)
+        if submission and submission.begin is not None:
+            self.begin = submission.begin
+        self.numbers = sorted({*range(count), *attempts})
+        earlier = [send for one in (submission.earlier if submission else []) for send in one.sends]
+        self._of_job = {send.job: send for send in [*earlier, *self.sends] if send.job}
+        self._places = {member: send for send in self.sends for member in send.starts()}
+        self._job_of_script = None if submission else self._first_job()
+
+    @property
+    def job(self) -> str | None:
+        """The job's id; the first one's, where it took several."""
+        if self.submission is None:
+            return self._job_of_script
+        return self.submission.job or next((send.job for send in self.sends if send.job), None)
+
+    @property
+    def unclear(self) -> list[Send]:
+        """What was sent, and may or may not have arrived."""
+        return [] if self.being_sent else [send for send in self.sends if send.is_unclear]
+
+    def told_by(self, answer: Answer) -> list[tuple[str, str | None]]:
+        """What squeue says of its jobs: their states, and why they wait."""
+        own = {send.job for send in self.sends} | {self.job}
+        return sorted(((one.word, one.reason) for one in answer.jobs.values() if one.job in own), key=str)
+
+    @property
+    def seen(self) -> frozenset[tuple[int, int]]:
+        """The attempts that have begun: member and number."""
+        return frozenset((member, one.number) for member, found in self.attempts.items() for one in found)
+
+    @property
+    def state_of_records(self) -> object:
+        """Something that changes when the records do, as far as Slurm should be asked about it."""
+        attempts = {
+            member: [(one.number, one.end) for one in found] for member, found in self.attempts.items()
+        }
+        return attempts, [(send.job, send.error) for send in self.sends]
+
+    def needs_slurm(self) -> bool:
+        """Whether the records leave anything in doubt that Slurm may know."""
+        for found in self.attempts.values():
+            *past, newest = found
+            if not newest.is_certain or not all(one.is_certain or one.goes_on for one in past):
+                return True
+        return any(
+            (send := self.place(member)) is not None
+            and send.error is None
+            and (send.job is not None or not self.being_sent)
+            and not self.own(member)
+            for member in self.begin
+        )
+
+    def place(self, member: int) -> Send | None:
+        """What sends a member off in the newest submission; None: nothing does."""
+        if self.submission is not None:
+            return self._places.get(member)
+        return Send(self._job_of_script, 0, self.plan.array_count)
+
+    def key(self, member: int, job: str | None) -> Key | None:
+        """Where a member stands in a job's array; None where it is not known to."""
+        if job is None:
+            return None
+        send = self._of_job.get(job)
+        if send is not None:
+            return (job, send.starts().get(member))
+        return (job, member if self.plan.array_count else None)
+
+    def is_told(self, told: JobTold) -> bool:
+        """Whether a job of that id is this run's, and not another cluster's that has the same."""
+        return self.submission is None or told.runs(str(self.run.script))
+
+    def own(self, member: int) -> list[Attempt]:
+        """The attempts that the newest submission has begun."""
+        begin, send = self.begin.get(member), self.place(member)
+        if begin is None or send is None:
+            return []
+        return [
+            one
+            for one in self.attempts.get(member, [])
+            if one.number >= begin and (send.job is None or one.job in (None, send.job))
+        ]
+
+    def _first_job(self) -> str | None:
+        found = (one.job for attempts in self.attempts.values() for one in reversed(attempts))
+        return next((job for job in found if job), None)
+
+
+class Known(NamedTuple):
+    """What Slurm has said."""
+
+    answer: Answer
+    history: Mapping[str, list[JobTold]]
+    """What accounting knows of jobs, by id."""
+    accounted: bool
+    """Whether accounting has answered."""
+    seen: frozenset[tuple[int, int]]
+    """The attempts that had begun before squeue was asked."""
+    user: str
+    """The name of this user."""
+
+
+class Told(NamedTuple):
+    """What is known of the members of a run."""
+
+    members: list[MemberStatus]
+    doubtful: frozenset[str]
+    """The jobs about which accounting should be asked."""
+    learnt: list[tuple[Path, LastWord]]
+    """Last words to keep, each with the attempt's folder."""
+    unsettled: bool
+    """Whether something is unknown only for now."""
+    stuck: str | None
+    """Why a member waits until somebody does something."""
+
+
+def judge(run: SlurmRun, known: Known) -> Told:
+    """The states of a run's members. Pure."""
+    judged = _Judgement(run, known)
+    members = [judged.member(number) for number in run.numbers]
+    return Told(members, frozenset(judged.doubtful), judged.learnt, judged.unsettled, judged.stuck)
+
+
+class _Judgement:
+    def __init__(self, run: SlurmRun, known: Known):
+        self.run = run
+        self.known = known
+        self.doubtful: set[str] = set()
+        self.learnt: list[tuple[Path, LastWord]] = []
+        self.unsettled = False
+        self.stuck: str | None = None
+
+    def member(self, number: int) -> MemberStatus:
+        """One member's state."""
+        attempts = self.run.attempts.get(number, [])
+        own = self.run.own(number)
+        newest = own[-1] if own else None
+        past = attempts[:-1] if newest else attempts
+        statuses = [
+            self._past(number, one, requeued=any(next.job == one.job for next in attempts[place + 1 :]))
+            for place, one in enumerate(past)
+        ]
+        send = self.run.place(number) if number in self.run.begin else None
+        if send is None:
+            return self._left_alone(number, statuses)
+        if newest is None:
+            return self._not_begun(number, send, statuses)
+        return self._begun(number, newest, statuses)
+
+    def _left_alone(self, number: int, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member that nothing was sent off for, by the newest submission."""
+        if statuses:
+            return _ended_as(number, statuses)
+        submission = self.run.submission
+        if submission and submission.error is not None:
+            return MemberStatus(number, "ended", "failed", [])
+        if self.run.being_sent:
+            return MemberStatus(number, "pending", None, [], "it is just being submitted")
+        return MemberStatus(number, "unknown", "unknown", [], "nothing was submitted for it")
+
+    def _not_begun(self, number: int, send: Send, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member whose newest attempt has left no record."""
+        if send.error is not None:
+            return _ended_as(number, statuses) if statuses else MemberStatus(number, "ended", "failed", [])
+        if send.job is None:
+            if self.run.being_sent:
+                return MemberStatus(number, "pending", None, statuses, "it is just being submitted")
+            self.unsettled = True
+            reason = (
+                "sbatch gave no answer, so it may or may not have been submitted; ask again in some seconds"
+            )
+            return MemberStatus(number, "unknown", "unknown", statuses, reason)
+        key = self.run.key(number, send.job) or (send.job, None)
+        told = self._told(key)
+        if told is None and self.known.answer.silence:
+            return self._silent(number, statuses)
+        if told is not None and told.stage == "pending":
+            return self._waits(number, told, statuses)
+        if told is not None and told.stage == "running":
+            return MemberStatus(number, "running", None, statuses, "its script has not written anything yet")
+        if told is None or told.word in ("FAILED", "COMPLETED"):
+            told = self._newest_start(key) or told
+        if told is None and self._has_left(key):
+            told = JobTold(*key, "CANCELLED")
+        if told is None:
+            return MemberStatus(number, "unknown", "unknown", statuses, _forgotten(key))
+        if told.ending in ("done", "unknown"):
+            reason = f"Slurm says {told.word}, but its script has written nothing into the run directory"
+            return MemberStatus(number, "unknown", "unknown", statuses, reason)
+        return self._never_began(number, told, statuses)
+
+    def _begun(self, number: int, newest: Attempt, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member of whose newest attempt there are records."""
+        key = self.run.key(number, newest.job)
+        told = self._told(key) if key else None
+        was_seen = (number, newest.number) in self.known.seen
+        if told is not None and told.stage == "pending" and was_seen:  # it has been queued again since
+            return self._waits(number, told, [*statuses, self._past(number, newest, requeued=True)])
+        if newest.is_certain:
+            return _ended_as(number, [*statuses, self._by_records(number, newest)])
+        if told is not None and told.stage in ("pending", "running"):
+            if newest.goes_on:
+                again = [*statuses, self._by_records(number, newest)]
+                return MemberStatus(number, "pending", None, again, "its next attempt is about to begin")
+            return MemberStatus(number, "running", None, [*statuses, self._running(number, newest)])
+        if told is None and self.known.answer.silence:
+            if self.known.answer.lasting and newest.end and not newest.goes_on:
+                return _ended_as(number, [*statuses, self._by_records(number, newest)])
+            return self._silent(number, [*statuses, self._unknown(number, newest, None)])
+        if newest.goes_on:
+            return self._stopped(number, newest, key, told, statuses)
+        if told is None or told.word in ("FAILED", "COMPLETED"):
+            told = self._start_of(key, newest) or told
+        if told is not None and told.stage == "ended":
+            return _ended_as(number, [*statuses, self._by_slurm(number, newest, told)])
+        if newest.end is not None:
+            return _ended_as(number, [*statuses, self._by_records(number, newest)])
+        reason = _forgotten(key)
+        return MemberStatus(
+            number, "unknown", "unknown", [*statuses, self._unknown(number, newest, reason)], reason
+        )
+
+    def _stopped(
+        self,
+        number: int,
+        newest: Attempt,
+        key: Key | None,
+        told: JobTold | None,
+        statuses: list[AttemptStatus],
+    ) -> MemberStatus:
+        """A member that asked to be started again, and is no longer in the queue."""
+        statuses = [*statuses, self._by_records(number, newest)]
+        told = told or (self._newest_start(key) if key else None)
+        if told is not None and told.word == "CANCELLED":
+            return self._never_began(number, told, statuses)
+        return _ended_as(number, statuses)
+
+    # Answers
+
+    def _told(self, key: Key) -> JobTold | None:
+        """What squeue says of a job; None where it has nothing to say."""
+        told = self.known.answer.jobs.get(key)
+        return told if told and told.stage != "unknown" and self.run.is_told(told) else None
+
+    def _starts(self, key: Key) -> list[JobTold]:
+        """What accounting knows of a job's starts; whoever asks for it too early has it asked."""
+        job, index = key
+        if not self.known.accounted:
+            self.doubtful.add(job)
+        return [one for one in self.known.history.get(job, []) if one.task == index and self.run.is_told(one)]
+
+    def _newest_start(self, key: Key) -> JobTold | None:
+        """How a job ended by accounting; None where it has not, or nobody knows."""
+        newest = max(self._starts(key), key=lambda one: one.submitted or 0.0, default=None)
+        return newest if newest and newest.stage == "ended" else None
+
+    def _start_of(self, key: Key | None, attempt: Attempt) -> JobTold | None:
+        """How the start of a job that an attempt was ended by accounting."""
+        if key is None:
+            return None
+        began = (attempt.start.time if attempt.start else None) or 0.0
+        starts = [one for one in self._starts(key) if one.start]
+        nearest = min(starts, key=lambda one: abs((one.start or 0.0) - began), default=None)
+        return nearest if nearest and (nearest.stage == "ended" or nearest.word == "REQUEUED") else None
+
+    def _has_left(self, key: Key) -> bool:
+        """Whether Slurm knows an array, but not this member of it: cancelled before it began."""
+        job, index = key
+        if index is None:
+            return False
+        return job in self.known.answer.ids or job in self.known.history
+
+    # Statuses
+
+    def _waits(self, number: int, told: JobTold, statuses: list[AttemptStatus]) -> MemberStatus:
+        reason = waiting_words(told)
+        if is_stuck(told):
+            self.stuck = self.stuck or reason
+        return MemberStatus(number, "pending", None, statuses, reason)
+
+    def _silent(self, number: int, statuses: list[AttemptStatus]) -> MemberStatus:
+        self.unsettled = self.unsettled or not self.known.answer.lasting
+        reason = f"Slurm could not be asked: {self.known.answer.silence}"
+        if any(one.started and not one.ended for one in statuses[-1:]):
+            reason += "; by its own records it has begun and not ended"
+        return MemberStatus(number, "unknown", "unknown", statuses, reason)
+
+    def _never_began(self, number: int, told: JobTold, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member that Slurm ended before it began: an attempt all the same, so that it is told of."""
+        attempt = max([self.run.begin.get(number, 0) - 1, *(one.attempt for one in statuses)]) + 1
+        folder = self.run.run.path / "attempts" / f"{number}.{attempt}"
+        last = self._last_word(told, told.exit_code)
+        if last.ending == "failed":
+            reason = f"it failed before it wrote any record; see {self.run.run.script_log(number)}"
+            last = LastWord(last.ending, last.code, last.job, last.state, reason, last.time)
+        self.learnt.append((folder, last))
+        one = Attempt(attempt, folder, None, None, None, last)
+        return _ended_as(number, [*statuses, self._by_records(number, one)])
+
+    def _past(self, number: int, one: Attempt, *, requeued: bool) -> AttemptStatus:
+        """An attempt that others have followed, or that will be followed by one."""
+        if one.is_certain or one.goes_on:
+            return self._by_records(number, one)
+        told = self._start_of(self.run.key(number, one.job), one)
+        if told is not None:
+            return self._by_slurm(number, one, told)
+        if requeued and (one.end is None or one.end.ending == "cancelled"):
+            reason = "Slurm ended it, or lost its nodes, and queued it again"
+            if one.end is None:
+                return self._unknown(number, one, reason)
+            return self._status(number, one, "ended", "preempted", one.end.code, reason, one.end.time)
+        if one.end is None:
+            return self._unknown(number, one, "it has left no ending")
+        return self._by_records(number, one)
+
+    def _by_slurm(self, number: int, one: Attempt, told: JobTold) -> AttemptStatus:
+        """An attempt whose ending the script cannot know, or could not write down."""
+        if one.end is not None and told.word in ("FAILED", "COMPLETED"):
+            ending, code, time = known_ending(one.end.ending), one.end.code, one.end.time
+            last = LastWord(ending, code, told.job, told.word, one.end.reason, time)
+        else:
+            code = one.end.code if one.end is not None and one.end.code else told.exit_code
+            last = self._last_word(told, code)
+        decided = self.known.accounted or told.word not in ("FAILED", "COMPLETED")
+        if decided:
+            self.learnt.append((one.folder, last))
+        return self._by_records(number, one._replace(last=last))
+
+    def _last_word(self, told: JobTold, code: int | None) -> LastWord:
+        ending = told.ending
+        if told.word == "FAILED":  # as the script's own codes are
+            ending = {os.EX_TEMPFAIL: "walltime", 143: "cancelled"}.get(code or 1, "failed")
+        if not code or code > 255:
+            code = _CODES.get(ending, 1)
+        return LastWord(ending, code, told.job, told.word, ending_words(told, self.known.user), told.end)
+
+    def _by_records(self, number: int, one: Attempt) -> AttemptStatus:
+        """An attempt as its own records tell of it, and Slurm's last word where there is one."""
+        ending, code, reason, ended = "unknown", None, None, None
+        if one.last is not None:
+            ending, code, reason, ended = one.last.ending, one.last.code, one.last.reason, one.last.time
+        elif one.end is not None:
+            ending, code, reason = one.end.ending, one.end.code, one.end.reason
+        if one.end is not None:
+            ended = one.end.time or ended
+        over = one.last is not None or one.end is not None
+        return self._status(
+            number, one, "ended" if over else "unknown", known_ending(ending), code, reason, ended
+        )
+
+    def _running(self, number: int, one: Attempt) -> AttemptStatus:
+        return self._status(number, one, "running", None, None, None, None)
+
+    def _unknown(self, number: int, one: Attempt, reason: str | None) -> AttemptStatus:
+        return self._status(number, one, "unknown", "unknown", None, reason, None)
+
+    def _status(
+        self,
+        number: int,
+        one: Attempt,
+        state: str,
+        ending: str | None,
+        code: int | None,
+        reason: str | None,
+        ended: float | None,
+    ) -> AttemptStatus:
+        return AttemptStatus(
+            attempt=one.number,
+            state=state,
+            ending=ending,
+            code=code,
+            reason=reason,
+            host=one.start.host if one.start else None,
+            started=one.start.time if one.start else None,
+            ended=ended,
+            failure=one.failure,
+            logs=f"{self.run.run.path}/logs/{number}.{one.number}",
+        )
+
+
+def _ended_as(number: int, statuses: list[AttemptStatus]) -> MemberStatus:
+    """A member that is as its last attempt is, which is over."""
+    last = statuses[-1]
+    return MemberStatus(
+        number, last.state, last.ending, statuses, last.reason if last.state == "unknown" else None
+    )
+
+
+def _forgotten(key: Key | None) -> str:
+    return (
+        f"Slurm knows nothing of job {key[0] if key else '(not known)'} any more and no ending was written; "
+        "castoff does not guess. Read the logs, then resubmit it"
+    )
