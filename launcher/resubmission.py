@@ -18,8 +18,12 @@ from launcher.local.control import forget_cancellation, other_host
 from launcher.runs import LOCK, STOP, Run, locked, read_record, write_file, write_submission
 from launcher.schedulers import local, pbs, slurm
 from launcher.sending import NotSent, Sending, check_reachable, largest_array, send_to_local, send_to_slurm
+from launcher.settling import settle
 from launcher.submission import secrets
-from launcher.watch import status
+from launcher.watch import judge, survey
+
+_PATIENCE = 20.0
+"""Seconds in which Slurm is asked what became of what was sent before."""
 
 
 def resubmit(
@@ -53,7 +57,7 @@ def resubmit(
         )
     try:
         with locked(run.path / LOCK, patience=0.5) as lock:
-            _check_over(run, scheduler)
+            _check_over(run, scheduler, environ)
             begin = _next_attempts(run, members, done_too)
             _renew_secrets(run, plan.get("env_from", []), environ)
             (run.path / STOP).unlink(missing_ok=True)
@@ -77,9 +81,19 @@ def resubmit(
     return begin
 
 
-def _check_over(run: Run, scheduler: str) -> None:
-    """Make sure that nothing of a run waits or runs; the local scheduler would hold its lock."""
-    if scheduler != "local" and not status(run).over:
+def _check_over(run: Run, scheduler: str, environ: Mapping[str, str]) -> None:
+    """Make sure that nothing of a run waits or runs. The local scheduler would hold its lock.
+
+    Raises:
+        CastoffError: it does, or nobody can tell now.
+    """
+    if scheduler == "local":
+        return
+    settle(run, patience=_PATIENCE, held=True, environ=environ)
+    (now,) = judge([survey(run, held=True)])
+    if now.unsettled:
+        raise CastoffError(f"{run.id}: {now.reason}; what may run already is not started again")
+    if not now.over:
         raise CastoffError(_still(run))
 
 

@@ -20,9 +20,13 @@ from launcher.runs import Run, write_submission
 from launcher.schedulers import local, slurm
 from launcher.schedulers.environment import command_environment
 from launcher.schedulers.submission import Order, Part
+from launcher.settling import settle
 
 _PATIENCE = 5.0
 """Seconds for a scheduler's answer after somebody has interrupted us."""
+
+_UNCLEAR_PATIENCE = 20.0
+"""Seconds in which the queue is asked after an unclear answer."""
 
 _LIMITS_PATIENCE = 20.0
 """Seconds for its limits; without them a site's profile decides."""
@@ -44,7 +48,11 @@ class Unclear(CastoffError):
     def __init__(self, run: Run, command: list[str], said: str):
         self.said = said
         """What there was of an answer."""
-        super().__init__(f"{shlex.join(command)} gave no clear answer: {said}\nthe script is {run.script}")
+        super().__init__(
+            f"{shlex.join(command)} gave no clear answer: {said}\n"
+            f"nobody knows yet whether {run.id} was submitted, and nothing is sent again before the queue was "
+            f"asked: `castoff status {run.id}` asks it\nthe script is {run.script}"
+        )
 
 
 class _Answer(NamedTuple):
@@ -89,14 +97,18 @@ def send_to_slurm(
         write_submission(run, record)
         answer = _answer(run, command, {**cleaned, **variables}, record["directory"], [lock.fileno()])
         job = slurm.parse_submit(answer.output) if answer.code == 0 else None
+        said = answer.said
         if job is None and not slurm.was_refused(answer.code, answer.words):
-            sends[-1]["unclear"] = answer.said
+            sends[-1]["unclear"] = said
             write_submission(run, record)
-            raise Unclear(run, command, answer.said)
+            if not settle(run, patience=_UNCLEAR_PATIENCE, held=True, environ=environ):
+                raise Unclear(run, command, said)
+            found = run.submission()["sends"][-1]
+            job, said = found.get("job"), found.get("error", said)
         if job is None:
             sends.pop()
             write_submission(run, record)
-            refusal = NotSent(run, command, answer.code, answer.said)
+            refusal = NotSent(run, command, answer.code, said)
             _withdraw(run, [str(send["job"]) for send in sends], cleaned, refusal)
             raise refusal
         sends[-1]["job"] = job

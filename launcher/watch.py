@@ -65,14 +65,14 @@ class Scene(NamedTuple):
     """None: no Slurm knows of it."""
 
 
-def survey(run: Run) -> Scene:
-    """Read a run's directory.
+def survey(run: Run, *, held: bool = False) -> Scene:
+    """Read a run's directory. `held`: its lock is the caller's, who sends nothing yet.
 
     Raises:
         CastoffError: something in it cannot be read.
     """
     # Before the records: what is written between the two looks then counts.
-    alive = is_alive(run)
+    alive = not held and is_alive(run)
     holds = names_in(run.path)
     submission = read(run.path / "submission.json", Submission)
     plan = facts(run)
