@@ -50,7 +50,7 @@ class Unclear(CastoffError):
         """What there was of an answer."""
         super().__init__(
             f"{shlex.join(command)} gave no clear answer: {said}\n"
-            f"nobody knows yet whether {run.id} was submitted, and nothing is sent again before the queue was "
+            f"nobody knows yet whether {run.id} was submitted; nothing is sent again before the queue was "
             f"asked: `castoff status {run.id}` asks it\nthe script is {run.script}"
         )
 
