@@ -8,11 +8,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
 import pytest
+
+from tests.cluster.hosts import why_no_hosts
+from tests.cluster.slurm import PACKAGES, SlurmCluster
 
 NO_SKIPS = "CASTOFF_TESTS_NO_SKIPS"
 NO_SYSTEM_PACKAGES = "CASTOFF_TESTS_NO_SYSTEM_PACKAGES"
@@ -22,7 +25,9 @@ SKIPS_FAIL = os.environ.get(NO_SKIPS, "") not in ("", "0")
 SYSTEM_PACKAGES_DECLINED = os.environ.get(NO_SYSTEM_PACKAGES, "") not in ("", "0")
 
 # Reasons that lie in the machine and that no installation could mend.
-IMPOSSIBLE_HERE = re.compile("no /dev/full|no IPv6 here|abstract sockets|Linux alone|only root can")
+IMPOSSIBLE_HERE = re.compile(
+    "no /dev/full|no IPv6 here|abstract sockets|Linux alone|only root can|no control groups"
+)
 
 # Whatever a scheduler, a starter, torchrun or a site would have left in the environment of a test run.
 FOREIGN = re.compile(
@@ -141,6 +146,21 @@ def system_program() -> SystemProgram:
         )
 
     return find
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory: pytest.TempPathFactory, system_program: SystemProgram) -> Iterator[SlurmCluster]:
+    """A real Slurm, one for the whole test run, from the first test that asks for it.
+
+    It takes jobs; what a test leaves on it ends with the test run.
+    """
+    if why := why_no_hosts():
+        pytest.skip(why)
+    for program, package in PACKAGES.items():
+        system_program(program, package)
+    cluster = SlurmCluster(tmp_path_factory.mktemp("slurm"))
+    yield cluster
+    cluster.close()
 
 
 def _skip_fails(report: pytest.TestReport | pytest.CollectReport) -> None:

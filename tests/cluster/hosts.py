@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -30,19 +31,59 @@ def why_no_hosts() -> str | None:
     return None
 
 
+def memory_groups() -> Path | None:
+    """Where control groups that limit memory can be made here: version 1's, by who may write there.
+
+    Slurm 22.05 takes those of version 2 from systemd alone, which is not in every container.
+    """
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        mount, _, kind = line.partition(" - ")
+        if kind.startswith("cgroup ") and "memory" in kind.split()[-1].split(","):
+            root = Path(mount.split()[4])
+            own = next(
+                line for line in Path("/proc/self/cgroup").read_text().splitlines() if ":memory:" in line
+            )
+            inside = root / own.split(":", 2)[2].lstrip("/")
+            folder = inside if inside.is_dir() else root  # a container may see its own alone
+            return folder if os.access(folder, os.W_OK) else None
+    return None
+
+
+class Doors(NamedTuple):
+    """How a process outside gets to the hosts."""
+
+    init: int
+    """The first process of their namespaces, as it is seen from outside."""
+    processes: dict[str, int]
+    """The process that holds each host, as it is seen from inside."""
+
+    def enter(self, host: str, folder: str | Path | None = None) -> list[str]:
+        """The words in front of a command that have it run on a host, in `folder` or the working one."""
+        outer = ["nsenter", f"--target={self.init}", "--pid", "--mount", "--"]
+        inner = ["nsenter", f"--target={self.processes[host]}", "--net", "--uts", "--mount"]
+        return [*outer, *inner, f"--wd={Path(folder or '.').resolve()}", "--"]
+
+
 class Hosts:
     """Hosts by name, from their making to `close`."""
 
-    def __init__(self, names: Sequence[str], etc_slurm: Path):
+    def __init__(self, names: Sequence[str], etc_slurm: Path, held_by: int | None = None):
         """Make them; `etc_slurm` stands for /etc/slurm there.
+
+        They live as long as this process, or until a line is written to the other end of `held_by`,
+        the descriptor of a FIFO.
 
         Raises:
             OSError: a program is missing.
             RuntimeError: this user, or this machine, cannot make them.
         """
+        groups = memory_groups()
+        group = "" if groups is None else str(groups / f"castoff-{uuid.uuid4().hex}")
+        self.limits_memory = groups is not None
+        self._held_by = held_by
         self._holder = subprocess.Popen(
-            [*_NAMESPACES, "bash", str(_SCRIPT), str(etc_slurm), *names],
-            stdin=subprocess.PIPE,  # its end ends the hosts, also when this process is killed
+            [*_NAMESPACES, "bash", str(_SCRIPT), str(etc_slurm), group, *names],
+            stdin=subprocess.PIPE if held_by is None else held_by,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -51,16 +92,14 @@ class Hosts:
         assert self._holder.stdout is not None and self._holder.stderr is not None
         lines = [self._holder.stdout.readline() for _ in names]
         if not all(lines):
-            self._holder.kill()
             raise RuntimeError(f"no hosts could be made: {self._holder.communicate()[1].strip()}")
-        self._processes = dict(line.split() for line in lines)
-        (self._init,) = psutil.Process(self._holder.pid).children()
+        processes = dict(line.split() for line in lines)
+        (init,) = psutil.Process(self._holder.pid).children()
+        self.doors = Doors(init.pid, {name: int(process) for name, process in processes.items()})
 
     def enter(self, host: str, folder: str | Path | None = None) -> list[str]:
-        """The words in front of a command that have it run on a host, in `folder` or the working one."""
-        outer = ["nsenter", f"--target={self._init.pid}", "--pid", "--mount", "--"]
-        inner = ["nsenter", f"--target={self._processes[host]}", "--net", "--uts", "--mount"]
-        return [*outer, *inner, f"--wd={Path(folder or '.').resolve()}", "--"]
+        """See `Doors.enter`."""
+        return self.doors.enter(host, folder)
 
     def popen(
         self,
@@ -112,7 +151,7 @@ class Hosts:
 
     def remote_shell(self, path: Path) -> Path:
         """Write a program that does on the hosts what ssh would: HOST COMMAND, after flags."""
-        cases = "".join(f"  {host}) process={process} ;;\n" for host, process in self._processes.items())
+        cases = "".join(f"  {host}) process={process} ;;\n" for host, process in self.doors.processes.items())
         path.write_text(
             "#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\ncase $1 in\n"
             f"{cases}  *) exit 255 ;;\nesac\nshift\n"
@@ -135,5 +174,7 @@ class Hosts:
 
     def close(self) -> None:
         """End everything on the hosts, and the hosts with it."""
+        if self._held_by is not None:
+            os.write(self._held_by, b"\n")
         with contextlib.suppress(BrokenPipeError), self._holder:  # which closes its pipes and waits
             pass

@@ -1,19 +1,35 @@
 #!/bin/bash
 # The first process of pid, mount and network namespaces of its own: it makes hosts there, each with a
 # name, an address and a /dev/shm of its own, on a network that nothing else is on. It lives until its
-# standard input ends, and with it ends everything in there, however whoever started it came to its end.
+# standard input ends or says a line, and with it ends everything in there, however whoever started it
+# came to its end. (If it is itself killed, the kernel clears all but empty control groups.)
 #
-#   unshare --pid --fork --kill-child --mount --net bash hosts.sh SLURM_CONF_FOLDER HOST…
+#   unshare --pid --fork --kill-child --mount --net bash hosts.sh SLURM_CONF_FOLDER MEMORY_GROUP HOST…
 #
+# MEMORY_GROUP is a folder that it makes for control groups of memory, and removes at its end, or nothing.
 # It prints a line for each host: its name, and the process (of this pid namespace) that holds it.
 set -euo pipefail
 
-etc_slurm=$1
-shift
+etc_slurm=$1 memory_group=$2
+shift 2
+
+leave_no_group() { # only groups without processes go, and processes need a moment
+  kill -KILL -1 2>/dev/null || true
+  for _ in {1..100}; do
+    find "$memory_group" -depth -type d -exec rmdir {} + 2>/dev/null || true
+    [[ -e $memory_group ]] || break
+    sleep 0.05
+  done
+}
 
 mount --make-rprivate /
 mount -t proc proc /proc
 mount -t tmpfs -o mode=755 tmpfs /run # the daemons' sockets and keys: not the machine's own
+if [[ -n $memory_group ]]; then
+  trap leave_no_group EXIT
+  mkdir -p "$memory_group" /run/cgroup/memory
+  mount --bind "$memory_group" /run/cgroup/memory
+fi
 mount --bind "$etc_slurm" /etc/slurm
 
 number=10
@@ -52,4 +68,4 @@ for _; do
 done
 exec >&- 3>&-
 
-cat >/dev/null
+read -r _ || true

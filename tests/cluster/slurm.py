@@ -1,29 +1,27 @@
 """A real Slurm with accounting: Debian's packages, a head node and four hosts.
 
-    python -m tests.cluster.slurm            a shell on its head node
-    python -m tests.cluster.slurm sinfo      a command there
-
-It starts in a few seconds, beside any other Slurm of this machine, and leaves nothing behind: all of it
-lives in namespaces that end with the process that started it (tests/cluster/hosts.py).
+Tests use it as the fixture `slurm`, people as `python -m tests.cluster`. It starts in a few seconds, beside
+any other Slurm of this machine, and leaves nothing behind: all of it lives in namespaces that end with the
+process that started it (tests/cluster/hosts.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
-import shutil
 import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.hosts import Hosts, why_no_hosts
+from tests.cluster.hosts import Hosts, memory_groups
 
 HEAD = "head"
 NODES = ("n1", "n2", "n3", "n4")
+MAX_ARRAY_SIZE = 8
+"""An array's index must be smaller."""
 
 PACKAGES = {
     "munged": "munge",
@@ -52,31 +50,39 @@ MailProg=/bin/true
 
 # How long a job that is started again has to wait; 121 s by default.
 AuthInfo=cred_expire=5
+# And how long any job: by default it is looked at every 30 s.
+SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0
+MaxArraySize={MAX_ARRAY_SIZE}
 KillWait=5
 ReturnToService=2
 # salloc opens its shell on the first node, as most clusters have it.
 LaunchParameters=use_interactive_step
 
-# Nothing here asks for control groups, which not every machine lets us use.
+# Not every machine lets us use control groups: only memory is limited by them, and only where it can be.
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin=TASK_PLUGIN
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=1
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost={HEAD}
+AccountingStorageTRES=gres/gpu
 
 SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
+SelectTypeParameters=CR_CPU_Memory
+DefMemPerCPU=2000
+GresTypes=gpu
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-# Each node may claim 12 CPUs, whatever this machine has.
+# Each node may claim 12 CPUs, 24 GB and 4 GPUs, whatever this machine has.
 SlurmdParameters=config_overrides
-NodeName={",".join(NODES)} CPUs=12 State=UNKNOWN
+NodeName={",".join(NODES)} CPUs=12 RealMemory=24000 Gres=gpu:4 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES PriorityTier=1
 PartitionName=urgent Nodes=ALL PriorityTier=10
 """,
     # slurmd starts its plugin for them all the same, and ends where it cannot tell their version.
-    "cgroup.conf": "CgroupPlugin=cgroup/v1\n",
+    "cgroup.conf": "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/run/cgroup\nConstrainRAMSpace=yes\n",
+    "gres.conf": "Name=gpu File=/run/slurm/gpu[0-3]\n",
     "slurmdbd.conf": f"""\
 DbdHost={HEAD}
 SlurmUser=root
@@ -101,6 +107,7 @@ innodb_flush_log_at_trx_commit = 0
 
 _START_ACCOUNTING = """
 mkdir -m 755 /run/munge /run/mysqld /run/slurm /run/slurm/state
+for gpu in {0..3}; do mknod /run/slurm/gpu$gpu c 1 3; done # Slurm wants devices; these are nothing
 head -c 128 /dev/urandom >/run/munge/munge.key
 chmod 600 /run/munge/munge.key
 munged --key-file=/run/munge/munge.key --seed-file=/run/munge/seed --log-file="$1/munged.log"
@@ -113,10 +120,15 @@ _SECONDS = 60.0
 
 
 class SlurmCluster:
-    """Slurm on hosts of its own, from its making to `close`."""
+    """Slurm on hosts of its own, from its making to `close`.
 
-    def __init__(self, folder: Path):
+    What happens is in squeue at once, and in sacct up to 5 s later: slurmctld reports that often.
+    """
+
+    def __init__(self, folder: Path, held_by: int | None = None):
         """Start it, and wait until all nodes take jobs; `folder` gets its settings and logs.
+
+        It lives as `Hosts` says of `held_by`.
 
         Raises:
             OSError, RuntimeError: it cannot be started here.
@@ -124,20 +136,26 @@ class SlurmCluster:
         settings, self.logs = folder / "etc", folder / "logs"
         for made in (settings, self.logs):
             made.mkdir()
+        plugin = "task/none" if memory_groups() is None else "task/cgroup"
         for name, text in _SETTINGS.items():
-            (settings / name).write_text(text.replace("LOGS", str(self.logs)))
+            (settings / name).write_text(text.replace("LOGS", str(self.logs)).replace("TASK_PLUGIN", plugin))
             (settings / name).chmod(0o600)  # slurmdbd insists, for its own
-        self.hosts = Hosts([HEAD, *NODES], settings)
+        self.hosts = Hosts([HEAD, *NODES], settings, held_by)
         try:
             self._start()
         except BaseException:
             self.close()
             raise
 
+    @property
+    def limits_memory(self) -> bool:
+        """Whether a job that needs more memory than it has asked for ends out of memory."""
+        return self.hosts.limits_memory
+
     def _start(self) -> None:
         self._must(HEAD, ["bash", "-euc", _START_ACCOUNTING, "start", self.logs])
         self._until(lambda: self._does(HEAD, ["test", "-S", "/run/mysqld/mysqld.sock"]))
-        self._must(HEAD, ["slurmdbd"])
+        self._start_slurmdbd()
         self._until(lambda: self._does(HEAD, ["sacctmgr", "--immediate", "add", "cluster", "castoff"]))
         self._must(HEAD, ["slurmctld"])
         for node in NODES:
@@ -154,29 +172,78 @@ class SlurmCluster:
         """Start a command on a host, as `Hosts.popen` does."""
         return self.hosts.popen(host, command, **options)
 
+    def stop_controller(self) -> None:
+        """Have slurmctld accept connections and answer none, until `continue_controller`."""
+        self._signal(HEAD, "STOP", "slurmctld")
+
+    def continue_controller(self) -> None:
+        """Have slurmctld go on, with all that it was asked meanwhile."""
+        self._signal(HEAD, "CONT", "slurmctld")
+        self._until(lambda: self._does(HEAD, ["scontrol", "show", "config"]))
+
+    @contextlib.contextmanager
+    def without_accounting(self) -> Iterator[None]:
+        """No slurmdbd: sacct fails at once, and Slurm keeps what it has to tell for later."""
+        self._signal(HEAD, "KILL", "slurmdbd")
+        try:
+            yield
+        finally:
+            self._start_slurmdbd()
+            self._until(lambda: self._does(HEAD, ["sacct", "--jobs=1"]))
+
+    @contextlib.contextmanager
+    def slow_accounting(self) -> Iterator[None]:
+        """A slurmdbd that does not answer while this lasts: sacct waits, and gives up after some 45 s."""
+        self._signal(HEAD, "STOP", "slurmdbd")
+        try:
+            yield
+        finally:
+            self._signal(HEAD, "CONT", "slurmdbd")
+
+    def drain(self, node: str) -> None:
+        """Give a node no further jobs; what runs there goes on."""
+        self._update(node, "drain")
+
+    def set_down(self, node: str) -> None:
+        """Have Slurm take a node for failed: its jobs are started again elsewhere, or end in NODE_FAIL."""
+        self._update(node, "down")
+
     def down(self, node: str) -> None:
         """Take a node's network away."""
         self.hosts.down(node)
 
     def kill_slurmd(self, node: str) -> None:
         """Kill a node's slurmd as a crash would; what it started lives on."""
-        self._must(node, ["bash", "-c", f'kill -KILL "$(cat /run/slurm/{node}.pid)"'])
+        self._signal(node, "KILL", node)
 
     def resume(self) -> None:
-        """Bring back every node that is gone, and wait until all take jobs."""
+        """Bring back every node that is gone, down or drained, and wait until all take jobs."""
         for node in NODES:
             self.hosts.up(node)
             if not self._does(node, ["bash", "-c", f'kill -0 "$(cat /run/slurm/{node}.pid)"']):
                 self._start_slurmd(node)
+            if {"DOWN", "DRAIN"} & self._state(node):
+                self._update(node, "resume")
         self.wait_for_nodes()
 
     def wait_for_nodes(self) -> None:
         """Wait until every node can take jobs, whether or not it has some."""
+        self._until(lambda: all(self._state(node) <= {"IDLE", "MIXED", "ALLOCATED"} for node in NODES))
 
-        def states() -> set[str]:
-            return set(self._must(HEAD, ["sinfo", "--noheader", "--Node", "--format", "%T"]).split())
+    def _state(self, node: str) -> set[str]:
+        shown = self._must(HEAD, ["scontrol", "--oneliner", "show", "node", node])
+        (state,) = (word for word in shown.split() if word.startswith("State="))
+        return set(state.removeprefix("State=").split("+"))
 
-        self._until(lambda: states() <= {"idle", "mixed", "allocated"})
+    def _update(self, node: str, state: str) -> None:
+        words = [f"nodename={node}", f"state={state}", *(["reason=test"] if state != "resume" else [])]
+        self._must(HEAD, ["scontrol", "update", *words])
+
+    def _signal(self, host: str, name: str, daemon: str) -> None:
+        self._must(host, ["bash", "-c", f'kill -{name} "$(cat /run/slurm/{daemon}.pid)"'])
+
+    def _start_slurmdbd(self) -> None:
+        self._must(HEAD, ["slurmdbd"])
 
     def _start_slurmd(self, node: str) -> None:
         self._must(node, ["bash", "-c", f"mkdir -p /run/slurm/{node} && exec slurmd -N {node}"])
@@ -206,28 +273,3 @@ class SlurmCluster:
 def _bare_environment() -> dict[str, str]:
     """What the daemons see: what they have in theirs, jobs have too."""
     return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-
-
-def main() -> int:
-    """Start a cluster, run a shell or a command on its head node, end the cluster."""
-    if why := why_no_hosts():
-        sys.exit(why)
-    if missing := [package for program, package in PACKAGES.items() if shutil.which(program) is None]:
-        sys.exit(f"this needs Debian packages: apt-get install {' '.join(missing)}")
-    command = sys.argv[1:] or [os.environ.get("SHELL", "/bin/bash")]
-    with tempfile.TemporaryDirectory(prefix="castoff-slurm-") as folder:
-        cluster = SlurmCluster(Path(folder))
-        try:
-            print(
-                f"Slurm runs, on the nodes {' '.join(NODES)}; its logs are in {cluster.logs}", file=sys.stderr
-            )
-            print(
-                f"on a node, from anywhere: {shlex.join(cluster.hosts.enter(NODES[0]))} bash", file=sys.stderr
-            )
-            return subprocess.run([*cluster.hosts.enter(HEAD), *command], check=False).returncode
-        finally:
-            cluster.close()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,8 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from .hosts import memory_groups
 from .jobs import until
-from .slurm import HEAD, NODES, SlurmCluster
+from .slurm import HEAD, MAX_ARRAY_SIZE, NODES, SlurmCluster
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -50,12 +52,93 @@ def test_a_node_that_is_gone_comes_back(slurm: SlurmCluster) -> None:
     assert sorted(told.split()) == ["n3", "n4"]
 
 
+def test_a_drained_node_gets_no_jobs(slurm: SlurmCluster) -> None:
+    there = ["srun", "--immediate=1", "-w", "n2", "hostname"]
+    slurm.drain("n2")
+    assert slurm.run(HEAD, there).returncode != 0
+    slurm.resume()
+    assert slurm.run(HEAD, there).stdout == "n2\n"
+
+
+def submitted(slurm: SlurmCluster, folder: Path, *words: str) -> str:
+    answer = slurm.run(HEAD, ["sbatch", "--parsable", *words], cwd=folder)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout.strip()
+
+
+def state(slurm: SlurmCluster, job: str) -> str:
+    shown = slurm.run(HEAD, ["scontrol", "--oneliner", "show", "job", job]).stdout
+    return next(word.partition("=")[2] for word in shown.split() if word.startswith("JobState="))
+
+
+def test_a_node_that_fails_takes_its_job_with_it(slurm: SlurmCluster, tmp_path: Path) -> None:
+    job = submitted(slurm, tmp_path, "-w", "n3", "--no-requeue", "--wrap", "touch ready; sleep 600")
+    until((tmp_path / "ready").exists, "the job")
+    slurm.set_down("n3")
+    until(lambda: state(slurm, job) == "NODE_FAIL", "NODE_FAIL")
+    slurm.resume()
+
+
+def test_a_controller_that_does_not_answer(slurm: SlurmCluster) -> None:
+    slurm.stop_controller()
+    with slurm.popen(HEAD, ["squeue"]) as asking:
+        with pytest.raises(subprocess.TimeoutExpired):
+            asking.wait(1)
+        slurm.continue_controller()
+        assert asking.wait(30) == 0
+
+
+def test_accounting_comes_and_goes(slurm: SlurmCluster) -> None:
+    with slurm.without_accounting():
+        assert slurm.run(HEAD, ["sacct"]).returncode != 0
+        assert slurm.run(HEAD, ["srun", "hostname"]).returncode == 0
+    with contextlib.ExitStack() as stack:
+        with slurm.slow_accounting():
+            asking = stack.enter_context(slurm.popen(HEAD, ["sacct"]))
+            with pytest.raises(subprocess.TimeoutExpired):
+                asking.wait(1)
+        assert asking.wait(30) == 0
+
+
+def test_memory_is_limited(slurm: SlurmCluster, tmp_path: Path) -> None:
+    if not slurm.limits_memory:
+        pytest.skip("no control groups that could limit memory")
+    program = f"{sys.executable} -c 'bytearray(300_000_000).count(1)'"
+    enough, little = (submitted(slurm, tmp_path, f"--mem={size}", "--wrap", program) for size in (600, 100))
+    until(lambda: state(slurm, little) == "OUT_OF_MEMORY", "OUT_OF_MEMORY")
+    until(lambda: state(slurm, enough) == "COMPLETED", "COMPLETED")
+
+
+def test_an_array_has_an_end(slurm: SlurmCluster, tmp_path: Path) -> None:
+    answer = slurm.run(HEAD, ["sbatch", f"--array=0-{MAX_ARRAY_SIZE}", "--wrap", "true"], cwd=tmp_path)
+    assert answer.stderr == "sbatch: error: Batch job submission failed: Invalid job array specification\n"
+
+
+HOLDING = """
+def test_it(slurm):
+    job = 'touch FOLDER/$SLURM_PROCID; exec sleep 600'
+    slurm.run("head", ["srun", "-N4", "sh", "-c", job], timeout=600)
+"""
+
+
 @pytest.fixture
 def another(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A second cluster, in a process of its own, with a job on all of its nodes."""
-    job = f"srun -N4 sh -c 'touch {tmp_path}/$SLURM_PROCID; exec sleep 600'"
+    """A second test run, with a cluster of its own and a job on all of its nodes."""
+    test = tmp_path / "test_it.py"
+    test.write_text(HOLDING.replace("FOLDER", str(tmp_path)))
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.cluster.slurm", "bash", "-c", job],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "tests.conftest",
+            "-c",
+            "/dev/null",
+            "--rootdir",
+            tmp_path,
+            test,
+        ],
         cwd=CHECKOUT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdin=subprocess.DEVNULL,
@@ -63,28 +146,26 @@ def another(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.STDOUT,
         text=True,
     )
+    until(lambda: len(list(tmp_path.glob("[0-3]"))) == 4, "four tasks")
     yield process
     process.kill()
     process.communicate()
 
 
-def test_it_ends_with_a_process_that_is_killed(
-    slurm: SlurmCluster, another: subprocess.Popen[str], tmp_path: Path
-) -> None:
-    until(lambda: len(list(tmp_path.glob("[0-3]"))) == 4, "four tasks")
+def control_groups() -> set[Path]:
+    """Those of all clusters of this machine."""
+    groups = memory_groups()
+    return set() if groups is None else set(groups.glob("castoff-*"))
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
+def test_it_ends_with_the_test_run(name: str, slurm: SlurmCluster, another: subprocess.Popen[str]) -> None:
     family = psutil.Process(another.pid).children(recursive=True)
     assert {"slurmctld", "slurmd", "mariadbd", "sleep"} <= {process.name() for process in family}
     assert "sh" not in slurm.run(HEAD, ["squeue", "--noheader", "--format=%j"]).stdout.split()
-    another.send_signal(signal.SIGKILL)
+    groups = control_groups()
+    assert len(groups) >= 2 or not slurm.limits_memory
+    another.send_signal(signal.Signals[name])
     gone, alive = psutil.wait_procs(family, timeout=10)
     assert alive == [] and len(gone) == len(family)
-
-
-def test_an_interrupt_ends_it_in_order(another: subprocess.Popen[str], tmp_path: Path) -> None:
-    until(lambda: len(list(tmp_path.glob("[0-3]"))) == 4, "four tasks")
-    family = psutil.Process(another.pid).children(recursive=True)
-    another.send_signal(signal.SIGINT)
-    another.communicate(timeout=20)
-    assert another.returncode != 0
-    assert list(tmp_path.glob("castoff-slurm-*")) == []
-    assert psutil.wait_procs(family, timeout=10)[1] == []
+    assert len(groups - control_groups()) >= slurm.limits_memory
