@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,14 +30,22 @@ class Desk:
     def __init__(self, cluster: SlurmCluster, folder: Path):
         self.cluster, self.folder = cluster, folder
         folder.mkdir(exist_ok=True)
-        self.environ = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.environ = {**os.environ, "PATH": path, "XDG_STATE_HOME": str(folder / "state")}
 
-    def run(self, *words: str | Path, env: Mapping[str, str] | None = None, timeout: float = 90) -> Ended:
+    def start(self, *words: str | Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Start a command."""
+        return self.cluster.popen(HEAD, words, cwd=self.folder, env={**self.environ, **(env or {})})
+
+    def end(self, process: subprocess.Popen[str], timeout: float = 90) -> Ended:
+        """What a command came to."""
+        with process:
+            output, errors = process.communicate(timeout=timeout)
+        return Ended(process.returncode, output, errors)
+
+    def run(self, *words: str | Path, env: Mapping[str, str] | None = None) -> Ended:
         """Run a command to its end."""
-        answer = self.cluster.run(
-            HEAD, words, cwd=self.folder, env={**self.environ, **(env or {})}, timeout=timeout
-        )
-        return Ended(answer.returncode, answer.stdout, answer.stderr)
+        return self.end(self.start(*words, env=env))
 
     def castoff(self, *words: str | Path, env: Mapping[str, str] | None = None) -> Ended:
         """Run castoff to its end."""
