@@ -336,6 +336,8 @@ def _has_job(entry: Entry, reference: str) -> bool:
             submission = read(entry.run.path / "submission.json", Submission)
         except CastoffError:
             return False  # one run that cannot be read must not hide the others
+        if submission and reference in (send.job for send in submission.sends or []):
+            return True  # a large array takes several
         # A script that stands alone names its directory after its job.
         job = submission.job if submission else entry.id.removeprefix("castoff-")
     return job is not None and reference in (job, job.partition(".")[0])

@@ -13,7 +13,7 @@ from launcher.errors import CastoffError
 from launcher.index import Entry, Index
 from launcher.runs import Run
 from launcher.status import RunSummary, summary
-from launcher.watch import status
+from launcher.watch import Scene, judge, survey
 
 _BATCH = 512
 """Runs that are looked at before what was seen is written down: an interrupt costs no more."""
@@ -42,7 +42,7 @@ class Row(NamedTuple):
     @property
     def is_over(self) -> bool:
         """Whether nothing more will happen, as far as is known."""
-        return self.told.state in ("ended", "unknown")
+        return self.told.state == "ended" or (self.told.state == "unknown" and not self.told.unsettled)
 
     @property
     def submitted(self) -> float:
@@ -95,18 +95,27 @@ class Overview:
 
     def _look_at(self, entries: list[Entry], index: Index) -> dict[str, RunSummary]:
         seen: dict[str, RunSummary] = {}
+        asking: list[tuple[Entry, Scene]] = []
         for start in range(0, len(entries), _BATCH):
-            ended = []
             batch = entries[start : start + _BATCH]
-            for entry, look in zip(batch, _look_at_each(batch), strict=True):
-                if look.told is not None:
-                    seen[entry.path] = look.told
-                    if look.final:
-                        ended.append((entry, look.told))
-                elif look.refusal:
-                    self.notes.append(look.refusal)
-            self._remember(ended, index)
+            looked = list(zip(batch, _look_at_each(batch), strict=True))
+            self._take(looked, seen, index)
+            asking += [(entry, look.scene) for entry, look in looked if look.scene]
+        # One question to Slurm answers for all of these.
+        answers = _judge([scene for _, scene in asking])
+        self._take([(entry, look) for (entry, _), look in zip(asking, answers, strict=True)], seen, index)
         return seen
+
+    def _take(self, looked: list[tuple[Entry, _Look]], seen: dict[str, RunSummary], index: Index) -> None:
+        ended = []
+        for entry, look in looked:
+            if look.told is not None:
+                seen[entry.path] = look.told
+                if look.final:
+                    ended.append((entry, look.told))
+            elif look.refusal:
+                self.notes.append(look.refusal)
+        self._remember(ended, index)
 
     def _remember(self, ended: list[tuple[Entry, RunSummary]], index: Index) -> None:
         try:
@@ -121,6 +130,8 @@ class _Look(NamedTuple):
     final: bool = False
     refusal: str | None = None
     """Why nothing is told, where that should be known."""
+    scene: Scene | None = None
+    """A run about which Slurm has to be asked."""
 
 
 def _look_at_each(entries: list[Entry]) -> list[_Look]:
@@ -141,10 +152,18 @@ def _look(entry: Entry) -> _Look:
     except CastoffError as error:
         return _Look(refusal=str(error) if entry.is_there else None)
     try:
-        now = status(entry.run)
+        scene = survey(entry.run)
+        if scene.slurm and scene.slurm.needs_slurm():
+            return _Look(scene=scene)
+        (now,) = judge([scene])
     except CastoffError as error:
         return _Look(_unreadable(entry.name, str(error)))
     return _Look(summary(now), now.final)
+
+
+def _judge(scenes: list[Scene]) -> list[_Look]:
+    """Looks that end with one question to Slurm for all of them."""
+    return [_Look(summary(now), now.final) for now in judge(scenes)] if scenes else []
 
 
 def _unreadable(name: str, why: str) -> RunSummary:
@@ -185,9 +204,11 @@ def rebuild(index: Index, folder: Path) -> Rebuilt:
     found = find_run_directories(folder)
     known = {entry.path: entry for entry in index.entries()}
     there = [Entry(str(path), path.name, 0.0) for path in found.directories]
+    looks = _look_at_each(there)
+    answers = iter(_judge([look.scene for look in looks if look.scene]))
     news = [
         (entry.run, look.told, look.final)
-        for entry, look in zip(there, _look_at_each(there), strict=True)
+        for entry, look in zip(there, (next(answers) if one.scene else one for one in looks), strict=True)
         if look.told and (entry.path not in known or known[entry.path].ended not in (None, look.told))
     ]
     index.adopt(news)

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from launcher.errors import CastoffError
+from launcher.schedulers.environment import command_environment
+from launcher.schedulers.slurm import cancel_command
 from launcher.schedulers.slurm_jobs import (
     MOST_ASKED,
     JobTold,
-    environment,
     history_command,
     parse_history,
     parse_queue,
@@ -115,7 +116,7 @@ class Queue:
             CastoffError: it refuses; with its words.
         """
         try:
-            _run(["scancel", *jobs], _QUEUE_PATIENCE, self.environ)
+            _run(cancel_command(jobs), _QUEUE_PATIENCE, self.environ)
         except _Silent as why:
             raise CastoffError(str(why)) from None
 
@@ -140,7 +141,7 @@ def _run(argv: list[str], patience: float, environ: Mapping[str, str]) -> str:
     try:
         done = subprocess.run(
             [program, *argv[1:]],
-            env=environment(environ),
+            env={**command_environment(environ), "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",

@@ -171,7 +171,7 @@ def _renewed(run: Run, begin: dict[int, int]) -> dict[str, Any]:
     """The record of a new submission; the one before becomes history."""
     record = run.submission()
     earlier = record.pop("earlier", [])
-    last = {name: record[name] for name in ("time", "job", "error") if name in record}
+    last = {name: record[name] for name in ("time", "job", "error", "sends") if name in record}
     for gone in ("error", "sends"):
         record.pop(gone, None)
     told = {

@@ -41,7 +41,9 @@ class Attempt(NamedTuple):
     @property
     def job(self) -> str | None:
         """The job that it was a start of."""
-        return (self.start and self.start.job) or (self.last and self.last.job)
+        if self.start and self.start.job:
+            return self.start.job
+        return self.last.job if self.last else None
 
     @property
     def goes_on(self) -> bool:
@@ -419,8 +421,8 @@ class _Judgement:
             ending, code, time = known_ending(one.end.ending), one.end.code, one.end.time
             last = LastWord(ending, code, told.job, told.word, one.end.reason, time)
         else:
-            code = one.end.code if one.end is not None and one.end.code else told.exit_code
-            last = self._last_word(told, code)
+            own_code = one.end.code if one.end is not None else None
+            last = self._last_word(told, own_code or told.exit_code)
         decided = self.known.accounted or told.word not in ("FAILED", "COMPLETED")
         if decided:
             self.learnt.append((one.folder, last))

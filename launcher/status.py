@@ -117,6 +117,8 @@ class RunSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     ended: Seconds | None
     """Seconds since the epoch, as far as known."""
     stop_asked: bool = False
+    unsettled: bool = False
+    """As `RunStatus.unsettled`."""
 
 
 def summary(now: RunStatus) -> RunSummary:
@@ -140,6 +142,7 @@ def summary(now: RunStatus) -> RunSummary:
         if now.over
         else None,
         stop_asked=now.stop_asked and not now.over,
+        unsettled=now.unsettled,
     )
 
 

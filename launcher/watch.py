@@ -80,21 +80,19 @@ def survey(run: Run, *, held: bool = False) -> Scene:
     for member, attempt, folder in run.attempts():
         attempts.setdefault(member, []).append((attempt, folder))
     scene = Scene(run, bool(holds), submission, plan, alive, STOP in holds, attempts, None)
-    if plan.scheduler != "slurm" or (submission and submission.sends is None):
-        return scene
-    if not submission and taken(run) is not None:  # a launch in an allocation, whose record was damaged
-        return scene
-    return scene._replace(slurm=_on_slurm(scene))
+    # A launch in an allocation is castoff's own affair, as what the local scheduler runs.
+    return scene if plan.scheduler != "slurm" or taken(run) is not None else _on_slurm(scene)
 
 
-def _on_slurm(scene: Scene) -> SlurmRun:
+def _on_slurm(scene: Scene) -> Scene:
     from launcher.slurm_states import SlurmRun, read_attempt
 
     attempts = {
         member: [read_attempt(number, folder, names_in(folder)) for number, folder in found]
         for member, found in scene.attempts.items()
     }
-    return SlurmRun(scene.run, scene.submission, scene.plan, attempts, being_sent=scene.alive)
+    slurm = SlurmRun(scene.run, scene.submission, scene.plan, attempts, being_sent=scene.alive)
+    return scene._replace(slurm=slurm)
 
 
 def status(run: Run) -> RunStatus:

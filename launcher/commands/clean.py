@@ -157,6 +157,8 @@ def _examine(run: Run, needed: dict[str, str], wish: _Wish, *, named: bool) -> _
     """
     check_trusted(run.path)
     now = status(run)
+    if now.unsettled:
+        raise CastoffError(f"{run.id}: may go on; {now.reason}")
     if not now.over:
         raise CastoffError(f"{run.id}: is {now.state}; castoff cancel {run.id} ends it")
     if waiting := needed.get(str(run.path)):

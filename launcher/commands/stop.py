@@ -42,7 +42,7 @@ def command(runs: tuple[str, ...], until_over: bool, timeout: float | None, as_j
         if run.id not in over:
             ask_to_stop(run)
     give_up = None if timeout is None else time.monotonic() + timeout
-    told = []
+    told, queued = [], []
     for run in found:
         if until_over or timeout is not None:
             now = wait(run, None if give_up is None else max(give_up - time.monotonic(), 0))
@@ -50,6 +50,8 @@ def command(runs: tuple[str, ...], until_over: bool, timeout: float | None, as_j
             now = status(run)
         asked = run.id not in over
         told.append({"id": run.id, "asked": asked, "state": now.state, "ending": now.ending})
+        if now.scheduler == "slurm" and now.state == "pending":
+            queued.append(run.id)
         if not as_json:
             click.echo(f"{run.id}: {_words(now, asked)}")
     if as_json:
@@ -60,7 +62,10 @@ def command(runs: tuple[str, ...], until_over: bool, timeout: float | None, as_j
             f"{', '.join(going)}: not over after {timeout:g} s; its program may not look for "
             "CASTOFF_STOP_FILE; `castoff cancel` ends it"
         )
-    if going and not as_json:
+    if queued and not as_json:
+        ids = " ".join(queued)
+        say(f"what waits ends when Slurm starts it; `castoff cancel {ids}` takes it out of the queue now")
+    if len(going) > len(queued) and not as_json:
         say("a program that does not look for CASTOFF_STOP_FILE goes on; `castoff cancel` ends it")
     return 0
 
@@ -68,7 +73,9 @@ def command(runs: tuple[str, ...], until_over: bool, timeout: float | None, as_j
 def _is_over(run: Run) -> bool:
     """Whether nothing of it runs or can still begin; False if that cannot be known here."""
     now = status(run)
-    # Slurm or PBS may start it again, or for the first time; a script sent by hand may run anywhere.
+    if now.scheduler == "slurm":  # which was asked
+        return now.state == "ended" and (bool(run.submission()) or now.ending != "again")
+    # PBS may start it again, or for the first time; a script sent by hand may run anywhere.
     if now.scheduler != "local" or not run.submission():
         return now.state == "ended" and all(member.ending != "again" for member in now.members)
     return now.over and (now.state == "ended" or other_host(run) is None)

@@ -39,7 +39,7 @@ from launcher.runs import (
     write_file,
     write_submission,
 )
-from launcher.watch import condition_holds
+from launcher.watch import Looking, condition_holds
 
 _POLL = 0.1
 _GIVE_UP = 5.0
@@ -186,8 +186,9 @@ class _Scheduler:
         for condition, paths in (self.run.submission().get("after") or {}).items():
             for path in paths:
                 other = Run(Path(path))
+                looking = Looking([other])
                 while not self._look() and not stop_asked(self.run):
-                    holds = condition_holds(condition, other)
+                    holds = condition_holds(condition, other, looking)
                     if holds:
                         break
                     if holds is False:

@@ -1,8 +1,8 @@
 """Following a run: every log of every attempt as it grows, until the run is over.
 
-No scheduler is asked and nobody tells us of a change, since a network file system would not: files
-are looked at, those that grow often and those at rest seldom. What became of the run is read from
-its records, which is dearer and hence rarer.
+Nobody tells us of a change, since a network file system would not: files are looked at, those that grow
+often and those at rest seldom. What became of the run is read from its records, which is dearer and hence
+rarer, and asked of Slurm, which is rarer still.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from launcher.logs.sources import (
 )
 from launcher.runs import Run
 from launcher.status import AttemptStatus, MemberStatus, RunStatus
-from launcher.watch import status
+from launcher.watch import Looking
 
 _LOOKS = (2000, 200)
 """Looks at files per second that are aimed at, while they grow and at rest."""
@@ -77,6 +77,7 @@ class Follower:
     ):
         """`write` takes what is shown, `say` what is said about it, `pause` lets seconds pass."""
         self._run = run
+        self._looking = Looking([run])
         self._selection = selection
         self._show = show
         self._write = write
@@ -124,11 +125,14 @@ class Follower:
     def _read_records(self) -> None:
         if not self._run.path.is_dir():
             raise CastoffError(f"{self._run.path}: is gone; if it was moved, name its new path")
-        self._status = status(self._run)
+        (self._status,) = self._looking.look()
         self._members = [one for one in self._status.members if self._selection.has_member(one.member)]
-        local = self._status.scheduler == "local" and bool(self._run.submission())
-        self._is_seen = local and other_host(self._run) is None
-        """Whether castoff knows if the run's scheduler lives: its own one, on this host."""
+        if self._status.scheduler == "slurm":
+            self._is_seen = self._looking.slurm_answers and not self._status.unsettled
+        else:
+            local = self._status.scheduler == "local" and bool(self._run.submission())
+            self._is_seen = local and other_host(self._run) is None
+        """Whether castoff knows if the run goes on: by Slurm, or by its own scheduler on this host."""
 
     def _tell_state(self) -> None:
         """Say, once each, what the reader may wonder about while nothing comes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 MOST_ASKED = 10_000
@@ -335,14 +335,3 @@ def _indices(text: str) -> list[int | None]:
 def _seconds(text: str) -> float | None:
     """A time; None for N/A, NONE and Unknown. SLURM_TIME_FORMAT=%s has Slurm write seconds."""
     return float(text) if re.fullmatch(r"\d{1,11}", text) else None
-
-
-_CHANGING = ("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SCONTROL_")
-
-
-def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What Slurm's commands get of an environment: nothing that changes what they ask for or print."""
-    kept = {name: value for name, value in environ.items() if not name.startswith(_CHANGING)}
-    if "SLURM_CONF" in environ:
-        kept["SLURM_CONF"] = environ["SLURM_CONF"]
-    return {**kept, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
