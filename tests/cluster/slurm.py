@@ -54,7 +54,7 @@ AuthInfo=cred_expire=5
 SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0
 MaxArraySize={MAX_ARRAY_SIZE}
 KillWait=5
-ReturnToService=2
+ReturnToService=1
 # salloc opens its shell on the first node, as most clusters have it.
 LaunchParameters=use_interactive_step
 

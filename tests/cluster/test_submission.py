@@ -40,8 +40,8 @@ env_from: [TOKEN]
     answer = desk.castoff("submit", job, "--site", "slurm", env={"TOKEN": "s3cret", "TERM": "xterm"})
     assert answer.code == 0, answer.errors
     (run,) = map(Run, desk.folder.glob("castoff-runs/filed-*"))
-    assert f"job         {run.job} (slurm)\n" in answer.output and run.job.isdecimal()
-    kept = desk.slurm("scontrol", "write", "batch_script", run.job, "-")
+    assert f"job         {run.job} (slurm)\n" in answer.output and str(run.job).isdecimal()
+    kept = desk.slurm("scontrol", "write", "batch_script", str(run.job), "-")
     assert kept.strip() == desk.castoff("render", job, "--site", "slurm").output.strip()
     assert "s3cret" not in kept
     assert desk.record(run, "ending")["ending"] == "done"
