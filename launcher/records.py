@@ -69,6 +69,8 @@ class LastWord(msgspec.Struct, frozen=True):
     reason: str | None = None
     time: Seconds | None = None
     """When it ended; None where that is not known."""
+    requeued: bool = False
+    """Whether the scheduler has queued the job again since."""
 
 
 class Send(msgspec.Struct):

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from launcher.queue import Answer, Key
 from launcher.records import Ending, Facts, Failure, LastWord, Send, Start, Submission, read
 from launcher.runs import Run
@@ -47,14 +49,16 @@ class Attempt(NamedTuple):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the script has asked Slurm to start it again."""
-        return self.last is None and self.end is not None and self.end.ending == "again" and not self.end.code
+        """Whether Slurm has queued it again, or its script has asked for that."""
+        if self.last is not None:
+            return self.last.requeued
+        return self.end is not None and self.end.ending == "again" and not self.end.code
 
     @property
     def is_certain(self) -> bool:
         """Whether its ending is known for good from the records."""
         if self.last is not None:
-            return True
+            return not self.last.requeued
         if self.end is None or self.end.ending == "cancelled" or self.goes_on:
             return False
         signal = self.failure.signal if self.failure else None
@@ -141,6 +145,8 @@ class SlurmRun:
 
     def needs_slurm(self) -> bool:
         """Whether the records leave anything in doubt that Slurm may know."""
+        if self.unclear:
+            return True
         for found in self.attempts.values():
             *past, newest = found
             if not newest.is_certain or not all(one.is_certain or one.goes_on for one in past):
@@ -330,10 +336,11 @@ class _Judgement:
         told: JobTold | None,
         statuses: list[AttemptStatus],
     ) -> MemberStatus:
-        """A member that asked to be started again, and is no longer in the queue."""
+        """A member that was to be started again, and is no longer in the queue."""
         statuses = [*statuses, self._by_records(number, newest)]
         told = told or (self._newest_start(key) if key else None)
-        if told is not None and told.word == "CANCELLED":
+        lost = newest.last is not None and told is not None and told.stage == "ended"
+        if told is not None and (told.word == "CANCELLED" or (lost and told.ending != "done")):
             return self._never_began(number, told, statuses)
         return _ended_as(number, statuses)
 
@@ -394,7 +401,7 @@ class _Judgement:
         last = self._last_word(told, told.exit_code)
         if last.ending == "failed":
             reason = f"it failed before it wrote any record; see {self.run.run.script_log(number)}"
-            last = LastWord(last.ending, last.code, last.job, last.state, reason, last.time)
+            last = msgspec.structs.replace(last, reason=reason)
         self.learnt.append((folder, last))
         one = Attempt(attempt, folder, None, None, None, last)
         return _ended_as(number, [*statuses, self._by_records(number, one)])
@@ -405,7 +412,7 @@ class _Judgement:
             return self._by_records(number, one)
         told = self._start_of(self.run.key(number, one.job), one)
         if told is not None:
-            return self._by_slurm(number, one, told)
+            return self._by_slurm(number, one, told, requeued=requeued)
         if requeued and (one.end is None or one.end.ending == "cancelled"):
             reason = "Slurm ended it, or lost its nodes, and queued it again"
             if one.end is None:
@@ -415,7 +422,7 @@ class _Judgement:
             return self._unknown(number, one, "it has left no ending")
         return self._by_records(number, one)
 
-    def _by_slurm(self, number: int, one: Attempt, told: JobTold) -> AttemptStatus:
+    def _by_slurm(self, number: int, one: Attempt, told: JobTold, *, requeued: bool = False) -> AttemptStatus:
         """An attempt whose ending the script cannot know, or could not write down."""
         if one.end is not None and told.word in ("FAILED", "COMPLETED"):
             ending, code, time = known_ending(one.end.ending), one.end.code, one.end.time
@@ -423,6 +430,7 @@ class _Judgement:
         else:
             own_code = one.end.code if one.end is not None else None
             last = self._last_word(told, own_code or told.exit_code)
+        last = msgspec.structs.replace(last, requeued=requeued)
         decided = self.known.accounted or told.word not in ("FAILED", "COMPLETED")
         if decided:
             self.learnt.append((one.folder, last))

@@ -1,0 +1,333 @@
+"""What castoff says of runs on a real Slurm: waiting, held, cancelled, out of time, preempted, lost.
+
+All that takes long is submitted at once, each run on a node of its own; every test then looks at its own.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.runs import Run
+from tests.launcher.conftest import processes_of
+
+from .desk import Desk
+from .jobs import until
+from .slurm import SlurmCluster
+
+STUBBORN = "trap '' TERM; touch begun.$CASTOFF_ATTEMPT; while :; do sleep 0.2; done"
+WILLING = "touch begun.$CASTOFF_ATTEMPT; sleep 600"
+
+
+class Watched(Desk):
+    """A desk, and what castoff says there."""
+
+    def __init__(self, cluster: SlurmCluster, folder: Path):
+        super().__init__(cluster, folder)
+        here = str(Path(sys.executable).parent)  # also before any test has begun
+        self.environ["PATH"] = f"{here}:{self.environ['PATH']}"
+
+    def status(self, run: Run, **env: str) -> dict[str, Any]:
+        """As `castoff status --json` prints it."""
+        answer = self.castoff("status", "--json", run.path, env=env)
+        assert answer.code == 0, answer.errors
+        told: dict[str, Any] = json.loads(answer.output)
+        return told
+
+    def until(self, run: Run, **wanted: Any) -> dict[str, Any]:
+        """The status as soon as it is so."""
+
+        def holds() -> dict[str, Any] | None:
+            now = self.status(run)
+            return now if {name: now[name] for name in wanted} == wanted else None
+
+        found: dict[str, Any] = until(holds, f"{wanted} of {run.id}; it is {self.status(run)}")
+        return found
+
+    def begun(self, attempt: int = 0) -> None:
+        """Until the program has begun."""
+        until((self.folder / f"begun.{attempt}").exists, f"attempt {attempt} in {self.folder}")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("states")
+
+
+@pytest.fixture(scope="module")
+def out_of_time(slurm: SlurmCluster, folder: Path) -> tuple[Watched, Run]:
+    """A run that Slurm ends after its minute, whatever it does; submitted before all others."""
+    desk = Watched(slurm, folder / "time")
+    return desk, desk.submit("--walltime", "1m", "--set", "grace=5s", sh=STUBBORN)
+
+
+@pytest.fixture
+def desk(slurm: SlurmCluster, tmp_path: Path, out_of_time: object) -> Watched:
+    return Watched(slurm, tmp_path / "desk")
+
+
+class TestWaiting:
+    def test_it_says_why(self, desk: Watched) -> None:
+        first = desk.submit("--set", "directives.hold=true", "--name", "first")
+        second = desk.submit("--set", "directives.begin=now+1hour", "--name", "second")
+        third = desk.submit("--set", "after={afterok: [second]}", "--name", "third")
+        held = desk.status(first)
+        assert (held["state"], held["ending"], held["code"]) == ("pending", None, None)
+        assert held["reason"] == f"it is held (JobHeldUser); `scontrol release {first.job}` lets it go"
+        later = desk.status(second)
+        assert later["reason"].startswith("its time to begin has not come (BeginTime); it begins at 20")
+        assert desk.status(third)["reason"] == "it waits for another job (Dependency)"
+        assert "it is held (JobHeldUser)" in desk.castoff("status", "first").output
+        desk.slurm("scontrol", "release", str(first.job))
+        answer = desk.castoff("wait", "first")
+        assert (answer.code, answer.output) == (0, f"{first.id}: done\n")
+        # All of what waits goes with one word, and what waits for it says so before.
+        assert desk.castoff("cancel", "second").output == f"{second.id}: ended, cancelled\n"
+        reason = "what it waits for can never happen (DependencyNeverSatisfied)"
+        desk.until(third, state="pending", reason=reason)
+        assert desk.castoff("stop", "third").output == f"{third.id}: asked to stop; pending\n"
+        answer = desk.castoff("cancel", "third", "second")
+        assert answer.output == f"{third.id}: ended, cancelled\n{second.id}: ended already, cancelled\n"
+        told = desk.status(third)
+        assert (told["state"], told["code"], told["job"]) == ("ended", 143, third.job)
+        word = json.loads((third.path / "attempts/0.0/scheduler.json").read_text())
+        assert (word["ending"], word["state"], word["job"]) == ("cancelled", "CANCELLED", third.job)
+
+    def test_members_of_an_array(self, desk: Watched) -> None:
+        """Each has a state of its own, also those that are cancelled alone, and in the queue."""
+        run = desk.submit(
+            *("--set", "array={count: 6, at_most: 2}"),
+            sh="[ $CASTOFF_ARRAY_INDEX = 0 ] && exit 3; touch begun.$CASTOFF_ARRAY_INDEX; sleep 600",
+        )
+        desk.begun(1), desk.begun(2)
+        desk.slurm("scancel", f"{run.job}_4")
+        desk.slurm("scontrol", "hold", f"{run.job}_5")
+        now = desk.status(run)
+        states = [member["ending"] or member["state"] for member in now["members"]]
+        assert states == ["failed", "running", "running", "pending", "cancelled", "pending"]
+        assert now["members"][3]["reason"] == "enough of its array run already (JobArrayTaskLimit)"
+        assert now["state"] == "running" and "holds it (JobHeldAdmin)" in now["reason"]
+        answer = desk.castoff("clean", run.path, "--yes")
+        assert answer.code == 1 and "is running; castoff cancel" in answer.errors
+        assert desk.castoff("cancel", run.path).output == f"{run.id}: ended, failed\n"
+        now = desk.status(run)
+        assert now["members"][0]["attempts"][0]["code"] == 3
+        assert [member["ending"] for member in now["members"]] == ["failed"] + 5 * ["cancelled"]
+        assert "3" not in desk.slurm("squeue", "-h", "-o", "%F").split() or True
+
+
+class TestEnded:
+    def test_out_of_time(self, out_of_time: tuple[Watched, Run]) -> None:
+        """Its script is killed before it can say so."""
+        desk, run = out_of_time
+        desk.begun()
+        now = desk.until(run, state="ended")
+        assert (now["ending"], now["code"]) == ("walltime", 143)
+
+    def test_cancelled_while_it_runs(self, desk: Watched) -> None:
+        run = desk.submit("--name", "sleeper", sh=WILLING)
+        desk.begun()
+        assert desk.status(run)["state"] == "running"
+        assert desk.castoff("cancel", "sleeper").output == f"{run.id}: ended, cancelled\n"
+        now = desk.status(run)
+        assert (now["code"], now["members"][0]["attempts"][0]["ending"]) == (143, "cancelled")
+        assert now["members"][0]["attempts"][0]["host"] in ("n1", "n2", "n3", "n4")
+        assert str(run.job) not in desk.slurm("squeue", "-h", "-o", "%A").split()
+
+    def test_a_script_that_was_killed(self, desk: Watched) -> None:
+        """With nobody left to write an ending: by Slurm's, and accounting's, word."""
+        run = desk.submit(sh=WILLING)
+        desk.begun()
+        (script,) = [one for one in processes_of(run) if one.cmdline()[-1].endswith("/slurm_script")]
+        script.kill()
+        now = desk.until(run, state="ended")
+        assert (now["ending"], now["code"]) == ("failed", 137)
+
+    def test_the_first_rank_to_fail(self, desk: Watched) -> None:
+        """It is over at once, and told of first."""
+        program = "import os, time; os.environ['RANK'] != '1' or int('one'); time.sleep(600)"
+        begun = time.time()
+        words = ["--site", "slurm", "--ranks-per-node", "2", "--nodes", "2", "--name", "raises"]
+        answer = desk.castoff("submit", *words, "--", sys.executable, "-c", program)
+        assert answer.code == 0, answer.errors
+        assert desk.castoff("wait", "raises").code == 1
+        (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
+        failed = json.loads((run.path / "attempts/0.0/failure.json").read_text())
+        assert failed["rank"] == 1 and time.time() - failed["time"] < 15, begun
+        shown = desk.castoff("logs", "raises").output
+        assert shown.startswith(f"--- rank 1 on {failed['host']} failed first: exit code 1 ---\nTraceback ")
+        assert shown.index("ValueError: invalid literal") < 300
+
+
+class TestLost:
+    """Slurm ends a start of its own accord; each on a node that no other test uses meanwhile."""
+
+    def test_preempted_and_started_again(self, desk: Watched) -> None:
+        run = desk.submit(
+            *("--set", "requeue.max=1", "--walltime", "10m", "--set", "directives.nodelist=n4"),
+            *("--set", "directives.exclusive=true", "--name", "low"),
+            sh="touch begun.$CASTOFF_ATTEMPT; [ $CASTOFF_ATTEMPT = 1 ] || sleep 600",
+        )
+        desk.begun()
+        more = ["--queue", "urgent", "--set", "directives.nodelist=n4", "--set", "directives.exclusive=true"]
+        urgent = desk.submit("--name", "high", *more, sh="until [ -e go ]; do sleep 0.1; done")
+        until(lambda: len(list((run.path / "attempts").iterdir())) == 1, "one attempt")
+        until((urgent.path / "attempts/0.0/start.json").exists, "the urgent one")
+        now = desk.until(run, state="pending")
+        first = now["members"][0]["attempts"][0]
+        assert (first["ending"], now["ending"]) == ("preempted", None)
+        (desk.folder / "go").touch()
+        answer = desk.castoff("wait", "low", "high")
+        assert answer.code == 0, answer.output
+        now = desk.status(run)
+        told = [(one["ending"], one["reason"]) for one in now["members"][0]["attempts"]]
+        assert told == [("preempted", "Slurm gave its nodes to another job"), ("done", None)]
+
+    def test_a_node_that_is_set_down(self, slurm: SlurmCluster, desk: Watched) -> None:
+        once = desk.submit("--set", "directives.nodelist=n3", sh=WILLING)
+        desk.begun()
+        desk.slurm("scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=test")
+        try:
+            now = desk.until(once, state="ended")
+        finally:
+            slurm.wait_for_nodes()  # it is alive, and so comes back by itself
+        assert (now["ending"], now["reason"]) == ("node-failure", None)
+        assert now["members"][0]["attempts"][0]["reason"] == "one of its nodes went down"
+
+
+def test_a_script_that_stood_alone(desk: Watched) -> None:
+    answer = desk.castoff("render", "--site", "slurm", "--", "sh", "-c", WILLING)
+    (desk.folder / "mine.sh").write_text(answer.output)
+    job = desk.slurm("sbatch", "--parsable", "mine.sh")
+    desk.begun()
+    run = Run(desk.folder / f"castoff-{job}")
+    assert desk.status(run)["state"] == "running"
+    told = (run.script).read_text()
+    run.script.write_text(told + "# changed\n")
+    answer = desk.castoff("cancel", run.path)
+    assert answer.code == 1 and f"scancel {job}" in answer.errors
+    run.script.write_text(told)
+    assert desk.castoff("cancel", run.path).output == f"{run.id}: ended, cancelled\n"
+    assert desk.status(run)["code"] == 143
+
+
+class TestSlurmIsSilent:
+    def test_a_run_goes_on_being_watched(self, desk: Watched) -> None:
+        run = desk.submit("--name", "quiet", sh="until [ -e go ]; do sleep 0.1; done")
+        failing = desk.program("squeue", '[ -e $HOME/silent ] && exit 1; exec /usr/bin/squeue "$@"\n')
+        failing["HOME"] = str(desk.folder)
+        until((run.path / "attempts/0.0/start.json").exists, "its start")
+        (desk.folder / "silent").touch()
+        now = desk.status(run, **failing)
+        assert (now["state"], now["unsettled"]) == ("unknown", True)
+        assert now["reason"] == (
+            "Slurm could not be asked: squeue failed with exit code 1: without a word; "
+            "by its own records it has begun and not ended"
+        )
+        answer = desk.castoff("wait", "quiet", "--timeout", "1", env=failing)
+        assert answer.code == 124
+        answer = desk.castoff("cancel", "quiet", env=failing)
+        assert answer.code == 1 and "Slurm could not be asked, so it goes on" in answer.errors
+        (desk.folder / "go").touch()  # its own record is enough
+        assert desk.castoff("wait", "quiet", env=failing).output == f"{run.id}: done\n"
+
+    def test_without_accounting(self, desk: Watched) -> None:
+        """squeue and the run's own records are enough."""
+        env = desk.program("sacct", "echo Slurm accounting storage is disabled >&2; exit 1\n")
+        run = desk.submit("--name", "gone", sh=WILLING)
+        desk.begun()
+        assert desk.castoff("cancel", "gone", env=env).output == f"{run.id}: ended, cancelled\n"
+        env = {**env, **desk.program("squeue", "exit 0\n")}  # which has forgotten it
+        assert desk.status(run, **env)["ending"] == "cancelled"
+        (run.path / "attempts/0.0/scheduler.json").unlink()
+        (run.path / "attempts/0.0/ending.json").unlink()
+        now = desk.status(run, **env)
+        assert (now["state"], now["unsettled"]) == ("unknown", False)
+        assert now["reason"].startswith(f"Slurm knows nothing of job {run.job} any more")
+        now = desk.status(run)  # with accounting
+        assert (now["ending"], now["code"]) == ("cancelled", 143)
+
+
+class TestManyRuns:
+    @pytest.mark.parametrize("count", [1000])
+    def test_are_asked_for_at_once(self, desk: Watched, count: int) -> None:
+        asked = desk.folder / "asked"
+        env = {}
+        for name in ("squeue", "sacct"):
+            env = desk.program(name, f'echo {name} >>{asked}; exec {shutil.which(name)} "$@"\n')
+        first = desk.submit("--name", "first", "--set", "directives.hold=true")
+        where = first.path.parent
+        for number in range(1, count):
+            path = where / f"first-20261120-000000-{number:04x}"
+            shutil.copytree(first.path, path)
+            record = json.loads((path / "submission.json").read_text())
+            if number % 2:  # of which nothing is known any more
+                record["sends"][0]["job"] = record["job"] = str(900000 + number)
+            (path / "submission.json").write_text(json.dumps(record))
+        answer = desk.castoff("list", "--scan", where, "--json", env=env)
+        assert answer.code == 0, answer.errors
+        rows = json.loads(answer.output)
+        assert len(rows) == count
+        assert {row["state"] for row in rows} == {"pending", "unknown"}
+        # Once for the search, once for the list.
+        assert sorted(asked.read_text().split()) == ["sacct", "sacct", "squeue", "squeue"]
+        asked.unlink()
+        begun = time.monotonic()
+        assert desk.castoff("list", env=env).code == 0
+        assert sorted(asked.read_text().split()) == ["sacct", "squeue"]
+        assert time.monotonic() - begun < 30
+        assert desk.castoff("cancel", first.path).code == 0
+
+
+class TestUnclear:
+    """A send without an answer, as a castoff submit leaves it that was killed."""
+
+    def forget(self, run: Run, **more: Any) -> None:
+        record = json.loads((run.path / "submission.json").read_text())
+        record["job"] = record["sends"][0]["job"] = None
+        record["sends"][0].update(more)
+        (run.path / "submission.json").write_text(json.dumps(record))
+
+    def test_a_job_that_arrived_is_adopted(self, desk: Watched) -> None:
+        run = desk.submit("--name", "arrived", sh=WILLING)
+        job = run.job
+        self.forget(run)
+        now = desk.status(run)
+        assert now["job"] == run.job == run.submission()["sends"][0]["job"] == job
+        desk.begun()
+        assert desk.castoff("cancel", "arrived").code == 0
+        self.forget(run)
+        silent = desk.program("squeue", "exit 0\n")  # it has forgotten it, but its own records have not
+        assert desk.status(run, **silent)["ending"] == "cancelled"
+        assert run.job == job
+
+    def test_one_that_did_not_is_sent_again(self, desk: Watched) -> None:
+        run = desk.submit("--name", "lost", "--set", "directives.hold=true")
+        assert desk.castoff("cancel", "lost").code == 0
+        shutil.rmtree(run.path / "attempts")
+        (run.path / "attempts").mkdir()
+        self.forget(run, unclear="Socket timed out")
+        run.script.write_text(run.script.read_text().replace("--hold", "--comment=x"))
+        moved = Run(run.path.with_name(f"{run.id}x"))  # no job of Slurm's is called so
+        run.path.rename(moved.path)
+        now = desk.status(moved)
+        assert (now["state"], now["unsettled"]) == ("unknown", True)
+        assert now["reason"].startswith("sbatch gave no answer")
+        assert "asked" in moved.submission()["sends"][0]
+        assert desk.castoff("clean", moved.path, "--yes").code == 1
+        answer = desk.castoff("wait", moved.path)
+        assert (answer.code, answer.output) == (1, f"{moved.id}: failed\n")
+        now = desk.status(moved)
+        assert (now["state"], now["ending"]) == ("ended", "failed")
+        assert now["reason"] == (
+            "it could not be submitted: sbatch gave no answer: Socket timed out; "
+            "the queue, asked twice, has no such job"
+        )
+        assert desk.castoff("resubmit", moved.path).code == 0
+        assert desk.castoff("wait", moved.path).output == f"{moved.id}: done\n"
