@@ -30,6 +30,13 @@ _CODES = {"done": 0, "cancelled": 143, "preempted": 143, "walltime": 143, "out-o
 """The code of an attempt of which Slurm knows the ending and no code; any other: 1."""
 
 
+_FILES_LAG = 60.0
+"""Seconds after which a network file system shows what was written on another host."""
+
+_SCRIPTS_OWN = ("FAILED", "COMPLETED")
+"""Slurm's words for a job whose script ended by itself, and so had the last word."""
+
+
 class Attempt(NamedTuple):
     """The records of one start of a member."""
 
@@ -206,6 +213,8 @@ class Known(NamedTuple):
     """The attempts that had begun before squeue was asked."""
     user: str
     """The name of this user."""
+    now: float
+    """Seconds since the epoch."""
 
 
 class Told(NamedTuple):
@@ -286,7 +295,7 @@ class _Judgement:
             return self._waits(number, told, statuses)
         if told is not None and told.stage == "running":
             return MemberStatus(number, "running", None, statuses, "its script has not written anything yet")
-        if told is None or told.word in ("FAILED", "COMPLETED"):
+        if told is None or told.word in _SCRIPTS_OWN:
             told = self._newest_start(key) or told
         if told is None and self._has_left(key):
             told = JobTold(*key, "CANCELLED")
@@ -294,6 +303,8 @@ class _Judgement:
             return MemberStatus(number, "unknown", "unknown", statuses, _forgotten(key))
         if told.ending in ("done", "unknown"):
             reason = f"Slurm says {told.word}, but its script has written nothing into the run directory"
+            if told.end is not None and self.known.now - told.end < _FILES_LAG:
+                self.unsettled = True
             return MemberStatus(number, "unknown", "unknown", statuses, reason)
         return self._never_began(number, told, statuses)
 
@@ -317,7 +328,7 @@ class _Judgement:
             return self._silent(number, [*statuses, self._unknown(number, newest, None)])
         if newest.goes_on:
             return self._stopped(number, newest, key, told, statuses)
-        if told is None or told.word in ("FAILED", "COMPLETED"):
+        if told is None or told.word in _SCRIPTS_OWN:
             told = self._start_of(key, newest) or told
         if told is not None and told.stage == "ended":
             return _ended_as(number, [*statuses, self._by_slurm(number, newest, told)])
@@ -424,14 +435,14 @@ class _Judgement:
 
     def _by_slurm(self, number: int, one: Attempt, told: JobTold, *, requeued: bool = False) -> AttemptStatus:
         """An attempt whose ending the script cannot know, or could not write down."""
-        if one.end is not None and told.word in ("FAILED", "COMPLETED"):
+        if one.end is not None and told.word in _SCRIPTS_OWN:
             ending, code, time = known_ending(one.end.ending), one.end.code, one.end.time
             last = LastWord(ending, code, told.job, told.word, one.end.reason, time)
         else:
             own_code = one.end.code if one.end is not None else None
             last = self._last_word(told, own_code or told.exit_code)
         last = msgspec.structs.replace(last, requeued=requeued)
-        decided = self.known.accounted or told.word not in ("FAILED", "COMPLETED")
+        decided = self.known.accounted or told.word not in _SCRIPTS_OWN
         if decided:
             self.learnt.append((one.folder, last))
         return self._by_records(number, one._replace(last=last))
@@ -447,7 +458,8 @@ class _Judgement:
     def _by_records(self, number: int, one: Attempt) -> AttemptStatus:
         """An attempt as its own records tell of it, and Slurm's last word where there is one."""
         ending, code, reason, ended = "unknown", None, None, None
-        if one.last is not None:
+        late = one.end is not None and one.last is not None and one.last.state in _SCRIPTS_OWN
+        if one.last is not None and not late:  # a record that was late wins
             ending, code, reason, ended = one.last.ending, one.last.code, one.last.reason, one.last.time
         elif one.end is not None:
             ending, code, reason = one.end.ending, one.end.code, one.end.reason

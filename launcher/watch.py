@@ -63,6 +63,8 @@ class Scene(NamedTuple):
     """Of each member its attempts, with their folders."""
     slurm: SlurmRun | None
     """None: no Slurm knows of it."""
+    held: bool
+    """Whether its lock is the caller's."""
 
 
 def survey(run: Run, *, held: bool = False) -> Scene:
@@ -79,7 +81,7 @@ def survey(run: Run, *, held: bool = False) -> Scene:
     attempts: dict[int, list[tuple[int, Path]]] = {}
     for member, attempt, folder in run.attempts():
         attempts.setdefault(member, []).append((attempt, folder))
-    scene = Scene(run, bool(holds), submission, plan, alive, STOP in holds, attempts, None)
+    scene = Scene(run, bool(holds), submission, plan, alive, STOP in holds, attempts, None, held)
     # A launch in an allocation is castoff's own affair, as what the local scheduler runs.
     return scene if plan.scheduler != "slurm" or taken(run) is not None else _on_slurm(scene)
 
@@ -222,7 +224,9 @@ class _Asking:
         on_slurm = [scene.slurm for scene in scenes if scene.slurm and scene.slurm.needs_slurm()]
         if on_slurm and self._is_due(on_slurm):
             self._ask(on_slurm)
-            scenes = [self._settled(scene) for scene in scenes]
+            asked = {run.run.path for run in on_slurm}
+            # Once more: what has ended since may be over for Slurm already.
+            scenes = [self._again(scene) if scene.run.path in asked else scene for scene in scenes]
         told = self._judge_on_slurm([scene.slurm for scene in scenes if scene.slurm])
         return [
             _status(scene, told[scene.run.path]) if scene.slurm else _local_status(scene) for scene in scenes
@@ -249,14 +253,13 @@ class _Asking:
         self._interval = _ASK if states != self._states else min(_ASK_LESS * self._interval, _SLOWEST_ASK)
         self._states = dict(states)
 
-    def _settled(self, scene: Scene) -> Scene:
-        """A run of which it may be decided by now whether it was submitted."""
-        if scene.slurm is None or not scene.slurm.unclear or self._queue is None or self._answer is None:
-            return scene
-        from launcher.settling import decide
+    def _again(self, scene: Scene) -> Scene:
+        """A run's records as they are after Slurm's answer, which may decide whether it was submitted."""
+        if scene.slurm and scene.slurm.unclear and self._queue and self._answer and not scene.held:
+            from launcher.settling import decide
 
-        decide(scene.run, self._queue, self._answer, {send.time for send in scene.slurm.unclear})
-        return survey(scene.run)
+            decide(scene.run, self._queue, self._answer, {send.time for send in scene.slurm.unclear})
+        return survey(scene.run, held=scene.held)
 
     def _judge_on_slurm(self, runs: list[SlurmRun]) -> dict[Path, Told]:
         if not runs:
@@ -268,7 +271,7 @@ class _Asking:
             seen = self._seen.get(run.run.path, frozenset())
             accounted = self._history is not None
             user = self._queue.user_name if self._queue else ""
-            return Known(self._answer or NOT_ASKED, self._history or {}, accounted, seen, user)
+            return Known(self._answer or NOT_ASKED, self._history or {}, accounted, seen, user, time.time())
 
         told = {run.run.path: judge(run, known(run)) for run in runs}
         doubtful = {job for one in told.values() for job in one.doubtful}

@@ -246,7 +246,7 @@ def queue_command(user: str) -> list[str]:
 def parse_queue(text: str) -> list[JobTold]:
     """The jobs in squeue's answer; what is no whole line of one says nothing."""
     found = []
-    for line in text.split("\n"):
+    for line in text.split("\n")[:-1]:  # what does not end is no whole line
         words = line.split("|", len(_QUEUE_FIELDS) - 1)
         if len(words) < len(_QUEUE_FIELDS) or not words[0].isdecimal() or not words[2]:
             continue
@@ -280,7 +280,7 @@ def history_command(jobs: Iterable[str] = (), *, user: str = "", since: float | 
 def parse_history(text: str) -> list[JobTold]:
     """The starts of jobs in sacct's answer, in the order told; what is no whole line says nothing."""
     found: list[JobTold] = []
-    for line in text.split("\n"):
+    for line in text.split("\n")[:-1]:  # what does not end is no whole line
         words = line.split("|", len(_HISTORY_FIELDS) - 1)
         if len(words) < len(_HISTORY_FIELDS):
             continue

@@ -9,6 +9,7 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,16 @@ class Watched(Desk):
         told: dict[str, Any] = json.loads(answer.output)
         return told
 
-    def until(self, run: Run, **wanted: Any) -> dict[str, Any]:
+    def until(self, run: Run, env: Mapping[str, str] | None = None, **wanted: Any) -> dict[str, Any]:
         """The status as soon as it is so."""
+        now: dict[str, Any] = {}
 
-        def holds() -> dict[str, Any] | None:
-            now = self.status(run)
-            return now if {name: now[name] for name in wanted} == wanted else None
+        def holds() -> bool:
+            now.update(self.status(run, **(env or {})))
+            return {name: now[name] for name in wanted} == wanted
 
-        found: dict[str, Any] = until(holds, f"{wanted} of {run.id}; it is {self.status(run)}")
-        return found
+        until(holds, f"{wanted} of {run.id}")
+        return now
 
     def begun(self, attempt: int = 0) -> None:
         """Until the program has begun."""
@@ -105,7 +107,8 @@ class TestWaiting:
             *("--set", "array={count: 6, at_most: 2}"),
             sh="[ $CASTOFF_ARRAY_INDEX = 0 ] && exit 3; touch begun.$CASTOFF_ARRAY_INDEX; sleep 600",
         )
-        desk.begun(1), desk.begun(2)
+        for member in (1, 2):
+            desk.begun(member)
         desk.slurm("scancel", f"{run.job}_4")
         desk.slurm("scontrol", "hold", f"{run.job}_5")
         now = desk.status(run)
@@ -119,17 +122,10 @@ class TestWaiting:
         now = desk.status(run)
         assert now["members"][0]["attempts"][0]["code"] == 3
         assert [member["ending"] for member in now["members"]] == ["failed"] + 5 * ["cancelled"]
-        assert "3" not in desk.slurm("squeue", "-h", "-o", "%F").split() or True
+        assert str(run.job) not in desk.slurm("squeue", "-h", "-o", "%F").split()
 
 
 class TestEnded:
-    def test_out_of_time(self, out_of_time: tuple[Watched, Run]) -> None:
-        """Its script is killed before it can say so."""
-        desk, run = out_of_time
-        desk.begun()
-        now = desk.until(run, state="ended")
-        assert (now["ending"], now["code"]) == ("walltime", 143)
-
     def test_cancelled_while_it_runs(self, desk: Watched) -> None:
         run = desk.submit("--name", "sleeper", sh=WILLING)
         desk.begun()
@@ -148,6 +144,18 @@ class TestEnded:
         script.kill()
         now = desk.until(run, state="ended")
         assert (now["ending"], now["code"]) == ("failed", 137)
+
+    def test_out_of_memory(self, slurm: SlurmCluster, desk: Watched) -> None:
+        if not slurm.limits_memory:
+            pytest.skip("only root can make the control groups that limit memory")
+        program = "bytearray(400_000_000).count(1)"
+        words = ["--site", "slurm", "--set", "directives.mem=100M", "--name", "greedy"]
+        assert desk.castoff("submit", *words, "--", sys.executable, "-c", program).code == 0
+        answer = desk.castoff("wait", "greedy")
+        assert (answer.code, answer.output.split()[1]) == (137, "out-of-memory")
+        (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
+        shown = desk.castoff("status", run.path).output
+        assert "it used more memory than it had" in shown
 
     def test_the_first_rank_to_fail(self, desk: Watched) -> None:
         """It is over at once, and told of first."""
@@ -189,16 +197,22 @@ class TestLost:
         told = [(one["ending"], one["reason"]) for one in now["members"][0]["attempts"]]
         assert told == [("preempted", "Slurm gave its nodes to another job"), ("done", None)]
 
-    def test_a_node_that_is_set_down(self, slurm: SlurmCluster, desk: Watched) -> None:
-        once = desk.submit("--set", "directives.nodelist=n3", sh=WILLING)
-        desk.begun()
-        desk.slurm("scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=test")
-        try:
-            now = desk.until(once, state="ended")
-        finally:
-            slurm.wait_for_nodes()  # it is alive, and so comes back by itself
-        assert (now["ending"], now["reason"]) == ("node-failure", None)
+    def test_a_node_that_fails(self, slurm: SlurmCluster, desk: Watched) -> None:
+        """The end of a run that may not be started again, and a pause for one that may."""
+        there = ["--set", "directives.nodelist=n3", "--walltime", "10m"]
+        program = "[ $CASTOFF_ATTEMPT = 1 ] || sleep 600"
+        once = desk.submit(*there, "--name", "once", sh=program)
+        twice = desk.submit(*there, "--name", "twice", "--set", "requeue.max=1", sh=program)
+        for run in (once, twice):
+            until((run.path / "attempts/0.0/rank.sh").exists, "its start")
+        slurm.set_down("n3")
+        now = desk.until(once, state="ended")
+        assert (now["ending"], now["code"]) in (("node-failure", 1), ("node-failure", 143))
         assert now["members"][0]["attempts"][0]["reason"] == "one of its nodes went down"
+        slurm.resume()
+        assert desk.castoff("wait", "twice").output == f"{twice.id}: done\n"
+        told = [one["ending"] for one in desk.status(twice)["members"][0]["attempts"]]
+        assert told == ["node-failure", "done"]
 
 
 def test_a_script_that_stood_alone(desk: Watched) -> None:
@@ -237,21 +251,32 @@ class TestSlurmIsSilent:
         (desk.folder / "go").touch()  # its own record is enough
         assert desk.castoff("wait", "quiet", env=failing).output == f"{run.id}: done\n"
 
-    def test_without_accounting(self, desk: Watched) -> None:
-        """squeue and the run's own records are enough."""
-        env = desk.program("sacct", "echo Slurm accounting storage is disabled >&2; exit 1\n")
+    def test_without_accounting(self, slurm: SlurmCluster, desk: Watched) -> None:
+        """squeue and the run's own records are enough; where they are not, it is asked again later."""
         run = desk.submit("--name", "gone", sh=WILLING)
         desk.begun()
-        assert desk.castoff("cancel", "gone", env=env).output == f"{run.id}: ended, cancelled\n"
-        env = {**env, **desk.program("squeue", "exit 0\n")}  # which has forgotten it
-        assert desk.status(run, **env)["ending"] == "cancelled"
-        (run.path / "attempts/0.0/scheduler.json").unlink()
-        (run.path / "attempts/0.0/ending.json").unlink()
-        now = desk.status(run, **env)
-        assert (now["state"], now["unsettled"]) == ("unknown", False)
-        assert now["reason"].startswith(f"Slurm knows nothing of job {run.job} any more")
-        now = desk.status(run)  # with accounting
-        assert (now["ending"], now["code"]) == ("cancelled", 143)
+        forgetful = desk.program("squeue", "exit 0\n")
+        with slurm.without_accounting():
+            assert desk.castoff("cancel", "gone").output == f"{run.id}: ended, cancelled\n"
+            assert desk.status(run, **forgetful)["ending"] == "cancelled"
+            (run.path / "attempts/0.0/scheduler.json").unlink()
+            (run.path / "attempts/0.0/ending.json").unlink()
+            now = desk.status(run, **forgetful)
+            assert (now["state"], now["unsettled"]) == ("unknown", False)
+            assert now["reason"].startswith(f"Slurm knows nothing of job {run.job} any more")
+        desk.until(run, env=forgetful, state="ended", ending="cancelled", code=143)
+
+    def test_slow_accounting(self, slurm: SlurmCluster, desk: Watched) -> None:
+        run = desk.submit("--name", "slow", sh="until [ -e go ]; do sleep 0.1; done; kill -9 $$")
+        (desk.folder / "go").touch()
+        answer = desk.castoff("wait", "slow")
+        assert (answer.code, answer.output) == (137, f"{run.id}: failed\n")
+        (run.path / "attempts/0.0/scheduler.json").unlink(missing_ok=True)
+        with slurm.slow_accounting():
+            begun = time.monotonic()
+            now = desk.status(run)
+            assert (now["ending"], now["code"]) == ("failed", 137)
+            assert time.monotonic() - begun < 15
 
 
 class TestManyRuns:
@@ -331,3 +356,11 @@ class TestUnclear:
         )
         assert desk.castoff("resubmit", moved.path).code == 0
         assert desk.castoff("wait", moved.path).output == f"{moved.id}: done\n"
+
+
+def test_out_of_time(out_of_time: tuple[Watched, Run]) -> None:
+    """Its script is killed before it can say so."""
+    desk, run = out_of_time
+    desk.begun()
+    now = desk.until(run, state="ended")
+    assert (now["ending"], now["code"]) == ("walltime", 143)
