@@ -49,6 +49,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int
     layout: list[tuple[int, int]]
     """(ranks on a node, how many such nodes in a row)."""
+    own_distribution: bool
+    """Whether the job's own flags for srun say where each rank starts; `layout` is then what it asks for."""
     starter: StarterName
     start: list[str]
     """The starter's argv, up to the program."""
@@ -179,7 +181,7 @@ class _Planner:
             self._report(problem.path, problem.message)
         if self.problems:
             raise InvalidInput(self.problems)
-        processes = self._processes(layout, cores, cpu_lists, per_rank)
+        processes = self._processes(starter, layout, cores, cpu_lists, per_rank)
         return Plan(
             name=self.name,
             site=site.name,
@@ -191,6 +193,7 @@ class _Planner:
             nodes=layout.nodes,
             ranks=layout.processes,
             layout=layout.groups,
+            own_distribution=processes.own_distribution,
             starter=starter,
             start=self._start(starter, processes),
             torchrun=spec.start.torchrun,
@@ -392,11 +395,14 @@ class _Planner:
         # Which cores a job gets of a node that it shares is not known before.
         return cores, [] if self.shared else [cpulist(numbers) for numbers in lists]
 
-    def _processes(self, layout: Layout, cores: int | None, cpu_lists: list[str], per_rank: int) -> Request:
+    def _processes(
+        self, starter: StarterName, layout: Layout, cores: int | None, cpu_lists: list[str], per_rank: int
+    ) -> Request:
         """What the starter starts: the ranks, or one torchrun a node that owns all of it."""
         devices = self._node_devices(layout, per_rank)
         if not self.spec.start.torchrun:
-            return Request(layout, cores, cpu_lists, per_rank, devices, self.site)
+            own = starter == "srun" and self._own_distribution()
+            return Request(layout, cores, cpu_lists, per_rank, devices, self.site, own)
         node = self.site.node
         whole = binding.core_lists(node, 1, None) if node else []
         return Request(
@@ -406,6 +412,13 @@ class _Planner:
             per_rank * layout.most,
             devices,
             self.site,
+        )
+
+    def _own_distribution(self) -> bool:
+        flags = [*self.site.start_args, *self.spec.start.args]
+        named = {**self.site.directives, **self.spec.directives}
+        return any(flag.startswith(("--dist", "-m")) for flag in flags) or any(
+            named.get(name) for name in ("distribution", "m")
         )
 
     def _start(self, starter: StarterName, processes: Request) -> list[str]:

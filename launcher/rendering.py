@@ -123,7 +123,7 @@ def _variables(plan: Plan) -> dict[str, Any]:
         "program": _program(plan),
         "processes": plan.nodes if plan.torchrun else plan.ranks,
         "node_rank": _node_rank(layout),
-        "local_world_size": _per_node(plan.layout, "NODE_RANK", "sh"),
+        "local_world_size": _local_world_size(plan),
         "local_size_variable": starter.local_size,
         "hostfile": _hostfile(plan, layout),
         "hostfile_flag": starter.hostfile_flag,
@@ -260,6 +260,12 @@ FILTERS: dict[str, Callable[..., Any]] = {
 """What templates may put values through; docs/templates.md explains each."""
 
 
+def _local_world_size(plan: Plan) -> str:
+    if plan.own_distribution:  # then srun alone knows
+        return '$(($(echo "$SLURM_GTIDS" | tr -cd , | wc -c) + 1))'
+    return _per_node(plan.layout, "NODE_RANK", "sh")
+
+
 def _per_node(layout: list[tuple[int, int]], node: str, language: str) -> str:
     """How many processes a node has, as an expression over its number from 0."""
     (first, times), *rest = layout
@@ -288,6 +294,6 @@ def _hostfile(plan: Plan, layout: list[tuple[int, int]]) -> str | None:
         return f'{{ print $0 ":" {count} }}'
     if plan.starter == "openmpi":
         return f'{{ print $0 " slots=" {count} }}'
-    if plan.starter == "srun" and len(layout) > 1:
+    if plan.starter == "srun" and len(layout) > 1 and not plan.own_distribution:
         return f"{{ for (i = 0; i < {count}; i++) print }}"
     return None

@@ -65,14 +65,17 @@ class Request(NamedTuple):
     node_devices: int
     """Devices of each node that the job has: all of them where it has the node for itself."""
     site: Site
+    own_distribution: bool = False
+    """Whether further flags of the job say where srun starts each process."""
 
 
 def srun(request: Request) -> list[str]:
     """https://slurm.schedmd.com/srun.html."""
     layout = request.layout
     argv = ["srun", f"--nodes={layout.nodes}", f"--ntasks={layout.processes}"]
-    # An uneven layout follows the host file; srun would warn that it cannot do both.
-    argv.append(f"--ntasks-per-node={layout.most}" if layout.even else "--distribution=arbitrary")
+    if not request.own_distribution:
+        # An uneven layout follows the host file; srun would warn that it cannot do both.
+        argv.append(f"--ntasks-per-node={layout.most}" if layout.even else "--distribution=arbitrary")
     if request.cores is not None:
         # srun does not inherit it from sbatch since Slurm 22.05.
         argv.append(f"--cpus-per-task={request.site.slurm_cpus(request.cores)}")

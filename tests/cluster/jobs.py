@@ -32,14 +32,20 @@ class Submitted:
     """A job whose rendered script was given to sbatch."""
 
     def __init__(
-        self, cluster: SlurmCluster, folder: Path, *, env: Mapping[str, str] | None = None, **fields: Any
+        self,
+        cluster: SlurmCluster,
+        folder: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        site: Site | None = None,
+        **fields: Any,
     ):
         """Render a job in a folder of its own and submit it; its program is the probe unless it says so."""
         self.cluster, self.folder, self.seen = cluster, folder, folder / "seen"
         self.seen.mkdir(parents=True)
         told = {"PROBE_FOLDER": str(self.seen), **fields.pop("probe_env", {})}
         job = {"name": folder.name, "command": PROBE, "env": told, **fields}
-        (folder / "job.sh").write_text(render(plan(JobSpec.of(job), Site.load("slurm"))))
+        (folder / "job.sh").write_text(render(plan(JobSpec.of(job), site or Site.load("slurm"))))
         answer = cluster.run(
             HEAD, ["sbatch", "--parsable", "job.sh"], cwd=folder, env={**os.environ, **(env or {})}
         )

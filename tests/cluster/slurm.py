@@ -23,6 +23,9 @@ NODES = ("n1", "n2", "n3", "n4")
 MAX_ARRAY_SIZE = 8
 """An array's index must be smaller."""
 
+_MEGABYTES = 2000
+"""For each CPU."""
+
 PACKAGES = {
     "munged": "munge",
     "slurmctld": "slurmctld",
@@ -70,15 +73,16 @@ AccountingStorageTRES=gres/gpu
 
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
-DefMemPerCPU=2000
+DefMemPerCPU={_MEGABYTES}
 GresTypes=gpu
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-# Each node may claim 12 CPUs, 24 GB and 4 GPUs, whatever this machine has.
+# Each node may claim CPUs, 2 GB for each, and 4 GPUs, whatever this machine has.
 SlurmdParameters=config_overrides
-NodeName={",".join(NODES)} CPUs=12 RealMemory=24000 Gres=gpu:4 State=UNKNOWN
+NodeName={",".join(NODES)} CPUs=CPU_COUNT RealMemory=MEMORY_SIZE Gres=gpu:4 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES PriorityTier=1
 PartitionName=urgent Nodes=ALL PriorityTier=10
+FURTHER
 """,
     # slurmd starts its plugin for them all the same, and ends where it cannot tell their version.
     "cgroup.conf": "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/run/cgroup\nConstrainRAMSpace=yes\n",
@@ -125,10 +129,11 @@ class SlurmCluster:
     What happens is in squeue at once, and in sacct up to 5 s later: slurmctld reports that often.
     """
 
-    def __init__(self, folder: Path, held_by: int | None = None):
+    def __init__(self, folder: Path, held_by: int | None = None, cpus: int = 12, further: str = ""):
         """Start it, and wait until all nodes take jobs; `folder` gets its settings and logs.
 
-        It lives as `Hosts` says of `held_by`.
+        It lives as `Hosts` says of `held_by`; `cpus` is what each node claims to have, and
+        `further` are lines for slurm.conf.
 
         Raises:
             OSError, RuntimeError: it cannot be started here.
@@ -136,9 +141,17 @@ class SlurmCluster:
         settings, self.logs = folder / "etc", folder / "logs"
         for made in (settings, self.logs):
             made.mkdir()
-        plugin = "task/none" if memory_groups() is None else "task/cgroup"
+        values = {
+            "LOGS": str(self.logs),
+            "TASK_PLUGIN": "task/none" if memory_groups() is None else "task/cgroup",
+            "FURTHER": further,
+            "CPU_COUNT": str(cpus),
+            "MEMORY_SIZE": str(cpus * _MEGABYTES),
+        }
         for name, text in _SETTINGS.items():
-            (settings / name).write_text(text.replace("LOGS", str(self.logs)).replace("TASK_PLUGIN", plugin))
+            for key, value in values.items():
+                text = text.replace(key, value)
+            (settings / name).write_text(text)
             (settings / name).chmod(0o600)  # slurmdbd insists, for its own
         self.hosts = Hosts([HEAD, *NODES], settings, held_by)
         try:

@@ -371,6 +371,23 @@ class TestStarters:
         at = derived("slurm", start_args=["--mpi=pmi2"])
         assert planned(at, start={"args": ["--label"]}).start[-2:] == ["--mpi=pmi2", "--label"]
 
+    @pytest.mark.parametrize(
+        ("fields", "own"),
+        [
+            ({"start": {"args": ["--distribution=cyclic"]}}, True),
+            ({"start": {"args": ["-m", "cyclic"]}}, True),
+            ({"directives": {"distribution": "cyclic"}}, True),
+            ({"directives": {"distribution": None}}, False),
+            ({"start": {"args": ["--mem=4G", "--multi-prog"]}}, False),
+            ({"start": {"args": ["--distribution=cyclic"], "torchrun": True}}, False),
+        ],
+    )
+    def test_the_jobs_own_distribution_is_not_overruled(self, fields: dict[str, Any], own: bool) -> None:
+        found = planned("slurm", nodes=2, ranks=3, **fields)
+        assert found.own_distribution == own
+        if not found.torchrun:
+            assert ("--distribution=arbitrary" in found.start) == (not own)
+
     def test_no_mpi_plugin_unless_asked_for(self) -> None:
         # NeMo Speech 14829: a default of --mpi=pmix breaks launches.
         assert not [word for word in planned("slurm").start if "mpi" in word]

@@ -125,6 +125,10 @@ EXAMPLES: dict[str, Example] = {
         "slurm", {"requeue": {"max": 3}, "array": {"count": 8}, "env_from": ["WANDB_API_KEY"]}
     ),
     "slurm-uneven": Example("slurm", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),
+    "slurm-cyclic": Example(
+        "slurm",
+        {"nodes": 3, "ranks_per_node": None, "ranks": 8, "start": {"args": ["--distribution=cyclic"]}},
+    ),
     "slurm-torchrun": Example("slurm", {"nodes": 2, "start": {"torchrun": True}}),
     "slurm-snapshot": Example("slurm", {"snapshot": True, "workdir": "src"}),
     "slurm-gpus-per-task": Example("slurm", {}, changes={"gpu_request": "gpus-per-task"}),

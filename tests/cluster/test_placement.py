@@ -1,0 +1,173 @@
+"""Where ranks find themselves: on any number of hosts, in any layout, with and without GPUs.
+
+All jobs are submitted at once; each test then looks at its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from launcher import Site
+from tests.launcher.scripts.harness import PROBE, STALE
+
+from .jobs import Submitted
+from .slurm import HEAD, NODES, SlurmCluster
+
+PROGRAMS = [sys.executable, str(Path(__file__).with_name("programs.py"))]
+TORCHRUN = [
+    *(sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=2"),
+    *("--node-rank=$NODE_RANK", "--master-addr=$MASTER_ADDR", "--master-port=$MASTER_PORT"),
+]
+THREE_AND_ONE = (
+    'scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "1{p;p}" >placed; export SLURM_HOSTFILE=$PWD/placed'
+)
+
+
+@pytest.fixture(scope="module")
+def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Submitted]:
+    folder = tmp_path_factory.mktemp("jobs")
+    submitted = {}
+
+    def submit(name: str, gpus: str | None = None, **fields: Any) -> None:
+        site = msgspec.structs.replace(Site.load("slurm"), **({"gpu_request": gpus} if gpus else {}))
+        submitted[name] = Submitted(slurm, folder / name, site=site, **fields)
+
+    two: dict[str, Any] = {"nodes": 2, "ranks_per_node": 2}
+    submit("lightning", command=[*PROGRAMS, "lightning"], **two)
+    submit("accelerate", command=[*PROGRAMS, "accelerate"], **two)
+    submit("env", command=[*PROGRAMS, "env"], **two)
+    submit("inner", start={"torchrun": True}, python=sys.executable, **two)
+    by_hand = ["sh", "-c", f"exec {' '.join(TORCHRUN)} {PROBE[1]}"]
+    submit("outer", command=by_hand, nodes=2)
+    for hosts in (1, 2, 3, 4):
+        submit(f"hosts-{hosts}", nodes=hosts, ranks_per_node=2)
+    submit("uneven", nodes=3, ranks=7)
+    submit(
+        "three-and-one", setup=[THREE_AND_ONE], start={"args": ["--distribution=arbitrary"]}, nodes=2, ranks=4
+    )
+    submit("cyclic", start={"args": ["--distribution=cyclic"]}, **two)
+    submit("cyclic-uneven", directives={"distribution": "cyclic"}, nodes=2, ranks=3)
+    submit("stale", env=STALE, inherit="all", **two)
+    for request in ("gpus-per-node", "gres", "gpus-per-task"):
+        submit(request, gpus=request, devices_per_rank=1, **two)
+    submit("gpus-shared", devices_per_rank=2, nodes=1, ranks_per_node=2)
+    submit("cores", cores_per_rank=3, **two)
+    return submitted
+
+
+def placed(job: Submitted) -> list[tuple[Any, ...]]:
+    """Rank, local rank, ranks there, node, and the number of its host in the job's list, of every rank."""
+    assert job.ending() == ("done", 0), job.output()
+    assert "Warning" not in job.output()
+    hosts = (job.run_dir / "attempts/0.0/hosts").read_text().split()
+    ranks = job.ranks()
+    assert {rank["detected"]["world_size"] for rank in ranks} == {len(ranks)}
+    assert {rank["environ"]["MASTER_ADDR"] for rank in ranks} == {hosts[0]}
+    fields = ("rank", "local_rank", "local_world_size", "node_rank")
+    return [
+        (*(rank["detected"][field] for field in fields), hosts.index(rank["environ"]["SLURMD_NODENAME"]))
+        for rank in ranks
+    ]
+
+
+def blocks(*counts: int) -> list[tuple[int, ...]]:
+    """What `placed` says of so many ranks on each host, host by host."""
+    there = [(local, count, host, host) for host, count in enumerate(counts) for local in range(count)]
+    return [(rank, *place) for rank, place in enumerate(there)]
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 3, 4])
+def test_on_some_hosts(hosts: int, jobs: dict[str, Submitted]) -> None:
+    assert placed(jobs[f"hosts-{hosts}"]) == blocks(*[2] * hosts)
+
+
+def test_uneven_layouts(jobs: dict[str, Submitted]) -> None:
+    assert placed(jobs["uneven"]) == blocks(3, 2, 2)
+    assert placed(jobs["three-and-one"]) == blocks(3, 1)
+
+
+def test_cyclic_layouts(jobs: dict[str, Submitted]) -> None:
+    assert placed(jobs["cyclic"]) == [(0, 0, 2, 0, 0), (1, 0, 2, 1, 1), (2, 1, 2, 0, 0), (3, 1, 2, 1, 1)]
+    assert placed(jobs["cyclic-uneven"]) == [(0, 0, 2, 0, 0), (1, 0, 1, 1, 1), (2, 1, 2, 0, 0)]
+
+
+def test_stale_variables_misplace_no_rank(jobs: dict[str, Submitted]) -> None:
+    job = jobs["stale"]
+    assert placed(job) == blocks(2, 2)
+    assert {rank["detected"]["starter"] for rank in job.ranks()} == {"srun"}
+    assert {rank["environ"].get("PMI_RANK") for rank in job.ranks()} == {None}
+    assert job.accounted() == ("COMPLETED", "0:0")
+
+
+@pytest.mark.parametrize("name", ["inner", "outer"])
+def test_torchrun(name: str, jobs: dict[str, Submitted]) -> None:
+    """Started by castoff on every node, or by a program of one rank a node."""
+    assert placed(jobs[name]) == blocks(2, 2)
+    assert {rank["detected"]["starter"] for rank in jobs[name].ranks()} == {"torchrun"}
+
+
+@pytest.mark.parametrize("name", ["env", "accelerate", "lightning"])
+def test_programs_that_know_nothing_of_castoff(
+    name: str, slurm: SlurmCluster, jobs: dict[str, Submitted]
+) -> None:
+    """They find the same places, and reach each other at the hosts' own addresses."""
+    job = jobs[name]
+    assert job.ending() == ("done", 0), job.output()
+    ranks = job.ranks()
+    assert [rank["placed"] for rank in ranks] == [[0, 0, 4], [1, 1, 4], [2, 0, 4], [3, 1, 4]]
+    assert [rank["total"] for rank in ranks] == [10] * 4
+    hosts = (job.run_dir / "attempts/0.0/hosts").read_text().split()
+    assert [rank["host"] for rank in ranks] == [hosts[0], hosts[0], hosts[1], hosts[1]]
+    own = {f"10.77.0.{11 + NODES.index(host)}" for host in hosts}
+    assert {address for rank in ranks for address in rank["addresses"]} == own
+
+
+@pytest.mark.parametrize(
+    ("name", "visible", "devices"),
+    [
+        ("gpus-per-node", 2, [0, 1]),
+        ("gres", 2, [0, 1]),
+        ("gpus-per-task", 1, [0, 0]),
+        ("gpus-shared", 4, [0, 2]),
+    ],
+)
+def test_devices(
+    name: str, visible: int, devices: list[int], slurm: SlurmCluster, jobs: dict[str, Submitted]
+) -> None:
+    """GPUs as each site asks for them: which ones a rank sees, and which of these it is to use."""
+    job = jobs[name]
+    by_host: dict[int, list[list[str]]] = {}
+    for place, rank in zip(placed(job), job.ranks(), strict=True):
+        by_host.setdefault(place[-1], []).append(rank["environ"]["CUDA_VISIBLE_DEVICES"].split(","))
+        assert rank["detected"]["device"] == int(rank["environ"]["CASTOFF_DEVICE"]) == devices[place[1]]
+    used = {
+        host: {own[device] for own, device in zip(seen, devices, strict=True)}
+        for host, seen in by_host.items()
+    }
+    assert all(len(each) == 2 for each in used.values()), "ranks of a node share a device"
+    assert {len(own) for seen in by_host.values() for own in seen} == {visible}
+    allocated = sum(len({device for own in seen for device in own}) for seen in by_host.values())
+    shown = slurm.run(HEAD, ["scontrol", "--oneliner", "show", "job", job.id]).stdout
+    assert f",gres/gpu={allocated} " in shown
+
+
+def test_no_devices_unless_asked_for(jobs: dict[str, Submitted]) -> None:
+    assert placed(jobs["hosts-2"])
+    for rank in jobs["hosts-2"].ranks():
+        assert rank["detected"]["device"] is None
+        assert not {"CUDA_VISIBLE_DEVICES", "CASTOFF_DEVICE"} & rank["environ"].keys()
+
+
+def test_cores_of_the_job_are_cores_of_its_step(jobs: dict[str, Submitted]) -> None:
+    """srun takes them from its command line alone since Slurm 22.05."""
+    assert placed(jobs["cores"]) == blocks(2, 2)
+    for rank in jobs["cores"].ranks():
+        told = (
+            rank["environ"].get(n) for n in ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "OMP_NUM_THREADS")
+        )
+        assert [*told] == ["3", "6", "3"]
