@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from launcher.errors import CastoffError, InvalidInput, PlacementError
+    from launcher.executors import executor
     from launcher.planning import Plan, plan
     from launcher.ranks import RankEnv
     from launcher.rendering import render
@@ -27,6 +28,7 @@ _HOMES = {
     "RankEnv": "ranks",
     "Run": "runs",
     "Site": "site",
+    "executor": "executors",
     "plan": "planning",
     "render": "rendering",
     "submit": "submission",
@@ -41,6 +43,7 @@ __all__ = [
     "RankEnv",
     "Run",
     "Site",
+    "executor",
     "plan",
     "render",
     "submit",

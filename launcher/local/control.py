@@ -52,21 +52,22 @@ def other_host(run: Run) -> str | None:
     return None if host in (None, socket.gethostname()) else str(host)
 
 
-def cancel(run: Run) -> None:
-    """Ask the scheduler to end the run; its endings are recorded when all processes are gone.
+def cancel(run: Run, member: int | None = None) -> None:
+    """Ask the scheduler to end the run, or one member of it alone.
 
-    Where somebody killed the scheduler alone, its scripts are asked instead.
+    Its endings are recorded when all processes are gone. Where somebody killed the scheduler alone, its
+    scripts are asked instead.
 
     Raises:
         CastoffError: the wish cannot be written down.
     """
     check_trusted(run.path)
     try:
-        write_file(run.path / _CANCEL, "")
+        write_file(run.path / (_CANCEL if member is None else f"{_CANCEL}-{member}"), "")
     except OSError as error:
         raise CastoffError(f"{run.path}: cannot be written, so {run.id} goes on: {error.strerror}") from error
     if is_alive(run) and other_host(run) is None and taken(run) is not None and not _has_scheduler(run):
-        _end_scripts(run)
+        _end_scripts(run, member)
 
 
 def _has_scheduler(run: Run) -> bool:
@@ -79,19 +80,31 @@ def _has_scheduler(run: Run) -> bool:
         return False
 
 
-def _end_scripts(run: Run) -> None:
+def _end_scripts(run: Run, member: int | None) -> None:
     import psutil
 
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):  # gone, or another user's
-            told = process.environ().get("CASTOFF_RUN_DIR")
-            if process.cmdline()[-1:] == [str(run.script)] and told == str(run.path):
+            told = process.environ()
+            if process.cmdline()[-1:] != [str(run.script)] or told.get("CASTOFF_RUN_DIR") != str(run.path):
+                continue
+            if member is None or told.get("CASTOFF_LOCAL_INDEX") == str(member):
                 process.terminate()
 
 
 def cancel_asked(run: Run) -> bool:
     """Whether somebody asked to end the run."""
     return (run.path / _CANCEL).exists()
+
+
+def cancelled_members(run: Run) -> set[int]:
+    """The members that somebody asked to end alone."""
+    try:
+        names = os.listdir(run.path)  # noqa: PTH208 - asked for at each of the scheduler's steps
+    except OSError:  # the scheduler has its own look at whether it is still there
+        return set()
+    asked = (name.removeprefix(f"{_CANCEL}-") for name in names if name.startswith(f"{_CANCEL}-"))
+    return {int(member) for member in asked if member.isdecimal()}
 
 
 def forget_cancellation(run: Run) -> None:
@@ -101,3 +114,5 @@ def forget_cancellation(run: Run) -> None:
         OSError: it cannot be written.
     """
     (run.path / _CANCEL).unlink(missing_ok=True)
+    for member in cancelled_members(run):
+        (run.path / f"{_CANCEL}-{member}").unlink(missing_ok=True)

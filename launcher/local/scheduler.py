@@ -26,7 +26,7 @@ import psutil
 
 from launcher.directories import check_trusted
 from launcher.errors import CastoffError
-from launcher.local.control import SETTLED, cancel_asked, introduce, taken
+from launcher.local.control import SETTLED, cancel_asked, cancelled_members, introduce, taken
 from launcher.local.member import Member, Start, attempt_folder
 from launcher.local.processes import become_subreaper
 from launcher.runs import (
@@ -116,12 +116,24 @@ class _Scheduler:
             for start in self.waiting:
                 self._record_unstarted(start, "cancelled", 143, reason)
             self.waiting.clear()
+        self._end_cancelled_members()
         while self.waiting and len(self.running) < self.at_most:
             self._begin(self.waiting.pop(0))
         for member in [member for member in self.running if member.step()]:
             self.running.remove(member)
             self._end_leftovers(member)
             self._finish(member)
+
+    def _end_cancelled_members(self) -> None:
+        asked = cancelled_members(self.run)
+        if not asked:
+            return
+        for member in self.running:
+            if member.number in asked:
+                member.end("cancelled")
+        for start in [start for start in self.waiting if start.member in asked]:
+            self.waiting.remove(start)
+            self._record_unstarted(start, "cancelled", 143, "asked to end")
 
     def _begin(self, start: Start) -> None:
         try:

@@ -1,0 +1,1 @@
+"""Python functions as jobs, through submitit: `launcher.executors` submits them."""

@@ -1,0 +1,228 @@
+"""A Python function that was submitted: submitit's Job, which tells what its run directory tells."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from submitit.core import core, utils
+from submitit.core.core import R
+
+from launcher.directories import check_trusted
+from launcher.errors import CastoffError, shown
+from launcher.functions.ended import JobEndedError, says_again
+from launcher.functions.paths import FunctionPaths, member_job_id
+from launcher.functions.watcher import RunWatcher, key_of
+from launcher.local.control import cancel
+from launcher.runs import Run
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_LATE_FILES = 15.0
+"""Seconds that a network file system may take to show what another host has written."""
+
+
+class FunctionJob(core.Job[R]):
+    """A function, or one of an array of them, in a run directory.
+
+    `FunctionJob(run_dir, "37_3", range(4))` is again the job of that id, with its four ranks.
+    """
+
+    watcher = RunWatcher()
+
+    def __init__(
+        self,
+        folder: Path | str,
+        job_id: str,
+        tasks: Sequence[int] = (0,),
+        *,
+        member: int | None = None,
+    ):
+        """`folder` is the run directory; `member`: which of its functions, where that is known already.
+
+        Raises:
+            CastoffError: no job of this id was ever submitted from there.
+        """
+        self.run = Run(Path(folder))
+        """The run directory."""
+        self.member = member_of(self.run, job_id) if member is None else member
+        """Which of the run's functions it is."""
+        self._attempt = 0
+        super().__init__(self.run.path, job_id, tasks[:1])
+        self._tasks = tuple(tasks)
+        if len(tasks) > 1:
+            self._sub_jobs = [FunctionJob(folder, job_id, (rank,), member=self.member) for rank in tasks]
+
+    @property
+    def _key(self) -> str:
+        return key_of(self.run.path, self.member)
+
+    def _register_in_watcher(self) -> None:
+        if self._tasks[0] == 0:
+            self.watcher.register_job(self._key)
+
+    @property
+    def paths(self) -> FunctionPaths:
+        """Where its newest attempt keeps things."""
+        return FunctionPaths(
+            self.run.path, self.job_id, member=self.member, attempt=self._newest(), rank=self.task_id or 0
+        )
+
+    def _newest(self) -> int:
+        """The newest attempt; a look at the folder of all would take long in a large array."""
+        known = self.watcher.known(self._key)
+        seen = known.member.attempts[-1].attempt if known and known.member.attempts else 0
+        newest = max(self._attempt, seen)
+        while (self.run.path / "attempts" / f"{self.member}.{newest + 1}").exists():
+            newest += 1
+        if newest > seen:
+            self.watcher.reopen(self._key)
+        self._attempt = newest
+        return newest
+
+    def submission(self) -> utils.DelayedSubmission:
+        """What was submitted, or what its last checkpoint has put in its place."""
+        check_trusted(self.run.path)
+        return super().submission()
+
+    @property
+    def state(self) -> str:
+        """Its state in Slurm's words, as last seen."""
+        return self.watcher.get_state(self._key)
+
+    def get_info(self, mode: str = "force") -> dict[str, str]:
+        """What is known of it."""
+        return self.watcher.get_info(self._key, mode=mode)
+
+    def done(self, force_check: bool = False) -> bool:
+        """Whether it is over.
+
+        Its own records tell the most, and are looked at each time; its scheduler is asked now and then.
+        """
+        if self._sub_jobs:
+            return all(job.done(force_check) for job in self._sub_jobs)
+        paths = self.paths
+        _look_anew(paths.attempt_folder)
+        if paths.result_pickle.exists() and not says_again(paths):
+            return True
+        ended = (paths.attempt_folder / "ending.json").exists()
+        mode = "force" if force_check else "soon" if ended else "standard"
+        return self.watcher.is_done(self._key, mode=mode)
+
+    def wait(self) -> None:
+        """Wait until it is over."""
+        pause = _FIRST_PAUSE
+        while not self.done():
+            time.sleep(pause)
+            pause = min(_LONGEST_PAUSE, pause * 1.5)
+
+    def results(self) -> list[R]:
+        """What the function returned on each rank, once it has.
+
+        Raises:
+            FailedJobError: it raised; of several ranks, the one that failed first.
+            JobEndedError: it ended otherwise.
+        """
+        if self._sub_jobs and (error := self.exception()) is not None:
+            raise error
+        return super().results()
+
+    def exception(self) -> utils.UncompletedJobError | utils.FailedJobError | None:
+        """Why it has no result: of several ranks, what the one that failed first has to say."""
+        self.wait()
+        first = self._first_to_fail() if self._sub_jobs else None
+        if first is not None and (error := self.task(first).exception()) is not None:
+            return error
+        return super().exception()
+
+    def _first_to_fail(self) -> int | None:
+        self.watcher.get_info(self._key, "soon")
+        known = self.watcher.known(self._key)
+        failure = known.member.attempts[-1].failure if known and known.member.attempts else None
+        rank = failure.rank if failure else None
+        return rank if rank is not None and rank < self.num_tasks else None
+
+    def _get_outcome_and_result(self) -> tuple[str, Any]:
+        check_trusted(self.run.path)  # what lies there is unpickled, which runs it
+        paths = self.paths
+        give_up = time.monotonic() + _LATE_FILES
+        while not paths.result_pickle.exists():
+            if self.watcher.get_state(self._key, "soon") != "COMPLETED" or time.monotonic() > give_up:
+                raise self._ended()
+            time.sleep(0.2)
+            _look_anew(paths.attempt_folder)
+        if says_again(paths):
+            raise self._ended()
+        outcome, result = utils.pickle_load(paths.result_pickle)
+        return outcome, result
+
+    def _ended(self) -> JobEndedError:
+        """That it is over without a result."""
+        self.watcher.get_info(self._key, "soon")
+        return JobEndedError.of(self.run, self.paths, self.watcher.known(self._key))
+
+    def _get_logs_string(self, name: str) -> str | None:
+        """The log of this rank, of all its attempts, oldest first; it holds both streams."""
+        if name not in ("stdout", "stderr"):
+            raise ValueError(f'Unknown "{name}", available are stdout and stderr')
+        texts = []
+        for attempt in range(self._newest() + 1):
+            log = FunctionPaths(
+                self.run.path, self.job_id, member=self.member, attempt=attempt, rank=self.task_id or 0
+            ).stdout
+            with contextlib.suppress(FileNotFoundError):
+                texts.append(log.read_text(encoding="utf-8", errors="replace"))
+        return "".join(texts) if texts else None
+
+    def cancel(self, check: bool = True) -> None:
+        """End it, and with it all of its ranks; others of its array go on.
+
+        Raises:
+            CastoffError: `check`, and it cannot be ended from here.
+        """
+        try:
+            alone = not self.run.plan().get("array_count")
+            cancel(self.run, None if alone else self.member)
+        except CastoffError:
+            if check:
+                raise
+
+    def __del__(self) -> None:
+        # getattr: one that could not be made, or is a shell that a batch will fill
+        if getattr(self, "_cancel_at_deletion", False) and not self.watcher.is_done(self._key, "cache"):
+            self.cancel(check=False)
+
+
+def member_of(run: Run, job_id: str) -> int:
+    """Which of a run's functions has a scheduler's id.
+
+    Raises:
+        CastoffError: none has.
+    """
+    for member, known in ids(run).items():
+        if known == job_id:
+            return member
+    raise CastoffError(f"{run.path}: no job {shown(job_id)} was submitted from there")
+
+
+def ids(run: Run) -> dict[int, str]:
+    """The scheduler's ids of a run's members, as it was last submitted."""
+    record = run.submission()
+    count = run.plan().get("array_count")
+    found = {}
+    for send in record.get("sends") or [{"job": record.get("job"), "offset": 0, "count": count}]:
+        if not isinstance(send.get("job"), str):
+            continue  # nobody knows it
+        offset = send.get("offset", 0)
+        members = send.get("members") or range(offset, offset + (send.get("count") or 1))
+        for member in members:
+            found[member] = member_job_id(send["job"], None if count is None else member - offset)
+    return found
+
+
+def _look_anew(folder: Path) -> None:
+    """Have a network file system ask its server what is in a folder (submitit's way)."""
+    with contextlib.suppress(OSError):
+        folder.chmod(folder.stat().st_mode)

@@ -1,0 +1,194 @@
+"""How a function that can go on later stops early: its `checkpoint` is called, and the ranks leave.
+
+submitit has the signal before the walltime reach every rank, and calls `checkpoint` and `scontrol requeue`
+in its handler. Here the job script is asked, and it alone starts a job again. So:
+
+- The file CASTOFF_STOP_FILE appears. A thread of rank 0 looks for it once a second, and then sends a
+  signal to its own main thread. `checkpoint` runs there, while the call is interrupted: as submitit has
+  it, in the thread where the call runs and before anything of the call is undone.
+- What it returns takes the place of the function in the run directory; CASTOFF_OUTCOME_FILE says `again`.
+- The file `leaving` tells the other ranks to exit, all with 0 and at the same moment: one that went first
+  would fail the others in what they do together. Then the script decides.
+
+A call that waits in C code is interrupted when that returns. Signals from outside do nothing but make the
+stop file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from submitit.core import logger
+from submitit.core.utils import DelayedSubmission, UncompletedJobError
+
+from launcher.ranks import RankEnv
+
+_LOOK_EVERY = 1.0
+_LOOKS_PER_SECOND = 256
+"""Of all ranks together: a file system is not asked more often, however many there are."""
+
+_UNWINDING = 10.0
+"""Seconds that a job of one rank has to leave its `finally` and `with` blocks."""
+
+_PATIENCE = 60.0
+"""Seconds that a rank whose call failed while rank 0 saves waits to be told to leave."""
+
+_SAVING = "saving"
+
+
+def can_go_on(function: Callable[..., Any]) -> bool:
+    """Whether a function says how it goes on later, as submitit's Checkpointable does."""
+    return hasattr(function, "checkpoint") or hasattr(function, "__submitit_checkpoint__")
+
+
+class Stopping:
+    """What sees to an early stop in one rank."""
+
+    def __init__(
+        self,
+        submission: DelayedSubmission,
+        pickle: Path,
+        place: RankEnv,
+        *,
+        attempt: Path,
+        stop: Path,
+        outcome: Path,
+    ):
+        self._submission = submission
+        self._pickle = pickle
+        self._place = place
+        self._stop = stop
+        self._outcome = outcome
+        self._leaving = attempt / "leaving"
+        self._look_every = max(_LOOK_EVERY, place.world_size / _LOOKS_PER_SECOND)
+        self._over = threading.Event()
+        """Set once the call has returned."""
+        self._due = False
+        self._signal = signal.SIGUSR2
+
+    def begin(self, number: signal.Signals) -> None:
+        """From here on `number` asks for a stop, and what asks for one is seen. In the main thread."""
+        self._signal = number
+        asking = [number]
+        if can_go_on(self._submission.function):
+            asking.append(signal.SIGTERM)  # it may save what it has; others end, as programs do
+            call = self._submission.result
+            self._submission.result = functools.partial(self._result, call)  # type: ignore[method-assign]
+            look = self._look_for_stop if self._place.rank == 0 else self._look_for_word
+            threading.Thread(target=look, name="castoff-stop", daemon=True).start()
+        for asked in asking:
+            signal.signal(asked, self._on_signal)
+        # A data loader ends its forked workers by TERM: that must not stop the job.
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._due and number == self._signal:
+            self._due = False
+            if not self._over.is_set():
+                self._checkpoint()
+            return
+        with contextlib.suppress(OSError):  # nothing more can be done, and the call goes on
+            self._stop.touch(mode=0o600)
+
+    def _forget(self) -> None:
+        """In a forked child: what was told to this process is not told to it."""
+        for number, action in ((signal.SIGTERM, signal.SIG_DFL), (self._signal, signal.SIG_IGN)):
+            if signal.getsignal(number) == self._on_signal:
+                signal.signal(number, action)
+
+    def _result(self, call: Callable[[], Any]) -> Any:
+        """The function's result; a failure that follows from the others' leaving is none."""
+        try:
+            return call()
+        except Exception:
+            if self._place.rank and self._is_left_alone():
+                self._leave()
+            raise
+        finally:
+            self._over.set()
+
+    # Rank 0
+
+    def _look_for_stop(self) -> None:
+        while not self._over.wait(self._look_every):
+            if self._stop.exists():
+                self._due = True
+                main = threading.main_thread().ident
+                assert main is not None  # it runs
+                signal.pthread_kill(main, self._signal)  # which also wakes it up
+                return
+
+    def _checkpoint(self) -> None:
+        """Save, say `again`, tell the others, and leave."""
+        log = logger.get_logger()
+        log.info("asked to stop: calling checkpoint()")
+        if self._place.world_size > 1:
+            self._leaving.write_text(f"{_SAVING}\n", encoding="utf-8")
+        following = self._submission._checkpoint_function()
+        if following is None:
+            raise UncompletedJobError("asked to stop, but checkpoint() returned None: there is no going on")
+        _replace(self._pickle, following.dump)
+        _replace(self._outcome, lambda draft: draft.write_text("again\n", encoding="utf-8"))
+        log.info("saved; the script decides when this goes on")
+        if self._place.world_size == 1:
+            threading.Thread(target=_leave_in, args=[_UNWINDING], daemon=True).start()
+            raise SystemExit(0)
+        at = time.time() + 2 * self._look_every + 1
+        _replace(self._leaving, lambda draft: draft.write_text(f"{at}\n", encoding="utf-8"))
+        _leave_at(at)
+
+    # The other ranks
+
+    def _look_for_word(self) -> None:
+        while not self._over.wait(self._look_every):
+            if self._word() not in ("", _SAVING):
+                self._leave()
+
+    def _leave(self) -> None:
+        _leave_at(float(self._word()))
+
+    def _is_left_alone(self) -> bool:
+        """Whether rank 0 has told to leave, or does so while we wait."""
+        give_up = time.monotonic() + _PATIENCE
+        while self._word() == _SAVING and time.monotonic() < give_up:
+            time.sleep(0.1)
+        return self._word() not in ("", _SAVING)
+
+    def _word(self) -> str:
+        """What rank 0 has written; asked for so that no network file system answers from its memory."""
+        descriptor = os.open(self._leaving, os.O_RDONLY | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, encoding="utf-8") as file:
+            return file.read().strip()
+
+
+def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write a file so that it is either there whole or as it was before."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    write(draft)
+    with draft.open("rb") as file:
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def _leave_in(seconds: float) -> None:
+    time.sleep(seconds)
+    os._exit(0)
+
+
+def _leave_at(moment: float) -> None:
+    """Exit at this time, whatever the call and its threads are at: all of it begins anew."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    time.sleep(max(0.0, moment - time.time()))
+    os._exit(0)
