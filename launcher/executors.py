@@ -71,12 +71,13 @@ class CastoffExecutor(core.Executor):
         *,
         max_pickle_size_gb: float = 1.0,
     ):
-        from launcher.functions.parameters import job_of
+        from launcher.functions.parameters import fields_of_job, job_of
         from launcher.site import Site
         from launcher.spec import JobSpec
 
-        super().__init__(folder)
-        self.spec: JobSpec = spec if isinstance(spec, JobSpec) else job_of(spec or {})
+        given = fields_of_job(spec) if isinstance(spec, JobSpec) else dict(spec or {})
+        super().__init__(folder, given)
+        self.spec: JobSpec = spec if isinstance(spec, JobSpec) else job_of(given)
         """The job; what it does not say follows from the functions."""
         if site is None:
             self.site, _ = Site.choose()
@@ -140,9 +141,9 @@ class CastoffExecutor(core.Executor):
         Raises:
             InvalidInput: with every field that is wrong; then nothing has changed.
         """
-        from launcher.functions.parameters import fields_with, job_of
+        from launcher.functions.parameters import job_of
 
-        self.spec = job_of(fields_with(self.spec, kwargs))
+        self.spec = job_of({**self.parameters, **kwargs})
         self.parameters.update(kwargs)
 
     def _internal_process_submissions(

@@ -87,9 +87,11 @@ def _no_field(name: str, known: Iterable[str]) -> str:
     return f"is no field of a job{hint or '; there are: ' + ', '.join(sorted(known))}"
 
 
-def fields_with(spec: JobSpec, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A job's fields with some of them replaced as a whole; None clears one."""
-    return {**msgspec.to_builtins(spec), **changes}
+def fields_of_job(spec: JobSpec) -> dict[str, Any]:
+    """The fields of a job as plain data; one that it was given stays, if only with its default."""
+    given = spec.source.data if spec.source is not None and isinstance(spec.source.data, dict) else {}
+    kept = {name: msgspec.to_builtins(getattr(spec, name)) for name in given if name in fields_of(JobSpec)}
+    return {**kept, **msgspec.to_builtins(spec)}
 
 
 def for_functions(spec: JobSpec, site: Site, functions: list[Callable[..., Any]], count: int) -> JobSpec:

@@ -129,6 +129,7 @@ export CCL_KVS_MODE=mpi
 export FI_MR_CACHE_MONITOR=userfaultfd
 export TMPDIR=/tmp
 export OMP_NUM_THREADS=8
+export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose
 
 # --- Rendezvous: where the ranks meet -------------------------------------------------------------
 castoff_hosts >"$CASTOFF_ATTEMPT_DIR/hosts"

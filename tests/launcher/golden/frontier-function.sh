@@ -143,6 +143,7 @@ export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3
 export FI_CXI_RDZV_PROTO=alt_read
 export OMP_NUM_THREADS=7
+export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose
 
 # --- Rendezvous: where the ranks meet -------------------------------------------------------------
 castoff_hosts >"$CASTOFF_ATTEMPT_DIR/hosts"

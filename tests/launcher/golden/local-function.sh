@@ -112,6 +112,7 @@ unset -v CASTOFF_STARTER CASTOFF_RANK CASTOFF_DEVICE RANK WORLD_SIZE LOCAL_RANK 
   SLURM_STEP_NODELIST SLURM_STEP_TASKS_PER_NODE SLURM_STEP_LAUNCHER_PORT \
   SLURM_LAUNCH_NODE_IPADDR SLURM_SRUN_COMM_HOST SLURM_SRUN_COMM_PORT
 export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
+export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose
 
 # --- Start the ranks ------------------------------------------------------------------------------
 ( # bash lets a background command ignore INT and QUIT; the ranks would inherit that

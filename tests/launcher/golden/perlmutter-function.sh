@@ -144,6 +144,7 @@ export NCCL_CROSS_NIC=1
 export NCCL_NET_GDR_LEVEL=PHB
 export FI_CXI_DISABLE_HOST_REGISTER=1
 export OMP_NUM_THREADS=16
+export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose
 
 # --- Rendezvous: where the ranks meet -------------------------------------------------------------
 castoff_hosts >"$CASTOFF_ATTEMPT_DIR/hosts"

@@ -126,6 +126,7 @@ unset -v "${!SLURM_@}"
 export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 export TMPDIR=/tmp
 export OMP_NUM_THREADS=8
+export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose
 
 # --- Rendezvous: where the ranks meet -------------------------------------------------------------
 castoff_hosts >"$CASTOFF_ATTEMPT_DIR/hosts"

@@ -137,6 +137,7 @@ unset -v CASTOFF_STARTER CASTOFF_RANK CASTOFF_DEVICE RANK WORLD_SIZE LOCAL_RANK 
 unset -v "${!PBS_@}"
 export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 export OMP_NUM_THREADS=8
+export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose
 
 # --- Rendezvous: where the ranks meet -------------------------------------------------------------
 castoff_hosts >"$CASTOFF_ATTEMPT_DIR/hosts"
