@@ -129,11 +129,16 @@ class CastoffExecutor(core.Executor):
         Raises:
             InvalidInput: the job cannot run there.
         """
-        from launcher.functions.parameters import for_functions
         from launcher.planning import plan
         from launcher.rendering import render
 
-        return render(plan(for_functions(self.spec, self.site, [fn], count), self.site, function=True))
+        return render(plan(self._job([fn], count), self.site, function=True))
+
+    def _job(self, functions: list[Callable[..., Any]], count: int) -> JobSpec:
+        from launcher.functions.parameters import for_functions
+
+        said = self.parameters.get("requeue") is not None
+        return for_functions(self.spec, self.site, functions, count, requeue_said=said)
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
         """Fields of the job file; each replaces that field as a whole, and None clears it.
@@ -149,12 +154,11 @@ class CastoffExecutor(core.Executor):
     def _internal_process_submissions(
         self, delayed_submissions: list[utils.DelayedSubmission]
     ) -> list[core.Job[Any]]:
-        from launcher.functions.parameters import for_functions
+        from launcher.sending import Unclear
         from launcher.submission import submit
 
         submissions = list(delayed_submissions)
-        functions = [one.function for one in submissions]
-        spec = for_functions(self.spec, self.site, functions, len(submissions))
+        spec = self._job([one.function for one in submissions], len(submissions))
         try:
             run = submit(
                 spec,
@@ -165,6 +169,9 @@ class CastoffExecutor(core.Executor):
             )
         except InvalidInput:
             raise
+        except Unclear as error:
+            ask = f"do not submit again before `castoff status {error.run.id}` finds out"
+            raise SubmissionError(f"{error}\n{ask}") from error
         except CastoffError as error:
             raise SubmissionError(str(error)) from error
         return list(_jobs(run))

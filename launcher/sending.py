@@ -46,6 +46,7 @@ class Unclear(CastoffError):
     """A script of which nobody knows whether its scheduler took it."""
 
     def __init__(self, run: Run, command: list[str], said: str):
+        self.run = run
         self.said = said
         """What there was of an answer."""
         super().__init__(

@@ -13,7 +13,8 @@ from submitit.core.core import R
 
 from launcher.directories import check_trusted
 from launcher.errors import CastoffError, shown
-from launcher.functions.ended import JobEndedError, says_again
+from launcher.functions.ended import JobEndedError as JobEndedError
+from launcher.functions.ended import says_again
 from launcher.functions.paths import FunctionPaths, member_job_id
 from launcher.functions.watcher import RunWatcher, key_of
 from launcher.local.control import cancel
@@ -50,6 +51,8 @@ class FunctionJob(core.Job[R]):
         self.member = member_of(self.run, job_id) if member is None else member
         """Which of the run's functions it is."""
         self._attempt = 0
+        self._written = 0
+        """When its submission was last written down."""
         super().__init__(self.run.path, job_id, tasks[:1])
         self._tasks = tuple(tasks)
         if len(tasks) > 1:
@@ -72,6 +75,7 @@ class FunctionJob(core.Job[R]):
 
     def _newest(self) -> int:
         """The newest attempt; a look at the folder of all would take long in a large array."""
+        self._heed_resubmission()
         known = self.watcher.known(self._key)
         seen = known.member.attempts[-1].attempt if known and known.member.attempts else 0
         newest = max(self._attempt, seen)
@@ -81,6 +85,18 @@ class FunctionJob(core.Job[R]):
             self.watcher.reopen(self._key)
         self._attempt = newest
         return newest
+
+    def _heed_resubmission(self) -> None:
+        """What somebody has submitted again is not over, before its next attempt has begun too."""
+        try:
+            written = (self.run.path / "submission.json").stat().st_mtime_ns
+        except OSError:
+            return
+        if written != self._written:
+            self._written = written
+            begin = self.run.submission().get("begin") or {}
+            self._attempt = max(self._attempt, begin.get(str(self.member), 0))
+            self.watcher.reopen(self._key)
 
     def submission(self) -> utils.DelayedSubmission:
         """What was submitted, or what its last checkpoint has put in its place."""

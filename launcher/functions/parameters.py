@@ -94,8 +94,13 @@ def fields_of_job(spec: JobSpec) -> dict[str, Any]:
     return {**kept, **msgspec.to_builtins(spec)}
 
 
-def for_functions(spec: JobSpec, site: Site, functions: list[Callable[..., Any]], count: int) -> JobSpec:
-    """The job that runs so many functions: what it does not say follows from them and from this process."""
+def for_functions(
+    spec: JobSpec, site: Site, functions: list[Callable[..., Any]], count: int, *, requeue_said: bool
+) -> JobSpec:
+    """The job that runs so many functions: what it does not say follows from them and from this process.
+
+    `requeue_said`: whether it was given `requeue`, if only with the default.
+    """
     changes: dict[str, Any] = {"array": None}
     if count > 1:
         changes["array"] = Array(count, spec.array.at_most if spec.array else None)
@@ -105,10 +110,9 @@ def for_functions(spec: JobSpec, site: Site, functions: list[Callable[..., Any]]
     activates = any(item.activate for item in spec.stage)
     if sys.executable and not any((spec.python, site.defaults.python, *images, activates)):
         changes["python"] = sys.executable  # the function was pickled by it
-    if spec.requeue == Requeue() and not _names(spec, "requeue") and any(map(_goes_on, functions)):
-        changes["requeue"] = site.defaults.requeue
-        if site.defaults.requeue == Requeue():
-            changes["requeue"] = Requeue(_REQUEUES)
+    defaults = (spec.requeue, site.defaults.requeue)
+    if not requeue_said and defaults == (Requeue(), Requeue()) and any(map(_goes_on, functions)):
+        changes["requeue"] = Requeue(_REQUEUES)
     chosen = msgspec.structs.replace(spec, **changes)
     chosen.__dict__.update(spec.__dict__)  # the file that it was read from
     return chosen
@@ -118,11 +122,6 @@ def _goes_on(function: Callable[..., Any]) -> bool:
     from launcher.functions.stopping import can_go_on
 
     return can_go_on(function)
-
-
-def _names(spec: JobSpec, field: str) -> bool:
-    """Whether the job was given this field, if only with its default."""
-    return spec.source is not None and isinstance(spec.source.data, dict) and field in spec.source.data
 
 
 def _common_name(functions: list[Callable[..., Any]]) -> str:

@@ -75,6 +75,8 @@ class Stopping:
         """Set once the call has returned."""
         self._due = False
         self._signal = signal.SIGUSR2
+        self._forking = threading.local()
+        """The signals that a thread had blocked before it forked."""
 
     def begin(self, number: signal.Signals) -> None:
         """From here on `number` asks for a stop, and what asks for one is seen. In the main thread."""
@@ -89,7 +91,7 @@ class Stopping:
         for asked in asking:
             signal.signal(asked, self._on_signal)
         # A data loader ends its forked workers by TERM: that must not stop the job.
-        os.register_at_fork(after_in_child=self._forget)
+        os.register_at_fork(before=self._hold, after_in_parent=self._let_go, after_in_child=self._forget)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._due and number == self._signal:
@@ -100,11 +102,18 @@ class Stopping:
         with contextlib.suppress(OSError):  # nothing more can be done, and the call goes on
             self._stop.touch(mode=0o600)
 
+    def _hold(self) -> None:
+        self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, self._signal})
+
+    def _let_go(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._forking.mask)
+
     def _forget(self) -> None:
         """In a forked child: what was told to this process is not told to it."""
         for number, action in ((signal.SIGTERM, signal.SIG_DFL), (self._signal, signal.SIG_IGN)):
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, action)
+        self._let_go()
 
     def _result(self, call: Callable[[], Any]) -> Any:
         """The function's result; a failure that follows from the others' leaving is none."""

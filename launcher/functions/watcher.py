@@ -109,8 +109,12 @@ class RunWatcher(core.InfoWatcher):
         return known is not None and known.over
 
     def reopen(self, key: str) -> None:
-        """Look at a job again that was over: it began once more."""
-        self._finished.discard(key)
+        """Look at a job again that was over: it goes on."""
+        if key in self._finished:
+            self._finished.discard(key)
+            self._known.pop(key, None)
+            self._info_dict.pop(key, None)
+            self._last_status_check = float("-inf")
 
 
 def _info(known: Known) -> dict[str, str]:
