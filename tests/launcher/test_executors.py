@@ -421,12 +421,10 @@ def test_directives_are_the_job_files() -> None:
     script = launcher.executor({}, "slurm", "runs").render(abs, count=3)
     assert not [word for word in ("--time", "wckey", "%256", "%3") if word in script]
     assert "#SBATCH --array=0-2\n" in script
-    changed = {"job-name": None, "exclusive": False, "licenses": "a:1"}
-    executor = launcher.executor({"directives": changed}, "slurm", "runs")
-    assert not [word for word in ("job-name", "exclusive") if word in executor.render(abs)]
-    assert "#SBATCH --licenses=a:1\n" in executor.render(abs)
-    executor.update_parameters(directives=None)
-    assert "--job-name" in executor.render(abs)
+    executor = launcher.executor({"directives": {"exclusive": False, "licenses": "a:1"}}, "slurm", "runs")
+    assert "#SBATCH --licenses=a:1\n" in executor.render(abs) and "exclusive" not in executor.render(abs)
+    executor.update_parameters(directives={"licenses": None})
+    assert "licenses" not in executor.render(abs)
 
 
 # How jobs end
@@ -703,6 +701,8 @@ def test_going_on(executors: Executors) -> None:
 
 
 @trap(7, "the other ranks only log that they were asked")
+@trap(10, "RANK and its companions have to be exported before init_process_group()")
+@pytest.mark.long  # torch is imported four times
 def test_ranks_that_meet_go_on_together(executors: Executors) -> None:
     job = executors(ranks_per_node=2).submit(Meet(60))
     assert job.results() == [(60, 2.0, "1"), (60, 2.0, "1")]
@@ -796,20 +796,6 @@ class Forks(Checkpointable):
 
 def test_workers_end_without_stopping_the_job(executors: Executors) -> None:
     assert executors().submit(Forks()).result() == (-signal.SIGTERM, False)
-
-
-@trap(10, "RANK and its companions have to be exported first, and devices are masked twice")
-def test_a_process_group_at_once(executors: Executors) -> None:
-    def total() -> float:
-        import torch
-        import torch.distributed as dist
-
-        dist.init_process_group("gloo")
-        one = torch.ones(1)
-        dist.all_reduce(one)
-        return float(one)
-
-    assert executors(ranks_per_node=2).submit(total).results() == [2.0, 2.0]
 
 
 # One look for all
