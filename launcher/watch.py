@@ -143,7 +143,15 @@ class Looking:
         Raises:
             CastoffError: something in their directories cannot be read.
         """
-        return self._asking.judge([survey(run) for run in self._runs])
+        return self.look_at(self._runs)
+
+    def look_at(self, runs: Iterable[Run]) -> list[RunStatus]:
+        """The same of these runs.
+
+        Raises:
+            CastoffError: something in their directories cannot be read.
+        """
+        return self._asking.judge([survey(run) for run in runs])
 
     def look_at_rest(self) -> list[RunStatus]:
         """The same, but those that were over stay as they were."""
@@ -151,7 +159,7 @@ class Looking:
         if not self._seen:
             self._seen = self.look()
         else:
-            found = self._asking.judge([survey(self._runs[place]) for place in left])
+            found = self.look_at(self._runs[place] for place in left)
             for place, one in zip(left, found, strict=True):
                 self._seen[place] = one
         return list(self._seen)

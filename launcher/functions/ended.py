@@ -12,7 +12,7 @@ from launcher.functions.watcher import Known
 from launcher.logs.failures import FailedRank, failed_rank
 from launcher.logs.tail import tail_start
 from launcher.runs import Run
-from launcher.watch import failure_words
+from launcher.status import failure_words
 
 _LAST_LINES = 40
 
@@ -53,7 +53,7 @@ def _lines(run: Run, paths: FunctionPaths, known: Known | None, ending: str) -> 
     failed = failed_rank(run, paths.member, last) if last else None
     if failed:
         yield failure_words(failed.failure)
-    if reason := (last.reason if last else None) or (known.run.reason if known else None):
+    if reason := (last.reason if last else None) or (known and (known.member.reason or known.run.reason)):
         yield reason
     again = f"castoff resubmit {run.id}" + (f" --member {paths.member}" if members > 1 else "")
     if says_again(paths):

@@ -18,6 +18,7 @@ from launcher.functions.ended import says_again
 from launcher.functions.paths import FunctionPaths, member_job_id
 from launcher.functions.watcher import RunWatcher, key_of
 from launcher.local.control import cancel
+from launcher.queue import Queue
 from launcher.runs import Run
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
@@ -199,8 +200,7 @@ class FunctionJob(core.Job[R]):
             CastoffError: `check`, and it cannot be ended from here.
         """
         try:
-            alone = not self.run.plan().get("array_count")
-            cancel(self.run, None if alone else self.member)
+            _cancel(self.run, self.member)
         except CastoffError:
             if check:
                 raise
@@ -236,6 +236,29 @@ def ids(run: Run) -> dict[int, str]:
         for member in members:
             found[member] = member_job_id(send["job"], None if count is None else member - offset)
     return found
+
+
+def _cancel(run: Run, member: int) -> None:
+    """End a member of a run.
+
+    Raises:
+        CastoffError: its scheduler cannot be asked to.
+    """
+    plan = run.plan()
+    if plan.get("scheduler") == "local":
+        cancel(run, member if plan.get("array_count") else None)
+        return
+    queue = Queue()
+    answer = queue.ask()
+    if answer.silence:
+        raise CastoffError(f"{run.id}: Slurm could not be asked, so it goes on: {answer.silence}")
+    wanted = ids(run).get(member)
+    for one in answer.jobs.values():
+        # Another cluster's job may have the same id, but not the same script.
+        if one.stage in ("pending", "running") and one.runs(str(run.script)):
+            job = member_job_id(one.job, one.task)
+            if job == wanted:
+                queue.cancel([job])
 
 
 def _look_anew(folder: Path) -> None:

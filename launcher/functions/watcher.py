@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from submitit.core import core, logger
 
-from launcher import watch
 from launcher.errors import CastoffError
 from launcher.runs import Run
-from launcher.watch import MemberStatus, RunStatus
+from launcher.status import MemberStatus, RunStatus, failure_words
+from launcher.watch import Looking
 
 STATES = {
     "done": "COMPLETED",
@@ -39,7 +39,9 @@ class Known(NamedTuple):
     @property
     def over(self) -> bool:
         """Whether nothing more will happen to it."""
-        return self.member.state in ("ended", "unknown")
+        if self.member.state == "unknown":
+            return not self.run.unsettled
+        return self.member.state == "ended"
 
     @property
     def word(self) -> str:
@@ -60,6 +62,7 @@ class RunWatcher(core.InfoWatcher):
     def __init__(self, delay_s: int = 60):
         super().__init__(delay_s)
         self._known: dict[str, Known] = {}
+        self._looking = Looking([])
 
     def known(self, key: str) -> Known | None:
         """What was seen of a job at the last look; None before the first."""
@@ -72,6 +75,8 @@ class RunWatcher(core.InfoWatcher):
 
     def update_if_long_enough(self, mode: str) -> None:
         """Look if it is time; besides submitit's modes there is `soon`, for a job that seems to be over."""
+        if mode == "force":
+            self._looking = Looking([])  # it asks at its first look, and then less and less often
         if mode != "soon":
             super().update_if_long_enough(mode)
         elif time.time() - self._last_status_check > _SOON:
@@ -85,7 +90,7 @@ class RunWatcher(core.InfoWatcher):
             return
         self._num_calls += 1
         try:
-            found = [watch.status(Run(Path(path))) for path in sorted(runs)]
+            found = self._looking.look_at([Run(Path(path)) for path in sorted(runs)])
         except CastoffError as error:  # what was known is still known
             logger.get_logger().warning(f"castoff: the states of jobs are as they were last seen: {error}")
             found = []
@@ -127,9 +132,9 @@ def _info(known: Known) -> dict[str, str]:
         "NodeList": last.host if last else None,
         "ExitCode": None if last is None or last.code is None else str(last.code),
         "Ending": member.ending,
-        "Reason": (last.reason if last else None) or run.reason,
+        "Reason": member.reason or (last.reason if last else None) or run.reason,
         "Attempts": str(len(member.attempts)),
-        "Failure": None if last is None or last.failure is None else watch.failure_words(last.failure),
+        "Failure": None if last is None or last.failure is None else failure_words(last.failure),
         "Run": run.directory,
     }
     return {name: text for name, text in told.items() if text is not None}

@@ -750,6 +750,7 @@ def test_a_failure_is_forgotten_once_it_runs_again(executors: Executors, tmp_pat
     with pytest.raises(utils.FailedJobError, match="there"):
         job.result()
     (tmp_path / "there").touch()
+    settle(job)
     resubmit(job.run)
     assert job.result() == "well"
 
