@@ -9,6 +9,7 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
   code.json        the code it was submitted with: commit, branch, what is in code.diff and what is not
   code.diff        how the code differed from that commit, if it did
   code/            a copy of the code, only with `snapshot`; code.workdir leads to the submission's folder
+  functions/M.pkl  the Python function that member M runs, if it runs one
   local.lock       held by whatever may still do something for the run
   stop             `castoff stop` was here: nothing of it begins any more
   attempts/M.N/    member M's attempt N: start.json, ending.json, failure.json, outcome, stop; terminated

@@ -1,4 +1,4 @@
-"""How long the command line and a training step take: `make bench`, or `python -m tests.bench [ROUNDS]`.
+"""How long the command line, a submission and a training step take: `make bench`, or `python -m tests.bench [ROUNDS]`.
 
 Each case runs in turn with a reference on the same interpreter, so that a machine that is busy slows
 both. A measurement, not a test: it exits with 0 whether the bars are met or not.
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from launcher.index import Index
 
-from . import training
+from . import functions, training
 from .many_runs import make_runs
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -134,4 +134,5 @@ def main(rounds: int) -> None:
 if __name__ == "__main__":
     asked = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     main(asked)
+    functions.main(asked)
     training.main(asked)
