@@ -47,7 +47,7 @@ class FunctionJob(core.Job[R]):
         Raises:
             CastoffError: no job of this id was ever submitted from there.
         """
-        self.run = Run(Path(folder))
+        self.run = Run(Path(folder).absolute())
         """The run directory."""
         self.member = member_of(self.run, job_id) if member is None else member
         """Which of the run's functions it is."""

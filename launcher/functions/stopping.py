@@ -130,7 +130,7 @@ class Stopping:
 
     def _look_for_stop(self) -> None:
         while not self._over.wait(self._look_every):
-            if self._stop.exists():
+            if _is_there(self._stop):
                 self._due = True
                 main = threading.main_thread().ident
                 assert main is not None  # it runs
@@ -175,9 +175,19 @@ class Stopping:
 
     def _word(self) -> str:
         """What rank 0 has written; asked for so that no network file system answers from its memory."""
-        descriptor = os.open(self._leaving, os.O_RDONLY | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, encoding="utf-8") as file:
-            return file.read().strip()
+        try:
+            descriptor = os.open(self._leaving, os.O_RDONLY | os.O_CREAT, 0o600)
+            with os.fdopen(descriptor, encoding="utf-8") as file:
+                return file.read().strip()
+        except OSError:  # as on a full disk; it is asked again
+            return ""
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a file system that does not answer now; it is asked again
+        return False
 
 
 def _replace(path: Path, write: Callable[[Path], Any]) -> None:

@@ -89,11 +89,7 @@ class RunWatcher(core.InfoWatcher):
         if not runs:
             return
         self._num_calls += 1
-        try:
-            found = self._looking.look_at([Run(Path(path)) for path in sorted(runs)])
-        except CastoffError as error:  # what was known is still known
-            logger.get_logger().warning(f"castoff: the states of jobs are as they were last seen: {error}")
-            found = []
+        found = self._look([Run(Path(path)) for path in sorted(runs)])
         self._last_status_check = time.time()
         for run in found:
             for member in run.members:
@@ -102,6 +98,15 @@ class RunWatcher(core.InfoWatcher):
                 self._info_dict[key] = _info(known)
                 if known.over:
                     self._finished.add(key)
+
+    def _look(self, runs: list[Run]) -> list[RunStatus]:
+        try:
+            return self._looking.look_at(runs)
+        except CastoffError as error:
+            if len(runs) > 1:  # one that cannot be read must not hide the others
+                return [found for run in runs for found in self._look([run])]
+            logger.get_logger().warning(f"castoff: {runs[0].id} is as it was last seen: {error}")
+            return []
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:
         """A job's state in submitit's words; UNKNOWN if it cannot be known."""

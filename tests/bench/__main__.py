@@ -1,4 +1,4 @@
-"""How long the command line, a submission and a training step take: `make bench`, or `python -m tests.bench [ROUNDS]`.
+"""How long commands, submissions and a training step take: `make bench`, or `python -m tests.bench [ROUNDS]`.
 
 Each case runs in turn with a reference on the same interpreter, so that a machine that is busy slows
 both. A measurement, not a test: it exits with 0 whether the bars are met or not.

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-NAMES = ["JobSpec", "Site", "plan", "render", "submit", "RankEnv"]
+NAMES = ["JobSpec", "Site", "plan", "render", "submit", "RankEnv", "executor"]
 MODULES = [
     "launcher.planning",
     "launcher.rendering",
     "launcher.submission",
     "launcher.ranks",
+    "launcher.executors",
     "launcher.site",
 ]
 

@@ -458,7 +458,6 @@ def test_the_first_failure_ends_the_job_and_is_told(executors: Executors) -> Non
 @trap(6, "use_srun=False: num_tasks is not what runs")
 def test_a_function_that_exits(executors: Executors) -> None:
     job = executors().submit(leave, 0)
-    job._results_timeout_s = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("launcher.functions.jobs._LATE_FILES", 0.1)
         with pytest.raises(JobEndedError, match="the function did not return"):
@@ -666,6 +665,11 @@ def test_nothing_of_submitits_own_submission_is_used() -> None:
     assert not issubclass(CastoffExecutor, submitit.core.core.PicklingExecutor)
 
 
+def test_results_have_types(executors: Executors) -> None:
+    length: int = executors().submit(len, "abc").result()  # mypy checks it
+    assert length == 3
+
+
 @trap(11, "a job that is submitted inside another takes itself for that")
 def test_a_function_that_submits(executors: Executors, tmp_path: Path) -> None:
     def outer() -> tuple[str, str]:
@@ -816,6 +820,18 @@ def test_one_look_serves_all_jobs(executors: Executors, monkeypatch: pytest.Monk
     assert [job.state for job in (*jobs, *others)] == ["COMPLETED"] * 4
     assert watcher.num_calls == calls + 1
     assert watcher._delay_s == 60
+
+
+def test_one_run_that_cannot_be_read_hides_no_other(
+    executors: Executors, bad_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, bad = executors().submit(abs, 1), executors().submit(abs, 2)
+    settle(good)
+    settle(bad)
+    (bad.run.path / "plan.json").unlink()
+    (bad.run.path / "plan.json").symlink_to(bad_file)
+    FunctionJob.watcher.clear()
+    assert good.get_info()["State"] == "COMPLETED"
 
 
 def test_what_ranks_load(tmp_path: Path) -> None:
