@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, get_type_hints
 
@@ -23,6 +23,7 @@ import yaml
 from launcher.cli import _VERBS
 from launcher.site import Search, Site
 from launcher.spec import JobSpec, Stage
+from tests.cluster.slurm import HEAD, SlurmCluster
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
@@ -104,6 +105,11 @@ def commands(block: Block) -> list[Command]:
     return found
 
 
+def on_a_cluster(document: Path) -> bool:
+    """Whether a document's commands need Slurm."""
+    return "<!-- These commands run on a Slurm cluster. -->" in document.read_text(encoding="utf-8")
+
+
 ALL = [block for document in DOCUMENTS for block in blocks(document)]
 
 
@@ -157,12 +163,15 @@ def schedulers(folder: Path, shown: str) -> str | None:
     return str(folder) if used else None
 
 
-def run_block(shown: list[Command], folder: Path, at: str) -> None:
-    """Run commands in one shell, and compare each one's exit code and output with what is shown."""
+def run_block(shown: list[Command], folder: Path, at: str, where: Sequence[str] = ()) -> None:
+    """Run commands in one shell, and compare each one's exit code and output with what is shown.
+
+    `where`: the words before a command that have it run on another host.
+    """
     mark = "-- end of command"
     script = "".join(f"{command.words}\nprintf '\\n%s %s\\n' '{mark}' $?\n" for command in shown)
     done = subprocess.run(
-        ["bash", "-c", script],
+        [*where, "bash", "-c", script],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -189,10 +198,37 @@ def check_output(command: Command, text: str, at: str) -> None:
         assert found, f"{at}: `{command.words}` does not print {line!r} there; it prints:\n{text[:3000]}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "document", [one for one in DOCUMENTS if not on_a_cluster(one)], ids=lambda path: path.name
+)
 def test_commands_do_what_is_shown(
     document: Path, sandbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run_document(document, sandbox, tmp_path / "schedulers", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "document", [one for one in DOCUMENTS if on_a_cluster(one)], ids=lambda path: path.name
+)
+def test_commands_on_a_cluster_do_what_is_shown(
+    document: Path, slurm: SlurmCluster, sandbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", os.pathsep.join([str(ours), "/usr/bin", "/bin"]))
+    activate = sandbox / "env" / "bin" / "activate"
+    activate.parent.mkdir(parents=True)
+    activate.write_text(f"export PATH={ours}:$PATH\n")
+    run_document(document, sandbox, None, monkeypatch, slurm.hosts.enter(HEAD, sandbox))
+
+
+def run_document(
+    document: Path,
+    sandbox: Path,
+    stubs_folder: Path | None,
+    monkeypatch: pytest.MonkeyPatch,
+    where: Sequence[str] = (),
+) -> None:
+    """Write and run a document's blocks, in order; with `stubs_folder`, submit commands are stand-ins."""
     for block in blocks(document):
         if block.file is not None:
             place = sandbox / block.file
@@ -200,14 +236,15 @@ def test_commands_do_what_is_shown(
             place.write_text(block.text)
         elif block.language == "console":
             shown = [one for one in commands(block) if not RUN_ELSEWHERE.match(one.words)]
-            stubs = schedulers(tmp_path / "schedulers", "\n".join(one.words for one in shown))
+            words = "\n".join(one.words for one in shown)
+            stubs = schedulers(stubs_folder, words) if stubs_folder else None
             with monkeypatch.context() as patch:
                 if stubs:
                     patch.setenv("PATH", os.pathsep.join([stubs, os.environ["PATH"]]))
-                run_block(shown, sandbox, str(block))
+                run_block(shown, sandbox, str(block), where)
         elif block.language == "python":
             (sandbox / "block.py").write_text(block.text)
-            run_block([Command("python block.py", 0, [])], sandbox, str(block))
+            run_block([Command("python block.py", 0, [])], sandbox, str(block), where)
 
 
 @pytest.mark.parametrize("block", of_language("bash", "sh"), ids=str)

@@ -2,7 +2,7 @@
 
 import os
 
-RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 1.5)
 
 rate = RATES[int(os.environ["CASTOFF_ARRAY_INDEX"])]
 slope = 0.0
