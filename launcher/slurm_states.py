@@ -33,6 +33,9 @@ _CODES = {"done": 0, "cancelled": 143, "preempted": 143, "walltime": 143, "out-o
 _FILES_LAG = 60.0
 """Seconds after which a network file system shows what was written on another host."""
 
+_ACCOUNTING_LAG = 15.0
+"""Seconds after which accounting knows of an end: the controller tells it every few seconds."""
+
 _SCRIPTS_OWN = ("FAILED", "COMPLETED")
 """Slurm's words for a job whose script ended by itself, and so had the last word."""
 
@@ -262,7 +265,7 @@ class _Judgement:
             return self._left_alone(number, statuses)
         if newest is None:
             return self._not_begun(number, send, statuses)
-        return self._begun(number, newest, statuses)
+        return self._begun(number, newest, send.job, statuses)
 
     def _left_alone(self, number: int, statuses: list[AttemptStatus]) -> MemberStatus:
         """A member that nothing was sent off for, by the newest submission."""
@@ -308,9 +311,11 @@ class _Judgement:
             return MemberStatus(number, "unknown", "unknown", statuses, reason)
         return self._never_began(number, told, statuses)
 
-    def _begun(self, number: int, newest: Attempt, statuses: list[AttemptStatus]) -> MemberStatus:
-        """A member of whose newest attempt there are records."""
-        key = self.run.key(number, newest.job)
+    def _begun(
+        self, number: int, newest: Attempt, job: str | None, statuses: list[AttemptStatus]
+    ) -> MemberStatus:
+        """A member of whose newest attempt there are records; of `job`, if they do not yet say so."""
+        key = self.run.key(number, newest.job or job)
         told = self._told(key) if key else None
         was_seen = (number, newest.number) in self.known.seen
         if told is not None and told.stage == "pending" and was_seen:  # it has been queued again since
@@ -329,7 +334,10 @@ class _Judgement:
         if newest.goes_on:
             return self._stopped(number, newest, key, told, statuses)
         if told is None or told.word in _SCRIPTS_OWN:
-            told = self._start_of(key, newest) or told
+            start = self._start_of(key, newest)
+            if start is None and told is not None and newest.end is None and self._may_lag(told):
+                return MemberStatus(number, "running", None, [*statuses, self._running(number, newest)])
+            told = start or told
         if told is not None and told.stage == "ended":
             return _ended_as(number, [*statuses, self._by_slurm(number, newest, told)])
         if newest.end is not None:
@@ -382,6 +390,10 @@ class _Judgement:
         starts = [one for one in self._starts(key) if one.start]
         nearest = min(starts, key=lambda one: abs((one.start or 0.0) - began), default=None)
         return nearest if nearest and (nearest.stage == "ended" or nearest.word == "REQUEUED") else None
+
+    def _may_lag(self, told: JobTold) -> bool:
+        """Whether accounting may be about to hear of a job's end."""
+        return self.known.accounted and told.end is not None and self.known.now - told.end < _ACCOUNTING_LAG
 
     def _has_left(self, key: Key) -> bool:
         """Whether Slurm knows an array, but not this member of it: cancelled before it began."""
@@ -442,8 +454,7 @@ class _Judgement:
             own_code = one.end.code if one.end is not None else None
             last = self._last_word(told, own_code or told.exit_code)
         last = msgspec.structs.replace(last, requeued=requeued)
-        decided = self.known.accounted or told.word not in _SCRIPTS_OWN
-        if decided:
+        if told.code is not None or told.word not in _SCRIPTS_OWN:  # squeue tells no code, and less
             self.learnt.append((one.folder, last))
         return self._by_records(number, one._replace(last=last))
 

@@ -152,9 +152,8 @@ class TestEnded:
         words = ["--site", "slurm", "--set", "directives.mem=100M", "--name", "greedy"]
         assert desk.castoff("submit", *words, "--", sys.executable, "-c", program).code == 0
         answer = desk.castoff("wait", "greedy")
-        assert (answer.code, answer.output.split()[1]) == (137, "out-of-memory")
-        (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
-        shown = desk.castoff("status", run.path).output
+        shown = desk.castoff("status", "greedy").output
+        assert (answer.code, answer.output.split()[1]) == (137, "out-of-memory"), shown
         assert "it used more memory than it had" in shown
 
     def test_the_first_rank_to_fail(self, desk: Watched) -> None:

@@ -101,6 +101,11 @@ class TestStates:
         assert condition_holds("after", made.run) is None
         assert summary(now).reason == now.reason
 
+    def test_an_attempt_that_has_just_made_its_folder(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        (made.run.path / "attempts/0.0").mkdir()
+        slurm.tells(("7", "RUNNING"), run=made.run)
+        assert status(made.run).state == "running"
+
     def test_running_before_it_has_written_anything(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         slurm.tells(("7", "RUNNING"), run=made.run)
         now = status(made.run)
@@ -166,6 +171,16 @@ class TestStates:
         slurm.tells(("7", "FAILED"), run=made.run)
         slurm.remembers(("7", "FAILED", told, 999, 1011), run=made.run)
         assert ending(status(made.run)) == wanted
+
+    def test_accounting_hears_of_it_a_little_later(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt()
+        slurm.remembers(("7", "RUNNING", "0:0", 999, 0), run=made.run)
+        for ago, wanted in ((1, ("running", None, None)), (20, ("ended", "failed", 1))):
+            end = int(time.time()) - ago
+            slurm.queue.write_text(f"7|N/A|FAILED|None|900|900|{end}|{made.run.script}\n")
+            assert ending(status(made.run)) == wanted
+        slurm.remembers(("7", "FAILED", "0:9", 999, 1020), run=made.run)
+        assert ending(status(made.run)) == ("ended", "failed", 137)
 
     def test_and_was_done_all_the_same(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         made.attempt()
