@@ -94,6 +94,14 @@ def read_attempt(number: int, folder: Path, names: Iterable[str]) -> Attempt:
     )
 
 
+class RecordsState(NamedTuple):
+    """What changes when a run goes on."""
+
+    attempts: tuple[tuple[int, int, bool], ...]
+    """Member, number, and whether it has no ending yet."""
+    jobs: tuple[str | None, ...]
+
+
 class SlurmRun:
     """A run on Slurm as its directory tells of it."""
 
@@ -146,12 +154,12 @@ class SlurmRun:
         return frozenset((member, one.number) for member, found in self.attempts.items() for one in found)
 
     @property
-    def state_of_records(self) -> object:
-        """Something that changes when the records do, as far as Slurm should be asked about it."""
-        attempts = {
-            member: [(one.number, one.end) for one in found] for member, found in self.attempts.items()
-        }
-        return attempts, [(send.job, send.error) for send in self.sends]
+    def state_of_records(self) -> RecordsState:
+        """The records, as far as Slurm should be asked when they have changed."""
+        attempts = tuple(
+            (member, one.number, one.end is None) for member, found in self.attempts.items() for one in found
+        )
+        return RecordsState(attempts, tuple(send.job for send in self.sends))
 
     def needs_slurm(self) -> bool:
         """Whether the records leave anything in doubt that Slurm may know."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from launcher.queue import Answer, Queue
     from launcher.records import LastWord
     from launcher.schedulers.slurm_jobs import JobTold
-    from launcher.slurm_states import SlurmRun, Told
+    from launcher.slurm_states import RecordsState, SlurmRun, Told
 
 _POLL = 0.2
 _SLOWEST_POLL = 2.0
@@ -217,7 +217,7 @@ class _Asking:
         self._answer: Answer | None = None
         self._history: Mapping[str, list[JobTold]] | None = None
         self._seen: dict[Path, frozenset[tuple[int, int]]] = {}
-        self._records: dict[Path, object] = {}
+        self._records: dict[Path, RecordsState] = {}
         self._states: dict[Path, object] = {}
         self._asked = 0.0
         self._interval = _ASK
@@ -244,9 +244,10 @@ class _Asking:
         if self._answer is None:
             return True
         waited = time.monotonic() - self._asked
-        if any(run.run.path not in self._records for run in runs):
-            return True
-        changed = any(self._records[run.run.path] != run.state_of_records for run in runs)
+        known = [(self._records.get(run.run.path), run.state_of_records) for run in runs]
+        if any(before is None or before.jobs != now.jobs for before, now in known):
+            return True  # its jobs may be newer than the answer
+        changed = any(before != now for before, now in known)
         return waited >= (_ASK if changed else self._interval)
 
     def _ask(self, runs: list[SlurmRun]) -> None:
@@ -263,11 +264,14 @@ class _Asking:
 
     def _again(self, scene: Scene) -> Scene:
         """A run's records as they are after Slurm's answer, which may decide whether it was submitted."""
-        if scene.slurm and scene.slurm.unclear and self._queue and self._answer and not scene.held:
-            from launcher.settling import decide
+        from launcher.settling import decide
 
-            decide(scene.run, self._queue, self._answer, {send.time for send in scene.slurm.unclear})
-        return survey(scene.run, held=scene.held)
+        try:
+            if scene.slurm and scene.slurm.unclear and self._queue and self._answer and not scene.held:
+                decide(scene.run, self._queue, self._answer, {send.time for send in scene.slurm.unclear})
+            return survey(scene.run, held=scene.held)
+        except CastoffError:
+            return scene  # what cannot be written stays as unclear as it was; what was read still counts
 
     def _judge_on_slurm(self, runs: list[SlurmRun]) -> dict[Path, Told]:
         if not runs:
@@ -311,14 +315,12 @@ def _local_status(scene: Scene) -> RunStatus:
     run = LocalRun(scene.run, scene.submission, scene.plan, scene.alive, elsewhere, scene.stop_asked)
     members = local_states.judge(run, scene.attempts)
     state = joint_state(members)
-    over = state in ("ended", "unknown")
-    ending = worst(member.ending for member in members) if over else None
     job = scene.submission.job if scene.submission else _job_of_script(scene.attempts)
     return _assembled(
         scene,
         members,
         job=job,
-        reason=_reason(scene, elsewhere, state, ending, job) if scene.holds else "its directory is gone",
+        reason=_reason(scene, elsewhere, members, job) if scene.holds else "its directory is gone",
         final=state == "ended" and _is_final(scene, members),
     )
 
@@ -390,14 +392,13 @@ def _is_final(scene: Scene, members: list[MemberStatus]) -> bool:
     return time.time() - ended > _REQUEUE_MEMORY and not may_go_on
 
 
-def _reason(
-    scene: Scene, elsewhere: str | None, state: str, ending: str | None, job: str | None
-) -> str | None:
+def _reason(scene: Scene, elsewhere: str | None, members: list[MemberStatus], job: str | None) -> str | None:
     """Why it was never submitted, why nobody knows how it ended, or how it can go on."""
+    state = joint_state(members)
     run, submission = scene.run, scene.submission
     if submission and submission.error is not None:
         return f"it could not be submitted: {submission.error}"
-    if state == "ended" and ending == "again":
+    if state == "ended" and worst(member.ending for member in members) == "again":
         return _can_go_on(scene, job)
     if state != "unknown":
         return None
