@@ -19,11 +19,16 @@ from launcher.functions.paths import FunctionPaths, member_job_id
 from launcher.functions.watcher import RunWatcher, key_of
 from launcher.local.control import cancel
 from launcher.queue import Queue
+from launcher.records import Failure, read
 from launcher.runs import Run
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LATE_FILES = 15.0
 """Seconds that a network file system may take to show what another host has written."""
+
+
+_SETTLING = 60.0
+"""Seconds that a job may take to end once a function has failed, until that is believed all the same."""
 
 
 class FunctionJob(core.Job[R]):
@@ -142,38 +147,54 @@ class FunctionJob(core.Job[R]):
             FailedJobError: it raised; of several ranks, the one that failed first.
             JobEndedError: it ended otherwise.
         """
-        if self._sub_jobs and (error := self.exception()) is not None:
-            raise error
-        return super().results()
+        try:
+            return super().results()
+        except utils.UncompletedJobError as error:
+            raise self._first_error() or error from None
 
     def exception(self) -> utils.UncompletedJobError | utils.FailedJobError | None:
         """Why it has no result: of several ranks, what the one that failed first has to say."""
-        self.wait()
-        first = self._first_to_fail() if self._sub_jobs else None
-        if first is not None and (error := self.task(first).exception()) is not None:
-            return error
-        return super().exception()
+        error = super().exception()
+        return error and (self._first_error() or error)
 
-    def _first_to_fail(self) -> int | None:
-        self.watcher.get_info(self._key, "soon")
-        known = self.watcher.known(self._key)
-        failure = known.member.attempts[-1].failure if known and known.member.attempts else None
-        rank = failure.rank if failure else None
-        return rank if rank is not None and rank < self.num_tasks else None
+    def _first_error(self) -> utils.UncompletedJobError | utils.FailedJobError | None:
+        """Of several ranks, the error of the one that is on record as the first; it is settled by now."""
+        record = read(self.paths.attempt_folder / "failure.json", Failure)
+        if not self._sub_jobs or record is None or record.rank is None or record.rank >= self.num_tasks:
+            return None
+        return self._sub_jobs[record.rank].exception()
 
     def _get_outcome_and_result(self) -> tuple[str, Any]:
         check_trusted(self.run.path)  # what lies there is unpickled, which runs it
-        paths = self.paths
+        while True:
+            paths = self.paths
+            if not self._has_result(paths) or says_again(paths):
+                raise self._ended()
+            outcome, result = utils.pickle_load(paths.result_pickle)
+            if outcome == "success" or self._is_last(paths.attempt):
+                return outcome, result
+            self.wait()
+
+    def _has_result(self, paths: FunctionPaths) -> bool:
         give_up = time.monotonic() + _LATE_FILES
         while not paths.result_pickle.exists():
             if self.watcher.get_state(self._key, "soon") != "COMPLETED" or time.monotonic() > give_up:
-                raise self._ended()
+                return False
             time.sleep(0.2)
             _look_anew(paths.attempt_folder)
-        if says_again(paths):
-            raise self._ended()
-        outcome, result = utils.pickle_load(paths.result_pickle)
-        return outcome, result
+        return True
+
+    def _is_last(self, attempt: int) -> bool:
+        """Whether an attempt that has failed is the last: after a preemption or a node failure it is not."""
+        give_up = time.monotonic() + _SETTLING
+        while self._newest() == attempt and time.monotonic() < give_up:
+            known = self.watcher.known(self._key)
+            if self.watcher.is_done(
+                self._key, "force" if known and known.run.scheduler == "local" else "soon"
+            ):
+                break
+            time.sleep(_FIRST_PAUSE)
+        return self._newest() == attempt
 
     def _ended(self) -> JobEndedError:
         """That it is over without a result."""

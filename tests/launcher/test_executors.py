@@ -27,6 +27,7 @@ from submitit.core import utils
 from submitit.helpers import Checkpointable, DelayedSubmission, as_completed
 
 import launcher
+from launcher import watch
 from launcher.errors import CastoffError, InvalidInput
 from launcher.executors import CastoffExecutor, SubmissionError
 from launcher.functions.jobs import FunctionJob, JobEndedError
@@ -618,6 +619,8 @@ def test_a_refusal(executors: Executors, tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_unclear_answer(executors: Executors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
     stub(tmp_path / "bin", "sbatch", f"echo '{words}' >&2; exit 1")
+    stub(tmp_path / "bin", "squeue", "exit 1")
+    monkeypatch.setattr("launcher.sending._UNCLEAR_PATIENCE", 0.1)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin", prepend=os.pathsep)
     with pytest.raises(SubmissionError, match=r"`castoff status .*` finds out") as error:
         executors("slurm").submit(abs, 1)
@@ -759,6 +762,32 @@ def test_a_failure_is_forgotten_once_it_runs_again(executors: Executors, tmp_pat
     assert job.result() == "well"
 
 
+@trap(7, "a job that was preempted or lost its node is started again, whatever its ranks have written")
+def test_the_error_of_an_attempt_that_is_not_the_last_is_none(executors: Executors, tmp_path: Path) -> None:
+    def lose_the_node() -> str:
+        if os.environ["CASTOFF_ATTEMPT"] == "0":
+            # What follows from a lost connection; as the scheduler would, the script starts it again.
+            (Path(os.environ["CASTOFF_ATTEMPT_DIR"]) / "requeue").touch()
+            raise ConnectionError("lost")
+        return "well"
+
+    assert executors(ranks_per_node=1).submit(lose_the_node).result() == "well"
+
+
+def test_of_two_errors_the_first_counts(executors: Executors) -> None:
+    def both() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the victim says something too
+        me = int(os.environ["RANK"])
+        while me == 0 and not Path(os.environ["CASTOFF_FAILURE_FILE"]).exists():
+            time.sleep(0.01)
+        raise ValueError(f"of rank {me}")
+
+    job = executors(ranks_per_node=2).submit(both)
+    with pytest.raises(utils.FailedJobError, match="of rank 1"):
+        job.results()
+    assert "of rank 1" in str(job.exception()) and "of rank 0" in str(job.task(0).exception())
+
+
 def test_a_trainer_that_says_again_itself(executors: Executors) -> None:
     def train() -> str:
         if os.environ["CASTOFF_ATTEMPT"] == "0":
@@ -823,15 +852,23 @@ def test_one_look_serves_all_jobs(executors: Executors, monkeypatch: pytest.Monk
 
 
 def test_one_run_that_cannot_be_read_hides_no_other(
-    executors: Executors, bad_file: Path, caplog: pytest.LogCaptureFixture
+    executors: Executors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good, bad = executors().submit(abs, 1), executors().submit(abs, 2)
     settle(good)
     settle(bad)
-    (bad.run.path / "plan.json").unlink()
-    (bad.run.path / "plan.json").symlink_to(bad_file)
-    FunctionJob.watcher.clear()
-    assert good.get_info()["State"] == "COMPLETED"
+    survey = watch.survey
+
+    def broken(run: Run, **options: Any) -> watch.Scene:
+        if run.path == bad.run.path:
+            raise CastoffError("its disk is on fire")
+        return survey(run, **options)
+
+    monkeypatch.setattr(watch, "survey", broken)
+    monkeypatch.setattr(FunctionJob, "watcher", RunWatcher())
+    good._register_in_watcher()
+    bad._register_in_watcher()
+    assert good.get_info()["State"] == "COMPLETED" and bad.get_info() == {}
 
 
 def test_what_ranks_load(tmp_path: Path) -> None:
