@@ -778,7 +778,10 @@ def test_of_two_errors_the_first_counts(executors: Executors) -> None:
     def both() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the victim says something too
         me = int(os.environ["RANK"])
-        while me == 0 and not Path(os.environ["CASTOFF_FAILURE_FILE"]).exists():
+        begun = Path(os.environ["CASTOFF_ATTEMPT_DIR"]) / "begun"
+        if me == 0:
+            begun.touch()
+        while not (begun if me else Path(os.environ["CASTOFF_FAILURE_FILE"])).exists():
             time.sleep(0.01)
         raise ValueError(f"of rank {me}")
 
