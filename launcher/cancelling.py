@@ -75,6 +75,8 @@ class Cancellation:
         if is_alive(self.run):
             raise CastoffError(f"{now.id}: it is just being submitted; cancel it when it has been")
         answer = self._queue.ask()
+        if answer.silence and not self.run.submission():
+            raise CastoffError(_by_hand(now))  # whose job it is cannot be confirmed
         if answer.silence:
             raise CastoffError(f"{now.id}: Slurm could not be asked, so it goes on: {answer.silence}")
         left = [one for one in answer.jobs.values() if one.stage in ("pending", "running")]

@@ -19,8 +19,7 @@ from launcher.index import Index
 from launcher.journal import Journal
 from launcher.overview import Overview, rebuild
 from launcher.runs import Run
-from launcher.status import RunStatus
-from launcher.watch import status
+from launcher.watch import Scene, survey
 
 from ..bench.many_runs import make_runs
 from .test_watch import Made
@@ -92,12 +91,12 @@ class TestRemembering:
         made.attempt("0.0", "failed", 3)
         index.add(made.run, "made")
 
-        def slow_status(run: Run) -> RunStatus:
-            seen = status(run)
+        def slow_survey(run: Run) -> Scene:
+            seen = survey(run)
             index.reopen(run)
             return seen
 
-        monkeypatch.setattr(overview, "status", slow_status)
+        monkeypatch.setattr(overview, "survey", slow_survey)
         Overview(index)
         monkeypatch.undo()
         assert index.entries()[0].ended is None
@@ -142,11 +141,11 @@ class TestRemembering:
     ) -> None:
         runs = make_runs(tmp_path / "runs", index, 200)
 
-        def slow_status(run: Run) -> RunStatus:
+        def slow_survey(run: Run) -> Scene:
             time.sleep(0.02)
-            return status(run)
+            return survey(run)
 
-        monkeypatch.setattr(overview, "status", slow_status)
+        monkeypatch.setattr(overview, "survey", slow_survey)
         begun = time.monotonic()
         seen = Overview(index)
         assert time.monotonic() - begun < 0.6 * 200 * 0.02
