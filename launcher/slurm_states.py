@@ -8,23 +8,17 @@ is kept in the attempt's folder, since Slurm forgets.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from launcher.queue import Answer, Key
-from launcher.records import Ending, Facts, Failure, LastWord, Send, Start, Submission, read
-from launcher.runs import Run
+from launcher.records import LastWord, Send
 from launcher.schedulers.slurm_jobs import JobTold, ending_words, is_stuck, waiting_words
+from launcher.slurm_runs import Attempt, SlurmRun
 from launcher.status import AttemptStatus, MemberStatus, known_ending
-
-LAST_WORD = "scheduler.json"
-"""Slurm's last word on an attempt, in its folder."""
-
-_KILLED = (137, 143)
-"""Codes of what TERM or KILL has ended, which its scheduler may have sent."""
 
 _CODES = {"done": 0, "cancelled": 143, "preempted": 143, "walltime": 143, "out-of-memory": 137}
 """The code of an attempt of which Slurm knows the ending and no code; any other: 1."""
@@ -38,178 +32,6 @@ _ACCOUNTING_LAG = 15.0
 
 _SCRIPTS_OWN = ("FAILED", "COMPLETED")
 """Slurm's words for a job whose script ended by itself, and so had the last word."""
-
-
-class Attempt(NamedTuple):
-    """The records of one start of a member."""
-
-    number: int
-    folder: Path
-    start: Start | None
-    end: Ending | None
-    failure: Failure | None
-    last: LastWord | None
-
-    @property
-    def job(self) -> str | None:
-        """The job that it was a start of."""
-        if self.start and self.start.job:
-            return self.start.job
-        return self.last.job if self.last else None
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether Slurm has queued it again, or its script has asked for that."""
-        if self.last is not None:
-            return self.last.requeued
-        return self.end is not None and self.end.ending == "again" and not self.end.code
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether its ending is known for good from the records."""
-        if self.last is not None:
-            return not self.last.requeued
-        if self.end is None or self.end.ending == "cancelled" or self.goes_on:
-            return False
-        signal = self.failure.signal if self.failure else None
-        killed = self.end.code in _KILLED or signal in ("SIGKILL", "SIGTERM")
-        return not (self.end.ending == "failed" and killed)
-
-
-def read_attempt(number: int, folder: Path, names: Iterable[str]) -> Attempt:
-    """The records of an attempt, in whose folder are files of these names.
-
-    Raises:
-        CastoffError: one cannot be read.
-    """
-    held = {*names}
-    last = read(folder / LAST_WORD, LastWord) if LAST_WORD in held else None
-    return Attempt(
-        number,
-        folder,
-        read(folder / "start.json", Start) if "start.json" in held else None,
-        read(folder / "ending.json", Ending) if "ending.json" in held else None,
-        read(folder / "failure.json", Failure) if "failure.json" in held else None,
-        last,
-    )
-
-
-class RecordsState(NamedTuple):
-    """What changes when a run goes on."""
-
-    attempts: tuple[tuple[int, int, bool], ...]
-    """Member, number, and whether it has no ending yet."""
-    jobs: tuple[str | None, ...]
-
-
-class SlurmRun:
-    """A run on Slurm as its directory tells of it."""
-
-    def __init__(
-        self,
-        run: Run,
-        submission: Submission | None,
-        plan: Facts,
-        attempts: Mapping[int, list[Attempt]],
-        *,
-        being_sent: bool,
-    ):
-        """`submission`: None where its script was submitted by hand. `being_sent`: its lock is held."""
-        self.run = run
-        self.submission = submission
-        self.plan = plan
-        self.attempts = attempts
-        self.being_sent = being_sent
-        self.sends = (submission.sends if submission else None) or []
-        count = plan.array_count or 1
-        self.begin = dict.fromkeys(range(count), 0)
-        if submission and submission.begin is not None:
-            self.begin = submission.begin
-        self.numbers = sorted({*range(count), *attempts})
-        earlier = [send for one in (submission.earlier if submission else []) for send in one.sends]
-        self._of_job = {send.job: send for send in [*earlier, *self.sends] if send.job}
-        self._places = {member: send for send in self.sends for member in send.starts()}
-        self._job_of_script = None if submission else self._first_job()
-
-    @property
-    def job(self) -> str | None:
-        """The job's id; the first one's, where it took several."""
-        if self.submission is None:
-            return self._job_of_script
-        return self.submission.job or next((send.job for send in self.sends if send.job), None)
-
-    @property
-    def unclear(self) -> list[Send]:
-        """What was sent, and may or may not have arrived."""
-        return [] if self.being_sent else [send for send in self.sends if send.is_unclear]
-
-    def told_by(self, answer: Answer) -> list[tuple[str, str | None]]:
-        """What squeue says of its jobs: their states, and why they wait."""
-        own = {send.job for send in self.sends} | {self.job}
-        return sorted(((one.word, one.reason) for one in answer.jobs.values() if one.job in own), key=str)
-
-    @property
-    def seen(self) -> frozenset[tuple[int, int]]:
-        """The attempts that have begun: member and number."""
-        return frozenset((member, one.number) for member, found in self.attempts.items() for one in found)
-
-    @property
-    def state_of_records(self) -> RecordsState:
-        """The records, as far as Slurm should be asked when they have changed."""
-        attempts = tuple(
-            (member, one.number, one.end is None) for member, found in self.attempts.items() for one in found
-        )
-        return RecordsState(attempts, tuple(send.job for send in self.sends))
-
-    def needs_slurm(self) -> bool:
-        """Whether the records leave anything in doubt that Slurm may know."""
-        if self.unclear:
-            return True
-        for found in self.attempts.values():
-            *past, newest = found
-            if not newest.is_certain or not all(one.is_certain or one.goes_on for one in past):
-                return True
-        return any(
-            (send := self.place(member)) is not None
-            and send.error is None
-            and (send.job is not None or not self.being_sent)
-            and not self.own(member)
-            for member in self.begin
-        )
-
-    def place(self, member: int) -> Send | None:
-        """What sends a member off in the newest submission; None: nothing does."""
-        if self.submission is not None:
-            return self._places.get(member)
-        return Send(self._job_of_script, 0, self.plan.array_count)
-
-    def key(self, member: int, job: str | None) -> Key | None:
-        """Where a member stands in a job's array; None where it is not known to."""
-        if job is None:
-            return None
-        send = self._of_job.get(job)
-        if send is not None:
-            return (job, send.starts().get(member))
-        return (job, member if self.plan.array_count else None)
-
-    def is_told(self, told: JobTold) -> bool:
-        """Whether a job of that id is this run's, and not another cluster's that has the same."""
-        return self.submission is None or told.runs(str(self.run.script))
-
-    def own(self, member: int) -> list[Attempt]:
-        """The attempts that the newest submission has begun."""
-        begin, send = self.begin.get(member), self.place(member)
-        if begin is None or send is None:
-            return []
-        return [
-            one
-            for one in self.attempts.get(member, [])
-            if one.number >= begin and (send.job is None or one.job in (None, send.job))
-        ]
-
-    def _first_job(self) -> str | None:
-        found = (one.job for attempts in self.attempts.values() for one in reversed(attempts))
-        return next((job for job in found if job), None)
 
 
 class Known(NamedTuple):

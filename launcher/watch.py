@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from launcher.queue import Answer, Queue
     from launcher.records import LastWord
     from launcher.schedulers.slurm_jobs import JobTold
-    from launcher.slurm_states import RecordsState, SlurmRun, Told
+    from launcher.slurm_runs import RecordsState, SlurmRun
+    from launcher.slurm_states import Told
 
 _POLL = 0.2
 _SLOWEST_POLL = 2.0
@@ -87,7 +88,7 @@ def survey(run: Run, *, held: bool = False) -> Scene:
 
 
 def _on_slurm(scene: Scene) -> Scene:
-    from launcher.slurm_states import SlurmRun, read_attempt
+    from launcher.slurm_runs import SlurmRun, read_attempt
 
     attempts = {
         member: [read_attempt(number, folder, names_in(folder)) for number, folder in found]
@@ -300,7 +301,7 @@ class _Asking:
 
 def _keep(run: Run, learnt: list[tuple[Path, LastWord]]) -> None:
     """Write Slurm's last words down, so that nobody asks again; where that cannot be, somebody will."""
-    from launcher.slurm_states import LAST_WORD
+    from launcher.slurm_runs import LAST_WORD
 
     with contextlib.suppress(OSError, CastoffError):
         for folder, last in learnt:
