@@ -26,6 +26,9 @@ SYSTEM_PACKAGES += slurmctld slurmd slurm-client slurmdbd mariadb-server munge i
 SYSTEM_PROGRAMS += slurmctld slurmd sbatch slurmdbd mariadbd munged ip
 endif
 
+# Most tests wait more than they work, so two run at a time; tests/conftest.py says which.
+TWO := --numprocesses 2 --dist loadgroup
+
 READY := .venv/.ready
 DEMO := castoff-demo
 JOB := examples/causets_job.yaml
@@ -55,10 +58,10 @@ demo: $(READY)
 	test -s "$$(sed -n 's/.*curves in //p' "$$run/logs/job-0.log")"
 
 test: check
-	@.venv/bin/python -m pytest -m "not long"
+	@.venv/bin/python -m pytest $(TWO) -m "not long"
 
 test-long: check
-	@.venv/bin/python -m pytest
+	@.venv/bin/python -m pytest $(TWO)
 
 check: $(READY) system-packages
 	@export PATH="$$PWD/.venv/bin:$$PATH"

@@ -78,6 +78,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of several test processes (pytest -n) each takes whole files, and one all that needs the cluster."""
+    for item in items:
+        cluster = "slurm" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("slurm" if cluster else item.nodeid.partition("::")[0]))
+
+
 @pytest.fixture(autouse=True)
 def fresh_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home, no variable of any scheduler or starter, our own python first on PATH."""
