@@ -47,11 +47,17 @@ class Attempt(NamedTuple):
         """Whether its ending is known for good from the records."""
         if self.last is not None:
             return not self.last.requeued
-        if self.end is None or self.end.ending == "cancelled" or self.goes_on:
+        return self.end is not None and not (
+            self.end.ending == "cancelled" or self.goes_on or self.was_killed
+        )
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether it failed by a signal that others send: for want of memory, say."""
+        if self.end is None or self.end.ending != "failed":
             return False
         signal = self.failure.signal if self.failure else None
-        killed = self.end.code in _KILLED or signal in ("SIGKILL", "SIGTERM")
-        return not (self.end.ending == "failed" and killed)
+        return self.end.code in _KILLED or signal in ("SIGKILL", "SIGTERM")
 
 
 def read_attempt(number: int, folder: Path, names: Iterable[str]) -> Attempt:

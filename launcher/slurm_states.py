@@ -30,6 +30,9 @@ _FILES_LAG = 60.0
 _ACCOUNTING_LAG = 15.0
 """Seconds after which accounting knows of an end: the controller tells it every few seconds."""
 
+_CLOCKS = 3.0
+"""Seconds that the clocks of a node and of the controller may differ."""
+
 _SCRIPTS_OWN = ("FAILED", "COMPLETED")
 """Slurm's words for a job whose script ended by itself, and so had the last word."""
 
@@ -165,9 +168,11 @@ class _Judgement:
             return self._stopped(number, newest, key, told, statuses)
         if told is None or told.word in _SCRIPTS_OWN:
             start = self._start_of(key, newest)
-            if start is None and told is not None and newest.end is None and self._may_lag(told):
-                return MemberStatus(number, "running", None, [*statuses, self._running(number, newest)])
+            # Who was killed for want of memory is known by the accounting of a step alone.
+            unheard = newest.was_killed or (start is None and newest.end is None)
             told = start or told
+            if unheard and told is not None and told.word in _SCRIPTS_OWN and self._may_lag(told):
+                return MemberStatus(number, "running", None, [*statuses, self._running(number, newest)])
         if told is not None and told.stage == "ended":
             return _ended_as(number, [*statuses, self._by_slurm(number, newest, told)])
         if newest.end is not None:
@@ -217,9 +222,10 @@ class _Judgement:
         if key is None:
             return None
         began = (attempt.start.time if attempt.start else None) or 0.0
-        starts = [one for one in self._starts(key) if one.start]
-        nearest = min(starts, key=lambda one: abs((one.start or 0.0) - began), default=None)
-        return nearest if nearest and (nearest.stage == "ended" or nearest.word == "REQUEUED") else None
+        # Those after it are later attempts, which accounting may have heard of before it has of this end.
+        starts = [one for one in self._starts(key) if one.start and one.start <= began + _CLOCKS]
+        last = max(starts, key=lambda one: one.start or 0.0, default=None)
+        return last if last and (last.stage == "ended" or last.word == "REQUEUED") else None
 
     def _may_lag(self, told: JobTold) -> bool:
         """Whether accounting may be about to hear of a job's end."""

@@ -73,8 +73,8 @@ class Desk:
     def accounted(self, run: Run) -> list[str]:
         """The jobs of a run that Slurm knows, by its script: `ID STATE`, members of arrays each."""
         told = self.slurm("sacct", "-X", "-n", "-P", "-S", "now-1hour", "-o", "JobID,State,SubmitLine%-2000")
-        lines = [line.split("|", 2) for line in told.splitlines()]
-        return [f"{job} {state}" for job, state, line in lines if str(run.script) in line]
+        lines = [line.split("|", 2) for line in told.splitlines() if str(run.script) in line]
+        return [f"{job} {state}" for job, state, _ in lines]
 
     def over(self, run: Run, members: int = 1) -> list[str]:
         """The accounted jobs of a run, once all have ended."""

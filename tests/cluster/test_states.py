@@ -192,9 +192,12 @@ class TestLost:
         (desk.folder / "go").touch()
         answer = desk.castoff("wait", "low", "high")
         assert answer.code == 0, answer.output
-        now = desk.status(run)
-        told = [(one["ending"], one["reason"]) for one in now["members"][0]["attempts"]]
-        assert told == [("preempted", "Slurm gave its nodes to another job"), ("done", None)]
+        attempts = [("preempted", "Slurm gave its nodes to another job"), ("done", None)]
+
+        def told() -> list[tuple[str, str | None]]:
+            return [(one["ending"], one["reason"]) for one in desk.status(run)["members"][0]["attempts"]]
+
+        until(lambda: told() == attempts, "accounting's word on the first attempt")
 
     def test_a_node_that_fails(self, slurm: SlurmCluster, desk: Watched) -> None:
         """The end of a run that may not be started again, and a pause for one that may."""

@@ -112,8 +112,8 @@ class TestSearch:
         (tmp_path / "closed").mkdir()
         real = os.scandir
 
-        def scandir(path: Path) -> object:
-            if path.name == "closed":
+        def scandir(path: Path | int) -> object:
+            if str(path).endswith("/closed"):
                 raise PermissionError(13, "Permission denied")
             return real(path)
 
