@@ -78,6 +78,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of several test processes (pytest -n) each takes whole files, and one all that needs the cluster."""
     for item in items:
