@@ -27,7 +27,7 @@ SYSTEM_PROGRAMS += slurmctld slurmd sbatch slurmdbd mariadbd munged ip
 endif
 
 # Most tests wait more than they work, so two run at a time; tests/conftest.py says which.
-TWO := --numprocesses 2 --dist loadgroup
+TWO := --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 READY := .venv/.ready
 DEMO := castoff-demo

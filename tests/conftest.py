@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -78,12 +78,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Of several test processes (pytest -n) each takes whole files, and one all that needs the cluster."""
-    for item in items:
-        cluster = "slurm" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("slurm" if cluster else item.nodeid.partition("::")[0]))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            return "cluster" if path.startswith("tests/cluster/") or "on_a_cluster" in nodeid else path
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(autouse=True)
