@@ -78,8 +78,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of several test processes (pytest -n) each takes whole files, and one all that needs the cluster."""
+    """Of several test processes (pytest -n) each takes whole files, and one all that needs the cluster.
+
+    pytest-xdist's own groups (3.8) rest on a name of a test that pytest 9.2 has given up.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
