@@ -14,8 +14,9 @@ etc_slurm=$1 memory_group=$2
 shift 2
 
 leave_no_group() { # only groups without processes go, and processes need a moment
+  exec 2>/dev/null # of whose end nobody may be left to read
   kill -KILL -1 2>/dev/null || true
-  for _ in {1..100}; do
+  for _ in {1..600}; do
     find "$memory_group" -depth -type d -exec rmdir {} + 2>/dev/null || true
     [[ -e $memory_group ]] || break
     sleep 0.05

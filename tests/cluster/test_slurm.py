@@ -166,6 +166,6 @@ def test_it_ends_with_the_test_run(name: str, slurm: SlurmCluster, another: subp
     groups = control_groups()
     assert len(groups) >= 2 or not slurm.limits_memory
     another.send_signal(signal.Signals[name])
-    gone, alive = psutil.wait_procs(family, timeout=10)
+    gone, alive = psutil.wait_procs(family, timeout=40)
     assert alive == [] and len(gone) == len(family)
     assert len(groups - control_groups()) >= slurm.limits_memory

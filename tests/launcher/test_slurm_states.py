@@ -89,7 +89,7 @@ class TestWhatIsAsked:
         slurm.program("squeue", f"env >{slurm.folder}/seen; cat {slurm.queue}")
         status(made.run)
         seen = dict(line.split("=", 1) for line in (slurm.folder / "seen").read_text().splitlines())
-        told = {name: value for name, value in seen.items() if name.startswith(("SQ", "SL", "SA", "LC_"))}
+        told = {name: value for name, value in seen.items() if name.startswith(("SQ", "SL", "SA", "LC_ALL"))}
         assert told == {"SLURM_CONF": "theirs", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
 
 
