@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -405,9 +406,16 @@ for step in range(60):
                 file.write(f"{{part}}" + " x" * part + chr(10))
 """
     followed = follow(made)
-    subprocess.run([sys.executable, "-c", writer], timeout=120, check=True)
-    made.end()
+
+    def write() -> None:
+        subprocess.run([sys.executable, "-c", writer], timeout=120, check=True)
+        made.end()
+
+    # Beside it: whoever reads nothing of what it prints holds it up, and it misses a file that moves.
+    writing = threading.Thread(target=write)
+    writing.start()
     code, out, _ = followed.end()
+    writing.join()
     assert code == 0
     expected = [f"{step} {part}" + " x" * part for step in range(60) for part in range(10)]
     got: dict[str, list[str]] = {}

@@ -423,7 +423,8 @@ class TestWhereGitDoesNotTell:
         left = []
         for process in psutil.process_iter():
             try:
-                if process.environ().get("LINGERING") == mark and process.pid != os.getpid():
+                ours = process.environ().get("LINGERING") == mark and process.pid != os.getpid()
+                if ours and process.status() != psutil.STATUS_ZOMBIE:  # whose parent is about to hear of it
                     left.append(process)
             except psutil.Error:
                 continue
