@@ -226,6 +226,7 @@ if [ "$code" -ne 0 ] && [ -z "$told" ]; then
     "$RANK" "$(hostname)" "$code" "$signal" "$log" "$(date +%s)" \
     >"$CASTOFF_FAILURE_FILE") 2>/dev/null
 fi
+[ "$code" -ne 0 ] || [ "$RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
 exit "$code"
 CASTOFF_RANK
 chmod 700 "$CASTOFF_ATTEMPT_DIR/rank.sh"
@@ -309,6 +310,18 @@ if [[ $castoff_outcome == again && (-z $castoff_terminated || -n $castoff_late) 
   fi
   castoff_ending=walltime
   exit 75 # EX_TEMPFAIL: it can go on, but nobody starts it again
+fi
+castoff_ended_well() { [[ -e $CASTOFF_ATTEMPT_DIR/finished || ! -d $CASTOFF_ATTEMPT_DIR ]]; } # or deleted
+if ((castoff_code == 0)) && [[ $castoff_outcome != 'done' && -z $castoff_terminated ]]; then
+  # srun exits 0, too, when it loses a node: rank 0 itself has to have said that it ended well.
+  for _ in {1..10}; do # it may have run on another host
+    if castoff_ended_well; then break; fi
+    sleep 1
+  done
+  if ! castoff_ended_well; then
+    echo "castoff: srun exited with 0, but rank 0 did not end: its node was lost" >&2
+    castoff_terminated=1
+  fi
 fi
 if [[ $castoff_outcome == 'done' || (-z $castoff_terminated && $castoff_code -eq 0) ]]; then
   castoff_ending='done'

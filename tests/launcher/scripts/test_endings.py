@@ -49,6 +49,16 @@ def test_the_first_failure_stays_the_first(bench: Benches) -> None:
     assert (ended.code, ended.record("failure")["rank"]) == (22, 2)
 
 
+@pytest.mark.parametrize("kind", ["srun", "pals"])
+def test_a_starter_that_says_nothing_of_what_it_lost(kind: str, bench: Benches) -> None:
+    """srun of 22.05 exits 0 when the node of its ranks goes down as they begin."""
+    here = bench(kind)
+    here.stub({"srun": "srun", "pals": "mpiexec"}[kind], "#!/bin/sh\necho 'srun: error: Node failure on n3'\n")
+    ended = here.run()
+    assert ended.ending == ("cancelled", 143) and ended.code == 143, ended.output
+    assert f"{kind} exited with 0, but rank 0 did not end: its node was lost" in ended.output
+
+
 @pytest.mark.parametrize(("code", "name"), [(255, None), (130, "SIGINT"), (1, None), (127, None)])
 def test_codes_and_signals(code: int, name: str | None, bench: Benches) -> None:
     ended = bench("srun").run(command=["sh", "-c", f"exit {code}"])
