@@ -8,10 +8,11 @@ from typing import NamedTuple
 from launcher.directives import is_job_id
 from launcher.errors import CastoffError
 from launcher.index import Index
+from launcher.records import facts
 from launcher.runs import Run
-from launcher.watch import condition_holds
+from launcher.watch import condition_holds, status
 
-_NAMES = {"slurm": "Slurm", "pbs": "PBS"}
+_NAMES = {"slurm": "Slurm", "pbs": "PBS", "local": "castoff's own scheduler", "": "no known scheduler"}
 
 
 class Awaited(NamedTuple):
@@ -20,7 +21,8 @@ class Awaited(NamedTuple):
     runs: dict[str, list[str]]
     """Run directories by condition."""
     words: str | None
-    """The dependency as Slurm and PBS both spell it, with ids; None where nothing is left to wait for."""
+    """The dependency as Slurm and PBS both spell it, with ids; empty where all of it has held, None where
+    there is none."""
 
 
 def resolve(after: Mapping[str, list[str]], scheduler: str, index: Index) -> Awaited:
@@ -40,7 +42,7 @@ def resolve(after: Mapping[str, list[str]], scheduler: str, index: Index) -> Awa
                 raise CastoffError(f"after.{condition}: {error}") from error
         if jobs:
             words.append(":".join([condition, *jobs]))
-    return Awaited(runs, ",".join(words) or None)
+    return Awaited(runs, ",".join(words) if after else None)
 
 
 def _resolve(
@@ -69,10 +71,10 @@ def _jobs(scheduler: str, run: Run) -> list[str]:
         CastoffError: this scheduler cannot wait for it.
     """
     planned, submission = run.plan(), run.submission()
-    theirs = planned.get("scheduler", scheduler)
+    theirs = facts(run).scheduler
     if theirs != scheduler:
         raise CastoffError(
-            f"{run.id} is a run of the {theirs} scheduler, for which {_NAMES[scheduler]} cannot wait; "
+            f"{run.id} is a run of {_NAMES[theirs]}, for which {_NAMES[scheduler]} cannot wait; "
             f"submit this when `castoff wait {run.id}` returns"
         )
     if most := planned.get("requeue_max"):
@@ -81,6 +83,8 @@ def _jobs(scheduler: str, run: Run) -> list[str]:
             f"before its work is done; submit this when `castoff wait {run.id}` returns"
         )
     jobs = [str(send["job"]) for send in submission.get("sends", []) if send.get("job")]
+    if not submission and (job := status(run).job):  # of a script that stood alone
+        jobs = [job]
     if not jobs:
         raise CastoffError(f"{run.id} has no job: see `castoff status {run.id}`")
     return jobs

@@ -208,6 +208,12 @@ def dependency(after: Mapping[Any, list[str]]) -> str | None:
     return ",".join(":".join([condition, *names]) for condition, names in after.items())
 
 
+def own_dependency(decided: Directives) -> str | None:
+    """What a script's own directive waits for, in the words that Slurm and PBS share; None: nothing."""
+    found = next((str(value) for name, value in decided if name in ("dependency", "W")), None)
+    return None if found is None else found.removeprefix("depend=")
+
+
 def _layered(order: list[str], own: Layer, site: Site, asked: Layer, spec: JobSpec) -> Directives:
     merged: dict[str, str | bool] = {}
     wanted = [(name, value) for name, value in asked if value is not None]

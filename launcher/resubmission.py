@@ -59,15 +59,17 @@ def resubmit(
         with locked(run.path / LOCK, patience=0.5) as lock:
             _check_over(run, scheduler, environ)
             begin = _next_attempts(run, members, done_too)
+            record = _renewed(run, begin)
+            sendings = []  # all that can be wrong with them is said before anything has changed
+            if scheduler == "slurm":
+                sendings = _sendings(run, begin, _dependency(run, record, environ), environ)
             _renew_secrets(run, plan.get("env_from", []), environ)
             (run.path / STOP).unlink(missing_ok=True)
             forget_cancellation(run)
             Index.of(environ).reopen(run)
-            record = _renewed(run, begin)
             write_submission(run, record)
             try:
                 if scheduler == "slurm":
-                    sendings = _sendings(run, begin, _dependency(run, record, environ), environ)
                     send_to_slurm(run, record, sendings, lock, environ)
                 else:
                     send_to_local(run, local.start_command(str(run.path)), lock, environ)
@@ -89,8 +91,10 @@ def _check_over(run: Run, scheduler: str, environ: Mapping[str, str]) -> None:
     """
     if scheduler == "local":
         return
-    settle(run, patience=_PATIENCE, held=True, environ=environ)
     (now,) = judge([survey(run, held=True)])
+    if now.unsettled:
+        settle(run, patience=_PATIENCE, held=True, environ=environ)
+        (now,) = judge([survey(run, held=True)])
     if now.unsettled:
         raise CastoffError(f"{run.id}: {now.reason}; what may run already is not started again")
     if not now.over:
@@ -104,7 +108,7 @@ def _still(run: Run) -> str:
 def _dependency(run: Run, record: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
     """What it still waits for, in Slurm's words; None: what its script's own directive says."""
     if record["after"]:
-        return resolve(record["after"], "slurm", Index.of(environ)).words or ""
+        return resolve(record["after"], "slurm", Index.of(environ)).words
     if not _has_begun(run) or "\n#SBATCH --dependency=" not in _script(run):
         return None
     return ""  # it has held once, and those jobs may be forgotten

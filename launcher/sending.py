@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from launcher.errors import CastoffError
+from launcher.queue import Queue
 from launcher.runs import Run, write_submission
 from launcher.schedulers import local, slurm
 from launcher.schedulers.environment import command_environment
@@ -92,31 +93,51 @@ def send_to_slurm(
     cleaned = command_environment(environ)
     sends: list[dict[str, Any]] = []
     record = {**record, "sends": sends}
-    for part, order in sendings:
+    for number, (part, order) in enumerate(sendings, 1):
         variables, command = order(sends[-1]["job"] if sends else None)
         sends.append({"job": None, "time": time.time(), **_members(part)})
         write_submission(run, record)
-        answer = _answer(run, command, {**cleaned, **variables}, record["directory"], [lock.fileno()])
-        job = slurm.parse_submit(answer.output) if answer.code == 0 else None
-        said = answer.said
-        if job is None and not slurm.was_refused(answer.code, answer.words):
-            sends[-1]["unclear"] = said
-            write_submission(run, record)
-            if not settle(run, patience=_UNCLEAR_PATIENCE, held=True, environ=environ):
-                raise Unclear(run, command, said)
-            found = run.submission()["sends"][-1]
-            job, said = found.get("job"), found.get("error", said)
-        if job is None:
+        try:
+            answer = _answer(run, command, {**cleaned, **variables}, record["directory"], [lock.fileno()])
+            sends[-1]["job"] = _job(run, record, command, answer, environ)
+        except NotSent as refusal:
             sends.pop()
             write_submission(run, record)
-            refusal = NotSent(run, command, answer.code, said)
-            _withdraw(run, [str(send["job"]) for send in sends], cleaned, refusal)
-            raise refusal
-        sends[-1]["job"] = job
-        record["job"] = record.get("job") or job
+            _withdraw([str(send["job"]) for send in sends], environ, refusal)
+            raise
+        record["job"] = record.get("job") or sends[-1]["job"]
         write_submission(run, record)
         if answer.interrupted:
-            raise CastoffError(f"interrupted, but {run.id} was submitted; `castoff cancel {run.id}` ends it")
+            parts = "" if number == len(sendings) else f", {number} of its {len(sendings)} parts"
+            raise CastoffError(_interrupted(run, parts))
+
+
+def _job(
+    run: Run, record: Mapping[str, Any], command: list[str], answer: _Answer, environ: Mapping[str, str]
+) -> str:
+    """The job that a command has become; where its answer does not tell, the queue is asked.
+
+    Raises:
+        NotSent: none.
+        Unclear: the queue does not tell either.
+    """
+    job = slurm.parse_submit(answer.output) if answer.code == 0 else None
+    if job is not None:
+        return job
+    if slurm.was_refused(answer.code, answer.words):
+        raise NotSent(run, command, answer.code, answer.said)
+    record["sends"][-1]["unclear"] = answer.said
+    write_submission(run, record)
+    if not settle(run, patience=_UNCLEAR_PATIENCE, held=True, environ=environ):
+        raise Unclear(run, command, answer.said)
+    found = run.submission()["sends"][-1]
+    if "error" in found:
+        raise NotSent(run, command, answer.code, found["error"])
+    return str(found["job"])
+
+
+def _interrupted(run: Run, parts: str = "") -> str:
+    return f"interrupted, but {run.id} was submitted{parts}; `castoff cancel {run.id}` ends it"
 
 
 def check_reachable(environ: Mapping[str, str]) -> None:
@@ -158,21 +179,18 @@ def _members(part: Part | None) -> dict[str, Any]:
     return told if without_gaps else {**told, "members": list(part.members)}
 
 
-def _withdraw(run: Run, jobs: list[str], environ: Mapping[str, str], refusal: NotSent) -> None:
+def _withdraw(jobs: list[str], environ: Mapping[str, str], refusal: NotSent) -> None:
     """Cancel what Slurm took of an array before it refused the rest.
 
     Raises:
         CastoffError: it cannot be cancelled.
     """
-    if not jobs:
-        return
-    command = slurm.cancel_command(jobs)
-    answer = _answer(run, command, environ, str(run.path), [])
-    if answer.code:
-        raise CastoffError(
-            f"{refusal}\nbut jobs {', '.join(jobs)}, which it took of the same array, go on: "
-            f"{shlex.join(command)} failed: {answer.said}"
-        ) from refusal
+    try:
+        if jobs:
+            Queue(environ).cancel(jobs)
+    except CastoffError as error:
+        which = f"jobs {', '.join(jobs)}, which it took of the same array, go on"
+        raise CastoffError(f"{refusal}\nbut {which}: {error}") from refusal
 
 
 def send_to_local(run: Run, command: list[str], lock: IO[str], environ: Mapping[str, str]) -> None:
@@ -188,7 +206,7 @@ def send_to_local(run: Run, command: list[str], lock: IO[str], environ: Mapping[
     if local.parse_submit(answer.output) is None and run.job is None:
         raise NotSent(run, command, answer.code, answer.said.removeprefix("castoff: "))
     if answer.interrupted:
-        raise CastoffError(f"interrupted, but {run.id} was submitted; `castoff cancel {run.id}` ends it")
+        raise CastoffError(_interrupted(run))
 
 
 def _answer(

@@ -20,6 +20,7 @@ import yaml
 
 from launcher import provenance
 from launcher.dependencies import resolve
+from launcher.directives import own_dependency
 from launcher.drafts import Draft, new_run, sweep_drafts
 from launcher.errors import CastoffError
 from launcher.index import Index
@@ -121,8 +122,10 @@ def submit(
         raise CastoffError(_by_hand(decided))
     if decided.scheduler == "slurm":
         check_reachable(environ)
+        slurm.check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
     awaited = resolve(decided.after, decided.scheduler, Index.of(environ))
-    dependency = None if _says_itself(decided) else awaited.words
+    itself = (awaited.words or None) == own_dependency(decided.directives)
+    dependency = None if itself else awaited.words
     largest = None
     if decided.scheduler == "slurm" and decided.array_count:
         largest = largest_array(environ) or _largest(site)
@@ -175,6 +178,8 @@ def _order(
 ) -> Order:
     """One command; `before`: the job of the array's part before this one."""
     if before and decided.array_at_most:  # Slurm counts those that run at once for each job alone
+        if dependency is None:  # what stands on the command line replaces it
+            dependency = own_dependency(decided.directives)
         dependency = ",".join(filter(None, [dependency, f"afterany:{before}"]))
     submission = Submission(decided, run_dir, dependency, part)
     return Order(submission.environment, slurm.submit_command(submission))
@@ -283,14 +288,9 @@ def _words_of(decided: Plan) -> str | None:
     """The dependency as a dry run shows it: run names stand for the ids they will have."""
     if decided.scheduler == "local" or not decided.after:
         return None
-    if _says_itself(decided):
+    if own_dependency(decided.directives) is not None:
         return None
     return ",".join(":".join([condition, *names]) for condition, names in decided.after.items())
-
-
-def _says_itself(decided: Plan) -> bool:
-    """Whether the script's own directive tells what it waits for, which are ids alone."""
-    return any(name in ("dependency", "W") for name, _ in decided.directives)
 
 
 def _by_hand(decided: Plan) -> str:

@@ -61,7 +61,7 @@ def submit_command(submission: Submission) -> list[str]:
     command.append("--export=" + ",".join([*names, *submission.environment]))
     if submission.part:
         command.append(_array(submission.part, plan.array_at_most))
-    if submission.dependency:
+    if submission.dependency is not None:
         command.append(f"--dependency={submission.dependency}")
     return [*command, submission.script]
 
@@ -93,7 +93,12 @@ def _array(part: Part, at_most: int | str | None) -> str:
     return f"--array={part.indices}%{at_most}" if at_most else f"--array={part.indices}"
 
 
-def _output(run_dir: str, part: Part | None, array_count: int | None) -> str:
+def check_run_dir(run_dir: str) -> None:
+    """Make sure that Slurm can be told a run directory.
+
+    Raises:
+        CastoffError: it cannot.
+    """
     if "\\" in run_dir:  # sbatch(1), filename pattern: then no % means anything, and \ is left out
         raise CastoffError(
             f"{printable(run_dir)}: Slurm's log files can have no backslash in their path; {ELSEWHERE}"
@@ -102,6 +107,10 @@ def _output(run_dir: str, part: Part | None, array_count: int | None) -> str:
         raise CastoffError(
             f"{printable(run_dir)}: squeue's lines can show no path with a line break; {ELSEWHERE}"
         )
+
+
+def _output(run_dir: str, part: Part | None, array_count: int | None) -> str:
+    check_run_dir(run_dir)
     name = "job-0.log"
     if array_count is not None:
         # Slurm can add no offset: such a script writes to its member's log by itself.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -41,7 +40,8 @@ class Submission(NamedTuple):
     plan: Plan
     run_dir: str
     dependency: str | None = None
-    """In the scheduler's words; None where the script's own directives say all."""
+    """In the scheduler's words; None where the script's own directives say all, empty where they say what
+    has held already."""
     part: Part | None = None
     """None: all that the script's own directives say."""
 
@@ -56,8 +56,6 @@ class Submission(NamedTuple):
         told = {"CASTOFF_RUN_DIR": self.run_dir}
         if self.part and self.part.offset:
             told["CASTOFF_ARRAY_OFFSET"] = str(self.part.offset)
-        if self.plan.function:  # for which the submitter's Python is the best guess
-            told["CASTOFF_PYTHON"] = sys.executable
         return told
 
     @property

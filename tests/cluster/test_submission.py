@@ -145,6 +145,38 @@ class TestDependencies:
         assert answer.code == 1
         assert f"after.afterok: {failed.id} is over, and not as afterok asks: " in answer.errors
 
+    def test_on_ids_of_runs_that_are_over(self, desk: Desk) -> None:
+        """Which stand in the script, but Slurm may have forgotten those jobs."""
+        done = desk.submit("--name", "good")
+        desk.over(done)
+        run = desk.submit("--set", f"after={{afterok: ['{done.job}']}}", "--set", "directives.hold=true")
+        assert f"#SBATCH --dependency=afterok:{done.job}\n" in run.script.read_text()
+        assert desk.slurm("squeue", "-h", "-o", "%E", "-j", str(run.job)) == "(null)"
+        desk.slurm("scancel", str(run.job))
+
+    def test_on_a_script_that_stood_alone(self, desk: Desk) -> None:
+        desk.castoff("render", "--site", "slurm", "-o", "job.sh", "--", "sleep", "60")
+        job = desk.slurm("sbatch", "--parsable", "job.sh")
+        until((desk.folder / f"castoff-{job}" / "attempts" / "0.0" / "start.json").exists, "its start")
+        run = desk.submit("--set", f"after={{afterany: ['./castoff-{job}']}}")
+        waits = desk.slurm("squeue", "-h", "-o", "%E", "-j", str(run.job))
+        assert waits == f"afterany:{job}(unfulfilled)"
+        desk.slurm("scancel", job)
+        assert desk.over(run)
+
+    def test_on_what_can_no_longer_be_when_it_is_submitted_again(self, desk: Desk) -> None:
+        """Then nothing of the run has changed."""
+        desk.submit("--name", "first", sh="until [ -e go ]; do sleep 0.1; done; exit 3")
+        second = desk.submit("--name", "second", "--set", "after={afterok: [first]}")
+        assert desk.castoff("cancel", "second").code == 0
+        (desk.folder / "go").touch()
+        assert desk.castoff("wait", "first").code == 3
+        (second.path / "stop").touch()
+        before = second.submission()
+        answer = desk.castoff("resubmit", "second")
+        assert answer.code == 1 and "is over, and not as afterok asks" in answer.errors
+        assert second.submission() == before and (second.path / "stop").exists()
+
     def test_on_a_run_that_may_start_again(self, desk: Desk) -> None:
         again = desk.submit("--name", "again", "--set", "requeue.max=2", "--walltime", "10m", sh="sleep 60")
         answer = desk.castoff("submit", "--site", "slurm", "--set", "after={afterok: [again]}", "--", "true")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import stat
@@ -199,6 +200,18 @@ class TestRefusals:
             "node; `castoff render` needs none\n"
         )
         assert everything(tmp_path) == before and everything(fresh_home) == set()
+
+    @pytest.mark.parametrize("folder", ["a\\b", "a\nb"])
+    def test_a_folder_that_slurm_cannot_be_told(
+        self, castoff: Castoff, tmp_path: Path, fresh_home: Path, folder: str
+    ) -> None:
+        """Before anything is made."""
+        (tmp_path / "sbatch").write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / "sbatch").chmod(0o755)
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        answer = castoff("submit", "--site", "slurm", "--runs-dir", folder, "--", "true", env={"PATH": path})
+        assert answer.returncode == 1 and "choose another folder with --runs-dir" in answer.stderr
+        assert everything(tmp_path) == {"sbatch"} and everything(fresh_home) == set()
 
     def test_problems_of_the_job(self, castoff: Castoff, tmp_path: Path, fresh_home: Path) -> None:
         answer = castoff("submit", "--site", "local", "--nodes", "2", "--walltime", "1m", "--", "true")
