@@ -1,4 +1,4 @@
-"""Ending runs: castoff's own scheduler is asked to, or Slurm; and seen to it that nothing of them is left."""
+"""Ending runs: their scheduler is asked to, and seen to it that nothing of them is left."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import time
 
 from launcher.errors import CastoffError, printable
 from launcher.local.control import cancel, is_alive, other_host, taken
-from launcher.queue import Queue
+from launcher.queue import Answer, Queue
+from launcher.queues import queue_of
 from launcher.records import Submission, read
 from launcher.runs import Run
+from launcher.scenes import survey
+from launcher.schedulers.jobs import JobTold
 from launcher.status import RunStatus
 from launcher.watch import status
 
 _POLL = 0.05
-_SLURM_POLL = 0.5
+_QUEUE_POLL = 0.5
 _PATIENCE = 30.0
-"""Seconds: more than the scheduler takes for TERM, KILL and what is left behind."""
-_SLURM_PATIENCE = 120.0
-"""The same on Slurm, where an administrator chooses them: KillWait is 30 s unless a site says otherwise."""
+"""Seconds: more than castoff's own scheduler takes for TERM, KILL and what is left behind."""
 
 
 class Cancellation:
@@ -34,12 +35,12 @@ class Cancellation:
         self.asked = False
         """Whether there was anything to end."""
         self._jobs: list[str] = []
-        self._queue = Queue()
+        self._queue: Queue | None = None
         self._begun = time.monotonic()
         if now.state == "ended":
             return
-        if now.scheduler == "slurm" and taken(run) is None:
-            self._ask_slurm(now)
+        if now.scheduler in ("slurm", "pbs") and taken(run) is None:
+            self._ask_queue(queue_of(now.scheduler), now)
             return
         ours = now.scheduler == "local" or taken(run) is not None  # or a launch in an allocation
         if not ours or read(run.path / "submission.json", Submission) is None:
@@ -51,55 +52,53 @@ class Cancellation:
     @property
     def patience(self) -> float:
         """Seconds within which all of it should be gone."""
-        return _SLURM_PATIENCE if self._jobs else _PATIENCE
+        return self._queue.cancel_patience if self._queue else _PATIENCE
 
     def wait(self) -> bool:
         """Wait until nothing of it is left, within reason; whether that came about."""
         while self._goes_on():
             if time.monotonic() - self._begun > self.patience:
                 return False
-            time.sleep(_SLURM_POLL if self._jobs else _POLL)
+            time.sleep(_QUEUE_POLL if self._queue else _POLL)
         return True
 
     def _goes_on(self) -> bool:
         if not self.asked:
             return False
-        if self._jobs:
-            answer = self._queue.ask()
-            return bool(answer.silence) or any(
-                one.job in self._jobs and one.stage in ("pending", "running") for one in answer.jobs.values()
-            )
+        if self._queue:
+            answer = self._queue.ask(self._jobs)
+            return bool(answer.silence) or any(one.job in self._jobs for one in _left(answer))
         return is_alive(self.run) or (other_host(self.run) is not None and not status(self.run).final)
 
-    def _ask_slurm(self, now: RunStatus) -> None:
+    def _ask_queue(self, queue: Queue, now: RunStatus) -> None:
         if is_alive(self.run):
             raise CastoffError(f"{now.id}: it is just being submitted; cancel it when it has been")
-        answer = self._queue.ask()
+        queued = survey(self.run).queued
+        answer = queue.ask(queued.jobs if queued else ())
         if answer.silence and not self.run.submission():
             raise CastoffError(_by_hand(now))  # whose job it is cannot be confirmed
         if answer.silence:
-            raise CastoffError(f"{now.id}: Slurm could not be asked, so it goes on: {answer.silence}")
-        left = [one for one in answer.jobs.values() if one.stage in ("pending", "running")]
+            raise CastoffError(f"{now.id}: {queue.name} could not be asked, so it goes on: {answer.silence}")
         if self.run.submission():
-            jobs = {one.job for one in left if one.runs(str(self.run.script))}
+            jobs = {one.job for one in _left(answer) if one.runs(str(self.run.script))}
         else:
-            jobs = {one.job for one in left if one.job == now.job}
-            if any(self._queue.script_of(job) != self._script() for job in jobs):
-                raise CastoffError(_by_hand(now))  # another cluster's job may have the same id
+            own = [one for one in _left(answer) if one.job == now.job]
+            if not all(queue.is_of(one, self.run) for one in own):
+                raise CastoffError(_by_hand(now))
+            jobs = {one.job for one in own}
         if not jobs and now.unsettled:
             raise CastoffError(printable(f"{now.id}: {now.reason}"))
         if jobs:
             try:
-                self._queue.cancel(sorted(jobs, key=int))
+                # The newest first: the end of one may let go another that waits for it.
+                queue.cancel(sorted(jobs, key=lambda job: (len(job), job), reverse=True))
             except CastoffError as error:
                 raise CastoffError(printable(f"{now.id}: {error}")) from None
-            self._jobs, self.asked = list(jobs), True
+            self._jobs, self._queue, self.asked = list(jobs), queue, True
 
-    def _script(self) -> bytes | None:
-        try:
-            return self.run.script.read_bytes()
-        except OSError as error:
-            raise CastoffError(f"{self.run.script}: cannot be read: {error.strerror}") from error
+
+def _left(answer: Answer) -> list[JobTold]:
+    return [one for one in answer.jobs.values() if one.stage in ("pending", "running")]
 
 
 def _by_hand(now: RunStatus) -> str:

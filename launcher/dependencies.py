@@ -8,11 +8,10 @@ from typing import NamedTuple
 from launcher.directives import is_job_id
 from launcher.errors import CastoffError
 from launcher.index import Index
+from launcher.queues import NAMES
 from launcher.records import facts
 from launcher.runs import Run
 from launcher.watch import condition_holds, status
-
-_NAMES = {"slurm": "Slurm", "pbs": "PBS", "local": "castoff's own scheduler", "": "no known scheduler"}
 
 
 class Awaited(NamedTuple):
@@ -74,7 +73,7 @@ def _jobs(scheduler: str, run: Run) -> list[str]:
     theirs = facts(run).scheduler
     if theirs != scheduler:
         raise CastoffError(
-            f"{run.id} is a run of {_NAMES[theirs]}, for which {_NAMES[scheduler]} cannot wait; "
+            f"{run.id} is a run of {NAMES[theirs]}, for which {NAMES[scheduler]} cannot wait; "
             f"submit this when `castoff wait {run.id}` returns"
         )
     if most := planned.get("requeue_max"):

@@ -12,8 +12,9 @@ from launcher.directories import DEPTH, check_trusted, find_run_directories
 from launcher.errors import CastoffError
 from launcher.index import Entry, Index
 from launcher.runs import Run
+from launcher.scenes import Scene, survey
 from launcher.status import RunSummary, summary
-from launcher.watch import Scene, judge, survey
+from launcher.watch import judge
 
 _BATCH = 512
 """Runs that are looked at before what was seen is written down: an interrupt costs no more."""
@@ -153,7 +154,7 @@ def _look(entry: Entry) -> _Look:
         return _Look(refusal=str(error) if entry.is_there else None)
     try:
         scene = survey(entry.run)
-        if scene.slurm and scene.slurm.needs_slurm():
+        if scene.queued and scene.queued.needs_queue():
             return _Look(scene=scene)
         (now,) = judge([scene])
     except CastoffError as error:
@@ -162,7 +163,7 @@ def _look(entry: Entry) -> _Look:
 
 
 def _judge(scenes: list[Scene]) -> list[_Look]:
-    """Looks that end with one question to Slurm for all of them."""
+    """Looks that end with one question to each scheduler for all of them."""
     return [_Look(summary(now), now.final) for now in judge(scenes)] if scenes else []
 
 

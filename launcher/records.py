@@ -55,6 +55,12 @@ class Ending(msgspec.Struct):
     reason: str | None = None
 
 
+class Next(msgspec.Struct):
+    """A next.json: the job that an attempt has submitted to go on."""
+
+    job: str
+
+
 class LastWord(msgspec.Struct, frozen=True):
     """A scheduler.json: what became of an attempt by its scheduler's last word, which outlives its memory.
 
@@ -71,6 +77,8 @@ class LastWord(msgspec.Struct, frozen=True):
     """When it ended; None where that is not known."""
     requeued: bool = False
     """Whether the scheduler has queued the job again since."""
+    ended_itself: bool = False
+    """Whether its script ended by itself, whose own record counts more if it comes late."""
 
 
 class Send(msgspec.Struct):
@@ -91,6 +99,8 @@ class Send(msgspec.Struct):
     """When the queue was first asked what became of it, and did not know it."""
     error: str | None = None
     """Why it is certain that nothing came of it."""
+    link: Number | None = None
+    """Which job of a chain it is, that was submitted beforehand."""
 
     @property
     def is_unclear(self) -> bool:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import time
 from collections.abc import Collection, Mapping
-from functools import partial
 from typing import Any
 
 from launcher.dependencies import resolve
@@ -16,14 +14,16 @@ from launcher.errors import CastoffError
 from launcher.index import Index
 from launcher.local.control import forget_cancellation, other_host
 from launcher.runs import LOCK, STOP, Run, locked, read_record, write_file, write_submission
-from launcher.schedulers import local, pbs, slurm
-from launcher.sending import NotSent, Sending, check_reachable, largest_array, send_to_local, send_to_slurm
+from launcher.scenes import survey
+from launcher.schedulers import local
+from launcher.sending import NotSent, check_reachable, largest_array, send_to_local, send_to_queue
+from launcher.sendings import Restart, Sending, sendings_again
 from launcher.settling import settle
 from launcher.submission import secrets
-from launcher.watch import judge, survey
+from launcher.watch import judge
 
 _PATIENCE = 20.0
-"""Seconds in which Slurm is asked what became of what was sent before."""
+"""Seconds in which the scheduler is asked what became of what was sent before."""
 
 
 def resubmit(
@@ -45,11 +45,9 @@ def resubmit(
     environ = os.environ if environ is None else environ
     check_trusted(run.path)
     scheduler = _scheduler_of(run)
-    if scheduler == "pbs":
-        raise CastoffError(_by_hand(run, _next_attempts(run, members, done_too)))
     plan = run.plan()
-    if scheduler == "slurm":
-        check_reachable(environ)
+    if scheduler != "local":
+        check_reachable(scheduler, environ)
     if scheduler == "local" and not (plan and run.submission()):
         raise CastoffError(
             f"{run.id}: plan.json or submission.json is missing or damaged, so castoff does not know how "
@@ -61,16 +59,16 @@ def resubmit(
             begin = _next_attempts(run, members, done_too)
             record = _renewed(run, begin)
             sendings = []  # all that can be wrong with them is said before anything has changed
-            if scheduler == "slurm":
-                sendings = _sendings(run, begin, _dependency(run, record, environ), environ)
+            if scheduler != "local":
+                sendings = _sendings(run, record, environ)
             _renew_secrets(run, plan.get("env_from", []), environ)
             (run.path / STOP).unlink(missing_ok=True)
             forget_cancellation(run)
             Index.of(environ).reopen(run)
             write_submission(run, record)
             try:
-                if scheduler == "slurm":
-                    send_to_slurm(run, record, sendings, lock, environ)
+                if scheduler != "local":
+                    send_to_queue(run, record, sendings, lock, environ)
                 else:
                     send_to_local(run, local.start_command(str(run.path)), lock, environ)
             except NotSent as error:
@@ -106,28 +104,22 @@ def _still(run: Run) -> str:
 
 
 def _dependency(run: Run, record: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
-    """What it still waits for, in Slurm's words; None: what its script's own directive says."""
+    """What it still waits for, in its scheduler's words; None: what its script's own directive says."""
     if record["after"]:
-        return resolve(record["after"], "slurm", Index.of(environ)).words
+        return resolve(record["after"], record["scheduler"], Index.of(environ)).words
     if not _has_begun(run) or "\n#SBATCH --dependency=" not in _script(run):
         return None
     return ""  # it has held once, and those jobs may be forgotten
 
 
-def _sendings(
-    run: Run, begin: Mapping[int, int], dependency: str | None, environ: Mapping[str, str]
-) -> list[Sending]:
-    """The commands that start members again on Slurm: one for those of each attempt, or several."""
-    script = _script(run)
-    is_array = "\n#SBATCH --array=" in script
-    largest = (largest_array(environ) if is_array else None) or max(begin) + 1
-    found = []
-    for attempt in sorted(set(begin.values())):
-        for part in slurm.parts((member for member in begin if begin[member] == attempt), largest):
-            again = slurm.Again(part, attempt, bool(run.plan()), dependency)
-            order = partial(slurm.resubmission, script, str(run.path), again)
-            found.append(Sending(part if is_array else None, order))
-    return found
+def _sendings(run: Run, record: Mapping[str, Any], environ: Mapping[str, str]) -> list[Sending]:
+    """The commands that start members again on Slurm or PBS."""
+    script, plan = _script(run), run.plan()
+    chain = 1 + plan["requeue_max"] if plan.get("requeue_how") == "chain" else 0
+    dependency = _dependency(run, record, environ)
+    restart = Restart(script, str(run.path), record["begin"], bool(plan), dependency, chain)
+    largest = largest_array(environ) if "\n#SBATCH --array=" in script else None
+    return sendings_again(record["scheduler"], restart, largest)
 
 
 def _next_attempts(run: Run, members: Collection[int], done_too: bool) -> dict[int, int]:
@@ -204,20 +196,3 @@ def _script(run: Run) -> str:
         return run.script.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as error:
         raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error
-
-
-def _by_hand(run: Run, begin: dict[int, int]) -> str:
-    """What to type where castoff cannot submit."""
-    folder = shlex.quote(str(run.submission().get("directory") or run.path.parent))
-    wish = run.path / STOP
-    first = [f"rm {shlex.quote(str(wish))}"] if wish.exists() else []
-    lines = []
-    for variables, command in pbs.resubmissions(_script(run), str(run.path), begin):
-        told = " ".join(f"{variable}={shlex.quote(value)}" for variable, value in variables.items())
-        lines.append("  " + " && ".join([f"cd {folder}", *first, f"{told} {shlex.join(command)}"]))
-        first = []
-    text = "\n".join(lines)
-    return (
-        f"{run.id}: this version of castoff does not submit to PBS, which runs this one. "
-        f"If nothing of it runs or waits any more (see `qstat -u $USER`), start it again yourself:\n{text}"
-    )

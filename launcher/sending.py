@@ -11,16 +11,16 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 
 from launcher.errors import CastoffError
-from launcher.queue import Queue
+from launcher.queues import queue_of
 from launcher.runs import Run, write_submission
-from launcher.schedulers import local, slurm
+from launcher.schedulers import local, pbs, slurm
 from launcher.schedulers.environment import command_environment
-from launcher.schedulers.submission import Order, Part
+from launcher.sendings import Sending
 from launcher.settling import settle
 
 _PATIENCE = 5.0
@@ -31,6 +31,16 @@ _UNCLEAR_PATIENCE = 20.0
 
 _LIMITS_PATIENCE = 20.0
 """Seconds for its limits; without them a site's profile decides."""
+
+
+class _SubmitCommands(Protocol):
+    """What differs between sbatch and qsub."""
+
+    def parse_submit(self, answer: str) -> str | None: ...
+    def was_refused(self, code: int, words: str) -> bool: ...
+
+
+_COMMANDS: dict[str, _SubmitCommands] = {"slurm": slurm, "pbs": pbs}
 
 
 class NotSent(CastoffError):
@@ -71,31 +81,22 @@ class _Answer(NamedTuple):
         return f"killed by signal {-self.code}" if self.code < 0 else "without a word"
 
 
-class Sending(NamedTuple):
-    """One command that starts members of a run."""
-
-    part: Part | None
-    """None: not an array."""
-    order: Callable[[str | None], Order]
-    """The command; it may have to wait for the job before it, whose id this is given."""
-
-
-def send_to_slurm(
+def send_to_queue(
     run: Run, record: dict[str, Any], sendings: Sequence[Sending], lock: IO[str], environ: Mapping[str, str]
 ) -> None:
     """Run each command once, from the submission's directory, and write its job down.
 
     Raises:
-        NotSent: Slurm refuses one; those before it are cancelled. The caller writes the refusal down.
+        NotSent: Slurm or PBS refuses one; those before it are cancelled. The caller writes the refusal down.
         Unclear: one gives no clear answer; those after it have not been sent.
         CastoffError: somebody interrupted this; what was sent until then is written down.
     """
     cleaned = command_environment(environ)
     sends: list[dict[str, Any]] = []
     record = {**record, "sends": sends}
-    for number, (part, order) in enumerate(sendings, 1):
-        variables, command = order(sends[-1]["job"] if sends else None)
-        sends.append({"job": None, "time": time.time(), **_members(part)})
+    for number, sending in enumerate(sendings, 1):
+        variables, command = sending.order(sends[-1]["job"] if sends else None)
+        sends.append({"job": None, "time": time.time(), **_members(sending)})
         write_submission(run, record)
         try:
             answer = _answer(run, command, {**cleaned, **variables}, record["directory"], [lock.fileno()])
@@ -103,7 +104,7 @@ def send_to_slurm(
         except NotSent as refusal:
             sends.pop()
             write_submission(run, record)
-            _withdraw([str(send["job"]) for send in sends], environ, refusal)
+            _withdraw(record["scheduler"], [str(send["job"]) for send in sends], environ, refusal)
             raise
         record["job"] = record.get("job") or sends[-1]["job"]
         write_submission(run, record)
@@ -121,10 +122,11 @@ def _job(
         NotSent: none.
         Unclear: the queue does not tell either.
     """
-    job = slurm.parse_submit(answer.output) if answer.code == 0 else None
+    scheduler = _COMMANDS[record["scheduler"]]
+    job = scheduler.parse_submit(answer.output) if answer.code == 0 else None
     if job is not None:
         return job
-    if slurm.was_refused(answer.code, answer.words):
+    if scheduler.was_refused(answer.code, answer.words):
         raise NotSent(run, command, answer.code, answer.said)
     record["sends"][-1]["unclear"] = answer.said
     write_submission(run, record)
@@ -140,15 +142,16 @@ def _interrupted(run: Run, parts: str = "") -> str:
     return f"interrupted, but {run.id} was submitted{parts}; `castoff cancel {run.id}` ends it"
 
 
-def check_reachable(environ: Mapping[str, str]) -> None:
-    """Make sure that Slurm's commands are here at all.
+def check_reachable(scheduler: str, environ: Mapping[str, str]) -> None:
+    """Make sure that the commands of Slurm or PBS are here at all.
 
     Raises:
         CastoffError: they are not.
     """
-    if shutil.which("sbatch", path=environ.get("PATH")) is None:
+    command = {"slurm": "sbatch", "pbs": "qsub"}[scheduler]
+    if shutil.which(command, path=environ.get("PATH")) is None:
         raise CastoffError(
-            "sbatch is not on PATH here: submit where the scheduler's commands are, as on a login node; "
+            f"{command} is not on PATH here: submit where the scheduler's commands are, as on a login node; "
             "`castoff render` needs none"
         )
 
@@ -171,25 +174,27 @@ def largest_array(environ: Mapping[str, str]) -> int | None:
     return slurm.largest_array(answer.stdout)
 
 
-def _members(part: Part | None) -> dict[str, Any]:
+def _members(sending: Sending) -> dict[str, Any]:
+    part = sending.part
     if part is None:
-        return {"offset": 0, "count": None}
+        told: dict[str, Any] = {"offset": 0, "count": None}
+        return told if sending.link is None else {**told, "link": sending.link}
     told = {"offset": part.offset, "count": len(part.members)}
     without_gaps = part.members[-1] - part.offset + 1 == len(part.members)
     return told if without_gaps else {**told, "members": list(part.members)}
 
 
-def _withdraw(jobs: list[str], environ: Mapping[str, str], refusal: NotSent) -> None:
-    """Cancel what Slurm took of an array before it refused the rest.
+def _withdraw(scheduler: str, jobs: list[str], environ: Mapping[str, str], refusal: NotSent) -> None:
+    """Cancel what a scheduler took of a run before it refused the rest.
 
     Raises:
         CastoffError: it cannot be cancelled.
     """
     try:
         if jobs:
-            Queue(environ).cancel(jobs)
+            queue_of(scheduler, environ).cancel(jobs)
     except CastoffError as error:
-        which = f"jobs {', '.join(jobs)}, which it took of the same array, go on"
+        which = f"jobs {', '.join(jobs)}, which it took of the same run, go on"
         raise CastoffError(f"{refusal}\nbut {which}: {error}") from refusal
 
 

@@ -1,13 +1,14 @@
-"""settle(run): whether what was sent to Slurm arrived, where sbatch's answer was none.
+"""settle(run): whether what was sent to Slurm or PBS arrived, where sbatch's or qsub's answer was none.
 
 A script is sent once. Where it is not certain whether it arrived, its path, which is no other's, is looked
 for in the queue and in what accounting knows. Only what two questions, some seconds apart, have not found
-was never queued: a controller that was held up may still take what sbatch had long given up.
+was never queued: a scheduler that was held up may still take what its command had long given up.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -17,15 +18,15 @@ import msgspec
 from launcher.directories import check_trusted
 from launcher.errors import CastoffError
 from launcher.queue import Answer, Queue
-from launcher.records import Send, Start, Submission, read
+from launcher.queues import queue_of
+from launcher.records import Send, Start, Submission, facts, read
 from launcher.runs import LOCK, Run, locked, write_submission
+from launcher.schedulers.jobs import JobTold
 
 APART = 5.0
 """Seconds between the two questions."""
 
 _POLL = 1.0
-_CLOCKS = 3600.0
-"""Seconds that the clocks here and at the accounting may differ."""
 
 
 def settle(
@@ -40,11 +41,11 @@ def settle(
     Raises:
         CastoffError: a record cannot be read or written.
     """
-    queue = Queue(environ)
+    queue = queue_of(facts(run).scheduler, environ)
     give_up = time.monotonic() + patience
     while True:
         with _holding(run, held=held) as have:
-            settled = have and _decide(run, queue, queue.ask(), None)
+            settled = have and _decide(run, queue, queue.ask(()), None)
         left = give_up - time.monotonic()
         if settled or left <= 0:
             return settled
@@ -89,7 +90,10 @@ def _decide(run: Run, queue: Queue, answer: Answer, of: Collection[float | None]
         return True
     if answer.silence or (of is not None and any(sends[place].time not in of for place in unclear)):
         return False
-    found = _match(sends, _candidates(run, queue, answer, submission))
+    candidates = _candidates(run, queue, answer, submission)
+    if candidates is None:
+        return False
+    found = _match(sends, candidates)
     record = run.submission()
     for place in unclear:
         _write_down(record["sends"][place], found.get(place), time.time())
@@ -111,44 +115,56 @@ def _write_down(send: dict[str, Any], job: str | None, now: float) -> None:
         send["asked"] = now
     elif now - asked >= APART:
         words = f": {send['unclear']}" if send.get("unclear") else ""
-        send["error"] = f"sbatch gave no answer{words}; the queue, asked twice, has no such job"
+        send["error"] = f"there was no answer{words}; the queue, asked twice, has no such job"
 
 
-def _candidates(run: Run, queue: Queue, answer: Answer, submission: Submission) -> dict[int, set[int | None]]:
-    """The jobs of this script that are nobody's yet, each with the indices that are known of it."""
+def _candidates(
+    run: Run, queue: Queue, answer: Answer, submission: Submission
+) -> dict[str, set[int | None]] | None:
+    """The jobs of this script that are nobody's yet, each with the indices that are known of it.
+
+    None: the scheduler does not say.
+    """
     sends = [*(submission.sends or []), *(send for one in submission.earlier for send in one.sends)]
     owned = {send.job for send in sends}
     script = str(run.script)
-    told = [one for one in answer.jobs.values() if one.runs(script)]
-    if not any(one.job not in owned for one in told):
+    told: list[JobTold] | None = [one for one in answer.jobs.values() if one.runs(script)]
+    if not any(one.job not in owned for one in told or []):
         first = min(send.time or 0.0 for send in submission.sends or [] if send.is_unclear)
-        told = [one for one in queue.history_since(first - _CLOCKS) if one.runs(script)]
-    found: dict[int, set[int | None]] = {}
+        told = queue.find(script, facts(run).name, first)
+    if told is None:
+        return None
+    found: dict[str, set[int | None]] = {}
     for one in told:
         if one.job not in owned:
-            found.setdefault(int(one.job), set()).add(one.task)
+            found.setdefault(one.job, set()).add(one.task)
     for _, _, folder in run.attempts():
         start = read(folder / "start.json", Start)
-        if start and start.job and start.job.isdecimal() and start.job not in owned:
-            found.setdefault(int(start.job), set())
+        if start and start.job and start.job not in owned:
+            found.setdefault(start.job, set())
     return found
 
 
-def _match(sends: list[Send], candidates: Mapping[int, set[int | None]]) -> dict[int, str]:
-    """Which job is whose. Sends are made one after the other, and so their jobs' ids ascend."""
+def _match(sends: list[Send], candidates: Mapping[str, set[int | None]]) -> dict[int, str]:
+    """Which job is whose. Sends are made one after the other, and so their jobs' numbers ascend."""
     found: dict[int, str] = {}
+    numbers = {job: number for job in candidates if (number := _number(job)) is not None}
     last = 0
     for place, send in enumerate(sends):
         if send.job is not None:
-            last = int(send.job) if send.job.isdecimal() else last
+            last = _number(send.job) or last
         elif send.error is None:
-            next_known = min(
-                (int(one.job) for one in sends[place:] if one.job and one.job.isdecimal()), default=None
-            )
+            later = [number for one in sends[place:] if one.job and (number := _number(one.job)) is not None]
             indices = {*send.starts().values()}
-            for job in sorted(candidates):
-                before = next_known is None or job < next_known
-                if job > last and before and candidates[job] <= indices:
-                    found[place], last = str(job), job
+            for job in sorted(numbers, key=lambda job: numbers[job]):
+                before = not later or numbers[job] < min(later)
+                if numbers[job] > last and before and candidates[job] <= indices:
+                    found[place], last = job, numbers[job]
                     break
     return found
+
+
+def _number(job: str) -> int | None:
+    """The number that a job's id begins with, as `7[].head` does."""
+    digits = re.match(r"\d{1,18}", job)
+    return int(digits[0]) if digits else None

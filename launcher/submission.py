@@ -11,7 +11,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,8 +28,9 @@ from launcher.quoting import shell_word, visible_word
 from launcher.rendering import render
 from launcher.runs import Run, runs_folder, write_file, write_submission
 from launcher.schedulers import local, pbs, slurm
-from launcher.schedulers.submission import Order, Part, Submission
-from launcher.sending import NotSent, Sending, check_reachable, largest_array, send_to_local, send_to_slurm
+from launcher.schedulers.submission import Order, Submission
+from launcher.sending import NotSent, check_reachable, largest_array, send_to_local, send_to_queue
+from launcher.sendings import first_sendings
 from launcher.site import Site
 from launcher.spec import JobSpec
 
@@ -48,8 +48,8 @@ class DryRun(NamedTuple):
     plan: Plan
     script: str
     command: str
-    """The scheduler's command line, with the run directory as `$CASTOFF_RUN_DIR`; a line for each part of
-    an array that Slurm takes in parts only, where JOB stands for the job of the part before."""
+    """The scheduler's command line, with the run directory as `$CASTOFF_RUN_DIR`; a line for each job of a
+    chain, or part of an array that Slurm takes in parts only, where JOB stands for the job before."""
 
 
 def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
@@ -60,13 +60,12 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
     """
     decided = plan(spec, site, function=function)
     dependency = _words_of(decided)
-    if decided.scheduler == "slurm":
-        sendings = _sendings(decided, _PLACEHOLDER, dependency, _largest(site))
-        orders = [sending.order("JOB" if number else None) for number, sending in enumerate(sendings)]
+    if decided.scheduler == "local":
+        submission = Submission(decided, _PLACEHOLDER)
+        orders = [Order(submission.environment, local.submit_command(submission))]
     else:
-        submission = Submission(decided, _PLACEHOLDER, dependency)
-        command = {"pbs": pbs, "local": local}[decided.scheduler].submit_command(submission)
-        orders = [Order(submission.environment, command)]
+        sendings = first_sendings(decided, _PLACEHOLDER, dependency, _largest(site))
+        orders = [sending.order("JOB" if number else None) for number, sending in enumerate(sendings)]
     return DryRun(decided, render(decided), "\n".join(map(_line, orders)))
 
 
@@ -118,11 +117,10 @@ def submit(
     environ = os.environ if environ is None else environ
     decided = plan(spec, site, function=function)
     script = render(decided)
-    if decided.scheduler == "pbs":
-        raise CastoffError(_by_hand(decided))
-    if decided.scheduler == "slurm":
-        check_reachable(environ)
-        slurm.check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
+    if decided.scheduler != "local":
+        check_reachable(decided.scheduler, environ)
+        check_run_dir = {"slurm": slurm, "pbs": pbs}[decided.scheduler].check_run_dir
+        check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
     awaited = resolve(decided.after, decided.scheduler, Index.of(environ))
     itself = (awaited.words or None) == own_dependency(decided.directives)
     dependency = None if itself else awaited.words
@@ -141,9 +139,9 @@ def submit(
     with made as draft:
         run = draft.final
         try:
-            if decided.scheduler == "slurm":
-                sendings = _sendings(decided, str(run.path), dependency, largest)
-                send_to_slurm(run, record, sendings, draft.lock, environ)
+            if decided.scheduler != "local":
+                sendings = first_sendings(decided, str(run.path), dependency, largest)
+                send_to_queue(run, record, sendings, draft.lock, environ)
             else:
                 command = local.submit_command(Submission(decided, str(run.path)))
                 send_to_local(run, command, draft.lock, environ)
@@ -159,30 +157,6 @@ def submit(
 
 def _largest(site: Site) -> int | None:
     return site.array.max_count if site.array else None
-
-
-def _sendings(decided: Plan, run_dir: str, dependency: str | None, largest: int | None) -> list[Sending]:
-    """What submits a plan to Slurm: one command, or several where the array's indices would be too large."""
-    count = decided.array_count
-    whole = None if count is None else Part(range(count))
-    if count is None or largest is None or count <= largest:
-        return [Sending(whole, partial(_order, decided, run_dir, dependency, None))]
-    return [
-        Sending(part, partial(_order, decided, run_dir, dependency, part))
-        for part in slurm.parts(range(count), largest)
-    ]
-
-
-def _order(
-    decided: Plan, run_dir: str, dependency: str | None, part: Part | None, before: str | None
-) -> Order:
-    """One command; `before`: the job of the array's part before this one."""
-    if before and decided.array_at_most:  # Slurm counts those that run at once for each job alone
-        if dependency is None:  # what stands on the command line replaces it
-            dependency = own_dependency(decided.directives)
-        dependency = ",".join(filter(None, [dependency, f"afterany:{before}"]))
-    submission = Submission(decided, run_dir, dependency, part)
-    return Order(submission.environment, slurm.submit_command(submission))
 
 
 @contextlib.contextmanager
@@ -291,11 +265,3 @@ def _words_of(decided: Plan) -> str | None:
     if own_dependency(decided.directives) is not None:
         return None
     return ",".join(":".join([condition, *names]) for condition, names in decided.after.items())
-
-
-def _by_hand(decided: Plan) -> str:
-    return (
-        f"this version of castoff does not submit to PBS, which {decided.site} runs. The script stands "
-        "alone; submit it yourself:\n"
-        f"  castoff render JOB.yaml --site {decided.site} -o job.sh && qsub job.sh"
-    )

@@ -1,5 +1,5 @@
 """The states of many runs: from their own records, from the lock of castoff's own scheduler, and of those on
-Slurm by one question for all.
+Slurm or PBS by one question for all.
 
 An attempt without an ending of which no scheduler knows is `unknown`: it may have been killed with
 everything around it, and castoff does not guess.
@@ -7,99 +7,37 @@ everything around it, and castoff does not guess.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from launcher import local_states
+from launcher.asking import Asking
 from launcher.directories import check_trusted
 from launcher.errors import CastoffError
-from launcher.local.control import is_alive, other_host, taken
+from launcher.local.control import other_host
 from launcher.local_states import LocalRun
-from launcher.records import Facts, Start, Submission, facts, read
-from launcher.runs import STOP, Run, names_in, write_file
+from launcher.records import Start, read
+from launcher.runs import Run
+from launcher.scenes import Scene, survey
 from launcher.status import MemberStatus, RunStatus, code_of, joint_state, worst
 
 if TYPE_CHECKING:
-    from launcher.queue import Answer, Queue
-    from launcher.records import LastWord
-    from launcher.schedulers.slurm_jobs import JobTold
-    from launcher.slurm_runs import RecordsState, SlurmRun
-    from launcher.slurm_states import Told
+    from launcher.queued_states import Told
 
 _POLL = 0.2
 _SLOWEST_POLL = 2.0
 """Seconds between two looks at a run: more of them the longer it takes, but never more than these."""
-
-_ASK = 2.0
-_SLOWEST_ASK = 30.0
-"""Seconds between two questions to Slurm: more of them each time that nothing has changed."""
-_ASK_LESS = 1.5
-"""How many times longer each wait is than the one before."""
 
 _REQUEUE_MEMORY = 3600.0
 """Seconds after which no scheduler starts an ended job again by itself or when asked: Slurm has
 forgotten it (MinJobAge, 300 s unless a site says otherwise), and PBS reruns none that has ended."""
 
 
-class Scene(NamedTuple):
-    """A run as its directory tells of it, before any scheduler is asked."""
-
-    run: Run
-    holds: bool
-    """Whether its directory is there."""
-    submission: Submission | None
-    """None: castoff did not submit it."""
-    plan: Facts
-    alive: bool
-    """Whether anything holds its lock."""
-    stop_asked: bool
-    attempts: dict[int, list[tuple[int, Path]]]
-    """Of each member its attempts, with their folders."""
-    slurm: SlurmRun | None
-    """None: no Slurm knows of it."""
-    held: bool
-    """Whether its lock is the caller's."""
-
-
-def survey(run: Run, *, held: bool = False) -> Scene:
-    """Read a run's directory. `held`: its lock is the caller's, who sends nothing yet.
-
-    Raises:
-        CastoffError: something in it cannot be read.
-    """
-    # Before the records: what is written between the two looks then counts.
-    alive = not held and is_alive(run)
-    holds = names_in(run.path)
-    submission = read(run.path / "submission.json", Submission)
-    plan = facts(run)
-    attempts: dict[int, list[tuple[int, Path]]] = {}
-    for member, attempt, folder in run.attempts():
-        attempts.setdefault(member, []).append((attempt, folder))
-    scene = Scene(run, bool(holds), submission, plan, alive, STOP in holds, attempts, None, held)
-    # A launch in an allocation is castoff's own affair, as what the local scheduler runs.
-    return scene if plan.scheduler != "slurm" or taken(run) is not None else _on_slurm(scene)
-
-
-def _on_slurm(scene: Scene) -> Scene:
-    from launcher.slurm_runs import SlurmRun, read_attempt
-
-    attempts = {
-        member: [read_attempt(number, folder, names_in(folder)) for number, folder in found]
-        for member, found in scene.attempts.items()
-    }
-    slurm = SlurmRun(scene.run, scene.submission, scene.plan, attempts, being_sent=scene.alive)
-    return scene._replace(slurm=slurm)
-
-
 def status(run: Run) -> RunStatus:
-    """The status of a run; Slurm is asked only where its records leave something in doubt.
+    """The status of a run; a scheduler is asked only where its records leave something in doubt.
 
     Raises:
         CastoffError: something in its directory cannot be read.
@@ -108,7 +46,7 @@ def status(run: Run) -> RunStatus:
 
 
 def statuses(runs: Iterable[Run]) -> list[RunStatus]:
-    """The statuses of runs, with one question to Slurm for all of them.
+    """The statuses of runs, with one question to each scheduler for all of them.
 
     Raises:
         CastoffError: something in their directories cannot be read.
@@ -122,20 +60,27 @@ def judge(scenes: list[Scene]) -> list[RunStatus]:
     Raises:
         CastoffError: something in their directories cannot be read.
     """
-    return _Asking().judge(scenes)
+    return _judge(Asking(), scenes)
+
+
+def _judge(asking: Asking, scenes: list[Scene]) -> list[RunStatus]:
+    scenes, told = asking.told(scenes)
+    return [
+        _status(scene, told[scene.run.path]) if scene.queued else _local_status(scene) for scene in scenes
+    ]
 
 
 class Looking:
-    """Looks at runs again and again, and asks Slurm the less often, the longer nothing changes."""
+    """Looks at runs again and again, and asks schedulers the less often, the longer nothing changes."""
 
     def __init__(self, runs: Iterable[Run]):
         self._runs = list(runs)
-        self._asking = _Asking()
+        self._asking = Asking()
         self._seen: list[RunStatus] = []
 
     @property
-    def slurm_answers(self) -> bool:
-        """Whether Slurm, if it had to be asked, answered the last time."""
+    def answered(self) -> bool:
+        """Whether the schedulers, if they had to be asked, answered the last time."""
         return self._asking.silence is None
 
     def look(self) -> list[RunStatus]:
@@ -152,7 +97,7 @@ class Looking:
         Raises:
             CastoffError: something in their directories cannot be read.
         """
-        return self._asking.judge([survey(run) for run in runs])
+        return _judge(self._asking, [survey(run) for run in runs])
 
     def look_at_rest(self) -> list[RunStatus]:
         """The same, but those that were over stay as they were."""
@@ -194,7 +139,7 @@ def wait(run: Run, timeout: float | None = None) -> RunStatus:
 def condition_holds(condition: str, run: Run, looking: Looking | None = None) -> bool | None:
     """Whether a dependency's condition holds of a run; False where it never will, None not yet.
 
-    `looking` looks at this run alone; who asks again and again asks Slurm less often by it.
+    `looking` looks at this run alone; who asks again and again asks its scheduler less often by it.
     """
     if os.path.lexists(run.path):
         try:
@@ -208,106 +153,6 @@ def condition_holds(condition: str, run: Run, looking: Looking | None = None) ->
         return None
     well = now.ending == "done"
     return condition == "afterany" or well == (condition == "afterok")
-
-
-class _Asking:
-    """Judges runs, and asks Slurm about them when that is due."""
-
-    def __init__(self) -> None:
-        self._queue: Queue | None = None
-        self._answer: Answer | None = None
-        self._history: Mapping[str, list[JobTold]] | None = None
-        self._seen: dict[Path, frozenset[tuple[int, int]]] = {}
-        self._records: dict[Path, RecordsState] = {}
-        self._states: dict[Path, object] = {}
-        self._asked = 0.0
-        self._interval = _ASK
-
-    @property
-    def silence(self) -> str | None:
-        """Why Slurm did not answer the last time."""
-        return self._answer.silence if self._answer else None
-
-    def judge(self, scenes: list[Scene]) -> list[RunStatus]:
-        """The statuses of runs whose directories have just been read."""
-        on_slurm = [scene.slurm for scene in scenes if scene.slurm and scene.slurm.needs_slurm()]
-        if on_slurm and self._is_due(on_slurm):
-            self._ask(on_slurm)
-            asked = {run.run.path for run in on_slurm}
-            # Once more: what has ended since may be over for Slurm already.
-            scenes = [self._again(scene) if scene.run.path in asked else scene for scene in scenes]
-        told = self._judge_on_slurm([scene.slurm for scene in scenes if scene.slurm])
-        return [
-            _status(scene, told[scene.run.path]) if scene.slurm else _local_status(scene) for scene in scenes
-        ]
-
-    def _is_due(self, runs: list[SlurmRun]) -> bool:
-        if self._answer is None:
-            return True
-        waited = time.monotonic() - self._asked
-        known = [(self._records.get(run.run.path), run.state_of_records) for run in runs]
-        if any(before is None or before.jobs != now.jobs for before, now in known):
-            return True  # its jobs may be newer than the answer
-        changed = any(before != now for before, now in known)
-        return waited >= (_ASK if changed else self._interval)
-
-    def _ask(self, runs: list[SlurmRun]) -> None:
-        from launcher.queue import Queue
-
-        self._queue = self._queue or Queue()
-        self._answer, self._history = self._queue.ask(), None
-        self._asked = time.monotonic()
-        self._seen = {run.run.path: run.seen for run in runs}
-        self._records = {run.run.path: run.state_of_records for run in runs}
-        states = {run.run.path: [told for _, told in run.told_by(self._answer)] for run in runs}
-        self._interval = _ASK if states != self._states else min(_ASK_LESS * self._interval, _SLOWEST_ASK)
-        self._states = dict(states)
-
-    def _again(self, scene: Scene) -> Scene:
-        """A run's records as they are after Slurm's answer, which may decide whether it was submitted."""
-        from launcher.settling import decide
-
-        try:
-            if scene.slurm and scene.slurm.unclear and self._queue and self._answer and not scene.held:
-                decide(scene.run, self._queue, self._answer, {send.time for send in scene.slurm.unclear})
-            return survey(scene.run, held=scene.held)
-        except CastoffError:
-            return scene  # what cannot be written stays as unclear as it was; what was read still counts
-
-    def _judge_on_slurm(self, runs: list[SlurmRun]) -> dict[Path, Told]:
-        if not runs:
-            return {}
-        from launcher.queue import NOT_ASKED
-        from launcher.slurm_states import Known, judge
-
-        def known(run: SlurmRun) -> Known:
-            seen = self._seen.get(run.run.path, frozenset())
-            accounted = self._history is not None
-            user = self._queue.user_name if self._queue else ""
-            return Known(self._answer or NOT_ASKED, self._history or {}, accounted, seen, user, time.time())
-
-        told = {run.run.path: judge(run, known(run)) for run in runs}
-        doubtful = {job for one in told.values() for job in one.doubtful}
-        if doubtful and self._history is None and self._queue is not None:
-            self._history = self._queue.history(doubtful)
-            if self._history is not None:
-                told.update(
-                    {run.run.path: judge(run, known(run)) for run in runs if told[run.run.path].doubtful}
-                )
-        for run in runs:
-            _keep(run.run, told[run.run.path].learnt)
-        return told
-
-
-def _keep(run: Run, learnt: list[tuple[Path, LastWord]]) -> None:
-    """Write Slurm's last words down, so that nobody asks again; where that cannot be, somebody will."""
-    from launcher.slurm_runs import LAST_WORD
-
-    with contextlib.suppress(OSError, CastoffError):
-        for folder, last in learnt:
-            check_trusted(run.path)
-            folder.mkdir(mode=0o700, exist_ok=True)
-            write_file(folder / LAST_WORD, json.dumps(msgspec.to_builtins(last)) + "\n")
 
 
 def _local_status(scene: Scene) -> RunStatus:
@@ -327,15 +172,15 @@ def _local_status(scene: Scene) -> RunStatus:
 
 
 def _status(scene: Scene, told: Told) -> RunStatus:
-    """The status of a run on Slurm."""
-    assert scene.slurm is not None
-    members, job = told.members, scene.slurm.job
+    """The status of a run on Slurm or PBS."""
+    assert scene.queued is not None
+    members, job = told.members, scene.queued.job
     state = joint_state(members)
     return _assembled(
         scene,
         members,
         job=job,
-        reason=_reason_on_slurm(scene, told, state, job) if scene.holds else "its directory is gone",
+        reason=_reason_queued(scene, told, state, job) if scene.holds else "its directory is gone",
         final=state == "ended" and _is_final(scene, members),
         unsettled=told.unsettled,
     )
@@ -388,7 +233,7 @@ def _is_final(scene: Scene, members: list[MemberStatus]) -> bool:
         return not scene.alive
     last = [member.attempts[-1] for member in members if member.attempts]
     ended = max((attempt.ended or time.time() for attempt in last), default=0.0)
-    submitted = scene.slurm is not None and scene.submission is not None
+    submitted = scene.queued is not None and scene.submission is not None
     may_go_on = not submitted and any(one.ending == "again" for one in last)
     return time.time() - ended > _REQUEUE_MEMORY and not may_go_on
 
@@ -427,7 +272,7 @@ def _can_go_on(scene: Scene, job: str | None) -> str:
     )
 
 
-def _reason_on_slurm(scene: Scene, told: Told, state: str, job: str | None) -> str | None:
+def _reason_queued(scene: Scene, told: Told, state: str, job: str | None) -> str | None:
     submission = scene.submission
     refused = [send.error for send in (submission.sends if submission else None) or [] if send.error]
     if submission and (submission.error is not None or refused):

@@ -50,7 +50,7 @@ def command(runs: tuple[str, ...], until_over: bool, timeout: float | None, as_j
             now = status(run)
         asked = run.id not in over
         told.append({"id": run.id, "asked": asked, "state": now.state, "ending": now.ending})
-        if now.scheduler == "slurm" and now.state == "pending":
+        if now.scheduler != "local" and now.state == "pending":
             queued.append(run.id)
         if not as_json:
             click.echo(f"{run.id}: {_words(now, asked)}")
@@ -64,7 +64,7 @@ def command(runs: tuple[str, ...], until_over: bool, timeout: float | None, as_j
         )
     if queued and not as_json:
         ids = " ".join(queued)
-        say(f"what waits ends when Slurm starts it; `castoff cancel {ids}` takes it out of the queue now")
+        say(f"what waits ends when it is started; `castoff cancel {ids}` takes it out of the queue now")
     if len(going) > len(queued) and not as_json:
         say("a program that does not look for CASTOFF_STOP_FILE goes on; `castoff cancel` ends it")
     return 0
@@ -73,10 +73,9 @@ def command(runs: tuple[str, ...], until_over: bool, timeout: float | None, as_j
 def _is_over(run: Run) -> bool:
     """Whether nothing of it runs or can still begin; False if that cannot be known here."""
     now = status(run)
-    if now.scheduler == "slurm":  # which was asked
+    if now.scheduler != "local":  # which was asked
         return now.state == "ended" and (bool(run.submission()) or now.ending != "again")
-    # PBS may start it again, or for the first time; a script sent by hand may run anywhere.
-    if now.scheduler != "local" or not run.submission():
+    if not run.submission():  # a script at work by hand may run anywhere
         return now.state == "ended" and all(member.ending != "again" for member in now.members)
     return now.over and (now.state == "ended" or other_host(run) is None)
 

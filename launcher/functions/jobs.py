@@ -18,9 +18,10 @@ from launcher.functions.ended import says_again
 from launcher.functions.paths import FunctionPaths, member_job_id
 from launcher.functions.watcher import RunWatcher, key_of
 from launcher.local.control import cancel
-from launcher.queue import Queue
+from launcher.queues import queue_of
 from launcher.records import Failure, read
 from launcher.runs import Run
+from launcher.scenes import survey
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LATE_FILES = 15.0
@@ -269,17 +270,16 @@ def _cancel(run: Run, member: int) -> None:
     if plan.get("scheduler") == "local":
         cancel(run, member if plan.get("array_count") else None)
         return
-    queue = Queue()
-    answer = queue.ask()
+    queued = survey(run).queued
+    queue = queue_of(plan["scheduler"])
+    answer = queue.ask(queued.jobs if queued else ())
     if answer.silence:
-        raise CastoffError(f"{run.id}: Slurm could not be asked, so it goes on: {answer.silence}")
-    wanted = ids(run).get(member)
+        raise CastoffError(f"{run.id}: {queue.name} could not be asked, so it goes on: {answer.silence}")
     for one in answer.jobs.values():
         # Another cluster's job may have the same id, but not the same script.
-        if one.stage in ("pending", "running") and one.runs(str(run.script)):
-            job = member_job_id(one.job, one.task)
-            if job == wanted:
-                queue.cancel([job])
+        is_its = queued is not None and queued.key(member, one.job) == (one.job, one.task)
+        if is_its and one.stage in ("pending", "running") and one.runs(str(run.script)):
+            queue.cancel([member_job_id(one.job, one.task)])
 
 
 def _look_anew(folder: Path) -> None:

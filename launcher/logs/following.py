@@ -127,12 +127,12 @@ class Follower:
             raise CastoffError(f"{self._run.path}: is gone; if it was moved, name its new path")
         (self._status,) = self._looking.look()
         self._members = [one for one in self._status.members if self._selection.has_member(one.member)]
-        if self._status.scheduler == "slurm":
-            self._is_seen = self._looking.slurm_answers and not self._status.unsettled
+        if self._status.scheduler in ("slurm", "pbs"):
+            self._is_seen = self._looking.answered and not self._status.unsettled
         else:
             local = self._status.scheduler == "local" and bool(self._run.submission())
             self._is_seen = local and other_host(self._run) is None
-        """Whether castoff knows if the run goes on: by Slurm, or by its own scheduler on this host."""
+        """Whether castoff knows if the run goes on: by Slurm or PBS, or by its own scheduler on this host."""
 
     def _tell_state(self) -> None:
         """Say, once each, what the reader may wonder about while nothing comes."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from launcher.errors import CastoffError, printable
 from launcher.schedulers.submission import (
@@ -21,16 +23,30 @@ def submit_command(submission: Submission) -> list[str]:
     Raises:
         CastoffError: qsub cannot be told this run directory.
     """
-    plan, run_dir = submission.plan, submission.run_dir
+    plan = submission.plan
+    inherited = plan.inherit if isinstance(plan.inherit, list) else []
+    command = ["qsub", *_output(submission.run_dir, in_array=(plan.array_count or 1) > 1)]
+    command += ["-v", ",".join([*inherited, *submission.environment])]
+    return [*command, *_dependency(submission.dependency), submission.script]
+
+
+def check_run_dir(run_dir: str) -> None:
+    """Make sure that PBS can be told a run directory.
+
+    Raises:
+        CastoffError: it cannot.
+    """
     if not (run_dir.isascii() and run_dir.isprintable()):  # prepare_path() in src/lib/Libcmds
         raise CastoffError(f"{printable(run_dir)}: qsub's -o takes a path of plain ASCII; {ELSEWHERE}")
-    member = "^array_index^" if (plan.array_count or 1) > 1 else "0"
-    inherited = plan.inherit if isinstance(plan.inherit, list) else []
-    command = ["qsub", "-o", f"{run_dir}/logs/job-{member}.log"]
-    command += ["-v", ",".join([*inherited, *submission.environment])]
-    if submission.dependency:
-        command += ["-W", f"depend={submission.dependency}"]
-    return [*command, submission.script]
+
+
+def _output(run_dir: str, *, in_array: bool) -> list[str]:
+    check_run_dir(run_dir)
+    return ["-o", f"{run_dir}/logs/job-{'^array_index^' if in_array else '0'}.log"]
+
+
+def _dependency(words: str | None) -> list[str]:
+    return ["-W", f"depend={words}"] if words else []
 
 
 def parse_submit(answer: str) -> str | None:
@@ -39,27 +55,70 @@ def parse_submit(answer: str) -> str | None:
     return first if first[:1].isdigit() and " " not in first else None
 
 
-def resubmissions(script: str, run_dir: str, begin: Mapping[int, int]) -> list[Order]:
-    """qsub commands that start members again, in their directory; `begin`: with which attempt each."""
-    array = directive_in(script, "#PBS -J ")
+_NO_ANSWER = re.compile(
+    r"timed? ?out|end of file|premature|protocol|no reply|connection reset|broken pipe|server shutting down",
+    re.IGNORECASE,
+)
+"""What qsub says where the server may have taken the job all the same (pbs_messages.c of OpenPBS)."""
+
+
+def was_refused(code: int, words: str) -> bool:
+    """Whether a failed qsub has certainly queued nothing: the server refused, or was not reached."""
+    return code > 0 and _NO_ANSWER.search(words) is None
+
+
+def cancel_command(jobs: Iterable[str]) -> list[str]:
+    """The qdel command that ends jobs, whole arrays too."""
+    return ["qdel", *jobs]
+
+
+def after_failure(job: str) -> str:
+    """What a job waits for that goes on where another stopped early."""
+    return f"afternotok:{job}"
+
+
+class Again(NamedTuple):
+    """Neighbouring members that start again with the same attempt."""
+
+    members: list[int]
+    attempt: int
+    submitted: bool
+    """Whether castoff made the run directory, with logs and secrets in it; else a script that stood
+    alone did, whose logs are where its own directive says."""
+    dependency: str | None
+    """None: what the script's own directive says."""
+    link: int | None = None
+    """Which job of a chain it is."""
+
+
+def resubmission(script: str, run_dir: str, again: Again) -> Order:
+    """The qsub command that starts members again, in their directory.
+
+    Raises:
+        CastoffError: qsub cannot be told this run directory.
+    """
+    in_array = directive_in(script, "#PBS -J ") is not None
+    variables = variables_again(script, run_dir, again.attempt)
+    if again.link is not None:
+        variables["CASTOFF_CHAIN"] = str(again.link)
     passed = directive_in(script, "#PBS -v ")
-    found = []
-    for first, last in _spans(begin):
-        variables = variables_again(script, run_dir, begin[first])
-        command = ["qsub", "-v", names_again(script, passed, variables)]
-        if array is not None:
-            # qsub refuses 3-3 but takes 3-4:2, which is 3 alone (chk_Jrange.c of OpenPBS 23).
-            command += ["-J", f"{first}-{last}" if last > first else f"{first}-{first + 1}:2"]
-        found.append(Order(variables, [*command, f"{run_dir}/job.sh"]))
-    return found
+    command = ["qsub"]
+    if again.submitted:
+        command += _output(run_dir, in_array=in_array)
+    command += ["-v", names_again(script, passed, variables, secrets_kept=again.submitted)]
+    if in_array:
+        # qsub refuses 3-3 but takes 3-4:2, which is 3 alone (chk_Jrange.c of OpenPBS 23).
+        first, last = again.members[0], again.members[-1]
+        command += ["-J", f"{first}-{last}" if last > first else f"{first}-{first + 1}:2"]
+    return Order(variables, [*command, *_dependency(again.dependency), f"{run_dir}/job.sh"])
 
 
-def _spans(begin: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+def spans(begin: Mapping[int, int]) -> Iterator[list[int]]:
     """Neighbouring members that begin with the same attempt: qsub takes one range."""
     members = sorted(begin)
     first = 0
     for at, member in enumerate(members):
         following = members[at + 1] if at + 1 < len(members) else None
         if following != member + 1 or begin[following] != begin[member]:
-            yield members[first], member
+            yield members[first : at + 1]
             first = at + 1

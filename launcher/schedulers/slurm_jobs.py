@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from launcher.schedulers.jobs import names_script
+
 MOST_ASKED = 10_000
 """Jobs in one question to sacct: an argument of a command can be no longer than 128 KiB."""
 
@@ -21,8 +23,8 @@ _MOST_INDICES = 4_000_001
 """More than Slurm can have in an array."""
 
 
-class JobTold(NamedTuple):
-    """What Slurm says of one job, or of one of an array's."""
+class SlurmJob(NamedTuple):
+    """What Slurm says of one job, or of one of an array's; see `JobTold`."""
 
     job: str
     """Its id; an array's own, whichever of its jobs this is."""
@@ -57,17 +59,39 @@ class JobTold(NamedTuple):
         return _ENDINGS.get(self.word, "unknown")
 
     @property
+    def ended_itself(self) -> bool:
+        """Whether its script ended by itself, and so had the last word."""
+        return self.word in _SCRIPTS_OWN
+
+    @property
     def exit_code(self) -> int | None:
         """Its script's code, or 128 and the number of the signal that ended it."""
         return 128 + self.signal if self.signal else self.code
 
-    def runs(self, script: str) -> bool:
-        """Whether the job is that of a script in a run directory, which is its tag.
+    @property
+    def waits(self) -> str:
+        """Why it waits, in plain words, and with Slurm's own."""
+        return _waiting_words(self)
 
-        A run directory that was moved since keeps its name, which is no other's.
-        """
-        name = "/".join(script.rsplit("/", 2)[-2:])
-        return self.script == script or self.script.endswith(("/" + name, " " + script))
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it waits until somebody does something."""
+        return self.word in ("REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD") or _reason(self) in _STUCK
+
+    @property
+    def is_void(self) -> bool:
+        """Whether it ended because what it waited for could no longer be: Slurm lets such a job wait."""
+        return False
+
+    def why(self, own_user: str) -> str | None:
+        """Why it ended so, where that is more than castoff's word for it says."""
+        if self.word == "CANCELLED" and self.user not in (None, own_user):
+            return f"user {self.user} cancelled it"
+        return _WORDS.get(self.word)
+
+    def runs(self, script: str) -> bool:
+        """Whether the job is that of a script in a run directory, which is its tag."""
+        return names_script(self.script, script)
 
 
 _STAGES = {
@@ -112,6 +136,9 @@ _ENDINGS = {
     "REQUEUED": "preempted",  # in sacct: this start of it is over, and it has been queued again
     "TIMEOUT": "walltime",
 }
+
+_SCRIPTS_OWN = ("FAILED", "COMPLETED")
+"""The words for a job whose script ended by itself."""
 
 _WORDS = {
     "BOOT_FAIL": "a node did not boot",
@@ -190,7 +217,7 @@ _PREPARING = {
 }
 
 
-def waiting_words(told: JobTold) -> str:
+def _waiting_words(told: SlurmJob) -> str:
     """Why a job waits, in plain words, and with Slurm's own."""
     if told.word in ("REQUEUE_HOLD", "SPECIAL_EXIT"):
         return f"it was queued again, and is held ({told.word}); `scontrol release {told.job}` lets it go"
@@ -217,19 +244,7 @@ def waiting_words(told: JobTold) -> str:
     return words
 
 
-def is_stuck(told: JobTold) -> bool:
-    """Whether a job that waits does so until somebody does something."""
-    return told.word in ("REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD") or _reason(told) in _STUCK
-
-
-def ending_words(told: JobTold, own_user: str) -> str | None:
-    """Why a job ended so, where that is more than castoff's word for it says."""
-    if told.word == "CANCELLED" and told.user not in (None, own_user):
-        return f"user {told.user} cancelled it"
-    return _WORDS.get(told.word)
-
-
-def _reason(told: JobTold) -> str:
+def _reason(told: SlurmJob) -> str:
     """The reason's own word: it may be followed by the nodes that are meant."""
     text = (told.reason or "None").strip("() ")
     known = text.replace(" ", "_")
@@ -243,7 +258,7 @@ def queue_command(user: str) -> list[str]:
     return ["squeue", "--noheader", "--all", "--states=all", "--array", f"--user={user}", f"--format={told}"]
 
 
-def parse_queue(text: str) -> list[JobTold]:
+def parse_queue(text: str) -> list[SlurmJob]:
     """The jobs in squeue's answer; what is no whole line of one says nothing."""
     found = []
     for line in text.split("\n")[:-1]:  # what does not end is no whole line
@@ -251,7 +266,7 @@ def parse_queue(text: str) -> list[JobTold]:
         if len(words) < len(_QUEUE_FIELDS) or not words[0].isdecimal() or not words[2]:
             continue
         job, index, word, reason, submitted, start, end, script = words
-        told = JobTold(
+        told = SlurmJob(
             job,
             None,
             word,
@@ -277,9 +292,9 @@ def history_command(jobs: Iterable[str] = (), *, user: str = "", since: float | 
     return [*command, f"--jobs={','.join(jobs)}"]
 
 
-def parse_history(text: str) -> list[JobTold]:
+def parse_history(text: str) -> list[SlurmJob]:
     """The starts of jobs in sacct's answer, in the order told; what is no whole line says nothing."""
-    found: list[JobTold] = []
+    found: list[SlurmJob] = []
     for line in text.split("\n")[:-1]:  # what does not end is no whole line
         words = line.split("|", len(_HISTORY_FIELDS) - 1)
         if len(words) < len(_HISTORY_FIELDS):
@@ -296,7 +311,7 @@ def parse_history(text: str) -> list[JobTold]:
         if not number.isdecimal() or not word:
             continue
         exited, _, killed = code.partition(":")
-        told = JobTold(
+        told = SlurmJob(
             number,
             None,
             word,
@@ -313,7 +328,7 @@ def parse_history(text: str) -> list[JobTold]:
     return found
 
 
-def _name(told: JobTold) -> str:
+def _name(told: SlurmJob) -> str:
     return told.job if told.task is None else f"{told.job}_{told.task}"
 
 

@@ -44,6 +44,8 @@ class Submission(NamedTuple):
     has held already."""
     part: Part | None = None
     """None: all that the script's own directives say."""
+    link: int | None = None
+    """Which job of a chain it is; None: of none."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -56,6 +58,8 @@ class Submission(NamedTuple):
         told = {"CASTOFF_RUN_DIR": self.run_dir}
         if self.part and self.part.offset:
             told["CASTOFF_ARRAY_OFFSET"] = str(self.part.offset)
+        if self.link is not None:
+            told["CASTOFF_CHAIN"] = str(self.link)
         return told
 
     @property

@@ -27,7 +27,7 @@ from submitit.core import utils
 from submitit.helpers import Checkpointable, DelayedSubmission, as_completed
 
 import launcher
-from launcher import watch
+from launcher import scenes, watch
 from launcher.errors import CastoffError, InvalidInput
 from launcher.executors import CastoffExecutor, SubmissionError
 from launcher.functions.jobs import FunctionJob, JobEndedError
@@ -860,9 +860,9 @@ def test_one_run_that_cannot_be_read_hides_no_other(
     good, bad = executors().submit(abs, 1), executors().submit(abs, 2)
     settle(good)
     settle(bad)
-    survey = watch.survey
+    survey = scenes.survey
 
-    def broken(run: Run, **options: Any) -> watch.Scene:
+    def broken(run: Run, **options: Any) -> scenes.Scene:
         if run.path == bad.run.path:
             raise CastoffError("its disk is on fire")
         return survey(run, **options)

@@ -19,7 +19,7 @@ from launcher.index import Index
 from launcher.journal import Journal
 from launcher.overview import Overview, rebuild
 from launcher.runs import Run
-from launcher.watch import Scene, survey
+from launcher.scenes import Scene, survey
 
 from ..bench.many_runs import make_runs
 from .test_watch import Made

@@ -13,6 +13,7 @@ from launcher import JobSpec, Plan, Site, plan
 from launcher.errors import CastoffError
 from launcher.schedulers import local, pbs, slurm
 from launcher.schedulers.submission import Order, Part, Submission
+from launcher.sendings import Restart, sendings_again
 
 
 def planned(site: str, **fields: Any) -> Plan:
@@ -188,10 +189,30 @@ def test_a_refusal_is_certain(code: int, words: str, refused: bool) -> None:
 
 
 def test_qsub_again() -> None:
-    found = pbs.resubmissions(QSUB, "/r", {0: 1, 1: 1, 2: 2, 3: 2, 5: 2, 7: 1})
+    begin = {0: 1, 1: 1, 2: 2, 3: 2, 5: 2, 7: 1}
+    alone = Restart(QSUB, "/r", begin, submitted=False, dependency=None)
+    found = [sending.order(None) for sending in sendings_again("pbs", alone, None)]
     names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT"
     assert all(one.command[:3] == ["qsub", "-v", names] for one in found)
     assert [one.command[4] for one in found] == ["0-1", "2-3", "5-6:2", "7-8:2"]
     assert [one.environment["CASTOFF_FIRST_ATTEMPT"] for one in found] == ["1", "2", "2", "1"]
-    (alone,) = pbs.resubmissions("#!/bin/bash\n", "/r", {0: 1})
-    assert alone.command == ["qsub", "-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "/r/job.sh"]
+    (order,) = [
+        one.order(None)
+        for one in sendings_again("pbs", Restart("#!/bin/bash\n", "/r", {0: 1}, True, "afterok:3.h"), None)
+    ]
+    log = ["-o", "/r/logs/job-0.log"]
+    passed = ["-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"]
+    assert order.command == ["qsub", *log, *passed, "-W", "depend=afterok:3.h", "/r/job.sh"]
+
+
+def test_a_chain_again() -> None:
+    """Each link waits for the one before it, and the first for what the run waits for."""
+    restart = Restart("#!/bin/bash\n", "/r", {0: 4}, True, "afterok:3.h", chain=3)
+    orders = [
+        one.order(before)
+        for one, before in zip(sendings_again("pbs", restart, None), (None, "8.h", "9.h"), strict=True)
+    ]
+    waits = [order.command[-2] for order in orders]
+    assert waits == ["depend=afterok:3.h", "depend=afternotok:8.h", "depend=afternotok:9.h"]
+    assert [order.environment["CASTOFF_CHAIN"] for order in orders] == ["0", "1", "2"]
+    assert {order.environment["CASTOFF_ATTEMPT"] for order in orders} == {"4"}

@@ -7,14 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.schedulers.slurm_jobs import (
-    JobTold,
-    ending_words,
+    SlurmJob,
     history_command,
-    is_stuck,
     parse_history,
     parse_queue,
     queue_command,
-    waiting_words,
 )
 from launcher.status import ENDINGS
 
@@ -86,7 +83,7 @@ class TestTheQueue:
         line = "|".join([str(job), "N/A" if task is None else str(task), "RUNNING", reason, *shown, path])
         (told,) = parse_queue(line + "\n")
         submitted, start, end = times
-        expected = JobTold(str(job), task, "RUNNING", reason or None, submitted, start, end, script=path)
+        expected = SlurmJob(str(job), task, "RUNNING", reason or None, submitted, start, end, script=path)
         assert told == expected
 
     def test_huge_ranges_are_bounded(self) -> None:
@@ -140,72 +137,73 @@ STATES = [
 class TestWords:
     @pytest.mark.parametrize("word", STATES)
     def test_of_every_state(self, word: str) -> None:
-        told = JobTold("1", None, word)
+        told = SlurmJob("1", None, word)
         assert told.stage in ("pending", "running", "ended") or word == "REVOKED"
         assert told.ending in ENDINGS
         if told.stage == "ended":
             assert told.ending != "unknown"
 
     def test_of_no_state_that_is_known(self) -> None:
-        told = JobTold("1", None, "SINGING")
+        told = SlurmJob("1", None, "SINGING")
         assert (told.stage, told.ending) == ("unknown", "unknown")
 
     @pytest.mark.parametrize(
         ("told", "words"),
         [
-            (JobTold("7", None, "PENDING", "Priority"), "others come first (Priority)"),
-            (JobTold("7", None, "PENDING", "None"), "Slurm has not looked at it yet"),
-            (JobTold("7", None, "PENDING", None), "Slurm has not looked at it yet"),
+            (SlurmJob("7", None, "PENDING", "Priority"), "others come first (Priority)"),
+            (SlurmJob("7", None, "PENDING", "None"), "Slurm has not looked at it yet"),
+            (SlurmJob("7", None, "PENDING", None), "Slurm has not looked at it yet"),
             (
-                JobTold("7", 3, "PENDING", "JobHeldUser"),
+                SlurmJob("7", 3, "PENDING", "JobHeldUser"),
                 "it is held (JobHeldUser); `scontrol release 7_3` lets it go",
             ),
-            (JobTold("7", None, "PENDING", "JobHeldAdmin"), "an administrator holds it (JobHeldAdmin)"),
+            (SlurmJob("7", None, "PENDING", "JobHeldAdmin"), "an administrator holds it (JobHeldAdmin)"),
             (
-                JobTold("7", None, "PENDING", "QOSMaxJobsPerUserLimit"),
+                SlurmJob("7", None, "PENDING", "QOSMaxJobsPerUserLimit"),
                 "a limit of your account or QOS is reached (QOSMaxJobsPerUserLimit)",
             ),
             (
-                JobTold("7", None, "PENDING", "AssocGrpNodeLimit"),
+                SlurmJob("7", None, "PENDING", "AssocGrpNodeLimit"),
                 "a limit of your account or QOS is reached (AssocGrpNodeLimit)",
             ),
             (
-                JobTold("7", None, "PENDING", "ReqNodeNotAvail, UnavailableNodes:n[1-2]"),
+                SlurmJob("7", None, "PENDING", "ReqNodeNotAvail, UnavailableNodes:n[1-2]"),
                 "nodes that it needs are down, drained or reserved "
                 "(ReqNodeNotAvail, UnavailableNodes:n[1-2])",
             ),
             (
-                JobTold("7", None, "PENDING", "launch failed requeued held"),
+                SlurmJob("7", None, "PENDING", "launch failed requeued held"),
                 "its nodes could not start it, so it is held (launch failed requeued held); "
                 "`scontrol release 7` lets it go",
             ),
-            (JobTold("7", None, "PENDING", "NewInThisYear"), "Slurm has a reason of its own (NewInThisYear)"),
-            (JobTold("7", None, "CONFIGURING", "None"), "its nodes get ready"),
             (
-                JobTold("7", None, "REQUEUE_HOLD", "JobHeldUser"),
+                SlurmJob("7", None, "PENDING", "NewThisYear"),
+                "Slurm has a reason of its own (NewThisYear)",
+            ),
+            (SlurmJob("7", None, "CONFIGURING", "None"), "its nodes get ready"),
+            (
+                SlurmJob("7", None, "REQUEUE_HOLD", "JobHeldUser"),
                 "it was queued again, and is held (REQUEUE_HOLD); `scontrol release 7` lets it go",
             ),
         ],
     )
-    def test_why_it_waits(self, told: JobTold, words: str) -> None:
-        assert waiting_words(told) == words
+    def test_why_it_waits(self, told: SlurmJob, words: str) -> None:
+        assert told.waits == words
 
     def test_when_it_may_begin(self) -> None:
-        told = JobTold("7", None, "PENDING", "Resources", start=1795255084)
-        assert waiting_words(told).startswith(
-            "it waits for nodes to become free (Resources); about 2026-11-2"
-        )
+        told = SlurmJob("7", None, "PENDING", "Resources", start=1795255084)
+        assert told.waits.startswith("it waits for nodes to become free (Resources); about 2026-11-2")
 
     def test_what_waits_for_somebody(self) -> None:
-        assert is_stuck(JobTold("7", None, "PENDING", "DependencyNeverSatisfied"))
-        assert is_stuck(JobTold("7", None, "SPECIAL_EXIT", "None"))
-        assert not is_stuck(JobTold("7", None, "PENDING", "Resources"))
+        assert SlurmJob("7", None, "PENDING", "DependencyNeverSatisfied").is_stuck
+        assert SlurmJob("7", None, "SPECIAL_EXIT", "None").is_stuck
+        assert not SlurmJob("7", None, "PENDING", "Resources").is_stuck
 
     def test_who_cancelled_it(self) -> None:
-        told = JobTold("7", None, "CANCELLED", user="root")
-        assert ending_words(told, "ann") == "user root cancelled it"
-        assert ending_words(told, "root") is None
-        assert ending_words(JobTold("7", None, "CANCELLED"), "ann") is None
+        told = SlurmJob("7", None, "CANCELLED", user="root")
+        assert told.why("ann") == "user root cancelled it"
+        assert told.why("root") is None
+        assert SlurmJob("7", None, "CANCELLED").why("ann") is None
 
 
 @pytest.mark.parametrize(
@@ -221,4 +219,4 @@ class TestWords:
     ],
 )
 def test_whose_script_it_is(script: str, is_it: bool) -> None:
-    assert JobTold("1", None, "RUNNING", script=script).runs("/runs/a-1/job.sh") is is_it
+    assert SlurmJob("1", None, "RUNNING", script=script).runs("/runs/a-1/job.sh") is is_it

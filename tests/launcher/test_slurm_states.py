@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launcher import queue, watch
+from launcher import asking, slurm_queue
 from launcher.runs import LOCK, locked
 from launcher.status import RunStatus, summary
 from launcher.watch import Looking, condition_holds, looks, status, statuses, wait
@@ -432,8 +432,8 @@ class TestSilence:
     def test_a_wait_outlasts_it(
         self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(watch, "_ASK", 0.0)
-        monkeypatch.setattr(watch, "_SLOWEST_ASK", 0.0)
+        monkeypatch.setattr(asking, "_ASK", 0.0)
+        monkeypatch.setattr(asking, "_SLOWEST_ASK", 0.0)
         self.failing(slurm)
         looked = looks([made.run])
         assert [next(looked)[0].state for _ in range(2)] == 2 * ["unknown"]
@@ -449,11 +449,11 @@ class TestLookingAgain:
         clock = [0.0]
         asked: list[float] = []
 
-        def answer(argv: list[str], patience: float, environ: object) -> str:
+        def answer(argv: list[str], patience: float, environ: object, **_: object) -> str:
             asked.append(clock[0])
             return slurm.queue.read_text()
 
-        monkeypatch.setattr(queue, "_run", answer)
+        monkeypatch.setattr(slurm_queue, "answer_of", answer)
         monkeypatch.setattr(time, "monotonic", lambda: clock[0])
         monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
         slurm.tells(("7", "PENDING"), run=made.run, reason="Priority")
@@ -465,7 +465,7 @@ class TestLookingAgain:
     def test_its_own_record_is_seen_between(
         self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(watch, "_ASK", 1000.0)
+        monkeypatch.setattr(asking, "_ASK", 1000.0)
         made.attempt()
         slurm.tells(("7", "RUNNING"), run=made.run)
         looked = looks([made.run])
@@ -534,7 +534,7 @@ class TestUnclear:
             now = status(made.run)
             assert (now.state, now.unsettled, now.over) == ("unknown", True, False)
         assert now.reason == (
-            "sbatch gave no answer, so it may or may not have been submitted; ask again in some seconds"
+            "there was no answer, so it may or may not have been submitted; ask again in some seconds"
         )
         record = made.run.submission()
         record["sends"][0]["asked"] -= 5

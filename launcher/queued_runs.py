@@ -1,4 +1,4 @@
-"""A run on Slurm as its own records tell of it: what was sent, and what its scripts wrote down."""
+"""A run on Slurm or PBS as its own records tell of it: what was sent, and what its scripts wrote down."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher.queue import Answer, Key
-from launcher.records import Ending, Facts, Failure, LastWord, Send, Start, Submission, read
+from launcher.records import Ending, Facts, Failure, LastWord, Next, Send, Start, Submission, read
 from launcher.runs import Run
-from launcher.schedulers.slurm_jobs import JobTold
+from launcher.schedulers.jobs import JobTold
 
 LAST_WORD = "scheduler.json"
-"""Slurm's last word on an attempt, in its folder."""
+"""The scheduler's last word on an attempt, in its folder."""
 
 _KILLED = (137, 143)
 """Codes of what TERM or KILL has ended, which its scheduler may have sent."""
@@ -27,6 +27,8 @@ class Attempt(NamedTuple):
     end: Ending | None
     failure: Failure | None
     last: LastWord | None
+    next: str | None = None
+    """The job that it has submitted to go on."""
 
     @property
     def job(self) -> str | None:
@@ -37,7 +39,7 @@ class Attempt(NamedTuple):
 
     @property
     def goes_on(self) -> bool:
-        """Whether Slurm has queued it again, or its script has asked for that."""
+        """Whether its scheduler has queued it again, or its script has asked for that."""
         if self.last is not None:
             return self.last.requeued
         return self.end is not None and self.end.ending == "again" and not self.end.code
@@ -68,6 +70,7 @@ def read_attempt(number: int, folder: Path, names: Iterable[str]) -> Attempt:
     """
     held = {*names}
     last = read(folder / LAST_WORD, LastWord) if LAST_WORD in held else None
+    following = read(folder / "next.json", Next) if "next.json" in held else None
     return Attempt(
         number,
         folder,
@@ -75,6 +78,7 @@ def read_attempt(number: int, folder: Path, names: Iterable[str]) -> Attempt:
         read(folder / "ending.json", Ending) if "ending.json" in held else None,
         read(folder / "failure.json", Failure) if "failure.json" in held else None,
         last,
+        following.job if following else None,
     )
 
 
@@ -86,8 +90,8 @@ class RecordsState(NamedTuple):
     jobs: tuple[str | None, ...]
 
 
-class SlurmRun:
-    """A run on Slurm as its directory tells of it."""
+class QueuedRun:
+    """A run on Slurm or PBS as its directory tells of it."""
 
     def __init__(
         self,
@@ -112,7 +116,11 @@ class SlurmRun:
         self.numbers = sorted({*range(count), *attempts})
         earlier = [send for one in (submission.earlier if submission else []) for send in one.sends]
         self._of_job = {send.job: send for send in [*earlier, *self.sends] if send.job}
-        self._places = {member: send for send in self.sends for member in send.starts()}
+        self._places: dict[int, Send] = {}
+        for send in self.sends:
+            for member in send.starts():
+                self._places.setdefault(member, send)  # of a chain the first link
+        self._chain = [send.job for send in self.sends if send.link is not None]
         self._job_of_script = None if submission else self._first_job()
 
     @property
@@ -127,10 +135,10 @@ class SlurmRun:
         """What was sent, and may or may not have arrived."""
         return [] if self.being_sent else [send for send in self.sends if send.is_unclear]
 
-    def told_by(self, answer: Answer) -> list[tuple[str, str | None]]:
-        """What squeue says of its jobs: their states, and why they wait."""
+    def told_by(self, answer: Answer) -> list[tuple[str, str]]:
+        """What the queue says of its jobs: their states, and why they wait."""
         own = {send.job for send in self.sends} | {self.job}
-        return sorted(((one.word, one.reason) for one in answer.jobs.values() if one.job in own), key=str)
+        return sorted(((one.word, one.waits) for one in answer.jobs.values() if one.job in own), key=str)
 
     @property
     def seen(self) -> frozenset[tuple[int, int]]:
@@ -139,19 +147,38 @@ class SlurmRun:
 
     @property
     def state_of_records(self) -> RecordsState:
-        """The records, as far as Slurm should be asked when they have changed."""
+        """The records, as far as the scheduler should be asked when they have changed."""
         attempts = tuple(
             (member, one.number, one.end is None) for member, found in self.attempts.items() for one in found
         )
-        return RecordsState(attempts, tuple(send.job for send in self.sends))
+        following = (found[-1].next for found in self.attempts.values() if found[-1].next)
+        return RecordsState(attempts, (*(send.job for send in self.sends), *following))
 
-    def needs_slurm(self) -> bool:
-        """Whether the records leave anything in doubt that Slurm may know."""
+    @property
+    def jobs(self) -> set[str]:
+        """The ids of all jobs that its scheduler may still have something to say about."""
+        own = {self.job, *(send.job for send in self.sends)}
+        for found in self.attempts.values():
+            own |= {one.job for one in found if not one.is_certain} | {one.next for one in found[-1:]}
+        return {job for job in own if job is not None}
+
+    def following(self, one: Attempt) -> str | None:
+        """The job that goes on after an attempt; on PBS alone it is another one."""
+        if one.next is not None:
+            return one.next
+        if one.job not in self._chain or (one.end and one.end.ending not in ("again", "walltime")):
+            return None
+        return next(iter(self._chain[self._chain.index(one.job) + 1 :]), None)
+
+    def needs_queue(self) -> bool:
+        """Whether the records leave anything in doubt that the scheduler may know."""
         if self.unclear:
             return True
         for found in self.attempts.values():
             *past, newest = found
             if not newest.is_certain or not all(one.is_certain or one.goes_on for one in past):
+                return True
+            if newest.last is None and self.following(newest) is not None:
                 return True
         return any(
             (send := self.place(member)) is not None
@@ -174,7 +201,8 @@ class SlurmRun:
         send = self._of_job.get(job)
         if send is not None:
             return (job, send.starts().get(member))
-        return (job, member if self.plan.array_count else None)
+        in_array = "[" in job if self.plan.scheduler == "pbs" else self.plan.array_count is not None
+        return (job, member if in_array else None)
 
     def is_told(self, told: JobTold) -> bool:
         """Whether a job of that id is this run's, and not another cluster's that has the same."""
@@ -188,7 +216,8 @@ class SlurmRun:
         return [
             one
             for one in self.attempts.get(member, [])
-            if one.number >= begin and (send.job is None or one.job in (None, send.job))
+            if one.number >= begin
+            and (self.plan.scheduler == "pbs" or send.job is None or one.job in (None, send.job))
         ]
 
     def _first_job(self) -> str | None:

@@ -1,8 +1,8 @@
-"""What state the members of a run on Slurm are in, from its own records and what Slurm says.
+"""What state the members of a run on Slurm or PBS are in, from its own records and what its scheduler says.
 
 The script's last word counts where it knows best: its program was done, failed, or can go on. It does not
-know why it was ended from outside, and writes nothing when it is killed: then Slurm's word counts, which
-is kept in the attempt's folder, since Slurm forgets.
+know why it was ended from outside, and writes nothing when it is killed: then the scheduler's word counts,
+which is kept in the attempt's folder, since schedulers forget.
 """
 
 from __future__ import annotations
@@ -15,38 +15,36 @@ from typing import NamedTuple
 import msgspec
 
 from launcher.queue import Answer, Key
+from launcher.queued_runs import Attempt, QueuedRun
 from launcher.records import LastWord, Send
-from launcher.schedulers.slurm_jobs import JobTold, ending_words, is_stuck, waiting_words
-from launcher.slurm_runs import Attempt, SlurmRun
+from launcher.schedulers.jobs import JobTold
 from launcher.status import AttemptStatus, MemberStatus, known_ending
 
 _CODES = {"done": 0, "cancelled": 143, "preempted": 143, "walltime": 143, "out-of-memory": 137}
-"""The code of an attempt of which Slurm knows the ending and no code; any other: 1."""
+"""The code of an attempt of which the scheduler knows the ending and no code; any other: 1."""
 
 
 _FILES_LAG = 60.0
 """Seconds after which a network file system shows what was written on another host."""
 
-_ACCOUNTING_LAG = 15.0
-"""Seconds after which accounting knows of an end: the controller tells it every few seconds."""
-
 _CLOCKS = 3.0
 """Seconds that the clocks of a node and of the controller may differ."""
 
-_SCRIPTS_OWN = ("FAILED", "COMPLETED")
-"""Slurm's words for a job whose script ended by itself, and so had the last word."""
-
 
 class Known(NamedTuple):
-    """What Slurm has said."""
+    """What a scheduler has said."""
 
+    scheduler: str
+    """Its name."""
     answer: Answer
     history: Mapping[str, list[JobTold]]
     """What accounting knows of jobs, by id."""
     accounted: bool
     """Whether accounting has answered."""
+    lag: float
+    """Seconds after which accounting knows of an end."""
     seen: frozenset[tuple[int, int]]
-    """The attempts that had begun before squeue was asked."""
+    """The attempts that had begun before the queue was asked."""
     user: str
     """The name of this user."""
     now: float
@@ -67,7 +65,7 @@ class Told(NamedTuple):
     """Why a member waits until somebody does something."""
 
 
-def judge(run: SlurmRun, known: Known) -> Told:
+def judge(run: QueuedRun, known: Known) -> Told:
     """The states of a run's members. Pure."""
     judged = _Judgement(run, known)
     members = [judged.member(number) for number in run.numbers]
@@ -75,7 +73,7 @@ def judge(run: SlurmRun, known: Known) -> Told:
 
 
 class _Judgement:
-    def __init__(self, run: SlurmRun, known: Known):
+    def __init__(self, run: QueuedRun, known: Known):
         self.run = run
         self.known = known
         self.doubtful: set[str] = set()
@@ -120,7 +118,7 @@ class _Judgement:
                 return MemberStatus(number, "pending", None, statuses, "it is just being submitted")
             self.unsettled = True
             reason = (
-                "sbatch gave no answer, so it may or may not have been submitted; ask again in some seconds"
+                "there was no answer, so it may or may not have been submitted; ask again in some seconds"
             )
             return MemberStatus(number, "unknown", "unknown", statuses, reason)
         key = self.run.key(number, send.job) or (send.job, None)
@@ -131,18 +129,21 @@ class _Judgement:
             return self._waits(number, told, statuses)
         if told is not None and told.stage == "running":
             return MemberStatus(number, "running", None, statuses, "its script has not written anything yet")
-        if told is None or told.word in _SCRIPTS_OWN:
+        if told is None or told.ended_itself:
             told = self._newest_start(key) or told
         if told is None and self._has_left(key):
-            told = JobTold(*key, "CANCELLED")
+            return self._never_began(number, LastWord("cancelled", 143, key[0]), statuses)
         if told is None:
-            return MemberStatus(number, "unknown", "unknown", statuses, _forgotten(key))
+            return MemberStatus(number, "unknown", "unknown", statuses, _forgotten(self.known.scheduler, key))
         if told.ending in ("done", "unknown"):
-            reason = f"Slurm says {told.word}, but its script has written nothing into the run directory"
+            reason = (
+                f"{self.known.scheduler} says {told.word}, but its script has written nothing into the run "
+                "directory"
+            )
             if told.end is not None and self.known.now - told.end < _FILES_LAG:
                 self.unsettled = True
             return MemberStatus(number, "unknown", "unknown", statuses, reason)
-        return self._never_began(number, told, statuses)
+        return self._never_began(number, self._last_word(told, told.exit_code), statuses)
 
     def _begun(
         self, number: int, newest: Attempt, job: str | None, statuses: list[AttemptStatus]
@@ -153,6 +154,12 @@ class _Judgement:
         was_seen = (number, newest.number) in self.known.seen
         if told is not None and told.stage == "pending" and was_seen:  # it has been queued again since
             return self._waits(number, told, [*statuses, self._past(number, newest, requeued=True)])
+        goes_on = told is not None and told.stage in ("pending", "running")
+        following = self.run.following(newest) if newest.next or not goes_on else None
+        if following is not None and newest.last is None:
+            followed = self._follows(number, newest, following, statuses)
+            if followed is not None:
+                return followed
         if newest.is_certain:
             return _ended_as(number, [*statuses, self._by_records(number, newest)])
         if told is not None and told.stage in ("pending", "running"):
@@ -166,18 +173,18 @@ class _Judgement:
             return self._silent(number, [*statuses, self._unknown(number, newest, None)])
         if newest.goes_on:
             return self._stopped(number, newest, key, told, statuses)
-        if told is None or told.word in _SCRIPTS_OWN:
+        if told is None or told.ended_itself:
             start = self._start_of(key, newest)
             # Who was killed for want of memory is known by the accounting of a step alone.
             unheard = newest.was_killed or (start is None and newest.end is None)
             told = start or told
-            if unheard and told is not None and told.word in _SCRIPTS_OWN and self._may_lag(told):
+            if unheard and told is not None and told.ended_itself and self._may_lag(told):
                 return MemberStatus(number, "running", None, [*statuses, self._running(number, newest)])
         if told is not None and told.stage == "ended":
-            return _ended_as(number, [*statuses, self._by_slurm(number, newest, told)])
+            return _ended_as(number, [*statuses, self._by_scheduler(number, newest, told)])
         if newest.end is not None:
             return _ended_as(number, [*statuses, self._by_records(number, newest)])
-        reason = _forgotten(key)
+        reason = _forgotten(self.known.scheduler, key)
         return MemberStatus(
             number, "unknown", "unknown", [*statuses, self._unknown(number, newest, reason)], reason
         )
@@ -195,13 +202,30 @@ class _Judgement:
         told = told or (self._newest_start(key) if key else None)
         lost = newest.last is not None and told is not None and told.stage == "ended"
         if told is not None and (told.word == "CANCELLED" or (lost and told.ending != "done")):
-            return self._never_began(number, told, statuses)
+            return self._never_began(number, self._last_word(told, told.exit_code), statuses)
         return _ended_as(number, statuses)
+
+    def _follows(
+        self, number: int, newest: Attempt, job: str, statuses: list[AttemptStatus]
+    ) -> MemberStatus | None:
+        """A member whose next attempt is another job's, which has left no record; None: it will have none."""
+        key = self.run.key(number, job) or (job, None)
+        told = self._told(key) or next(iter(self._starts(key)), None)
+        statuses = [*statuses, self._past(number, newest, requeued=False)]
+        if told is None and self.known.answer.silence:
+            return self._silent(number, statuses)
+        if told is not None and told.stage == "pending":
+            return self._waits(number, told, statuses)
+        if told is not None and told.stage == "running":
+            return MemberStatus(number, "pending", None, statuses, "its next attempt is about to begin")
+        if told is not None and told.ending == "cancelled" and not told.is_void:
+            return self._never_began(number, self._last_word(told, told.exit_code), statuses)
+        return None
 
     # Answers
 
     def _told(self, key: Key) -> JobTold | None:
-        """What squeue says of a job; None where it has nothing to say."""
+        """What the queue says of a job; None where it has nothing to say."""
         told = self.known.answer.jobs.get(key)
         return told if told and told.stage != "unknown" and self.run.is_told(told) else None
 
@@ -229,10 +253,10 @@ class _Judgement:
 
     def _may_lag(self, told: JobTold) -> bool:
         """Whether accounting may be about to hear of a job's end."""
-        return self.known.accounted and told.end is not None and self.known.now - told.end < _ACCOUNTING_LAG
+        return self.known.accounted and told.end is not None and self.known.now - told.end < self.known.lag
 
     def _has_left(self, key: Key) -> bool:
-        """Whether Slurm knows an array, but not this member of it: cancelled before it began."""
+        """Whether the scheduler knows an array, but not this member of it: cancelled before it began."""
         job, index = key
         if index is None:
             return False
@@ -241,23 +265,22 @@ class _Judgement:
     # Statuses
 
     def _waits(self, number: int, told: JobTold, statuses: list[AttemptStatus]) -> MemberStatus:
-        reason = waiting_words(told)
-        if is_stuck(told):
+        reason = told.waits
+        if told.is_stuck:
             self.stuck = self.stuck or reason
         return MemberStatus(number, "pending", None, statuses, reason)
 
     def _silent(self, number: int, statuses: list[AttemptStatus]) -> MemberStatus:
         self.unsettled = self.unsettled or not self.known.answer.lasting
-        reason = f"Slurm could not be asked: {self.known.answer.silence}"
+        reason = f"{self.known.scheduler} could not be asked: {self.known.answer.silence}"
         if any(one.started and not one.ended for one in statuses[-1:]):
             reason += "; by its own records it has begun and not ended"
         return MemberStatus(number, "unknown", "unknown", statuses, reason)
 
-    def _never_began(self, number: int, told: JobTold, statuses: list[AttemptStatus]) -> MemberStatus:
-        """A member that Slurm ended before it began: an attempt all the same, so that it is told of."""
+    def _never_began(self, number: int, last: LastWord, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member that was ended before it began: an attempt all the same, so that it is told of."""
         attempt = max([self.run.begin.get(number, 0) - 1, *(one.attempt for one in statuses)]) + 1
         folder = self.run.run.path / "attempts" / f"{number}.{attempt}"
-        last = self._last_word(told, told.exit_code)
         if last.ending == "failed":
             reason = f"it failed before it wrote any record; see {self.run.run.script_log(number)}"
             last = msgspec.structs.replace(last, reason=reason)
@@ -271,9 +294,9 @@ class _Judgement:
             return self._by_records(number, one)
         told = self._start_of(self.run.key(number, one.job), one)
         if told is not None:
-            return self._by_slurm(number, one, told, requeued=requeued)
+            return self._by_scheduler(number, one, told, requeued=requeued)
         if requeued and (one.end is None or one.end.ending == "cancelled"):
-            reason = "Slurm ended it, or lost its nodes, and queued it again"
+            reason = f"{self.known.scheduler} ended it, or lost its nodes, and queued it again"
             if one.end is None:
                 return self._unknown(number, one, reason)
             return self._status(number, one, "ended", "preempted", one.end.code, reason, one.end.time)
@@ -281,31 +304,34 @@ class _Judgement:
             return self._unknown(number, one, "it has left no ending")
         return self._by_records(number, one)
 
-    def _by_slurm(self, number: int, one: Attempt, told: JobTold, *, requeued: bool = False) -> AttemptStatus:
+    def _by_scheduler(
+        self, number: int, one: Attempt, told: JobTold, *, requeued: bool = False
+    ) -> AttemptStatus:
         """An attempt whose ending the script cannot know, or could not write down."""
-        if one.end is not None and told.word in _SCRIPTS_OWN:
+        if one.end is not None and told.ended_itself:
             ending, code, time = known_ending(one.end.ending), one.end.code, one.end.time
-            last = LastWord(ending, code, told.job, told.word, one.end.reason, time)
+            last = LastWord(ending, code, told.job, told.word, one.end.reason, time, ended_itself=True)
         else:
             own_code = one.end.code if one.end is not None else None
             last = self._last_word(told, own_code or told.exit_code)
         last = msgspec.structs.replace(last, requeued=requeued)
-        if told.code is not None or told.word not in _SCRIPTS_OWN:  # squeue tells no code, and less
+        if told.exit_code is not None or not told.ended_itself:  # squeue tells no code, and less
             self.learnt.append((one.folder, last))
         return self._by_records(number, one._replace(last=last))
 
     def _last_word(self, told: JobTold, code: int | None) -> LastWord:
         ending = told.ending
-        if told.word == "FAILED":  # as the script's own codes are
+        if told.ended_itself and ending == "failed":  # as the script's own codes are
             ending = {os.EX_TEMPFAIL: "walltime", 143: "cancelled"}.get(code or 1, "failed")
         if not code or code > 255:
             code = _CODES.get(ending, 1)
-        return LastWord(ending, code, told.job, told.word, ending_words(told, self.known.user), told.end)
+        why = told.why(self.known.user)
+        return LastWord(ending, code, told.job, told.word, why, told.end, ended_itself=told.ended_itself)
 
     def _by_records(self, number: int, one: Attempt) -> AttemptStatus:
-        """An attempt as its own records tell of it, and Slurm's last word where there is one."""
+        """An attempt as its own records tell of it, and its scheduler's last word where there is one."""
         ending, code, reason, ended = "unknown", None, None, None
-        late = one.end is not None and one.last is not None and one.last.state in _SCRIPTS_OWN
+        late = one.end is not None and one.last is not None and one.last.ended_itself
         if one.last is not None and not late:  # a record that was late wins
             ending, code, reason, ended = one.last.ending, one.last.code, one.last.reason, one.last.time
         elif one.end is not None:
@@ -355,8 +381,8 @@ def _ended_as(number: int, statuses: list[AttemptStatus]) -> MemberStatus:
     )
 
 
-def _forgotten(key: Key | None) -> str:
+def _forgotten(scheduler: str, key: Key | None) -> str:
     return (
-        f"Slurm knows nothing of job {key[0] if key else '(not known)'} any more and no ending was written; "
-        "castoff does not guess. Read the logs, then resubmit it"
+        f"{scheduler} knows nothing of job {key[0] if key else '(not known)'} any more and no ending was "
+        "written; castoff does not guess. Read the logs, then resubmit it"
     )

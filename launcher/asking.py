@@ -1,0 +1,161 @@
+"""When Slurm and PBS are asked about many runs: one question to each for all, and the less often the longer
+nothing changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from launcher.directories import check_trusted
+from launcher.errors import CastoffError
+from launcher.runs import Run, write_file
+from launcher.scenes import Scene, survey
+
+if TYPE_CHECKING:
+    from launcher.queue import Answer, Queue
+    from launcher.queued_runs import QueuedRun, RecordsState
+    from launcher.queued_states import Known, Told
+    from launcher.records import LastWord
+    from launcher.schedulers.jobs import JobTold
+
+_ASK = 2.0
+_SLOWEST_ASK = 30.0
+"""Seconds between two questions to a scheduler: more of them each time that nothing has changed."""
+_ASK_LESS = 1.5
+"""How many times longer each wait is than the one before."""
+
+
+class Asking:
+    """Asks the schedulers of runs about them when that is due."""
+
+    def __init__(self) -> None:
+        self._sides: dict[str, _Side] = {}
+
+    @property
+    def silence(self) -> str | None:
+        """Why a scheduler did not answer the last time."""
+        return next((side.silence for side in self._sides.values() if side.silence), None)
+
+    def told(self, scenes: list[Scene]) -> tuple[list[Scene], dict[Path, Told]]:
+        """What is known of runs on Slurm or PBS, by directory, and all scenes as they are by now."""
+        found: dict[Path, Told] = {}
+        for scheduler in sorted({scene.plan.scheduler for scene in scenes if scene.queued}):
+            side = self._sides.setdefault(scheduler, _Side(scheduler))
+            own = [scene for scene in scenes if scene.queued and scene.plan.scheduler == scheduler]
+            fresh, told = side.told(own)
+            found |= told
+            by_path = {scene.run.path: scene for scene in fresh}
+            scenes = [by_path.get(scene.run.path, scene) for scene in scenes]
+        return scenes, found
+
+
+class _Side:
+    """One scheduler, asked about all runs that are its own."""
+
+    def __init__(self, scheduler: str) -> None:
+        self._scheduler = scheduler
+        self._queue: Queue | None = None
+        self._answer: Answer | None = None
+        self._history: Mapping[str, list[JobTold]] | None = None
+        self._seen: dict[Path, frozenset[tuple[int, int]]] = {}
+        self._records: dict[Path, RecordsState] = {}
+        self._states: dict[Path, object] = {}
+        self._asked = 0.0
+        self._interval = _ASK
+
+    @property
+    def silence(self) -> str | None:
+        """Why it did not answer the last time."""
+        return self._answer.silence if self._answer else None
+
+    def told(self, scenes: list[Scene]) -> tuple[list[Scene], dict[Path, Told]]:
+        """What is known of its runs, and the scenes as they are by now."""
+        doubtful = [scene.queued for scene in scenes if scene.queued and scene.queued.needs_queue()]
+        if doubtful and self._is_due(doubtful):
+            self._ask(doubtful)
+            asked = {run.run.path for run in doubtful}
+            # Once more: what has ended since may be over for the scheduler already.
+            scenes = [self._again(scene) if scene.run.path in asked else scene for scene in scenes]
+        return scenes, self._judge([scene.queued for scene in scenes if scene.queued])
+
+    def _is_due(self, runs: list[QueuedRun]) -> bool:
+        if self._answer is None:
+            return True
+        waited = time.monotonic() - self._asked
+        known = [(self._records.get(run.run.path), run.state_of_records) for run in runs]
+        if any(before is None or before.jobs != now.jobs for before, now in known):
+            return True  # its jobs may be newer than the answer
+        changed = any(before != now for before, now in known)
+        return waited >= (_ASK if changed else self._interval)
+
+    def _ask(self, runs: list[QueuedRun]) -> None:
+        from launcher.queues import queue_of
+
+        self._queue = self._queue or queue_of(self._scheduler)
+        jobs = {job for run in runs for job in run.jobs}
+        self._answer, self._history = self._queue.ask(jobs), None
+        self._asked = time.monotonic()
+        self._seen = {run.run.path: run.seen for run in runs}
+        self._records = {run.run.path: run.state_of_records for run in runs}
+        states = {run.run.path: [told for _, told in run.told_by(self._answer)] for run in runs}
+        self._interval = _ASK if states != self._states else min(_ASK_LESS * self._interval, _SLOWEST_ASK)
+        self._states = dict(states)
+
+    def _again(self, scene: Scene) -> Scene:
+        """A run's records as they are after the answer, which may decide whether it was submitted."""
+        from launcher.settling import decide
+
+        try:
+            if scene.queued and scene.queued.unclear and self._queue and self._answer and not scene.held:
+                decide(scene.run, self._queue, self._answer, {send.time for send in scene.queued.unclear})
+            return survey(scene.run, held=scene.held)
+        except CastoffError:
+            return scene  # what cannot be written stays as unclear as it was; what was read still counts
+
+    def _judge(self, runs: list[QueuedRun]) -> dict[Path, Told]:
+        from launcher.queued_states import judge
+
+        told = {run.run.path: judge(run, self._known(run)) for run in runs}
+        doubtful = {job for one in told.values() for job in one.doubtful}
+        if doubtful and self._history is None and self._queue is not None:
+            self._history = self._queue.history(doubtful)
+            if self._history is not None:
+                again = [run for run in runs if told[run.run.path].doubtful]
+                told |= {run.run.path: judge(run, self._known(run)) for run in again}
+        for run in runs:
+            _keep(run.run, told[run.run.path].learnt)
+        return told
+
+    def _known(self, run: QueuedRun) -> Known:
+        from launcher.queue import NOT_ASKED
+        from launcher.queued_states import Known
+        from launcher.queues import NAMES
+
+        return Known(
+            NAMES[self._scheduler],
+            self._answer or NOT_ASKED,
+            self._history or {},
+            accounted=self._history is not None,
+            lag=self._queue.lag if self._queue else 0.0,
+            seen=self._seen.get(run.run.path, frozenset()),
+            user=self._queue.user_name if self._queue else "",
+            now=time.time(),
+        )
+
+
+def _keep(run: Run, learnt: list[tuple[Path, LastWord]]) -> None:
+    """Write a scheduler's last words down, so that nobody asks again; where that cannot be, somebody will."""
+    from launcher.queued_runs import LAST_WORD
+
+    with contextlib.suppress(OSError, CastoffError):
+        for folder, last in learnt:
+            check_trusted(run.path)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            write_file(folder / LAST_WORD, json.dumps(msgspec.to_builtins(last)) + "\n")

@@ -1,0 +1,21 @@
+"""Which queue is whose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from launcher.queue import Queue
+
+NAMES = {"slurm": "Slurm", "pbs": "PBS", "local": "castoff's own scheduler", "": "no known scheduler"}
+"""How schedulers are called."""
+
+
+def queue_of(scheduler: str, environ: Mapping[str, str] | None = None) -> Queue:
+    """The queue of Slurm or PBS; `environ`: that of its commands (default: this process's)."""
+    if scheduler == "slurm":
+        from launcher.slurm_queue import SlurmQueue
+
+        return SlurmQueue(environ)
+    from launcher.pbs_queue import PbsQueue
+
+    return PbsQueue(environ)

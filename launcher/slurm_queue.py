@@ -1,0 +1,104 @@
+"""Asks Slurm about jobs, and ends them: the only module that runs squeue, sacct and scancel for runs.
+
+One squeue answers for all runs, and sacct is asked at most once beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+
+from launcher.errors import CastoffError
+from launcher.queue import Answer, Queue, Silent, answer_of, must, user_name
+from launcher.runs import Run
+from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.slurm import cancel_command
+from launcher.schedulers.slurm_jobs import (
+    MOST_ASKED,
+    SlurmJob,
+    history_command,
+    parse_history,
+    parse_queue,
+    queue_command,
+)
+
+_QUEUE_PATIENCE = 30.0
+"""Seconds for squeue: what a busy controller may take."""
+
+_HISTORY_PATIENCE = 8.0
+"""Seconds for sacct, without which everything works."""
+
+_HISTORY_PAUSE = 60.0
+"""Seconds until an sacct that failed is asked again."""
+
+_CLOCKS = 3600.0
+"""Seconds that the clocks here and at the accounting may differ."""
+
+_SETTINGS = {"SLURM_TIME_FORMAT": "%s"}
+
+
+class SlurmQueue(Queue):
+    """Slurm, as far as one process has asked it."""
+
+    name = "Slurm"
+    lag = 15.0  # the controller tells accounting every few seconds
+    cancel_patience = 120.0  # an administrator chooses it: KillWait is 30 s unless a site says otherwise
+
+    def __init__(self, environ: Mapping[str, str] | None = None):
+        super().__init__(environ)
+        self._history_failed: float | None = None
+
+    def ask(self, jobs: Collection[str]) -> Answer:
+        """Ask squeue for all jobs of this user."""
+        try:
+            return Answer.of(parse_queue(self._run(queue_command(self.user), _QUEUE_PATIENCE)))
+        except Silent as why:
+            return Answer({}, frozenset(), str(why), why.lasting)
+
+    def history(self, jobs: Iterable[str]) -> dict[str, list[JobTold]] | None:
+        """What accounting knows of the starts of jobs, by id; None where it does not answer in time."""
+        wanted = sorted({*jobs}, key=lambda job: (len(job), job))[-MOST_ASKED:]
+        told = self._accounted(history_command(wanted))
+        if told is None:
+            return None
+        found: dict[str, list[JobTold]] = {}
+        for one in told:
+            found.setdefault(one.job, []).append(one._replace(user=user_name(one.user) if one.user else None))
+        return found
+
+    def find(self, script: str, name: str, since: float) -> list[JobTold] | None:
+        """The jobs of a script that accounting knows; none where it does not answer."""
+        told = self._accounted(history_command(user=self.user, since=since - _CLOCKS)) or []
+        return [one for one in told if one.runs(script)]
+
+    def _accounted(self, command: list[str]) -> list[SlurmJob] | None:
+        failed = self._history_failed
+        if failed is not None and time.monotonic() - failed < _HISTORY_PAUSE:
+            return None
+        try:
+            return parse_history(self._run(command, _HISTORY_PATIENCE))
+        except Silent:
+            self._history_failed = time.monotonic()
+            return None
+
+    def cancel(self, jobs: Iterable[str]) -> None:
+        """Have Slurm end jobs: all of an array's.
+
+        Raises:
+            CastoffError: it refuses; with its words.
+        """
+        must(cancel_command(jobs), _QUEUE_PATIENCE, self.environ)
+
+    def is_of(self, told: JobTold, run: Run) -> bool:
+        """Whether a job has the script of a run: another cluster's may have the same id."""
+        try:
+            script = self._run(["scontrol", "write", "batch_script", told.job, "-"], _QUEUE_PATIENCE)
+        except Silent:
+            return False
+        try:
+            return script.encode("utf-8", "surrogateescape") == run.script.read_bytes()
+        except OSError as error:
+            raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error
+
+    def _run(self, argv: list[str], patience: float) -> str:
+        return answer_of(argv, patience, self.environ, settings=_SETTINGS)
