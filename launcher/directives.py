@@ -170,7 +170,7 @@ def pbs(spec: JobSpec, site: Site, resources: Resources) -> Directives:
         *_pbs_environment(spec),
     ]
     # PBS runs a job again after a node failure by default, and insists on it for arrays.
-    own: Layer = [("j", "oe"), ("r", "y" if array else "n")]
+    own: Layer = [("j", "oe"), ("r", "y" if array or spec.requeue.max else "n")]
     return _layered([name for name, _ in (*asked, *own)], own, site, asked, spec)
 
 

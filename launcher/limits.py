@@ -19,7 +19,7 @@ from launcher.document import did_you_mean
 from launcher.errors import Problem, shown
 from launcher.quantities import clock, seconds
 from launcher.site import Queue, Range, Site
-from launcher.spec import JobSpec
+from launcher.spec import JobSpec, RequeueWay
 
 _PBS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
 """OpenPBS's check_job_name() for -N: a letter, then letters, digits and -_.+. It takes 230, but the
@@ -44,6 +44,7 @@ def site_problems(spec: JobSpec, site: Site, name: str, walltime: int | None, gr
         *_directives(spec, site),
         *_names(site, name),
         *_arrays(spec, site),
+        *_going_on(spec, site),
     ]
     if site.scheduler == "pbs":
         found += [
@@ -205,10 +206,31 @@ def _arrays(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
                 "profile of your site",
             )
         )
-    if spec.requeue.max and site.scheduler == "pbs":
-        message = "cannot go with array on PBS, where no single member can be submitted again; drop one"
-        found.append(("requeue", message))
     return found
+
+
+def requeue_way(spec: JobSpec) -> RequeueWay:
+    """How a job goes on where its scheduler starts none twice."""
+    return spec.requeue.how or "copy"
+
+
+def _members(spec: JobSpec) -> int:
+    """How many jobs an array is to PBS, which knows no array of one."""
+    return spec.array.count if spec.array else 1
+
+
+def _going_on(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
+    way = spec.requeue.how
+    if way is not None and site.scheduler != "pbs":
+        runs = "Slurm, which" if site.scheduler == "slurm" else "castoff's own scheduler, which"
+        return [("requeue.how", f"is {way}, but {site.name} runs {runs} starts the same job again: drop it")]
+    if way == "chain" and spec.requeue.max and _members(spec) > 1:
+        message = (
+            "is chain, but array's members would have to wait for each other: write requeue.how: copy, "
+            "with which each member goes on by itself, or drop one of the two"
+        )
+        return [("requeue.how", message)]
+    return []
 
 
 def _queue(spec: JobSpec, site: Site, kind: _Kind, walltime: int | None) -> list[tuple[str, str]]:
@@ -270,14 +292,37 @@ def _job_limit(spec: JobSpec, site: Site, queue: Queue, name: str, source: str) 
             f"write at_most: {most} or less"
         )
         found.append(("array.at_most", message))
-    # On Slurm a job is started again as itself; on PBS a copy of it is submitted while it still runs.
-    if spec.requeue.max and spec.array is None and queue.max_jobs == 1 and site.scheduler == "pbs":
-        message = (
-            f"cannot work in {name}: a job submits its own copy while it still runs, "
-            f"and a user may have one {source}; use another queue"
-        )
-        found.append(("requeue", message))
+    if site.scheduler == "pbs" and queue.max_jobs is not None and spec.requeue.max and not found:
+        found += _room_to_go_on(spec, queue.max_jobs, f"{name} allows a user", source)
     return found
+
+
+def _room_to_go_on(spec: JobSpec, most: int, allows: str, source: str) -> list[tuple[str, str]]:
+    """Going on on PBS takes further jobs, while those that came before still run."""
+    jobs = "1 job" if most == 1 else f"{most} jobs"
+    limit = f"{allows} {jobs} queued or running {source}"
+    if most == 1:
+        fix = "use another queue, or drop requeue and start it again with castoff resubmit"
+        copies = "a job submits its own copy while it still runs"
+        why = "a chain is two jobs at least" if requeue_way(spec) == "chain" else copies
+        return [("requeue", f"cannot work, because {why}, and {limit}; {fix}")]
+    if requeue_way(spec) == "chain":
+        if 1 + spec.requeue.max <= most:
+            return []
+        message = (
+            f"is {spec.requeue.max}, which makes a chain of {1 + spec.requeue.max} jobs, but {limit}; "
+            f"write requeue.max: {most - 1}, or requeue.how: copy, which takes two at a time"
+        )
+        return [("requeue.max", message)]
+    members = _members(spec)
+    at_once = min(spec.array.at_most or members, members) if spec.array else 1
+    if members + at_once <= most:
+        return []
+    message = (
+        f"cannot work, because each of {members} members may submit its own copy while it still runs, which "
+        f"makes {members + at_once} jobs, and {limit}; lower array.count or array.at_most, or use another queue"
+    )
+    return [("requeue", message)]
 
 
 def _fits(range_: Range, nodes: int, walltime: int | None) -> bool:

@@ -6,7 +6,7 @@ profile knows of, is said here before anything is queued.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -16,7 +16,7 @@ from launcher.containers import ContainerPlan, container_problems
 from launcher.containers import decide as decide_container
 from launcher.document import Document, FieldPath
 from launcher.errors import InvalidInput, Problem
-from launcher.limits import Shared, sharing_queue, site_problems
+from launcher.limits import Shared, requeue_way, sharing_queue, site_problems
 from launcher.quantities import cpulist, seconds
 from launcher.site import Site
 from launcher.spec import Container, JobSpec, Snapshot, StarterName, check, program_name
@@ -79,6 +79,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     array_at_most: int | None
     after: dict[str, list[str]]
     requeue_max: int
+    requeue_how: Literal["requeue", "copy", "chain"] | None
+    """Whether the scheduler starts the same job again, the job submits a copy of itself, or jobs that were
+    submitted beforehand follow it; None: nobody starts it again."""
     per_rank_logs: bool
     container: ContainerPlan | None
     stage: list[StagePlan]
@@ -216,6 +219,7 @@ class _Planner:
             array_at_most=spec.array.at_most if spec.array else None,
             after={str(condition): names for condition, names in spec.after.items()},
             requeue_max=spec.requeue.max,
+            requeue_how=self._requeue_how(),
             per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.start.torchrun,
             container=self._container(per_rank),
             stage=decide_stage(spec.stage),
@@ -237,6 +241,11 @@ class _Planner:
         if mine is None and path[0] in msgspec.to_builtins(self.site.defaults):
             return f"defaults of site {self.site.name}"
         return self.source.where(path)
+
+    def _requeue_how(self) -> Literal["requeue", "copy", "chain"] | None:
+        if not self.spec.requeue.max:
+            return None
+        return requeue_way(self.spec) if self.site.scheduler == "pbs" else "requeue"
 
     def _inherit(self) -> str | list[str]:
         if self.spec.inherit is None:

@@ -58,6 +58,7 @@ StarterName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "local"]
 RuntimeName = Literal["apptainer", "shifter", "podman-hpc", "pyxis"]
 Gpus = Literal["nvidia", "amd", "intel", "none"]
 Condition = Literal["after", "afterok", "afternotok", "afterany"]
+RequeueWay = Literal["copy", "chain"]
 
 
 _OURS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -157,6 +158,10 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         CountOrNone,
         meaning("How often a run that ended with the outcome `again` is started once more."),
     ] = 0
+    how: Annotated[
+        RequeueWay | None,
+        meaning("On PBS: the job submits a copy of itself (default), or a chain of jobs is sent beforehand."),
+    ] = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

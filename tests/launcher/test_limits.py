@@ -267,9 +267,58 @@ class TestQueues:
         assert problems(aurora, **GOOD, queue="capacity", array={"count": 5}) == {}
         found = problems(aurora, **GOOD, queue="debug", array={"count": 2})
         assert "a user 1 job queued" in found["array.count"]
+
+
+class TestGoingOnOnPbs:
+    """A copy, or a chain's next job, is in the queue while the one before still runs."""
+
+    GUIDE = "(aurora/running-jobs-aurora, table of queues, 2026-08-19)"
+
+    def test_where_a_user_may_have_one_job(self, aurora: Site) -> None:
+        limit = f"debug allows a user 1 job queued or running {self.GUIDE}"
+        fix = "use another queue, or drop requeue and start it again with castoff resubmit"
         found = problems(aurora, **GOOD, queue="debug", requeue={"max": 1})
-        assert "a job submits its own copy while it still runs" in found["requeue"]
-        assert problems(aurora, **GOOD, queue="capacity", requeue={"max": 1}) == {}
+        what = "cannot work, because a job submits its own copy while it still runs"
+        assert found == {"requeue": f"{what}, and {limit}; {fix}"}
+        found = problems(aurora, **GOOD, queue="debug", requeue={"max": 1, "how": "chain"})
+        what = "cannot work, because a chain is two jobs at least"
+        assert found == {"requeue": f"{what}, and {limit}; {fix}"}
+
+    def test_where_a_user_may_have_some(self, aurora: Site) -> None:
+        for fits in ({"max": 9}, {"max": 4, "how": "chain"}, {"max": 0, "how": "chain"}):
+            assert problems(aurora, **GOOD, queue="capacity", requeue=fits) == {}
+        assert problems(aurora, **GOOD, queue="capacity", requeue={"max": 5, "how": "chain"}) == {
+            "requeue.max": "is 5, which makes a chain of 6 jobs, but capacity allows a user 5 jobs queued or "
+            f"running {self.GUIDE}; write requeue.max: 4, or requeue.how: copy, which takes two at a time"
+        }
+
+    def test_members_of_an_array(self, aurora: Site) -> None:
+        asked: dict[str, Any] = {**GOOD, "queue": "capacity", "requeue": {"max": 1}}
+        assert problems(aurora, **asked, array={"count": 2}) == {}
+        assert problems(aurora, **asked, array={"count": 4, "at_most": 1}) == {}
+        assert problems(aurora, **asked, array={"count": 3}) == {
+            "requeue": "cannot work, because each of 3 members may submit its own copy while it still runs, "
+            f"which makes 6 jobs, and capacity allows a user 5 jobs queued or running {self.GUIDE}; "
+            "lower array.count or array.at_most, or use another queue"
+        }
+        too_many = problems(aurora, **asked, array={"count": 6})
+        assert set(too_many) == {"array.count"}, "one thing after the other"
+
+    def test_a_chain_of_an_array(self) -> None:
+        chain = {"max": 1, "how": "chain"}
+        assert problems(site("pbs"), array={"count": 3}, requeue=chain) == {
+            "requeue.how": "is chain, but array's members would have to wait for each other: write "
+            "requeue.how: copy, with which each member goes on by itself, or drop one of the two"
+        }
+        assert problems(site("pbs"), array={"count": 1}, requeue=chain) == {}, "which is no array to PBS"
+
+    @pytest.mark.parametrize("way", ["copy", "chain"])
+    def test_where_the_same_job_starts_again(self, way: str) -> None:
+        asked = {"max": 1, "how": way}
+        assert problems(site("slurm"), requeue=asked) == {
+            "requeue.how": f"is {way}, but there runs Slurm, which starts the same job again: drop it"
+        }
+        assert "castoff's own scheduler" in problems(Site.load("local"), requeue=asked)["requeue.how"]
 
 
 class TestRequired:
@@ -447,11 +496,6 @@ class TestArraysAndTime:
         assert found["array.count"].startswith("is 10001, but pbs takes 10000 at the most (")
         # Slurm takes it in parts.
         assert problems(Site.load("slurm"), array={"count": 10_001}) == {}
-
-    def test_an_array_cannot_submit_one_member_again_on_pbs(self) -> None:
-        fields: dict[str, Any] = {"array": {"count": 3}, "requeue": {"max": 1}}
-        assert set(problems(site("pbs"), **fields)) == {"requeue"}
-        assert problems(site("slurm"), **fields) == {}
 
     @pytest.mark.parametrize(
         ("walltime", "grace", "fits"),

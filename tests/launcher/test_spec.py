@@ -204,7 +204,7 @@ MISTAKES: dict[str, dict[str, str]] = {
     "start: {starter: slurm, torchrun: 'on'}": {"start.starter": "srun", "start.torchrun": "is 'on'"},
     "array: {at_most: 2}": {"array.count": "is missing"},
     "after: {afterOK: [a]}": {"after.afterOK": "did you mean afterok?"},
-    "requeue: {max: -1, min: 2}": {"requeue.max": "is -1", "requeue.min": "is no field; there are: max"},
+    "requeue: {max: -1, min: 2}": {"requeue.max": "is -1", "requeue.min": "is no field; there are: max, how"},
     "grace: 5": {"grace": "is 5, but takes a duration"},
     "setup: module load x": {"setup": "is 'module load x', but takes a list of shell lines"},
     "python: bin/python": {"python": "must be absolute"},

@@ -6,7 +6,7 @@
 #PBS -l walltime=00:30:00
 #PBS -v CONDA_PREFIX,TERM
 #PBS -j oe
-#PBS -r n
+#PBS -r y
 
 # causets on pbs: 4 ranks, 4 on 1 node.
 # OMP_NUM_THREADS=8: a rank's cores
@@ -19,11 +19,20 @@ castoff_restarts=0
 castoff_hosts() { awk '!seen[$0]++' "$PBS_NODEFILE"; }
 castoff_end_time() { echo $(($(date +%s) + 1800)); } # PBS does not tell it
 castoff_requeue() { # PBS starts no job twice: a copy of this one follows, and carries the count on
-  local names=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT
+  local names=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT said=
   names+=,CONDA_PREFIX,TERM
-  cd "$castoff_submit_dir" &&
-    CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) qsub -v "$names" -W "depend=afterany:$PBS_JOBID" \
-      -o "$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log" "$CASTOFF_RUN_DIR/job.sh"
+  said=$(
+    cd "$castoff_submit_dir" &&
+      CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) qsub -v "$names" -W "depend=afterany:$PBS_JOBID" \
+        -o "$CASTOFF_RUN_DIR/logs/job-$CASTOFF_ARRAY_INDEX.log" "$CASTOFF_RUN_DIR/job.sh"
+  )
+  said=${said%%$'\n'*}
+  [[ $said =~ ^[0-9]+(\[[0-9]*])?(\.[A-Za-z0-9.-]+)?$ ]] || return # without an id there is no copy
+  (
+    umask 077
+    printf '{"job": "%s", "time": %s}\n' "$said" "$(date +%s)" >"$CASTOFF_ATTEMPT_DIR/.next.json" &&
+      mv "$CASTOFF_ATTEMPT_DIR/.next.json" "$CASTOFF_ATTEMPT_DIR/next.json"
+  ) || echo "castoff: job $said goes on, but could not be written down" >&2
 }
 
 # --- Run directory: records and logs --------------------------------------------------------------

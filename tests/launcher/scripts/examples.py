@@ -113,6 +113,18 @@ EXAMPLES: dict[str, Example] = {
     "aurora-requeue": Example(
         "aurora", {"queue": "capacity", "requeue": {"max": 3}, "env_from": ["WANDB_API_KEY"]}
     ),
+    "aurora-chain": Example("aurora", {"queue": "capacity", "requeue": {"max": 3, "how": "chain"}}),
+    "aurora-array-requeue": Example(
+        "aurora",
+        {
+            "queue": "prod",
+            "nodes": 256,
+            "walltime": "6h",
+            "array": {"count": 4, "at_most": 2},
+            "after": {"afterok": ["101"]},
+            "requeue": {"max": 3},
+        },
+    ),
     "polaris-1-rank": Example("polaris", {"ranks_per_node": 1}),
     "polaris-torchrun": Example("polaris", {"nodes": 2, "start": {"torchrun": True}}),
     "perlmutter-2-ranks": Example("perlmutter", {"ranks_per_node": 2, "constraint": "gpu&hbm80g"}),

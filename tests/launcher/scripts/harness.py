@@ -267,7 +267,8 @@ elif name == "qsub":
     told = {{key: os.environ.get(key) for key in ("CASTOFF_ATTEMPT", "CASTOFF_RUN_DIR")}}
     record = json.dumps({{**told, "cwd": os.getcwd()}})
     Path(os.environ["STUB_CALLS"]).with_name("qsub.json").write_text(record)
-    print("8.head")
+    if "STUB_QSUB_CODE" not in os.environ:
+        print(os.environ.get("STUB_QSUB_SAYS", "8.head"))
 sys.exit(int(os.environ.get("STUB_" + name.upper() + "_CODE", "0")))
 """
 """Stands in for scontrol, squeue, qsub and module: notes how it was called, and answers."""

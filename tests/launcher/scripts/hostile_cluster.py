@@ -37,8 +37,9 @@ printf '%s\\0' scontrol "$@" >{here}/seen/requeue.$$
 
 _QSUB = """#!/bin/sh
 kind=call
-if [ -e {here}/again ] && [ "$3" = -W ]; then kind=requeue; fi
+if [ -e {here}/again ] && [ "$1" = -v ]; then kind=requeue; fi
 printf '%s\\0' qsub "$@" >{here}/seen/$kind.$$
+[ $kind = call ] || echo 8.head
 """
 
 _TORCHRUN = """#!/bin/sh

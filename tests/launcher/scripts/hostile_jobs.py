@@ -171,6 +171,7 @@ FIELDS: dict[str, Callable[[Kind], st.SearchStrategy[Any] | None]] = {
     "array.at_most": lambda kind: st.integers(1, 4),
     "after": _after,
     "requeue.max": lambda kind: st.integers(0, 3),
+    "requeue.how": lambda kind: st.sampled_from(["copy", "chain"]) if kind == "pbs" else None,
     "grace": _among("10s", "1m"),
     "templates": lambda kind: LINE_FILE_NAMES,
 }
@@ -231,6 +232,11 @@ class Case(NamedTuple):
     def member(self) -> int:
         """The array's member that runs."""
         return int(self.fields.get("array", {}).get("count", 1)) - 1
+
+    @property
+    def chain(self) -> bool:
+        """Whether the job is the first of a chain."""
+        return bool(self.fields.get("requeue", {}).get("how") == "chain")
 
 
 @st.composite
@@ -307,8 +313,8 @@ def _agreeing(fields: Fields, kind: Kind) -> Fields:
     for outer, inner in (("mail", "to"), ("array", "count")):
         if inner not in fields.get(outer, {inner: 0}):
             del fields[outer]
-    if kind == "pbs" and "array" in fields:
-        fields.pop("requeue", None)
+    if fields.get("array", {}).get("count", 1) > 1:
+        fields.get("requeue", {}).pop("how", None)
     _agree_on_surroundings(fields, kind)
     taken = {*fields.get("env", {}), *fields.get("container", {}).get("env", {})}
     fields["env_from"] = [name for name in fields.get("env_from", []) if name not in taken]

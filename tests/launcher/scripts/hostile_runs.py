@@ -239,6 +239,8 @@ class Trial:
         if self.run is not None:
             script = self.run.script
             environ[b"CASTOFF_RUN_DIR"] = os.fsencode(self.run.path)
+            if self.case.chain:
+                environ[b"CASTOFF_CHAIN"] = b"0"
         else:
             write_file(script, self.script)
             environ |= secrets

@@ -1,0 +1,170 @@
+"""Going on on PBS, which starts no job twice: by a copy, or by a chain of jobs sent beforehand."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Benches
+from .harness import Bench, Ended
+
+KINDS = ["pals", "hydra"]
+AGAIN = {"PROBE": "outcome again"}
+
+
+def next_of(ended: Ended, attempt: str = "0.0") -> Path:
+    return ended.run_dir / "attempts" / attempt / "next.json"
+
+
+class TestCopy:
+    def go_on(self, here: Bench, env: dict[str, str] | None = None, **fields: Any) -> Ended:
+        asked = {"ranks_per_node": 1, "requeue": {"max": 1}, **fields}
+        return here.run(**asked, env={**AGAIN, **(env or {})})
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_which_job_follows_is_written_down(self, kind: str, bench: Benches) -> None:
+        before = int(time.time())
+        ended = self.go_on(bench(kind), {"STUB_QSUB_SAYS": "8.head\nwelcome"})
+        told = json.loads(next_of(ended).read_text())
+        assert told.pop("time") in range(before, int(time.time()) + 1)
+        assert told == {"job": "8.head"}
+        assert next_of(ended).stat().st_mode & 0o077 == 0
+
+    @pytest.mark.parametrize("env", [{"STUB_QSUB_CODE": "1"}, {"STUB_QSUB_SAYS": "qsub: later"}])
+    def test_without_an_id_nobody_follows(self, env: dict[str, str], bench: Benches) -> None:
+        ended = self.go_on(bench("pals"), env)
+        assert ended.ending == ("walltime", 75)
+        assert "castoff: stopped early, but could not be started again" in ended.output
+        assert not next_of(ended).exists()
+
+    def test_an_id_counts_though_it_cannot_be_written_down(self, bench: Benches) -> None:
+        here = bench("pals")
+        here.stub("qsub", '#!/bin/sh\nmkdir "$CASTOFF_ATTEMPT_DIR/.next.json"\necho 8.head\n')
+        ended = self.go_on(here)
+        assert ended.ending == ("again", 0)
+        assert "castoff: job 8.head goes on, but could not be written down" in ended.output
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_member_goes_on_by_itself(self, kind: str, bench: Benches) -> None:
+        here = bench(kind)
+        here.array_index = 3
+        array = {"count": 8, "at_most": 2}
+        ended = self.go_on(here, {"STUB_QSUB_SAYS": "9[].head"}, array=array)
+        assert ended.record("ending", "3.0")["ending"] == "again", ended.output
+        assert json.loads(next_of(ended, "3.0").read_text())["job"] == "9[].head"
+        (call,) = here.calls("qsub")
+        assert call[:4] == ["-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT", "-J", "3-4:2"]
+        assert call[4:] == ["-o", f"{ended.run_dir}/logs/job-^array_index^.log", f"{ended.run_dir}/job.sh"]
+        told = json.loads((here.seen.parent / "qsub.json").read_text())
+        assert told["CASTOFF_ATTEMPT"] == "1"
+        # The copy is an array of its own, and counts on.
+        env = {"CASTOFF_RUN_DIR": str(ended.run_dir), "CASTOFF_ATTEMPT": "1", "CASTOFF_FIRST_ATTEMPT": "0"}
+        again = self.go_on(here, env, array=array)
+        assert again.record("ending", "3.1") | {"time": 0} == {"ending": "walltime", "code": 75, "time": 0}
+        assert len(here.calls("qsub")) == 1
+
+    def test_a_member_does_not_wait_once_more_for_what_the_array_waited_for(self, bench: Benches) -> None:
+        """qsub takes no dependency on a member (parse_depend.c), and what is long over may be unknown."""
+        here = bench("hydra")
+        here.array_index = 1
+        ended = self.go_on(here, array={"count": 2}, after={"afterok": ["5.head"]})
+        assert ended.code == 0, ended.output
+        (call,) = here.calls("qsub")
+        assert call[call.index("-W") + 1] == "depend=after:7[].head"
+
+
+class TestChain:
+    MAX = 2
+
+    @pytest.fixture
+    def here(self, bench: Benches) -> Bench:
+        return bench("pals")
+
+    def link(self, here: Bench, number: int, probe: str, run_dir: Path | None, **env: str) -> Ended:
+        """One job of the chain; of the first, castoff submit has made no directory here."""
+        told = {"CASTOFF_CHAIN": str(number)} | ({"CASTOFF_RUN_DIR": str(run_dir)} if run_dir else {})
+        asked = {"ranks_per_node": 1, "requeue": {"max": self.MAX, "how": "chain"}}
+        return here.run(**asked, env={"PROBE": probe, **told, **env})
+
+    def begun(self, here: Bench, ending: str | None) -> Path:
+        """A run whose first attempt has ended so; None: it was killed."""
+        ended = self.link(here, 0, "nothing", None)
+        record = ended.run_dir / "attempts" / "0.0" / "ending.json"
+        if ending is None:
+            record.unlink()
+        else:
+            record.write_text(json.dumps({"ending": ending, "code": 75, "time": 1}) + "\n")
+        for path in here.seen.iterdir():
+            path.unlink()
+        return ended.run_dir
+
+    @pytest.mark.parametrize("ending", ["again", "walltime", None])
+    def test_goes_on(self, ending: str | None, here: Bench) -> None:
+        run_dir = self.begun(here, ending)
+        ended = self.link(here, 1, "outcome done", run_dir)
+        assert ended.code == 0, ended.output
+        assert ended.record("ending", "0.1")["ending"] == "done"
+        told = here.ranks()[0]["environ"]
+        assert (told["CASTOFF_ATTEMPT"], told["CASTOFF_FIRST_ATTEMPT"], told["CASTOFF_CHAIN"]) == (
+            "1",
+            "0",
+            "1",
+        )
+        assert here.calls("qsub") == []
+
+    @pytest.mark.parametrize("ending", ["failed", "done", "cancelled"])
+    def test_does_not_begin(self, ending: str, here: Bench) -> None:
+        run_dir = self.begun(here, ending)
+        ended = self.link(here, 1, "outcome done", run_dir)
+        assert ended.code == 0
+        assert ended.output == f"castoff: job 1 of the chain does not begin: attempt 0 has ended: {ending}\n"
+        assert [path.name for path in (run_dir / "attempts").iterdir()] == ["0.0"]
+        assert [path.name for path in (run_dir / "logs").iterdir()] == ["0.0"]
+        assert here.ranks() == []
+
+    def test_the_run_was_asked_to_stop(self, here: Bench) -> None:
+        run_dir = self.begun(here, "again")
+        (run_dir / "stop").touch()
+        ended = self.link(here, 1, "outcome done", run_dir)
+        assert ended.code == 0 and not (run_dir / "attempts" / "0.1").exists()
+        assert ended.output.endswith("the run was asked to stop; castoff resubmit starts it again\n")
+
+    def test_nothing_has_begun_yet_in_this_submission(self, here: Bench) -> None:
+        """The job before it was deleted while it waited; an earlier submission's attempts do not count."""
+        run_dir = self.begun(here, "again")
+        ended = self.link(here, 1, "nothing", run_dir, CASTOFF_ATTEMPT="1", CASTOFF_FIRST_ATTEMPT="1")
+        assert ended.code == 0 and not (run_dir / "attempts" / "0.1").exists()
+        assert ended.output.endswith("does not begin: the job before it never began\n")
+
+    @pytest.mark.parametrize(("number", "ending"), [(0, "again"), (1, "again"), (2, "walltime")])
+    def test_stops_early(self, number: int, ending: str, here: Bench) -> None:
+        """Not with 0, so that PBS starts the next; after the last there is none."""
+        run_dir = self.begun(here, "again")
+        ended = self.link(here, number, "outcome again", run_dir)
+        record = ended.record("ending", "0.1")
+        assert (ended.code, record["ending"], record["code"]) == (75, ending, 75)
+        assert ("requeue.max (2) is used up" in ended.output) == (ending == "walltime")
+        assert here.calls("qsub") == []
+
+    def test_without_a_chain_nobody_follows(self, here: Bench) -> None:
+        ended = here.run(ranks_per_node=1, requeue={"max": 2, "how": "chain"}, env=AGAIN)
+        assert ended.ending == ("walltime", 75)
+        assert "castoff: stopped early, and no chain follows: castoff submit sends one" in ended.output
+
+    def test_another_jobs_chain_is_not_believed(self, here: Bench) -> None:
+        """As where a job with inherit: all submits another by hand."""
+        ended = self.link(here, 1, "outcome done", here.folder / "castoff-gone")
+        assert ended.ending == ("done", 0)
+        assert "CASTOFF_CHAIN" not in here.ranks()[0]["environ"]
+
+    def test_a_job_that_pbs_starts_anew_goes_on(self, here: Bench) -> None:
+        """After a node failure, `-r y`: its own last attempt has no ending."""
+        run_dir = self.begun(here, "again")
+        self.link(here, 1, "nothing", run_dir)
+        (run_dir / "attempts" / "0.1" / "ending.json").unlink()
+        ended = self.link(here, 1, "outcome done", run_dir)
+        assert ended.record("ending", "0.2")["ending"] == "done"
