@@ -544,7 +544,7 @@ class TestUnclear:
             "ended",
             "failed",
             1,
-            "it could not be submitted: sbatch gave no answer: Socket timed out; "
+            "it could not be submitted: there was no answer: Socket timed out; "
             "the queue, asked twice, has no such job",
         )
 
