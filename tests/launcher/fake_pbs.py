@@ -1,0 +1,86 @@
+"""A PBS of files: qstat that prints what a test has written, and keeps count."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.runs import Run
+
+
+class FakePbs:
+    """What qstat and the others say here."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
+        self.folder = folder / "pbs"
+        self.folder.mkdir()
+        self.answer = self.folder / "answer"
+        self.asked = self.folder / "asked"
+        self.asked.touch()
+        self.tells({})
+        self.program("qstat", f"cat {self.answer}")
+        self.program("qselect", "true")
+        monkeypatch.setenv("PATH", str(self.folder))  # a real PBS may be here too
+
+    def program(self, name: str, line: str) -> None:
+        """A program on PATH; it is counted."""
+        path = self.folder / name
+        path.write_text(f'#!/bin/sh\necho {name} "$*" >>{self.asked}\nPATH=/usr/bin:/bin\n{line}\n')
+        path.chmod(0o755)
+
+    def questions(self) -> list[str]:
+        """What was asked since the last time."""
+        lines = self.asked.read_text().splitlines()
+        self.asked.write_text("")
+        return lines
+
+    def tells(self, jobs: dict[str, dict[str, Any]], run: Run | None = None) -> None:
+        """qstat's answer: the attributes of jobs of a run's script."""
+        tag = {"Submit_arguments": f"-v A {run.script}"} if run else {}
+        told = {job: {**tag, **attributes} for job, attributes in jobs.items()}
+        self.answer.write_text(json.dumps({"pbs_version": "23.06.06", "Jobs": told}, indent=4))
+
+
+class OnPbs:
+    """A run directory of a run on PBS, in some state."""
+
+    def __init__(self, folder: Path, members: int = 1, chain: int = 0, **submission: Any):
+        self.run = Run(folder / "runs" / "made-1")
+        (self.run.path / "attempts").mkdir(parents=True, mode=0o700)
+        self.run.path.chmod(0o700)
+        count = members if members > 1 else None
+        self.write("plan.json", {"name": "made", "site": "big", "scheduler": "pbs", "array_count": count})
+        job = "7[].head" if count else "7.head"
+        sends: list[dict[str, Any]] = [{"job": job, "offset": 0, "count": count, "time": 899.0}]
+        if chain:
+            sends = [{**sends[0], "job": f"{7 + link}.head", "link": link} for link in range(chain)]
+        record = {"scheduler": "pbs", "job": job, "time": 899.0, "sends": sends, **submission}
+        self.write("submission.json", record)
+        self.run.script.write_text("#PBS -N made\n")
+
+    def write(self, name: str, record: Any) -> None:
+        (self.run.path / name).write_text(json.dumps(record))
+
+    def attempt(
+        self,
+        name: str = "0.0",
+        ending: str | None = None,
+        code: int = 0,
+        job: str = "7.head",
+        time: int = 1000,
+    ) -> Path:
+        """An attempt that began, and perhaps ended by its script's word."""
+        folder = self.run.path / "attempts" / name
+        folder.mkdir()
+        self.write(f"attempts/{name}/start.json", {"job": job, "host": "n1", "time": time})
+        if ending is not None:
+            self.write(f"attempts/{name}/ending.json", {"ending": ending, "code": code, "time": time + 10})
+        return folder
+
+    def goes_on(self, name: str = "0.0", job: str = "8.head") -> None:
+        """An attempt that has submitted its own copy."""
+        self.attempt(name, "again")
+        self.write(f"attempts/{name}/next.json", {"job": job, "time": 1009})

@@ -1,0 +1,228 @@
+"""The states of runs on PBS, from records made by hand and from what qstat prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.status import RunStatus
+from launcher.watch import status, statuses
+
+from .fake_pbs import FakePbs, OnPbs
+
+
+@pytest.fixture
+def pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePbs:
+    return FakePbs(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> OnPbs:
+    return OnPbs(tmp_path)
+
+
+def ending(now: RunStatus) -> tuple[str, str | None, int | None]:
+    return now.state, now.ending, now.code
+
+
+QUEUED: dict[str, Any] = {"job_state": "Q", "Hold_Types": "n"}
+RUNNING: dict[str, Any] = {"job_state": "R", "stime": "Fri Nov 20 12:00:00 2026"}
+
+
+def finished(code: int | None, **further: Any) -> dict[str, Any]:
+    told: dict[str, Any] = {"job_state": "F", **further}
+    return told if code is None else {**told, "Exit_status": code}
+
+
+class TestWhatIsAsked:
+    def test_nothing_where_the_record_says_all(self, pbs: FakePbs, made: OnPbs) -> None:
+        made.attempt("0.0", "done")
+        assert status(made.run).ending == "done" and pbs.questions() == []
+
+    def test_once_for_many_runs(self, pbs: FakePbs, tmp_path: Path) -> None:
+        runs = []
+        for number in range(5):
+            send = {"job": f"7{number}.head", "offset": 0, "count": None}
+            runs.append(OnPbs(tmp_path / str(number), sends=[send]).run)
+        pbs.tells({"70.head": RUNNING}, runs[0])
+        assert [one.state for one in statuses(runs)] == ["running", *4 * ["unknown"]]
+        assert pbs.questions() == ["qstat -x -t -f -F json 70.head 71.head 72.head 73.head 74.head"]
+
+    def test_a_server_without_a_history(self, pbs: FakePbs, made: OnPbs) -> None:
+        said = "qstat: PBS is not configured to maintain job history"
+        pbs.program("qstat", f'[ "$1" != -x ] || {{ echo "{said}" >&2; exit 255; }}; cat {pbs.answer}')
+        pbs.tells({"7.head": QUEUED}, made.run)
+        assert status(made.run).state == "pending"
+        made.attempt("0.0", "failed", 137)
+        pbs.program("qstat", f'[ "$1" != -x ] || {{ echo "{said}" >&2; exit 255; }}; exit 153')
+        assert ending(status(made.run)) == ("ended", "failed", 137)
+
+    def test_a_server_that_does_not_answer(self, pbs: FakePbs, made: OnPbs) -> None:
+        pbs.program("qstat", "echo 'qstat: cannot connect to server head (errno=111)' >&2; exit 111")
+        now = status(made.run)
+        assert (now.state, now.unsettled) == ("unknown", True)
+        assert (
+            now.reason is not None and "PBS could not be asked: qstat failed with exit code 111" in now.reason
+        )
+
+
+class TestStates:
+    @pytest.mark.parametrize(
+        ("told", "reason"),
+        [
+            (QUEUED, "PBS has not looked at it yet"),
+            (
+                {**QUEUED, "comment": "Not Running: Insufficient amount of resource: ncpus"},
+                "PBS says: Not Running: Insufficient amount of resource: ncpus",
+            ),
+            (
+                {"job_state": "H", "Hold_Types": "u"},
+                "it is held (Hold_Types u); `qrls -h u 7.head` lets it go",
+            ),
+            (
+                {"job_state": "H", "Hold_Types": "s", "depend": "afterok:6.head@head"},
+                "it is held (Hold_Types s); `qrls -h s 7.head` lets it go",
+            ),
+            ({"job_state": "W", "Hold_Types": "n"}, "its time to begin has not come"),
+        ],
+    )
+    def test_waiting(self, pbs: FakePbs, made: OnPbs, told: dict[str, Any], reason: str) -> None:
+        pbs.tells({"7.head": told}, made.run)
+        now = status(made.run)
+        assert (*ending(now), now.reason) == ("pending", None, None, reason)
+
+    def test_running(self, pbs: FakePbs, made: OnPbs) -> None:
+        pbs.tells({"7.head": RUNNING}, made.run)
+        assert status(made.run).state == "running"
+        made.attempt()
+        assert status(made.run).members[0].attempts[0].state == "running"
+
+    @pytest.mark.parametrize(
+        ("own", "code", "expected"),
+        [
+            (None, -29, ("walltime", 143)),  # killed before it could write anything
+            (("cancelled", 143), -29, ("walltime", 143)),
+            (("cancelled", 143), 271, ("cancelled", 143)),
+            (None, 265, ("cancelled", 137)),
+            (None, -27, ("out-of-memory", 137)),
+            (("failed", 137), 137, ("failed", 137)),
+            (None, -2, ("failed", 1)),
+            (None, 3, ("failed", 3)),
+        ],
+    )
+    def test_endings(
+        self,
+        pbs: FakePbs,
+        made: OnPbs,
+        own: tuple[str, int] | None,
+        code: int,
+        expected: tuple[str, int],
+    ) -> None:
+        made.attempt("0.0", *(own or ()))
+        pbs.tells({"7.head": finished(code)}, made.run)
+        assert ending(status(made.run)) == ("ended", *expected)
+        pbs.tells({})
+        assert ending(status(made.run)) == ("ended", *expected)  # what was learnt is kept
+
+    def test_what_it_waited_for_can_no_longer_be(self, pbs: FakePbs, made: OnPbs) -> None:
+        pbs.tells({"7.head": finished(None, depend="afterok:6.head@head")}, made.run)
+        now = status(made.run)
+        assert ending(now) == ("ended", "cancelled", 143)
+        (attempt,) = now.members[0].attempts
+        assert attempt.reason is not None and "what it waited for can no longer be" in attempt.reason
+
+    def test_members_of_an_array(self, pbs: FakePbs, tmp_path: Path) -> None:
+        made = OnPbs(tmp_path, members=3)
+        made.attempt("0.0", "done", job="7[].head")
+        made.attempt("1.0", job="7[].head")
+        pbs.tells(
+            {
+                "7[].head": {"job_state": "B", "array": "True"},
+                "7[0].head": {"job_state": "X", "Exit_status": 0},
+                "7[1].head": RUNNING,
+                "7[2].head": QUEUED,
+            },
+            made.run,
+        )
+        assert [one.state for one in status(made.run).members] == ["ended", "running", "pending"]
+
+    def test_another_servers_job(self, pbs: FakePbs, made: OnPbs) -> None:
+        pbs.tells({"7.head": {**RUNNING, "Submit_arguments": "other.sh"}})
+        assert status(made.run).state == "unknown"
+
+
+class TestGoingOn:
+    def test_its_copy_waits(self, pbs: FakePbs, made: OnPbs) -> None:
+        made.goes_on()
+        pbs.tells({"7.head": finished(0), "8.head": QUEUED}, made.run)
+        now = status(made.run)
+        assert (now.state, [one.ending for one in now.members[0].attempts]) == ("pending", ["again"])
+        assert pbs.questions() == ["qstat -x -t -f -F json 7.head 8.head"]
+
+    def test_it_is_about_to_be_submitted(self, pbs: FakePbs, made: OnPbs) -> None:
+        made.attempt("0.0", "again")
+        pbs.tells({"7.head": {"job_state": "E"}}, made.run)
+        assert status(made.run).state == "pending"
+
+    def test_its_copy_runs(self, pbs: FakePbs, made: OnPbs) -> None:
+        made.goes_on()
+        made.attempt("0.1", job="8.head")
+        pbs.tells({"8.head": RUNNING}, made.run)
+        now = status(made.run)
+        assert (now.state, [one.ending for one in now.members[0].attempts]) == ("running", ["again", None])
+
+    def test_its_copy_was_deleted(self, pbs: FakePbs, made: OnPbs) -> None:
+        made.goes_on()
+        pbs.tells({"8.head": finished(None)}, made.run)
+        now = status(made.run)
+        assert (*ending(now), len(now.members[0].attempts)) == ("ended", "cancelled", 143, 2)
+        pbs.tells({})
+        assert ending(status(made.run)) == ("ended", "cancelled", 143)
+
+    def test_written_down_since_qstat_was_asked(self, pbs: FakePbs, made: OnPbs) -> None:
+        """Then it is asked about, and the run is not taken for over."""
+        record = made.run.path / "attempts/0.0/next.json"
+        made.attempt("0.0", "again")
+        first = f"""[ ! -e {record} ] && echo '{{"job": "8.head"}}' >{record} && echo '{{}}' && exit 153"""
+        pbs.program("qstat", f"{first}; cat {pbs.answer}")
+        pbs.tells({"8.head": QUEUED}, made.run)
+        assert status(made.run).state == "pending"
+
+
+class TestChain:
+    @pytest.fixture
+    def made(self, tmp_path: Path) -> OnPbs:
+        return OnPbs(tmp_path, chain=3)
+
+    def test_the_first_one_waits(self, pbs: FakePbs, made: OnPbs) -> None:
+        held = {"job_state": "H", "Hold_Types": "s", "depend": "afternotok:7.head@head"}
+        pbs.tells({"7.head": QUEUED, "8.head": held, "9.head": held}, made.run)
+        assert status(made.run).reason == "PBS has not looked at it yet"
+
+    @pytest.mark.parametrize("own", [("again", 75), ("walltime", 143), None])
+    def test_the_next_one_follows(self, pbs: FakePbs, made: OnPbs, own: tuple[str, int] | None) -> None:
+        made.attempt("0.0", *(own or ()))
+        pbs.tells({"7.head": finished(-29 if own is None else 75), "8.head": QUEUED}, made.run)
+        assert status(made.run).state == "pending"
+        made.attempt("0.1", "done", job="8.head")
+        pbs.tells({}, made.run)
+        assert ending(status(made.run)) == ("ended", "done", 0)
+
+    @pytest.mark.parametrize("own", [("failed", 3), ("done", 0)])
+    def test_nothing_follows(self, pbs: FakePbs, made: OnPbs, own: tuple[str, int]) -> None:
+        made.attempt("0.0", *own)
+        assert ending(status(made.run)) == ("ended", *own) and pbs.questions() == []
+
+    def test_the_next_one_did_not_begin(self, pbs: FakePbs, made: OnPbs) -> None:
+        """As when the run was asked to stop; those after it are deleted."""
+        made.attempt("0.0", "again", 75)
+        gone = finished(None, depend="afternotok:8.head@head")
+        pbs.tells({"7.head": finished(75), "8.head": finished(0), "9.head": gone}, made.run)
+        assert ending(status(made.run)) == ("ended", "again", 75)
+
+    def test_the_last_one(self, pbs: FakePbs, made: OnPbs) -> None:
+        for link in range(3):
+            made.attempt(f"0.{link}", "again" if link < 2 else "walltime", 75, job=f"{7 + link}.head")
+        assert ending(status(made.run)) == ("ended", "walltime", 75)
