@@ -149,10 +149,13 @@ def check_reachable(scheduler: str, environ: Mapping[str, str]) -> None:
         CastoffError: they are not.
     """
     command = {"slurm": "sbatch", "pbs": "qsub"}[scheduler]
+    elsewhere = (
+        "; `castoff render JOB.yaml | ssh LOGIN_NODE qsub` sends it there" if scheduler == "pbs" else ""
+    )
     if shutil.which(command, path=environ.get("PATH")) is None:
         raise CastoffError(
             f"{command} is not on PATH here: submit where the scheduler's commands are, as on a login node; "
-            "`castoff render` needs none"
+            f"`castoff render` needs none{elsewhere}"
         )
 
 

@@ -122,7 +122,7 @@ class PbsJob(NamedTuple):
 
     @property
     def _is_held(self) -> bool:
-        return any(kind in self.holds for kind in "uop")
+        return any(kind in self.holds for kind in "uop") or ("s" in self.holds and not self.depend)
 
     @property
     def _place(self) -> str:

@@ -181,11 +181,12 @@ class TestSecrets:
 
 
 class TestRefusals:
-    def test_pbs_by_hand(self, castoff: Castoff, tmp_path: Path, fresh_home: Path) -> None:
+    def test_where_there_is_no_pbs(self, castoff: Castoff, tmp_path: Path, fresh_home: Path) -> None:
         words = [*("--account", "me", "--walltime", "30m"), *("--set", "directives.filesystems=home")]
-        answer = castoff("submit", "--site", "aurora", *words, "--", "true")
+        answer = castoff("submit", "--site", "aurora", *words, "--", "true", env={"PATH": "/bin"})
         assert (answer.returncode, answer.stdout) == (1, "")
-        assert "castoff render JOB.yaml --site aurora -o job.sh && qsub job.sh" in answer.stderr
+        assert "qsub is not on PATH here" in answer.stderr
+        assert "`castoff render JOB.yaml | ssh LOGIN_NODE qsub` sends it there" in answer.stderr
         assert everything(tmp_path) == everything(fresh_home) == set()
 
     def test_where_there_is_no_slurm(self, castoff: Castoff, tmp_path: Path, fresh_home: Path) -> None:

@@ -45,7 +45,7 @@ class TestWhatIsAsked:
         runs = []
         for number in range(5):
             send = {"job": f"7{number}.head", "offset": 0, "count": None}
-            runs.append(OnPbs(tmp_path / str(number), sends=[send]).run)
+            runs.append(OnPbs(tmp_path / str(number), job=send["job"], sends=[send]).run)
         pbs.tells({"70.head": RUNNING}, runs[0])
         assert [one.state for one in statuses(runs)] == ["running", *4 * ["unknown"]]
         assert pbs.questions() == ["qstat -x -t -f -F json 70.head 71.head 72.head 73.head 74.head"]
@@ -83,7 +83,7 @@ class TestStates:
             ),
             (
                 {"job_state": "H", "Hold_Types": "s", "depend": "afterok:6.head@head"},
-                "it is held (Hold_Types s); `qrls -h s 7.head` lets it go",
+                "it waits for another job (afterok:6.head@head)",
             ),
             ({"job_state": "W", "Hold_Types": "n"}, "its time to begin has not come"),
         ],
