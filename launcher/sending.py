@@ -7,6 +7,7 @@ only the queue knows (`launcher.queue`), and nothing is sent again before it was
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import shutil
 import subprocess
@@ -152,11 +153,24 @@ def check_reachable(scheduler: str, environ: Mapping[str, str]) -> None:
     elsewhere = (
         "; `castoff render JOB.yaml | ssh LOGIN_NODE qsub` sends it there" if scheduler == "pbs" else ""
     )
-    if shutil.which(command, path=environ.get("PATH")) is None:
+    found = shutil.which(command, path=environ.get("PATH"))
+    if found is not None and _is_slurms_own(found):
+        raise CastoffError(
+            f"{found} is no PBS's, but Slurm's own stand-in (slurm-wlm-torque): choose a Slurm site with "
+            "--site, or put PBS's commands first on PATH"
+        )
+    if found is None:
         raise CastoffError(
             f"{command} is not on PATH here: submit where the scheduler's commands are, as on a login node; "
             f"`castoff render` needs none{elsewhere}"
         )
+
+
+def _is_slurms_own(qsub: str) -> bool:
+    """Whether a command is one of those that Debian's slurm-wlm-torque puts on PATH, which are Perl."""
+    with contextlib.suppress(OSError), Path(qsub).open("rb") as file:
+        return b"\nuse Slurm" in file.read(16384)
+    return False
 
 
 def largest_array(environ: Mapping[str, str]) -> int | None:

@@ -189,6 +189,13 @@ class TestRefusals:
         assert "`castoff render JOB.yaml | ssh LOGIN_NODE qsub` sends it there" in answer.stderr
         assert everything(tmp_path) == everything(fresh_home) == set()
 
+    def test_a_qsub_that_is_slurms(self, castoff: Castoff, tmp_path: Path, fresh_home: Path) -> None:
+        (tmp_path / "qsub").write_text("#!/usr/bin/perl -w\nuse strict;\nuse Slurm ':all';\n")
+        (tmp_path / "qsub").chmod(0o755)
+        answer = castoff("submit", "--site", "pbs", "--", "true", env={"PATH": f"{tmp_path}:/bin"})
+        assert answer.returncode == 1 and "is no PBS's, but Slurm's own stand-in" in answer.stderr
+        assert everything(tmp_path) == {"qsub"} and everything(fresh_home) == set()
+
     def test_where_there_is_no_slurm(self, castoff: Castoff, tmp_path: Path, fresh_home: Path) -> None:
         (tmp_path / "bin").mkdir()
         for program in ("bash", "sh", "env"):
