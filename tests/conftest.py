@@ -16,6 +16,8 @@ import pytest
 
 from tests.cluster.hosts import why_no_hosts
 from tests.cluster.slurm import PACKAGES, SlurmCluster
+from tests.pbs.cluster import PACKAGES as PBS_PACKAGES
+from tests.pbs.cluster import PbsCluster
 
 NO_SKIPS = "CASTOFF_TESTS_NO_SKIPS"
 NO_SYSTEM_PACKAGES = "CASTOFF_TESTS_NO_SYSTEM_PACKAGES"
@@ -89,7 +91,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
-            return "cluster" if path.startswith("tests/cluster/") or "on_a_cluster" in nodeid else path
+            if path.startswith("tests/cluster/") or "on_a_cluster" in nodeid:
+                return "cluster"
+            return "pbs" if path.startswith("tests/pbs/") else path
 
     return ByFile(config, log)
 
@@ -175,6 +179,21 @@ def slurm(tmp_path_factory: pytest.TempPathFactory, system_program: SystemProgra
     for program, package in PACKAGES.items():
         system_program(program, package)
     cluster = SlurmCluster(tmp_path_factory.mktemp("slurm"))
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture(scope="session")
+def pbs(tmp_path_factory: pytest.TempPathFactory, system_program: SystemProgram) -> Iterator[PbsCluster]:
+    """A PBS, one for the whole test run, from the first test that asks for it: OpenPBS or its double.
+
+    It takes jobs; what a test leaves on it ends with the test run.
+    """
+    if why := why_no_hosts():
+        pytest.skip(why)
+    for program, package in PBS_PACKAGES.items():
+        system_program(program, package)
+    cluster = PbsCluster(tmp_path_factory.mktemp("pbs"))
     yield cluster
     cluster.close()
 

@@ -1,1 +1,4 @@
 """Real clusters on one machine, and what is tested on them."""
+
+HEAD = "head"
+NODES = ("n1", "n2", "n3", "n4")

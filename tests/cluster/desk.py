@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher.runs import Run
-from tests.cluster.slurm import HEAD, SlurmCluster
+from tests.cluster import HEAD
+from tests.cluster.base import Cluster
 
 from .jobs import until
 
@@ -27,11 +28,12 @@ class Ended(NamedTuple):
 class Desk:
     """A folder on the head node, and the commands that a user types there."""
 
-    def __init__(self, cluster: SlurmCluster, folder: Path):
+    def __init__(self, cluster: Cluster, folder: Path):
         self.cluster, self.folder = cluster, folder
         folder.mkdir(exist_ok=True)
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self.environ = {**os.environ, "PATH": path, "XDG_STATE_HOME": str(folder / "state")}
+        environ = cluster.environment()
+        path = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
+        self.environ = {**environ, "PATH": path, "XDG_STATE_HOME": str(folder / "state")}
 
     def start(self, *words: str | Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """Start a command."""
@@ -60,7 +62,9 @@ class Desk:
     ) -> Run:
         """Submit a job whose program is a command, or a shell's."""
         program = command or ["sh", "-c", sh]
-        answer = self.castoff("submit", "--site", "slurm", "--json", *words, "--", *program, env=env)
+        answer = self.castoff(
+            "submit", "--site", self.cluster.site, "--json", *words, "--", *program, env=env
+        )
         assert answer.code == 0, answer.errors
         return Run(Path(json.loads(answer.output)["directory"]))
 

@@ -67,8 +67,8 @@ class Doors(NamedTuple):
 class Hosts:
     """Hosts by name, from their making to `close`."""
 
-    def __init__(self, names: Sequence[str], etc_slurm: Path, held_by: int | None = None):
-        """Make them; `etc_slurm` stands for /etc/slurm there.
+    def __init__(self, names: Sequence[str], places: Mapping[str, Path], held_by: int | None = None):
+        """Make them; in each of the `places`, which exist already, a folder of ours stands there.
 
         They live as long as this process, or until a line is written to the other end of `held_by`,
         the descriptor of a FIFO.
@@ -81,8 +81,9 @@ class Hosts:
         group = "" if groups is None else str(groups / f"castoff-{uuid.uuid4().hex}")
         self.limits_memory = groups is not None
         self._held_by = held_by
+        mounts = [word for place, folder in places.items() for word in (str(folder), place)]
         self._holder = subprocess.Popen(
-            [*_NAMESPACES, "bash", str(_SCRIPT), str(etc_slurm), group, *names],
+            [*_NAMESPACES, "bash", str(_SCRIPT), group, *mounts, "--", *names],
             stdin=subprocess.PIPE if held_by is None else held_by,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -4,14 +4,15 @@
 # standard input ends or says a line, and with it ends everything in there, however whoever started it
 # came to its end. (If it is itself killed, the kernel clears all but empty control groups.)
 #
-#   unshare --pid --fork --kill-child --mount --net bash hosts.sh SLURM_CONF_FOLDER MEMORY_GROUP HOST…
+#   unshare --pid --fork --kill-child --mount --net bash hosts.sh MEMORY_GROUP [FOLDER PLACE]… -- HOST…
 #
 # MEMORY_GROUP is a folder that it makes for control groups of memory, and removes at its end, or nothing.
+# On the hosts each FOLDER stands in its PLACE, which exists already.
 # It prints a line for each host: its name, and the process (of this pid namespace) that holds it.
 set -euo pipefail
 
-etc_slurm=$1 memory_group=$2
-shift 2
+memory_group=$1
+shift
 
 leave_no_group() { # only groups without processes go, and processes need a moment
   exec 2>/dev/null # of whose end nobody may be left to read
@@ -31,7 +32,11 @@ if [[ -n $memory_group ]]; then
   mkdir -p "$memory_group" /run/cgroup/memory
   mount --bind "$memory_group" /run/cgroup/memory
 fi
-mount --bind "$etc_slurm" /etc/slurm
+while [[ $1 != -- ]]; do
+  mount --bind "$1" "$2"
+  shift 2
+done
+shift
 
 number=10
 echo "127.0.0.1 localhost" >/run/hosts

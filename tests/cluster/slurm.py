@@ -8,18 +8,15 @@ process that started it (tests/cluster/hosts.py).
 from __future__ import annotations
 
 import contextlib
-import os
-import shlex
-import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from tests.cluster import HEAD, NODES
+from tests.cluster.base import Cluster
 from tests.cluster.hosts import Hosts, memory_groups
 
-HEAD = "head"
-NODES = ("n1", "n2", "n3", "n4")
+__all__ = ["HEAD", "MAX_ARRAY_SIZE", "NODES", "PACKAGES", "SlurmCluster"]
+
 MAX_ARRAY_SIZE = 8
 """An array's index must be smaller."""
 
@@ -119,15 +116,16 @@ mariadb-install-db --defaults-file=/etc/slurm/mariadb.conf --auth-root-authentic
   --skip-test-db >"$1/mariadb-install-db.log" 2>&1
 mariadbd --defaults-file=/etc/slurm/mariadb.conf >/dev/null 2>&1 &
 """
-_SECONDS = 60.0
-"""How long anything here may take on a machine that is busy with other things."""
 
 
-class SlurmCluster:
+class SlurmCluster(Cluster):
     """Slurm on hosts of its own, from its making to `close`.
 
     What happens is in squeue at once, and in sacct up to 5 s later: slurmctld reports that often.
     """
+
+    title = "Slurm"
+    site = "slurm"
 
     def __init__(self, folder: Path, held_by: int | None = None, cpus: int = 12, further: str = ""):
         """Start it, and wait until all nodes take jobs; `folder` gets its settings and logs.
@@ -153,7 +151,7 @@ class SlurmCluster:
                 text = text.replace(key, value)
             (settings / name).write_text(text)
             (settings / name).chmod(0o600)  # slurmdbd insists, for its own
-        self.hosts = Hosts([HEAD, *NODES], settings, held_by)
+        self.hosts = Hosts([HEAD, *NODES], {"/etc/slurm": settings}, held_by)
         try:
             self._start()
         except BaseException:
@@ -174,16 +172,6 @@ class SlurmCluster:
         for node in NODES:
             self._start_slurmd(node)
         self.wait_for_nodes()
-
-    def run(
-        self, host: str, command: Sequence[str | Path], **options: Any
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command on a host, as `Hosts.run` does."""
-        return self.hosts.run(host, command, **options)
-
-    def popen(self, host: str, command: Sequence[str | Path], **options: Any) -> subprocess.Popen[str]:
-        """Start a command on a host, as `Hosts.popen` does."""
-        return self.hosts.popen(host, command, **options)
 
     def stop_controller(self) -> None:
         """Have slurmctld accept connections and answer none, until `continue_controller`."""
@@ -221,10 +209,6 @@ class SlurmCluster:
         """Have Slurm take a node for failed: its jobs are started again elsewhere, or end in NODE_FAIL."""
         self._update(node, "down")
 
-    def down(self, node: str) -> None:
-        """Take a node's network away."""
-        self.hosts.down(node)
-
     def kill_slurmd(self, node: str) -> None:
         """Kill a node's slurmd as a crash would; what it started lives on."""
         self._signal(node, "KILL", node)
@@ -260,29 +244,3 @@ class SlurmCluster:
 
     def _start_slurmd(self, node: str) -> None:
         self._must(node, ["bash", "-c", f"mkdir -p /run/slurm/{node} && exec slurmd -N {node}"])
-
-    def close(self) -> None:
-        """End it and everything that runs on it."""
-        self.hosts.close()
-
-    def _must(self, host: str, command: Sequence[str | Path]) -> str:
-        answer = self.run(host, command, cwd="/", env=_bare_environment(), timeout=_SECONDS)
-        if answer.returncode:
-            said = answer.stderr.strip() or answer.stdout.strip()
-            raise RuntimeError(f"{shlex.join(answer.args)} on {host}: {said}; logs are in {self.logs}")
-        return answer.stdout
-
-    def _does(self, host: str, command: Sequence[str | Path]) -> bool:
-        return self.run(host, command, cwd="/", env=_bare_environment(), timeout=_SECONDS).returncode == 0
-
-    def _until(self, holds: Callable[[], bool]) -> None:
-        give_up = time.monotonic() + _SECONDS
-        while not holds():
-            if time.monotonic() > give_up:
-                raise RuntimeError(f"Slurm does not get ready; its logs are in {self.logs}")
-            time.sleep(0.05)
-
-
-def _bare_environment() -> dict[str, str]:
-    """What the daemons see: what they have in theirs, jobs have too."""
-    return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}

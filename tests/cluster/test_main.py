@@ -14,7 +14,8 @@ import pytest
 
 from tests.conftest import SystemProgram
 
-from . import __main__ as command
+from . import standing
+from .__main__ import SLURM
 from .hosts import memory_groups, why_no_hosts
 from .slurm import PACKAGES
 
@@ -100,13 +101,13 @@ def test_what_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(command, "why_no_hosts", lambda: "only root can make the hosts of a cluster")
-    assert command.main(["up"]) == 1
+    monkeypatch.setattr(standing, "why_no_hosts", lambda: "only root can make the hosts of a cluster")
+    assert standing.main(SLURM, ["up"]) == 1
     assert capsys.readouterr().err == "tests.cluster: only root can make the hosts of a cluster\n"
 
-    monkeypatch.setattr(command, "why_no_hosts", lambda: None)
+    monkeypatch.setattr(standing, "why_no_hosts", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert command.main(["up"]) == 1
+    assert standing.main(SLURM, ["up"]) == 1
     assert capsys.readouterr().err == (
         "tests.cluster: this needs Debian packages: "
         "apt-get install munge slurmctld slurmd slurm-client slurmdbd mariadb-server iproute2\n"
@@ -118,5 +119,5 @@ def test_what_it_needs(
 def test_other_words_are_answered_with_the_right_ones(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.main(words) == 2
+    assert standing.main(SLURM, words) == 2
     assert "python -m tests.cluster shell HOST [COMMAND…]" in capsys.readouterr().err

@@ -237,16 +237,18 @@ class TestExactlyOnce:
         path.write_text(f"{settings}\nMessageTimeout=2\n")
         return {"SLURM_CONF": str(path)}
 
-    def test_a_controller_that_does_not_answer_in_time(self, desk: Desk, impatient: dict[str, str]) -> None:
+    def test_a_controller_that_does_not_answer_in_time(
+        self, desk: Desk, slurm: SlurmCluster, impatient: dict[str, str]
+    ) -> None:
         """sbatch gives up, the controller takes the job all the same, and castoff finds it."""
-        desk.cluster.stop_controller()
+        slurm.stop_controller()
         try:
             submitting = desk.start("castoff", "submit", "--site", "slurm", "--", "true", env=impatient)
             (path,) = until(lambda: [*desk.folder.glob("castoff-runs/true-*")], "a run directory")
             run = Run(path)
             until(lambda: "unclear" in run.path.joinpath("submission.json").read_text(), "sbatch's end")
         finally:
-            desk.cluster.continue_controller()
+            slurm.continue_controller()
         answer = desk.end(submitting)
         assert answer.code == 0 and f"job         {run.job} (slurm)\n" in answer.output, answer.errors
         (send,) = run.submission()["sends"]

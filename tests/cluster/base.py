@@ -1,0 +1,84 @@
+"""What the clusters of the tests have in common, whichever scheduler runs on them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tests.cluster.hosts import Hosts
+
+_SECONDS = 60.0
+"""How long anything here may take on a machine that is busy with other things."""
+
+
+class Cluster:
+    """A scheduler on hosts of its own: a head node and four others; it lives until `close`."""
+
+    title: ClassVar[str]
+    """What people call the scheduler."""
+    site: ClassVar[str]
+    """The profile of castoff's that fits."""
+    hosts: Hosts
+    logs: Path
+    """A folder with the logs of all daemons."""
+
+    def run(
+        self,
+        host: str,
+        command: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command on a host, as `Hosts.run` does."""
+        return self.hosts.run(host, command, env=self.environment(env), **options)
+
+    def popen(
+        self,
+        host: str,
+        command: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> subprocess.Popen[str]:
+        """Start a command on a host, as `Hosts.popen` does."""
+        return self.hosts.popen(host, command, env=self.environment(env), **options)
+
+    def environment(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
+        """A user's environment on a host: the given one, or this process's, with the scheduler in it."""
+        return dict(os.environ if given is None else given)
+
+    def down(self, node: str) -> None:
+        """Take a node's network away."""
+        self.hosts.down(node)
+
+    def close(self) -> None:
+        """End it and everything that runs on it."""
+        self.hosts.close()
+
+    def _must(self, host: str, command: Sequence[str | Path]) -> str:
+        answer = self._daemons_command(host, command)
+        if answer.returncode:
+            said = answer.stderr.strip() or answer.stdout.strip()
+            raise RuntimeError(f"{shlex.join(answer.args)} on {host}: {said}; logs are in {self.logs}")
+        return answer.stdout
+
+    def _does(self, host: str, command: Sequence[str | Path]) -> bool:
+        return self._daemons_command(host, command).returncode == 0
+
+    def _daemons_command(self, host: str, command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+        """Run what daemons are made of: what they have in their environment, jobs may have too."""
+        environ = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+        return self.run(host, command, cwd="/", env=environ, timeout=_SECONDS)
+
+    def _until(self, holds: Callable[[], bool]) -> None:
+        give_up = time.monotonic() + _SECONDS
+        while not holds():
+            if time.monotonic() > give_up:
+                raise RuntimeError(f"{self.title} does not get ready; its logs are in {self.logs}")
+            time.sleep(0.05)
