@@ -23,6 +23,10 @@ class Cluster:
     """What people call the scheduler."""
     site: ClassVar[str]
     """The profile of castoff's that fits."""
+    sends: ClassVar[tuple[str, ...]]
+    """The command in front of a script that submits it and prints the job's id."""
+    outputs: ClassVar[str]
+    """What a job's output is called in the folder from which it was submitted."""
     hosts: Hosts
     logs: Path
     """A folder with the logs of all daemons."""

@@ -1,4 +1,4 @@
-"""Scripts that stand alone, submitted by hand to a real Slurm."""
+"""Scripts that stand alone, submitted by hand to a cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from launcher import JobSpec, Site, plan, render
-from tests.cluster.slurm import HEAD, SlurmCluster
+from tests.cluster import HEAD
+from tests.cluster.base import Cluster
 from tests.launcher.scripts.harness import PROBE
 
 SECONDS = 90.0
@@ -37,11 +38,11 @@ def until_equal(first: Callable[[], Any], second: Callable[[], Any]) -> None:
 
 
 class Submitted:
-    """A job whose rendered script was given to sbatch."""
+    """A job whose rendered script was given to sbatch or qsub."""
 
     def __init__(
         self,
-        cluster: SlurmCluster,
+        cluster: Cluster,
         folder: Path,
         *,
         env: Mapping[str, str] | None = None,
@@ -53,10 +54,9 @@ class Submitted:
         self.seen.mkdir(parents=True)
         told = {"PROBE_FOLDER": str(self.seen), **fields.pop("probe_env", {})}
         job = {"name": folder.name, "command": PROBE, "env": told, **fields}
-        (folder / "job.sh").write_text(render(plan(JobSpec.of(job), site or Site.load("slurm"))))
-        answer = cluster.run(
-            HEAD, ["sbatch", "--parsable", "job.sh"], cwd=folder, env={**os.environ, **(env or {})}
-        )
+        (folder / "job.sh").write_text(render(plan(JobSpec.of(job), site or Site.load(cluster.site))))
+        environ = {**os.environ, **(env or {})}
+        answer = cluster.run(HEAD, [*cluster.sends, "job.sh"], cwd=folder, env=environ)
         assert answer.returncode == 0, answer.stderr
         self.id = answer.stdout.strip()
 
@@ -67,7 +67,7 @@ class Submitted:
 
     def output(self) -> str:
         """What the script wrote."""
-        return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.out")))
+        return "\n".join(path.read_text() for path in sorted(self.folder.glob(self.cluster.outputs)))
 
     def record(self, name: str, attempt: str = "0.0") -> dict[str, Any]:
         """A record of an attempt."""

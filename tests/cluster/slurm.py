@@ -126,6 +126,8 @@ class SlurmCluster(Cluster):
 
     title = "Slurm"
     site = "slurm"
+    sends = ("sbatch", "--parsable")
+    outputs = "*.out"
 
     def __init__(self, folder: Path, held_by: int | None = None, cpus: int = 12, further: str = ""):
         """Start it, and wait until all nodes take jobs; `folder` gets its settings and logs.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -64,6 +65,8 @@ class PbsCluster(Cluster):
 
     title = "PBS"
     site = "pbs"
+    sends = ("qsub",)
+    outputs = "*.o[0-9]*"
 
     def __init__(self, folder: Path, held_by: int | None = None):
         """Start it, and wait until all nodes take jobs; `folder` gets its programs and logs.
@@ -101,6 +104,10 @@ class PbsCluster(Cluster):
             program = "" if self._exec is None else shlex.quote(str(self._exec / "bin" / name))
             text = _OF_OPENPBS.format(program=program) if program else _OF_THE_DOUBLE.format(name=name)
             self._write_program(name, text)
+        hydra = shutil.which("mpiexec.hydra")
+        assert hydra is not None  # PACKAGES
+        # The machine's own mpiexec may be another; and Hydra looks for its proxy beside itself.
+        self._write_program("mpiexec", f'#!/bin/sh\nexec {shlex.quote(hydra)} "$@"\n')
         self._write_program("launcher", _LAUNCHER.format(folder=shlex.quote(str(self._programs))))
         exports = {"PATH": f"{shlex.quote(str(self._programs))}:$PATH", **self.hydra}
         (profile / "pbs.sh").write_text(
