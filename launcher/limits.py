@@ -320,8 +320,8 @@ def _room_to_go_on(spec: JobSpec, most: int, allows: str, source: str) -> list[t
         return []
     message = (
         f"cannot work, because each of {members} members may submit its own copy while it still runs, which "
-        f"makes {members + at_once} jobs, and {limit}; lower array.count or array.at_most, or use another "
-        "queue"
+        f"makes {members + at_once} jobs, and {limit}; "
+        "lower array.count or array.at_most, or use another queue"
     )
     return [("requeue", message)]
 

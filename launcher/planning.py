@@ -17,6 +17,7 @@ from launcher.containers import decide as decide_container
 from launcher.document import Document, FieldPath
 from launcher.errors import InvalidInput, Problem
 from launcher.limits import Shared, requeue_way, sharing_queue, site_problems
+from launcher.options import fixed_ranks, option_problems, with_options
 from launcher.quantities import cpulist, seconds
 from launcher.site import Site
 from launcher.spec import Container, JobSpec, Snapshot, StarterName, check, program_name
@@ -67,6 +68,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds."""
     inherit: str | list[str]
     setup: list[str]
+    teardown: list[str]
+    """Shell lines after the ranks have ended."""
     env: dict[str, str]
     env_from: list[str]
     workdir: str | None
@@ -118,13 +121,15 @@ def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
     if function:
         spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
     retyped = JobSpec.of(msgspec.to_builtins(spec))
-    return _Planner(_with_defaults(retyped, site), site, source).plan(function=function)
+    wanted = spec.options or site.defaults.options
+    changed = with_options(site, wanted)
+    return _Planner(_with_defaults(retyped, changed), changed, source).plan(function=function)
 
 
 def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
     """The job with the site's `defaults:` where it says nothing; mappings merge, setup lines add up."""
     chosen = _filled(spec, site.defaults)
-    setup = [*site.setup, *site.defaults.setup, *spec.setup]
+    setup = [*site.setup, *site.defaults.setup, *spec.setup, *site.setup_last]
     chosen = msgspec.structs.replace(chosen, setup=setup, env={**site.env, **chosen.env})
     if chosen.container.image is None and spec.container == Container():
         chosen = msgspec.structs.replace(chosen, container=Container())  # a runtime for those who want one
@@ -172,12 +177,14 @@ class _Planner:
         spec, site = self.spec, self.site
         layout = self._layout()
         starter = self._starter(layout)
+        self._check_ranks_of_options(layout)
         per_rank = self._devices_per_rank()
         devices = self._devices(layout, per_rank)
         cores, cpu_lists = self._cores(layout, per_rank)
         for field, message in (
             *container_problems(spec, starter, [item.to for item in decide_stage(spec.stage)]),
             *stage_problems(spec.stage),
+            *option_problems(spec.options, site),
         ):
             self._report(field, message)
         for problem in (*check(spec), *site_problems(spec, site, self.name, self.walltime, self.grace)):
@@ -209,6 +216,7 @@ class _Planner:
             grace=self.grace,
             inherit=self._inherit(),
             setup=spec.setup,
+            teardown=site.teardown,
             env=self._environment(cores),
             env_from=spec.env_from,
             workdir=_from_here(spec.workdir),
@@ -259,6 +267,9 @@ class _Planner:
     def _layout(self) -> Layout:
         spec, site = self.spec, self.site
         nodes = spec.nodes or 1
+        self.notes += [
+            f"{name}: {site.options[name].description}" for name in spec.options if name in site.options
+        ]
         if site.scheduler == "local" and nodes > 1:
             self._report("nodes", f"is {nodes}, but this machine is one node; use --set nodes=1")
             nodes = 1
@@ -266,6 +277,9 @@ class _Planner:
             return Layout.of(spec.ranks, min(nodes, spec.ranks))
         if spec.ranks_per_node is not None:
             return Layout([(spec.ranks_per_node, nodes)])
+        if fixed := fixed_ranks(spec.options, site):
+            self.notes.append(f"{fixed[1]} ranks per node: what {fixed[0]} is made for")
+            return Layout([(fixed[1], nodes)])
         if site.node and site.node.device_count and spec.devices_per_rank != 0:
             devices = site.node.device_count
             why = f"the node has {devices} devices"
@@ -278,6 +292,15 @@ class _Planner:
         self.notes.append("1 rank per node: set ranks_per_node or ranks for more")
         return Layout([(1, nodes)])
 
+    def _check_ranks_of_options(self, layout: Layout) -> None:
+        fixed = fixed_ranks(self.spec.options, self.site)
+        if fixed and layout.groups != [(fixed[1], layout.nodes)]:
+            held = layout.processes if self.spec.ranks is not None else layout.most
+            self._report(
+                self._ranks_field,
+                f"is {held}, but the option {fixed[0]} is made for {fixed[1]} ranks on each node: drop one",
+            )
+
     def _starter(self, layout: Layout) -> StarterName:
         allowed = OF_SCHEDULER[self.site.scheduler]
         starter = self.spec.start.starter or self.site.starter
@@ -285,6 +308,7 @@ class _Planner:
             starter = "local"
             for field, given in (
                 ("start.starter", self.spec.start.starter not in (None, "local")),
+                ("options", self.spec.options),
                 ("start.args", self.spec.start.args),
                 ("directives", self.spec.directives),
             ):
@@ -424,7 +448,7 @@ class _Planner:
         )
 
     def _own_distribution(self) -> bool:
-        flags = [*self.site.start_args, *self.spec.start.args]
+        flags = [*self._site_args("srun"), *self.spec.start.args]
         named = {**self.site.directives, **self.spec.directives}
         return any(flag.startswith(("--dist", "-m")) for flag in flags) or any(
             named.get(name) for name in ("distribution", "m")
@@ -432,13 +456,17 @@ class _Planner:
 
     def _start(self, starter: StarterName, processes: Request) -> list[str]:
         argv = STARTERS[starter].argv(processes)
-        return argv if starter == "local" else [*argv, *self.site.start_args, *self.spec.start.args]
+        return argv if starter == "local" else [*argv, *self._site_args(starter), *self.spec.start.args]
+
+    def _site_args(self, starter: StarterName) -> list[str]:
+        """The site's own flags, which are those of its own starter."""
+        return self.site.start_args if starter == self.site.starter else []
 
     def _stage_start(self, starter: StarterName, layout: Layout) -> list[str]:
         if starter == "local":
             return []
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, self.site)
-        return [*STARTERS[starter].argv(one_a_node), *self.site.start_args]
+        return [*STARTERS[starter].argv(one_a_node), *self._site_args(starter)]
 
     def _container(self, devices: int) -> ContainerPlan | None:
         decided = decide_container(self.spec.container, self.site, devices)

@@ -121,6 +121,7 @@ def _variables(plan: Plan) -> dict[str, Any]:
         "plan": plan,
         "stale_variables": _stale(plan),
         "program": _program(plan),
+        "device_masks": _device_masks(plan),
         "processes": plan.nodes if plan.torchrun else plan.ranks,
         "node_rank": _node_rank(layout),
         "local_world_size": _local_world_size(plan),
@@ -134,6 +135,14 @@ def _variables(plan: Plan) -> dict[str, Any]:
         "staged_path": _staged_path(plan),
         "stage_hostfile": _hostfile(plan, [(1, plan.nodes)]) if plan.stage else None,
     }
+
+
+def _device_masks(plan: Plan) -> list[tuple[str, list[int]]]:
+    """The masks of a node's local ranks, each with the ranks that share it."""
+    sharing: dict[str, list[int]] = {}
+    for rank, mask in enumerate(plan.devices.per_rank):
+        sharing.setdefault(mask, []).append(rank)
+    return list(sharing.items())
 
 
 def _container_variables(plan: Plan) -> dict[str, Any]:

@@ -126,6 +126,21 @@ class ArrayLimit(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_count: Count
 
 
+class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What some jobs want of a site, and ask for by its name: it adds to the fields of the same names."""
+
+    description: Annotated[Text, meaning("What it is for, in one line.")]
+    setup: Annotated[list[ShellLine], meaning("Shell lines before those of the job.")] = []
+    setup_last: Annotated[list[ShellLine], meaning("Shell lines after those of the job.")] = []
+    teardown: Annotated[list[ShellLine], meaning("Shell lines after the ranks have ended.")] = []
+    env: Annotated[dict[EnvName, Text], meaning("Variables, where the job itself does not set them.")] = {}
+    start_args: Annotated[list[Word], meaning("Further flags of the starter.")] = []
+    reserved_cores: Annotated[CpuList | None, meaning("Cores that no rank may use then.")] = None
+    ranks_per_node: Annotated[
+        Count | None, meaning("The ranks on each node that it is made for, also where a job says nothing.")
+    ] = None
+
+
 class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a machine is."""
 
@@ -166,6 +181,9 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     directives: Annotated[dict[DirectiveName, Word | bool | None], meaning("Directives of every job.")] = {}
     env: Annotated[dict[EnvName, Text], meaning("Environment of every job.")] = {}
     setup: Annotated[list[ShellLine], meaning("Shell lines before those of the job.")] = []
+    setup_last: Annotated[list[ShellLine], meaning("Shell lines after those of the job.")] = []
+    teardown: Annotated[list[ShellLine], meaning("Shell lines after the ranks have ended.")] = []
+    options: Annotated[dict[Word, Option], meaning("What some jobs want, and ask for by name.")] = {}
     example_setup: Annotated[
         list[ShellLine], meaning("Shell lines that `castoff init` proposes as the setup of a job.")
     ] = []
@@ -246,7 +264,7 @@ def _resolve(name: str, search: Search) -> Site:
     for layer in reversed(list(_layers(name, search))):
         document.merge(layer)
     document.put(["name"], Document(name, document.origin), document.origin)
-    for field in ("queues", "qos", "env"):  # null takes away what an extended profile has
+    for field in ("queues", "qos", "env", "options"):  # null takes away what an extended profile has
         held = document.data.get(field)
         if isinstance(held, dict):
             document.data[field] = {key: value for key, value in held.items() if value is not None}
@@ -262,9 +280,12 @@ def _resolve(name: str, search: Search) -> Site:
 
 def _contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
     """What cannot be so: each field is right alone, but not with the others, or not in a script."""
-    for name in site.env:
-        if problem := variable_problem(name):
-            yield ("env", name), problem
+    places: list[tuple[FieldPath, dict[str, str]]] = [(("env",), site.env)]
+    places += [(("options", name, "env"), option.env) for name, option in site.options.items()]
+    for place, env in places:
+        for name in env:
+            if problem := variable_problem(name):
+                yield (*place, name), problem
     if site.node is not None:
         yield from _of_node(site.node)
     yield from _of_queues("queue", "queues", site.queues, site.default_queue, site.other_queues)

@@ -241,6 +241,10 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     env: Annotated[
         dict[EnvName, Text], meaning("Environment variables of the ranks, set after `setup`.")
     ] = {}
+    options: Annotated[
+        list[Word],
+        meaning("The site's options that this job wants, by name; `castoff sites NAME` shows them."),
+    ] = []
     env_from: Annotated[
         list[EnvName],
         meaning("Secrets: variables of the submitter's environment, handed over in a private file."),

@@ -104,7 +104,7 @@ def pals(request: Request) -> list[str]:
     argv = [request.site.mpiexec, "-n", str(layout.processes), "--ppn", str(layout.most)]
     if request.cpu_lists:
         argv += ["--cpu-bind", "list:" + ":".join(request.cpu_lists)]
-    return argv
+    return [*argv, "--line-buffer"]  # or lines of several ranks come out mixed
 
 
 def hydra(request: Request) -> list[str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from launcher.site import Site
     from launcher.spec import JobSpec
 
-_LEFT_OUT_HERE = ("setup", "inherit", "snapshot", "array", "after", "requeue", "start")
+_LEFT_OUT_HERE = ("setup", "options", "inherit", "snapshot", "array", "after", "requeue", "start")
 """Fields of a job file that mean nothing to ranks that castoff itself starts here and now."""
 
 _LEFT_OUT_IN_ALLOCATION = ("inherit", "array", "after", "requeue")

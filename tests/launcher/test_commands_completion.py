@@ -266,7 +266,11 @@ class TestOtherShells:
             *("plain", "status", "Say what became of a run.")
         ]
         assert self.answer(castoff, "zsh", "castoff render --site=lo", "2") == ["plain", "--site=local", "_"]
-        assert self.answer(castoff, "zsh", "castoff render --set req", "3") == ["open", "requeue.max=", "_"]
+        assert self.answer(castoff, "zsh", "castoff render --set requeue.m", "3") == [
+            "open",
+            "requeue.max=",
+            "_",
+        ]
         assert self.answer(castoff, "zsh", "castoff launch -- tr", "3") == ["file", "tr", "_"]
 
     def test_fish(self, castoff: Castoff) -> None:
@@ -274,7 +278,9 @@ class TestOtherShells:
             "plain,status\tSay what became of a run."
         ]
         assert self.answer(castoff, "fish", "castoff render --site=lo", "--site=lo") == ["plain,--site=local"]
-        assert self.answer(castoff, "fish", "castoff render --set req", "req") == ["plain,requeue.max="]
+        assert self.answer(castoff, "fish", "castoff render --set requeue.m", "requeue.m") == [
+            "plain,requeue.max="
+        ]
         assert self.answer(castoff, "fish", "castoff launch -- tr", "tr") == ["file,tr"]
 
     @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

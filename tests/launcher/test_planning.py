@@ -64,7 +64,7 @@ class TestAurora:
         assert found.start == [
             *("mpiexec", "-n", "24", "--ppn", "12", "--cpu-bind"),
             "list:1-8:9-16:17-24:25-32:33-40:41-48:53-60:61-68:69-76:77-84:85-92:93-100",
-            "--pmi=pmix",
+            *("--line-buffer", "--pmi=pmix"),
         ]
         assert found.cores_per_rank == 8
         assert found.env["OMP_NUM_THREADS"] == "8"
@@ -81,7 +81,7 @@ class TestAurora:
         found = planned("aurora", ranks_per_node=6)
         assert found.devices.visible == "0,2,4,6,8,10"
         assert found.device_variable == "ZE_AFFINITY_MASK"
-        assert found.start[-2] == "list:1-17:18-34:35-51:53-69:70-86:87-103"
+        assert found.start[-3] == "list:1-17:18-34:35-51:53-69:70-86:87-103"
 
     def test_whole_gpus(self) -> None:
         found = planned("aurora", devices_per_rank=2)
@@ -150,7 +150,8 @@ class TestPolaris:
         found = planned("polaris", nodes=2)
         assert found.layout == [(4, 2)]
         assert found.start == [
-            *("mpiexec", "-n", "8", "--ppn", "4", "--cpu-bind", "list:0-7:8-15:16-23:24-31")
+            *("mpiexec", "-n", "8", "--ppn", "4", "--cpu-bind", "list:0-7:8-15:16-23:24-31"),
+            "--line-buffer",
         ]
         assert (found.devices.visible, found.device_variable) == ("3,2,1,0", "CUDA_VISIBLE_DEVICES")
         assert found.setup == ["module use /soft/modulefiles"]
@@ -167,7 +168,7 @@ class TestPolaris:
 
     def test_torchrun_sees_them_in_the_same_order(self) -> None:
         found = planned("polaris", start={"torchrun": True})
-        assert (found.devices.visible, found.start[-1]) == ("3,2,1,0", "list:0-31")
+        assert (found.devices.visible, found.start[-2]) == ("3,2,1,0", "list:0-31")
 
 
 class TestPerlmutter:
@@ -299,6 +300,7 @@ class TestTorchrun:
             "1",
             "--cpu-bind",
             "list:1-51,53-103",
+            "--line-buffer",
             "--pmi=pmix",
         ]
         assert (found.ranks, found.layout, found.cores_per_rank) == (24, [(12, 2)], 8)

@@ -62,6 +62,7 @@ workdir: /w
 snapshot: {paths: [src, 007], link: [data], limit: 1G}
 python: /opt/bin/python
 directives: {filesystems: "home:flare", comment: null, hold: true, x: false, n: 5}
+options: [proxy]
 start: {starter: pals, torchrun: false, args: [--label]}
 container: {runtime: apptainer, image: /a.sif, binds: [/a, "/b:/c:ro"], env: {N: 1}, gpus: none, args: [-x]}
 stage:

@@ -94,7 +94,7 @@ def test_problems_of_form() -> None:
 @pytest.mark.parametrize(
     ("site", "argv"),
     [
-        ("aurora", ["mpiexec", "-n", "2", "--ppn", "1", "--pmi=pmix"]),
+        ("aurora", ["mpiexec", "-n", "2", "--ppn", "1", "--line-buffer", "--pmi=pmix"]),
         ("pbs", ["mpiexec", "-n", "2"]),
         (
             "slurm",

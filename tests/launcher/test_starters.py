@@ -109,9 +109,17 @@ class TestSrun:
 class TestMpiexec:
     def test_pals(self) -> None:
         assert argv("pals", PBS, EVEN, cores=2) == [
-            *("/opt/pals/bin/mpiexec", "-n", "4", "--ppn", "2", "--cpu-bind", "list:1-2:3-4")
+            *("/opt/pals/bin/mpiexec", "-n", "4", "--ppn", "2", "--cpu-bind", "list:1-2:3-4"),
+            "--line-buffer",
         ]
-        assert argv("pals", PBS, UNEVEN) == ["/opt/pals/bin/mpiexec", "-n", "3", "--ppn", "2"]
+        assert argv("pals", PBS, UNEVEN) == [
+            "/opt/pals/bin/mpiexec",
+            "-n",
+            "3",
+            "--ppn",
+            "2",
+            "--line-buffer",
+        ]
 
     @pytest.mark.parametrize("starter", ["hydra", "intelmpi"])
     def test_hydras(self, starter: str) -> None:

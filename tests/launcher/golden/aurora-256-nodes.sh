@@ -222,7 +222,8 @@ chmod 700 "$CASTOFF_ATTEMPT_DIR/rank.sh"
 # --- Start the ranks ------------------------------------------------------------------------------
 : >"$CASTOFF_LOG_DIR/node-00000.log"
 mpiexec -n 3072 --ppn 12 \
-  --cpu-bind list:1-8:9-16:17-24:25-32:33-40:41-48:53-60:61-68:69-76:77-84:85-92:93-100 --pmi=pmix \
+  --cpu-bind list:1-8:9-16:17-24:25-32:33-40:41-48:53-60:61-68:69-76:77-84:85-92:93-100 \
+  --line-buffer --pmi=pmix \
   "$CASTOFF_ATTEMPT_DIR/rank.sh" \
   python -m trainers.gnn --config causets.yaml &
 castoff_starter=$!

@@ -211,7 +211,8 @@ chmod 700 "$CASTOFF_ATTEMPT_DIR/rank.sh"
 
 # --- Start the ranks ------------------------------------------------------------------------------
 : >"$CASTOFF_LOG_DIR/rank-00000.log"
-mpiexec -n 12 --ppn 6 --cpu-bind list:1-17:18-34:35-51:53-69:70-86:87-103 --pmi=pmix \
+mpiexec -n 12 --ppn 6 --cpu-bind list:1-17:18-34:35-51:53-69:70-86:87-103 --line-buffer \
+  --pmi=pmix \
   "$CASTOFF_ATTEMPT_DIR/rank.sh" \
   python -m trainers.gnn --config causets.yaml &
 castoff_starter=$!

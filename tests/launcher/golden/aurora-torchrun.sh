@@ -204,7 +204,7 @@ chmod 700 "$CASTOFF_ATTEMPT_DIR/rank.sh"
 
 # --- Start the ranks ------------------------------------------------------------------------------
 : >"$CASTOFF_LOG_DIR/node-00000.log"
-mpiexec -n 2 --ppn 1 --cpu-bind list:1-51,53-103 --pmi=pmix \
+mpiexec -n 2 --ppn 1 --cpu-bind list:1-51,53-103 --line-buffer --pmi=pmix \
   "$CASTOFF_ATTEMPT_DIR/rank.sh" \
   python -m trainers.gnn --config causets.yaml &
 castoff_starter=$!

@@ -208,7 +208,7 @@ chmod 700 "$CASTOFF_ATTEMPT_DIR/rank.sh"
 
 # --- Start the ranks ------------------------------------------------------------------------------
 : >"$CASTOFF_LOG_DIR/rank-00000.log"
-mpiexec -n 1 --ppn 1 --cpu-bind list:0-31 \
+mpiexec -n 1 --ppn 1 --cpu-bind list:0-31 --line-buffer \
   "$CASTOFF_ATTEMPT_DIR/rank.sh" \
   python -m trainers.gnn --config causets.yaml &
 castoff_starter=$!

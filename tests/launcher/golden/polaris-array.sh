@@ -211,7 +211,7 @@ chmod 700 "$CASTOFF_ATTEMPT_DIR/rank.sh"
 
 # --- Start the ranks ------------------------------------------------------------------------------
 : >"$CASTOFF_LOG_DIR/rank-00000.log"
-mpiexec -n 4 --ppn 4 --cpu-bind list:0-7:8-15:16-23:24-31 \
+mpiexec -n 4 --ppn 4 --cpu-bind list:0-7:8-15:16-23:24-31 --line-buffer \
   "$CASTOFF_ATTEMPT_DIR/rank.sh" \
   python -m trainers.gnn --config causets.yaml &
 castoff_starter=$!

@@ -107,6 +107,21 @@ EXAMPLES: dict[str, Example] = {
     "slurm-dependency-by-name": Example("slurm", {"after": {"afterok": ["preprocess"], "afterany": ["9"]}}),
     "aurora-6-ranks": Example("aurora", {"ranks_per_node": 6, "nodes": 2}),
     "aurora-24-ranks": Example("aurora", {"ranks_per_node": 24}),
+    "aurora-48-ranks": Example("aurora", {"options": ["ccs"]}),
+    "aurora-options": Example(
+        "aurora",
+        {
+            "nodes": 2,
+            "queue": "debug",
+            "options": ["copper", "proxy", "no-vni", "ddp-cores"],
+        },
+    ),
+    "aurora-ccl": Example(
+        "aurora", {"setup": [], "options": ["ccl", "ccl-workers", "ccl-tuning", "event-queues"]}
+    ),
+    "aurora-2048-nodes": Example("aurora", {"nodes": 2048, "queue": "prod", "walltime": "12h"}),
+    "aurora-stage": Example("aurora", {"nodes": 2, "queue": "debug", "stage": STAGE}),
+    "polaris-options": Example("polaris", {"nodes": 2, "options": ["proxy", "nccl-ofi"]}),
     "aurora-torchrun": Example("aurora", {"nodes": 2, "start": {"torchrun": True}}),
     "aurora-uneven": Example("aurora", {"nodes": 2, "ranks": 23}),
     "aurora-256-nodes": Example("aurora", {"nodes": 256, "queue": "prod", "walltime": "6h"}),

@@ -21,6 +21,7 @@ import psutil
 from launcher import JobSpec, Plan, Site, plan, render
 
 HERE = Path(__file__).parent
+CHECKOUT = HERE.parents[2]
 PROBE = [sys.executable, str(HERE / "probe.py")]
 CASTOFF = str(Path(sys.executable).with_name("castoff"))
 
@@ -153,7 +154,7 @@ class Bench:
 
     def _stubs(self) -> None:
         for name in ("srun", "mpiexec"):
-            self.stub(name, f"#!{sys.executable}\n{(HERE / 'stub_starter.py').read_text()}")
+            self.stub(name, STARTER)
         modules = ["module"] if any("module" in line for line in self.site.setup) else []
         for name in ("qsub", "scontrol", "squeue", *modules):
             self.stub(name, RECORDER)
@@ -252,6 +253,13 @@ class Bench:
         files = {int(path.stem[5:]): path for path in self.seen.glob("rank-*.json")}
         return [json.loads(files[rank].read_text()) for rank in sorted(files)]
 
+
+STARTER = f"""#!{sys.executable}
+import sys
+sys.path.insert(0, {str(CHECKOUT)!r})
+from tests.launcher.scripts.stub_starter import main
+sys.exit(main())
+"""
 
 RECORDER = f"""#!{sys.executable}
 import json, os, sys

@@ -14,6 +14,7 @@ from launcher.schedulers import pbs, slurm
 from launcher.schedulers.submission import Submission
 from launcher.starters import STARTERS
 
+from . import pals
 from .hostile_cluster import MARK
 from .hostile_nodes import check_container, check_copies
 from .hostile_runs import RUN_DIR, Trial
@@ -117,9 +118,12 @@ def _started_as_asked(trial: Trial) -> None:
         assert words[-len(program) :] == program
         return
     own = start[1:]
-    asked = _encoded([*trial.profile.get("start_args", []), *trial.fields.get("start", {}).get("args", [])])
+    site_args = trial.profile.get("start_args", []) if trial.plan.starter == trial.site.starter else []
+    asked = _encoded([*site_args, *trial.fields.get("start", {}).get("args", [])])
     assert words[: len(own)] == own
     assert own[len(own) - len(asked) :] == asked
+    if trial.plan.starter == "pals":
+        pals.parse([word.decode() for word in own[: len(own) - len(asked)]] + ["rank.sh"])
     rank = f"{trial.run_directory}/attempts/{trial.case.member}.0/rank.sh"
     at = words.index(os.fsencode(rank))
     flag = STARTERS[trial.plan.starter].hostfile_flag

@@ -22,15 +22,18 @@ import sys
 import time
 from pathlib import Path
 
-VALUED = ("-n", "--ppn", "--cpu-bind", "-d", "--depth")
+from tests.launcher.scripts import pals
 
 
-def parse(words: list[str]) -> tuple[dict[str, str], list[str]]:
+def parse(words: list[str], starter: str) -> tuple[dict[str, str], list[str]]:
+    """The options, and the program. PALS takes only its documented ones, as the real one does."""
+    if starter == "mpiexec":
+        return pals.parse(words)
     options: dict[str, str] = {}
     while words and words[0].startswith("-"):
         word = words.pop(0)
-        name, joined, value = word.partition("=")
-        options[name] = value if joined else words.pop(0) if name in VALUED else ""
+        name, _, value = word.partition("=")
+        options[name] = value
     return options, words
 
 
@@ -91,7 +94,11 @@ def main() -> int:
     if starter == "srun" and ended.exists():
         print("srun: error: Slurm job 12 has expired", file=sys.stderr)
         return 1
-    options, program = parse(sys.argv[1:])
+    try:
+        options, program = parse(sys.argv[1:], starter)
+    except pals.UsageError as error:
+        print(f"mpiexec: {error}", file=sys.stderr)
+        return 2
     program = in_pyxis(options, program)
     with Path(os.environ["STUB_CALLS"]).open("a") as calls:
         calls.write(json.dumps([starter, *sys.argv[1:]]) + "\n")

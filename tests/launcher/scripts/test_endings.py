@@ -274,3 +274,30 @@ def test_a_child_of_the_script_records_no_ending(bench: Benches) -> None:
     setup = [f"({trap})", 'test ! -e "$CASTOFF_ATTEMPT_DIR/ending.json"']
     ended = bench("local").run(command=["true"], setup=setup)
     assert ended.ending == ("done", 0), ended.output
+
+
+@pytest.mark.parametrize(("probe", "code"), [("nothing", 0), ("fail 1 3", 3)])
+def test_what_setup_started_ends_after_the_ranks(probe: str, code: int, bench: Benches) -> None:
+    """Copper: whatever becomes of the ranks, and without a say in the job's code."""
+    here = bench("pals")
+    here.stub("stop_copper.sh", '#!/bin/sh\nls "$PROBE_FOLDER" >"$PROBE_FOLDER/stopped"\nexit 9\n')
+    for name in ("module", "launch_copper.sh"):
+        here.stub(name, '#!/bin/sh\necho "$0 $*" >>"$PROBE_FOLDER/launched"\n')
+    told = {"PROBE": probe, "VIRTUAL_ENV": "/venv", "USER": "me", "PYTHONPATH": "/mine"}
+    ended = here.run(ranks_per_node=2, options=["copper"], setup=["echo set up"], env=told)
+    assert ended.code == code, ended.output
+    launched = [line.rpartition("/")[2] for line in (here.seen / "launched").read_text().splitlines()]
+    assert launched == ["module load copper", "launch_copper.sh "]
+    assert {"rank-0.json", "rank-1.json"} <= set((here.seen / "stopped").read_text().split())
+    for rank in here.ranks():
+        first, mine = rank["environ"]["PYTHONPATH"].split(":")
+        assert first.startswith("/tmp/me/copper/") and first.endswith("/site-packages") and mine == "/mine"
+
+
+def test_a_setup_that_fails_starts_nothing(bench: Benches) -> None:
+    here = bench("pals")
+    here.stub("module", "#!/bin/sh\n")
+    here.stub("launch_copper.sh", "#!/bin/sh\nexit 4\n")
+    ended = here.run(ranks_per_node=1, options=["copper"], env={})
+    assert (ended.code, ended.ending) == (4, ("failed", 4))
+    assert here.ranks() == []

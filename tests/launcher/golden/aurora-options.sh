@@ -1,0 +1,299 @@
+#!/bin/bash -l
+#PBS -N causets
+#PBS -A MyProject
+#PBS -q debug
+#PBS -l select=2
+#PBS -l place=scatter
+#PBS -l walltime=00:30:00
+#PBS -l filesystems=home:flare
+#PBS -j oe
+#PBS -r n
+#PBS -k doe
+
+# causets on aurora: 24 ranks, 12 on each of 2 nodes.
+# copper: each node reads the packages of your venv from Copper's cache, not from Lustre
+# proxy: compute nodes reach the internet through ALCF's proxy
+# no-vni: for "No VNIs available", where a job starts many programs one after the other
+# ddp-cores: the cores of ALCF's page on DDP, which leaves some to oneCCL's threads
+# 12 ranks per node: the node has 12 devices
+# OMP_NUM_THREADS=4: a rank's cores
+set -euo pipefail
+
+castoff_job=${PBS_JOBID:?castoff: submit this script with qsub}
+castoff_index=0
+castoff_submit_dir=$PBS_O_WORKDIR
+castoff_restarts=0
+castoff_hosts() { awk '!seen[$0]++' "$PBS_NODEFILE"; }
+castoff_end_time() { echo $(($(date +%s) + 1800)); } # PBS does not tell it
+
+# --- Run directory: records and logs --------------------------------------------------------------
+# `castoff submit` names it. A script that stands alone makes castoff-<job id> where it was submitted,
+# and copies itself there; a directory that a parent job left in the environment is not believed.
+if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh"; then
+  CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
+  unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET
+  [[ -L $CASTOFF_RUN_DIR ]] || (umask 077 && mkdir -p "$CASTOFF_RUN_DIR")
+fi
+if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then # somebody put it where ours belongs
+  echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
+  exit 1
+fi
+cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh" || (
+  umask 077
+  cp "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
+  mv "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
+)
+export CASTOFF_RUN_DIR
+export CASTOFF_ARRAY_INDEX=$((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index))
+export CASTOFF_ARRAY_COUNT=1
+export CASTOFF_ATTEMPT=$((${CASTOFF_ATTEMPT:-0} + castoff_restarts))
+while [[ -e $CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT ]]; do
+  CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) # started again without a count, as after a node failure
+done
+export CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
+export CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
+export CASTOFF_STOP_FILE=$CASTOFF_ATTEMPT_DIR/stop            # when it appears: stop early, please
+export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or again
+export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank that failed
+(
+  umask 077
+  mkdir -p "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
+  printf '{"job": "%s", "host": "%s", "time": %s}\n' "$castoff_job" "$(hostname)" "$(date +%s)" \
+    >"$CASTOFF_ATTEMPT_DIR/start.json"
+  printf '%400s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
+)
+if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
+
+castoff_ending=failed
+castoff_record_ending() { # ENDING CODE
+  # A child that a signal ends as it begins still has this script's traps.
+  if [[ $BASHPID != "$$" ]]; then return 0; fi
+  (
+    umask 077
+    printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \
+      1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
+      mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
+  )
+}
+trap 'castoff_record_ending "$castoff_ending" $? || true' EXIT # which must not change the code
+
+if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
+  echo "castoff: stopped before it began; castoff resubmit starts it again" >&2
+  castoff_ending=cancelled
+  exit 143
+fi
+
+# --- When it has to stop, and what asks it to -----------------------------------------------------
+CASTOFF_DEADLINE=$(castoff_end_time) # seconds since 1970
+export CASTOFF_DEADLINE
+export CASTOFF_GRACE=120 # a stop is asked for so many seconds before
+castoff_starter=
+castoff_signalled=
+castoff_terminated=
+castoff_terminate() { # somebody ends this job: the ranks may still save what they have
+  castoff_signalled=1
+  castoff_terminated=1
+  if [[ -z $castoff_starter ]]; then
+    castoff_ending=cancelled
+    exit 143
+  fi
+  kill -s TERM "$castoff_starter" 2>/dev/null || true
+}
+trap castoff_terminate TERM INT HUP
+trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE" || true' USR2
+
+# --- Setup ----------------------------------------------------------------------------------------
+cd "$castoff_submit_dir"
+set +u # module files and activate scripts read variables that are not set
+export {http_proxy,https_proxy,HTTP_PROXY,HTTPS_PROXY,ftp_proxy}=http://proxy.alcf.anl.gov:3128
+export no_proxy='admin,polaris-adminvm-01,localhost,*.cm.polaris.alcf.anl.gov,polaris-*,*.polaris.alcf.anl.gov,*.alcf.anl.gov'
+module load frameworks
+module load copper
+launch_copper.sh
+if [[ -n ${VIRTUAL_ENV:-} ]]; then
+  PYTHONPATH=/tmp/$USER/copper$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')${PYTHONPATH:+:$PYTHONPATH}
+  export PYTHONPATH
+fi
+set -u
+
+# --- Environment of the ranks ---------------------------------------------------------------------
+# What a parent's ranks were told must not reach ours, nor another scheduler's job the starter.
+unset -v CASTOFF_STARTER CASTOFF_RANK CASTOFF_DEVICE RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
+  NODE_RANK GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME MASTER_ADDR \
+  MASTER_PORT TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS \
+  TORCHELASTIC_USE_AGENT_STORE TORCHELASTIC_ERROR_FILE TORCHELASTIC_SIGNALS_TO_HANDLE PMI_RANK \
+  PMI_SIZE PMI_FD PMI_PORT PMI_ID PMI_JOBID PMI_SPAWNED PMI_LOCAL_RANK PMI_LOCAL_SIZE \
+  PMI_UNIVERSE_SIZE PMI_HOSTNAME PMI_CONTROL_PORT PMI_CONTROL_FD PMI_SHARED_SECRET PMI_APP_NUM \
+  MPI_LOCALRANKID MPI_LOCALNRANKS HYDI_CONTROL_FD I_MPI_HYDRA_UUID HYDRA_BSTRAP_NODE_ID \
+  HYDRA_BSTRAP_PROXY_ID HYDRA_BSTRAP_LOCALHOST HYDRA_BSTRAP_UPSTREAM_FD OMPI_COMM_WORLD_RANK \
+  OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_NODE_RANK OMPI_COMM_WORLD_LOCAL_RANK \
+  OMPI_COMM_WORLD_LOCAL_SIZE PMIX_RANK PMIX_LOCAL_RANK PMIX_NAMESPACE PMIX_ID PMIX_HOSTNAME \
+  PMIX_SERVER_URI2 PMIX_SERVER_URI21 PMIX_SERVER_URI3 PMIX_SERVER_URI4 PMIX_SERVER_URI41 \
+  PMIX_SERVER_TMPDIR PALS_RANKID PALS_LOCAL_RANKID PALS_LOCAL_SIZE PALS_NODEID PALS_SIZE \
+  PALS_APID FLUX_TASK_RANK FLUX_TASK_LOCAL_ID FLUX_JOB_SIZE FLUX_JOB_NNODES JSM_NAMESPACE_RANK \
+  JSM_NAMESPACE_SIZE JSM_NAMESPACE_LOCAL_RANK
+unset -v "${!SLURM_@}"
+export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
+export ZE_FLAT_DEVICE_HIERARCHY=FLAT
+export CCL_PROCESS_LAUNCHER=pmix
+export CCL_ATL_TRANSPORT=mpi
+export CCL_KVS_MODE=mpi
+export FI_MR_CACHE_MONITOR=userfaultfd
+export TMPDIR=/tmp
+export OMP_NUM_THREADS=4
+
+# --- Rendezvous: where the ranks meet -------------------------------------------------------------
+castoff_hosts >"$CASTOFF_ATTEMPT_DIR/hosts"
+castoff_count=$(wc -l <"$CASTOFF_ATTEMPT_DIR/hosts")
+if ((castoff_count != 2)); then
+  echo "castoff: this script is for 2 hosts, but the job has $((castoff_count)):" >&2
+  cat "$CASTOFF_ATTEMPT_DIR/hosts" >&2
+  echo "castoff: render it anew with --nodes $((castoff_count))" >&2
+  exit 1
+fi
+read -r castoff_first <"$CASTOFF_ATTEMPT_DIR/hosts"
+export MASTER_ADDR=${castoff_first%%.*}.hsn.cm.aurora.alcf.anl.gov
+if [[ $castoff_first =~ ^[0-9.]+$ ]]; then MASTER_ADDR=$castoff_first; fi
+castoff_sum=$(echo "$CASTOFF_ATTEMPT_DIR" | cksum) # another for each start, also within one job
+export MASTER_PORT=$((20000 + ${castoff_sum%% *} % 10000))
+for _ in {1..50}; do # a port that takes a connection is somebody else's; this is that host
+  # shellcheck disable=SC2016 # the inner bash reads the address itself; -p keeps it off BASH_ENV
+  timeout 5 bash -pc ': <>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null || break
+  MASTER_PORT=$((20000 + (MASTER_PORT + 1) % 10000))
+done
+
+# --- Who each rank is: this runs once for each of them --------------------------------------------
+cat >"$CASTOFF_ATTEMPT_DIR/rank.sh" <<'CASTOFF_RANK'
+#!/bin/sh
+set -u
+RANK=${PALS_RANKID:?castoff: PALS did not say which rank this is}
+LOCAL_RANK=${PALS_LOCAL_RANKID:?castoff: PALS did not say which local rank this is}
+NODE_RANK=${PALS_NODEID:?castoff: PALS did not say which node this is}
+LOCAL_WORLD_SIZE=12
+refuse() { # this is not how the script laid the ranks out
+  echo "castoff: $1" >&2
+  kill -s KILL "$$" # on an exit code alone some starters let the other ranks run on
+}
+[ "${PALS_LOCAL_SIZE:-$LOCAL_WORLD_SIZE}" -eq "$LOCAL_WORLD_SIZE" ] ||
+  refuse "rank $RANK has $PALS_LOCAL_SIZE ranks on its node; this script lays $LOCAL_WORLD_SIZE out there"
+[ "$LOCAL_RANK" -lt "$LOCAL_WORLD_SIZE" ] ||
+  refuse "rank $RANK has local rank $LOCAL_RANK; this script lays $LOCAL_WORLD_SIZE ranks out there"
+WORLD_SIZE=24
+CASTOFF_STARTER=pals
+CASTOFF_RANK=$RANK/$WORLD_SIZE # tells this rank from those that its program may start itself
+export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK CASTOFF_STARTER CASTOFF_RANK
+export CASTOFF_DEVICE="$LOCAL_RANK" # among those that this rank sees
+
+log=rank-$(printf %05d "$RANK").log
+exec 3>>"$CASTOFF_LOG_DIR/$log"
+told= # whether somebody ended this rank: then its code says nothing
+program=
+pass_on() {
+  interrupted=1
+  [ -z "$program" ] || kill -s "$1" "$program" 2>/dev/null
+}
+trap 'told=1; pass_on TERM' TERM INT HUP
+trap 'pass_on USR1' USR1
+trap 'pass_on USR2' USR2
+(exec "$@") </dev/null >&3 2>&1 3>&- & # exec: a program named echo is none of sh's own
+program=$!
+[ -z "$told" ] || pass_on TERM
+code=127
+interrupted=1
+while [ -n "$interrupted" ] || kill -s 0 "$program" 2>/dev/null; do # a signal ends wait alone
+  interrupted=
+  wait "$program"
+  last=$?
+  [ "$last" -ne 127 ] || break # its code is known already, or there is no such program
+  code=$last
+done
+if [ "$code" -ne 0 ] && [ -z "$told" ]; then
+  signal=null
+  if [ "$code" -gt 128 ] && name=$(kill -l "$code" 2>/dev/null); then signal="\"SIG$name\""; fi
+  # noclobber: the first writer wins
+  (set -C && printf '{"rank": %s, "host": "%s", "code": %s, "signal": %s, "log": "%s", "time": %s}\n' \
+    "$RANK" "$(hostname)" "$code" "$signal" "$log" "$(date +%s)" \
+    >"$CASTOFF_FAILURE_FILE") 2>/dev/null
+  kill -s KILL "$$" # on an exit code alone the starter would let the others run on
+fi
+[ "$code" -ne 0 ] || [ "$RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
+exit "$code"
+CASTOFF_RANK
+chmod 700 "$CASTOFF_ATTEMPT_DIR/rank.sh"
+
+# --- Start the ranks ------------------------------------------------------------------------------
+: >"$CASTOFF_LOG_DIR/rank-00000.log"
+mpiexec -n 24 --ppn 12 \
+  --cpu-bind list:4-7:8-11:12-15:16-19:20-23:24-27:56-59:60-63:64-67:68-71:72-75:76-79 \
+  --line-buffer --pmi=pmix --no-vni \
+  "$CASTOFF_ATTEMPT_DIR/rank.sh" \
+  python -m trainers.gnn --config causets.yaml &
+castoff_starter=$!
+tail -n +1 -f -s 0.2 --pid="$castoff_starter" "$CASTOFF_LOG_DIR/rank-00000.log" & # the others' are beside it
+castoff_tail=$!
+( # Nobody else asks for a stop in time. read -t, unlike sleep, is no process that could stay behind.
+  castoff_left=$((CASTOFF_DEADLINE - CASTOFF_GRACE - $(date +%s)))
+  if ((castoff_left > 0)); then read -r -t "$castoff_left" _ <> <(:) || true; fi
+  : >>"$CASTOFF_STOP_FILE"
+) &
+castoff_timer=$!
+disown "$castoff_timer" # or bash would tell of its end
+castoff_signalled=1
+while [[ -n $castoff_signalled ]] || kill -0 "$castoff_starter" 2>/dev/null; do # a signal ends wait alone
+  castoff_signalled=
+  castoff_code=0
+  wait "$castoff_starter" || castoff_code=$?
+done
+kill -s KILL "$castoff_timer" 2>/dev/null || true # one that has just begun may miss a TERM
+wait "$castoff_tail" || true
+( # what `setup` started; its code is not the job's
+  set +u
+  stop_copper.sh
+) || true
+
+# --- How it ended ---------------------------------------------------------------------------------
+# The first failure and the program's own word decide; a starter's exit code may be a victim's.
+set +e # a message that a full disk does not take must not become the job's code
+castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
+castoff_late= # whether it is the walltime that ends this job
+if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_late=1; fi
+
+if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk was full
+  castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
+  castoff_code=$(castoff_field code)
+  castoff_log=$(castoff_field log)
+  echo "castoff: rank $(castoff_field rank) on $(castoff_field host) was the first to fail," \
+    "with code $castoff_code; see $CASTOFF_LOG_DIR/$castoff_log" >&2
+  if [[ $castoff_log != rank-00000.log ]]; then tail -n 40 "$CASTOFF_LOG_DIR/$castoff_log" >&2 || true; fi
+  exit "${castoff_code:-1}"
+fi
+if [[ $castoff_outcome == again && (-z $castoff_terminated || -n $castoff_late) ]]; then
+  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop asked for it; castoff resubmit lets it go on
+    castoff_ending=again
+    exit 75
+  fi
+  castoff_ending=walltime
+  exit 75 # EX_TEMPFAIL: it can go on, but nobody starts it again
+fi
+castoff_ended_well() { [[ -e $CASTOFF_ATTEMPT_DIR/finished || ! -d $CASTOFF_ATTEMPT_DIR ]]; } # or deleted
+if ((castoff_code == 0)) && [[ $castoff_outcome != 'done' && -z $castoff_terminated ]]; then
+  # srun exits 0, too, when it loses a node: rank 0 itself has to have said that it ended well.
+  for _ in {1..10}; do # it may have run on another host
+    if castoff_ended_well; then break; fi
+    sleep 1
+  done
+  if ! castoff_ended_well; then
+    echo "castoff: pals exited with 0, but rank 0 did not end: its node was lost" >&2
+    castoff_terminated=1
+  fi
+fi
+if [[ $castoff_outcome == 'done' || (-z $castoff_terminated && $castoff_code -eq 0) ]]; then
+  castoff_ending='done'
+  exit 0
+fi
+if [[ -n $castoff_terminated ]]; then
+  castoff_ending=cancelled
+  if [[ -n $castoff_late ]]; then castoff_ending=walltime; fi
+  if ((castoff_code == 0)); then castoff_code=143; fi
+fi
+exit "$castoff_code"

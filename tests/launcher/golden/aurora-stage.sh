@@ -1,0 +1,502 @@
+#!/bin/bash -l
+#PBS -N causets
+#PBS -A MyProject
+#PBS -q debug
+#PBS -l select=2
+#PBS -l place=scatter
+#PBS -l walltime=00:30:00
+#PBS -l filesystems=home:flare
+#PBS -j oe
+#PBS -r n
+#PBS -k doe
+
+# causets on aurora: 24 ranks, 12 on each of 2 nodes.
+# 12 ranks per node: the node has 12 devices
+# OMP_NUM_THREADS=8: a rank's cores
+set -euo pipefail
+
+castoff_job=${PBS_JOBID:?castoff: submit this script with qsub}
+castoff_index=0
+castoff_submit_dir=$PBS_O_WORKDIR
+castoff_restarts=0
+castoff_hosts() { awk '!seen[$0]++' "$PBS_NODEFILE"; }
+castoff_end_time() { echo $(($(date +%s) + 1800)); } # PBS does not tell it
+
+# --- Run directory: records and logs --------------------------------------------------------------
+# `castoff submit` names it. A script that stands alone makes castoff-<job id> where it was submitted,
+# and copies itself there; a directory that a parent job left in the environment is not believed.
+if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh"; then
+  CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
+  unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET
+  [[ -L $CASTOFF_RUN_DIR ]] || (umask 077 && mkdir -p "$CASTOFF_RUN_DIR")
+fi
+if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then # somebody put it where ours belongs
+  echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
+  exit 1
+fi
+cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh" || (
+  umask 077
+  cp "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
+  mv "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
+)
+export CASTOFF_RUN_DIR
+export CASTOFF_ARRAY_INDEX=$((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index))
+export CASTOFF_ARRAY_COUNT=1
+export CASTOFF_ATTEMPT=$((${CASTOFF_ATTEMPT:-0} + castoff_restarts))
+while [[ -e $CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT ]]; do
+  CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) # started again without a count, as after a node failure
+done
+export CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
+export CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
+export CASTOFF_STOP_FILE=$CASTOFF_ATTEMPT_DIR/stop            # when it appears: stop early, please
+export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or again
+export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank that failed
+(
+  umask 077
+  mkdir -p "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
+  printf '{"job": "%s", "host": "%s", "time": %s}\n' "$castoff_job" "$(hostname)" "$(date +%s)" \
+    >"$CASTOFF_ATTEMPT_DIR/start.json"
+  printf '%400s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
+)
+if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
+
+castoff_ending=failed
+castoff_record_ending() { # ENDING CODE
+  # A child that a signal ends as it begins still has this script's traps.
+  if [[ $BASHPID != "$$" ]]; then return 0; fi
+  (
+    umask 077
+    printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \
+      1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
+      mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
+  )
+}
+trap 'castoff_record_ending "$castoff_ending" $? || true' EXIT # which must not change the code
+
+if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
+  echo "castoff: stopped before it began; castoff resubmit starts it again" >&2
+  castoff_ending=cancelled
+  exit 143
+fi
+
+# --- When it has to stop, and what asks it to -----------------------------------------------------
+CASTOFF_DEADLINE=$(castoff_end_time) # seconds since 1970
+export CASTOFF_DEADLINE
+export CASTOFF_GRACE=120 # a stop is asked for so many seconds before
+castoff_starter=
+castoff_signalled=
+castoff_terminated=
+castoff_terminate() { # somebody ends this job: the ranks may still save what they have
+  castoff_signalled=1
+  castoff_terminated=1
+  if [[ -z $castoff_starter ]]; then
+    castoff_ending=cancelled
+    exit 143
+  fi
+  kill -s TERM "$castoff_starter" 2>/dev/null || true
+}
+trap castoff_terminate TERM INT HUP
+trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE" || true' USR2
+
+# --- Setup ----------------------------------------------------------------------------------------
+cd "$castoff_submit_dir"
+set +u # module files and activate scripts read variables that are not set
+module load frameworks
+set -u
+
+# --- Environment of the ranks ---------------------------------------------------------------------
+# What a parent's ranks were told must not reach ours, nor another scheduler's job the starter.
+unset -v CASTOFF_STARTER CASTOFF_RANK CASTOFF_DEVICE RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
+  NODE_RANK GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME MASTER_ADDR \
+  MASTER_PORT TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS \
+  TORCHELASTIC_USE_AGENT_STORE TORCHELASTIC_ERROR_FILE TORCHELASTIC_SIGNALS_TO_HANDLE PMI_RANK \
+  PMI_SIZE PMI_FD PMI_PORT PMI_ID PMI_JOBID PMI_SPAWNED PMI_LOCAL_RANK PMI_LOCAL_SIZE \
+  PMI_UNIVERSE_SIZE PMI_HOSTNAME PMI_CONTROL_PORT PMI_CONTROL_FD PMI_SHARED_SECRET PMI_APP_NUM \
+  MPI_LOCALRANKID MPI_LOCALNRANKS HYDI_CONTROL_FD I_MPI_HYDRA_UUID HYDRA_BSTRAP_NODE_ID \
+  HYDRA_BSTRAP_PROXY_ID HYDRA_BSTRAP_LOCALHOST HYDRA_BSTRAP_UPSTREAM_FD OMPI_COMM_WORLD_RANK \
+  OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_NODE_RANK OMPI_COMM_WORLD_LOCAL_RANK \
+  OMPI_COMM_WORLD_LOCAL_SIZE PMIX_RANK PMIX_LOCAL_RANK PMIX_NAMESPACE PMIX_ID PMIX_HOSTNAME \
+  PMIX_SERVER_URI2 PMIX_SERVER_URI21 PMIX_SERVER_URI3 PMIX_SERVER_URI4 PMIX_SERVER_URI41 \
+  PMIX_SERVER_TMPDIR PALS_RANKID PALS_LOCAL_RANKID PALS_LOCAL_SIZE PALS_NODEID PALS_SIZE \
+  PALS_APID FLUX_TASK_RANK FLUX_TASK_LOCAL_ID FLUX_JOB_SIZE FLUX_JOB_NNODES JSM_NAMESPACE_RANK \
+  JSM_NAMESPACE_SIZE JSM_NAMESPACE_LOCAL_RANK
+unset -v "${!SLURM_@}"
+export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
+export ZE_FLAT_DEVICE_HIERARCHY=FLAT
+export CCL_PROCESS_LAUNCHER=pmix
+export CCL_ATL_TRANSPORT=mpi
+export CCL_KVS_MODE=mpi
+export FI_MR_CACHE_MONITOR=userfaultfd
+export TMPDIR=/tmp
+export OMP_NUM_THREADS=8
+
+# --- Rendezvous: where the ranks meet -------------------------------------------------------------
+castoff_hosts >"$CASTOFF_ATTEMPT_DIR/hosts"
+castoff_count=$(wc -l <"$CASTOFF_ATTEMPT_DIR/hosts")
+if ((castoff_count != 2)); then
+  echo "castoff: this script is for 2 hosts, but the job has $((castoff_count)):" >&2
+  cat "$CASTOFF_ATTEMPT_DIR/hosts" >&2
+  echo "castoff: render it anew with --nodes $((castoff_count))" >&2
+  exit 1
+fi
+read -r castoff_first <"$CASTOFF_ATTEMPT_DIR/hosts"
+export MASTER_ADDR=${castoff_first%%.*}.hsn.cm.aurora.alcf.anl.gov
+if [[ $castoff_first =~ ^[0-9.]+$ ]]; then MASTER_ADDR=$castoff_first; fi
+castoff_sum=$(echo "$CASTOFF_ATTEMPT_DIR" | cksum) # another for each start, also within one job
+export MASTER_PORT=$((20000 + ${castoff_sum%% *} % 10000))
+for _ in {1..50}; do # a port that takes a connection is somebody else's; this is that host
+  # shellcheck disable=SC2016 # the inner bash reads the address itself; -p keeps it off BASH_ENV
+  timeout 5 bash -pc ': <>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null || break
+  MASTER_PORT=$((20000 + (MASTER_PORT + 1) % 10000))
+done
+
+# --- Who each rank is: this runs once for each of them --------------------------------------------
+cat >"$CASTOFF_ATTEMPT_DIR/rank.sh" <<'CASTOFF_RANK'
+#!/bin/sh
+set -u
+RANK=${PALS_RANKID:?castoff: PALS did not say which rank this is}
+LOCAL_RANK=${PALS_LOCAL_RANKID:?castoff: PALS did not say which local rank this is}
+NODE_RANK=${PALS_NODEID:?castoff: PALS did not say which node this is}
+LOCAL_WORLD_SIZE=12
+refuse() { # this is not how the script laid the ranks out
+  echo "castoff: $1" >&2
+  kill -s KILL "$$" # on an exit code alone some starters let the other ranks run on
+}
+[ "${PALS_LOCAL_SIZE:-$LOCAL_WORLD_SIZE}" -eq "$LOCAL_WORLD_SIZE" ] ||
+  refuse "rank $RANK has $PALS_LOCAL_SIZE ranks on its node; this script lays $LOCAL_WORLD_SIZE out there"
+[ "$LOCAL_RANK" -lt "$LOCAL_WORLD_SIZE" ] ||
+  refuse "rank $RANK has local rank $LOCAL_RANK; this script lays $LOCAL_WORLD_SIZE ranks out there"
+export PATH="$CASTOFF_STAGE_DIR"/env/bin:"$PATH"
+WORLD_SIZE=24
+CASTOFF_STARTER=pals
+CASTOFF_RANK=$RANK/$WORLD_SIZE # tells this rank from those that its program may start itself
+export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK CASTOFF_STARTER CASTOFF_RANK
+export CASTOFF_DEVICE="$LOCAL_RANK" # among those that this rank sees
+
+log=rank-$(printf %05d "$RANK").log
+exec 3>>"$CASTOFF_LOG_DIR/$log"
+told= # whether somebody ended this rank: then its code says nothing
+program=
+pass_on() {
+  interrupted=1
+  [ -z "$program" ] || kill -s "$1" "$program" 2>/dev/null
+}
+trap 'told=1; pass_on TERM' TERM INT HUP
+trap 'pass_on USR1' USR1
+trap 'pass_on USR2' USR2
+(exec "$@") </dev/null >&3 2>&1 3>&- & # exec: a program named echo is none of sh's own
+program=$!
+[ -z "$told" ] || pass_on TERM
+code=127
+interrupted=1
+while [ -n "$interrupted" ] || kill -s 0 "$program" 2>/dev/null; do # a signal ends wait alone
+  interrupted=
+  wait "$program"
+  last=$?
+  [ "$last" -ne 127 ] || break # its code is known already, or there is no such program
+  code=$last
+done
+if [ "$code" -ne 0 ] && [ -z "$told" ]; then
+  signal=null
+  if [ "$code" -gt 128 ] && name=$(kill -l "$code" 2>/dev/null); then signal="\"SIG$name\""; fi
+  # noclobber: the first writer wins
+  (set -C && printf '{"rank": %s, "host": "%s", "code": %s, "signal": %s, "log": "%s", "time": %s}\n' \
+    "$RANK" "$(hostname)" "$code" "$signal" "$log" "$(date +%s)" \
+    >"$CASTOFF_FAILURE_FILE") 2>/dev/null
+  kill -s KILL "$$" # on an exit code alone the starter would let the others run on
+fi
+[ "$code" -ne 0 ] || [ "$RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
+# The last rank of a node removes what was staged there: in a job that is being ended nobody else can.
+mkdir "$CASTOFF_STAGE_DIR/.castoff-end-$LOCAL_RANK" 2>/dev/null
+set -- "$CASTOFF_STAGE_DIR"/.castoff-end-*
+if [ "$#" -ge "$LOCAL_WORLD_SIZE" ]; then
+  limit=60
+  [ -z "$told" ] || limit=4
+  timeout "$limit" "$CASTOFF_ATTEMPT_DIR/stage.sh" clean "$CASTOFF_STAGE_DIR" "" &
+  program=$!
+  while kill -s 0 "$program" 2>/dev/null; do wait "$program"; done
+fi
+exit "$code"
+CASTOFF_RANK
+chmod 700 "$CASTOFF_ATTEMPT_DIR/rank.sh"
+
+# --- Stage: copies on each node's own disk, made before the ranks start ---------------------------
+castoff_storage=${TMPDIR:-/tmp}
+if [[ ! -w $castoff_storage && -w $castoff_storage/$(id -un) ]]; then castoff_storage+=/$(id -un); fi
+export CASTOFF_STAGE_DIR=$castoff_storage/castoff-$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
+cat >"$CASTOFF_ATTEMPT_DIR/stage.sh" <<'CASTOFF_STAGE'
+#!/bin/sh
+# stage.sh VERB STAGE_DIR SUBMIT_DIR: `measure` runs once; then, on each node, `copy` and `clean`.
+set -u
+verb=$1
+stage_dir=$2
+submit_dir=$3
+attempt=${0%/*}
+host=$(hostname)
+complain() { printf 'castoff: stage: on %s: %s\n' "$host" "$1" >&2; } # echo may take a \ for its own
+fail() { # MESSAGE [CODE]
+  complain "$1"
+  # noclobber: the first writer wins
+  (set -C && printf '{"rank": null, "host": "%s", "code": %s, "signal": null, "log": "%s", "time": %s}\n' \
+    "$host" "${2:-1}" stage.log "$(date +%s)" >"$attempt/failure.json") 2>/dev/null
+  clean
+  exit "${2:-1}"
+}
+clean() { # what this attempt has made, and nothing else
+  rmdir "$stage_dir" 2>/dev/null && return
+  [ "$(cat "$stage_dir/.castoff" 2>/dev/null)" = "$attempt" ] || return 0
+  # Two ranks may both be the last; a copied folder may be one that nobody may write.
+  empty 2>/dev/null || { chmod -R u+rwx "$stage_dir" && empty; } 2>/dev/null
+  rm -rf "$stage_dir" || ! complain "cannot remove all of $stage_dir"
+}
+empty() { # .castoff goes last: should this be cut short, the next to clean still knows whose it is
+  find "$stage_dir" -mindepth 1 -maxdepth 1 ! -name .castoff -exec rm -rf {} +
+}
+each_item() { # FUNCTION, which is given: FROM TO unpack|copy activate|leave [SHA-256]
+  "$1" ./env.tar.gz env unpack activate
+  "$1" /data/shards data/shards copy leave
+  "$1" '/data/it'"'"'s words.txt' 'it'"'"'s words.txt' copy leave abababababababababababababababababababababababababababababababab
+}
+mib() { awk -v "kib=$1" 'BEGIN { printf "%.1f MiB\n", kib / 1024 }'; }
+count() { # PATH; says how many files it has, and their bytes
+  sizes=$(find -H "$1" -type f -printf '%s\n') || return 1
+  echo "$sizes" | awk 'NF { files++; bytes += $1 } END { printf "%d %.0f\n", files, bytes }'
+}
+measure() {
+  [ -f "$1" ] || [ -d "$1" ] || fail "there is no file or folder $1"
+  [ -f "$1" ] || [ -z "${5:-}" ] || fail "$1 is a folder, and a sha256 is a file's"
+  count "$1" || fail "cannot read all of $1"
+}
+
+child=
+give_up() { # this job ends, or another node has failed
+  trap '' TERM INT HUP
+  [ -z "$child" ] || kill "$child" 2>/dev/null
+  wait
+  clean
+  exit 143
+}
+run() { # COMMAND...
+  "$@" &
+  child=$!
+  looks=0
+  while kill -s 0 "$child" 2>/dev/null; do
+    [ ! -e "$attempt/failure.json" ] || give_up
+    looks=$((looks + 1))
+    if [ "$looks" -lt 20 ]; then sleep 0.02; else sleep 0.5; fi
+  done
+  wait "$child"
+}
+sum() { exec sha256sum <"$1" >"$stage_dir/.castoff-sum"; }
+check_sum() { # PATH [SHA-256]
+  [ -n "${2:-}" ] || return 0
+  run sum "$1" || fail "cannot read $1" $?
+  read -r found _ <"$stage_dir/.castoff-sum"
+  [ "$found" = "$2" ] || fail "$1 has the SHA-256 sum $found, and not $2"
+}
+compare() { # FROM TARGET: as many files and bytes, and links that lead where they led
+  expected=$(sed -n "${item}p" "$attempt/stage-sizes")
+  found=$(count "$2") || fail "cannot read all of $2"
+  [ "$found" = "$expected" ] ||
+    fail "the copy of $1 has ${found% *} files of ${found#* } bytes, the original ${expected% *} of ${expected#* }"
+  lost=$(find "$2" -xtype l -printf '%P\n')
+  while IFS= read -r link; do
+    [ -z "$link" ] || [ ! -e "$1/$link" ] || fail "$1/$link is a link out of the folder, so the copy lacks it"
+  done <<LOST
+$lost
+LOST
+}
+copy() {
+  item=$((item + 1))
+  target=$stage_dir/$2
+  case $2 in # never the stage directory itself, which somebody may have cleaned
+    */*) (cd "$stage_dir" && mkdir -p "./${2%/*}") || fail "cannot make ${target%/*}" ;;
+  esac
+  if [ -d "$1" ]; then
+    mkdir "$target" || fail "cannot make $target"
+    run cp -a "$1/." "$target" || fail "cannot copy $1" $?
+    compare "$1" "$target"
+  elif [ "$3" = unpack ]; then
+    check_sum "$1" "${5:-}"
+    mkdir "$target" || fail "cannot make $target"
+    case $1 in
+      *.zip) run unzip -q "$1" -d "$target" ;;
+      *) run tar --no-unquote -x -f "$1" -C "$target" ;;
+    esac || fail "cannot unpack $1" $?
+  else
+    run cp -p "$1" "$target" || fail "cannot copy $1" $?
+    compare "$1" "$target"
+    check_sum "$target" "${5:-}"
+  fi
+  if [ "$4" = activate ]; then
+    [ -d "$target/bin" ] || fail "$1 is to be activated, but has no bin"
+    [ ! -x "$target/bin/conda-unpack" ] || run env PATH="$target/bin:$PATH" conda-unpack ||
+      fail "conda-unpack cannot make $1 fit its place" $?
+  fi
+}
+copy_all() {
+  began=$(date +%s)
+  storage=${stage_dir%/*}
+  [ -d "$storage" ] && [ -w "$storage" ] || fail "there is no folder $storage that can be written"
+  need=$(awk '{ bytes += $2 } END { printf "%.0f\n", bytes / 1024 }' "$attempt/stage-sizes")
+  free=$(df -k --output=avail "$storage" | tail -n 1)
+  [ "$free" -ge "$need" ] || fail "$storage has $(mib "$free") free, and stage needs at least $(mib "$need")"
+  (umask 077 && mkdir "$stage_dir" && printf '%s\n' "$attempt" >"$stage_dir/.castoff") ||
+    fail "cannot make $stage_dir anew; is $storage really a folder of this node alone?"
+  item=0
+  each_item copy
+  echo "castoff: staged in $(($(date +%s) - began)) s on $host"
+}
+
+if [ "$verb" = clean ]; then
+  clean
+  exit
+fi
+cd "$submit_dir" || fail "cannot enter $submit_dir"
+if [ "$verb" = measure ]; then
+  each_item measure
+else
+  trap give_up TERM INT HUP
+  copy_all
+fi
+CASTOFF_STAGE
+chmod 700 "$CASTOFF_ATTEMPT_DIR/stage.sh"
+castoff_stage=( # one process a node
+  mpiexec -n 2 --ppn 1 --line-buffer --pmi=pmix
+  "$CASTOFF_ATTEMPT_DIR/stage.sh"
+)
+castoff_run() { # COMMAND... in the background, where signals reach it; leaves its code in castoff_code
+  "$@" "$CASTOFF_STAGE_DIR" "$castoff_submit_dir" &
+  castoff_starter=$!
+  castoff_signalled=1
+  while [[ -n $castoff_signalled ]] || kill -0 "$castoff_starter" 2>/dev/null; do # a signal ends wait alone
+    castoff_signalled=
+    castoff_code=0
+    wait "$castoff_starter" || castoff_code=$?
+  done
+}
+castoff_staged=
+castoff_unstage() { # CODE, the starter's; never for long, since somebody may be about to kill this job
+  if [[ -z $castoff_staged ]]; then return 0; fi
+  castoff_staged=
+  # A signal now ends the cleaning; it is too late to be the ranks' ending.
+  local castoff_code castoff_starter=none castoff_terminated=$castoff_terminated
+  local limit=60 cleaner=("${castoff_stage[@]}")
+  if [[ -n $castoff_terminated ]]; then limit=4; fi
+  # The last rank of a node has cleaned it. Slurm starts nothing more in a job that is being ended.
+  if [[ -n $castoff_terminated ]] || (($1 == 0)); then cleaner=("$CASTOFF_ATTEMPT_DIR/stage.sh"); fi
+  castoff_run timeout --kill-after=2 "$limit" "${cleaner[@]}" clean
+  if ((castoff_code != 0)); then
+    echo "castoff: $CASTOFF_STAGE_DIR may still be there on some node: removing it failed or took over $limit s" >&2
+  fi
+}
+castoff_end() { # CODE
+  if [[ $BASHPID != "$$" ]]; then return 0; fi
+  castoff_unstage 1
+  castoff_record_ending "$castoff_ending" "$1" || true # which must not change the code
+}
+trap 'castoff_end $?' EXIT
+
+: >"$CASTOFF_LOG_DIR/stage.log"
+castoff_run "$CASTOFF_ATTEMPT_DIR/stage.sh" measure >"$CASTOFF_ATTEMPT_DIR/stage-sizes"
+if ((castoff_code == 0)); then
+  awk '{ bytes += $2 } END { printf "castoff: staging %.1f MiB to each node\n", bytes / 1048576 }' \
+    "$CASTOFF_ATTEMPT_DIR/stage-sizes"
+  castoff_staged=1
+  castoff_run "${castoff_stage[@]}" copy >"$CASTOFF_LOG_DIR/stage.log" 2>&1
+fi
+castoff_starter=
+if [[ -n $castoff_terminated ]]; then
+  castoff_count=$(grep 'castoff: staged in' "$CASTOFF_LOG_DIR/stage.log" | grep -vc " on $(hostname)\$" || true)
+  if ((castoff_count > 0)); then
+    echo "castoff: $CASTOFF_STAGE_DIR may still be there on nodes that had it all already: $((castoff_count))" >&2
+  fi
+  castoff_ending=cancelled
+  if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_ending=walltime; fi
+  exit 143
+fi
+castoff_count=$(grep -c 'castoff: staged in' "$CASTOFF_LOG_DIR/stage.log" || true)
+if [[ -e $CASTOFF_FAILURE_FILE ]]; then # its code counts, and not the starter's
+  castoff_code=$(sed -n 's/.*"code": \([0-9]*\).*/\1/p' "$CASTOFF_FAILURE_FILE")
+fi
+if ((castoff_code != 0 || castoff_count != 2)); then
+  { grep -v 'castoff: staged in' "$CASTOFF_LOG_DIR/stage.log" || true; } | tail -n 40 >&2
+  echo "castoff: staging failed: $((castoff_count)) of 2 nodes did it," \
+    "and no rank was started; see $CASTOFF_LOG_DIR/stage.log" >&2
+  exit $((castoff_code ? castoff_code : 1))
+fi
+grep 'castoff: staged in' "$CASTOFF_LOG_DIR/stage.log"
+
+# --- Start the ranks ------------------------------------------------------------------------------
+: >"$CASTOFF_LOG_DIR/rank-00000.log"
+mpiexec -n 24 --ppn 12 \
+  --cpu-bind list:1-8:9-16:17-24:25-32:33-40:41-48:53-60:61-68:69-76:77-84:85-92:93-100 \
+  --line-buffer --pmi=pmix \
+  "$CASTOFF_ATTEMPT_DIR/rank.sh" \
+  python -m trainers.gnn --config causets.yaml &
+castoff_starter=$!
+tail -n +1 -f -s 0.2 --pid="$castoff_starter" "$CASTOFF_LOG_DIR/rank-00000.log" & # the others' are beside it
+castoff_tail=$!
+( # Nobody else asks for a stop in time. read -t, unlike sleep, is no process that could stay behind.
+  castoff_left=$((CASTOFF_DEADLINE - CASTOFF_GRACE - $(date +%s)))
+  if ((castoff_left > 0)); then read -r -t "$castoff_left" _ <> <(:) || true; fi
+  : >>"$CASTOFF_STOP_FILE"
+) &
+castoff_timer=$!
+disown "$castoff_timer" # or bash would tell of its end
+castoff_signalled=1
+while [[ -n $castoff_signalled ]] || kill -0 "$castoff_starter" 2>/dev/null; do # a signal ends wait alone
+  castoff_signalled=
+  castoff_code=0
+  wait "$castoff_starter" || castoff_code=$?
+done
+kill -s KILL "$castoff_timer" 2>/dev/null || true # one that has just begun may miss a TERM
+wait "$castoff_tail" || true
+castoff_unstage "$castoff_code"
+
+# --- How it ended ---------------------------------------------------------------------------------
+# The first failure and the program's own word decide; a starter's exit code may be a victim's.
+set +e # a message that a full disk does not take must not become the job's code
+castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
+castoff_late= # whether it is the walltime that ends this job
+if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_late=1; fi
+
+if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk was full
+  castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
+  castoff_code=$(castoff_field code)
+  castoff_log=$(castoff_field log)
+  echo "castoff: rank $(castoff_field rank) on $(castoff_field host) was the first to fail," \
+    "with code $castoff_code; see $CASTOFF_LOG_DIR/$castoff_log" >&2
+  if [[ $castoff_log != rank-00000.log ]]; then tail -n 40 "$CASTOFF_LOG_DIR/$castoff_log" >&2 || true; fi
+  exit "${castoff_code:-1}"
+fi
+if [[ $castoff_outcome == again && (-z $castoff_terminated || -n $castoff_late) ]]; then
+  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop asked for it; castoff resubmit lets it go on
+    castoff_ending=again
+    exit 75
+  fi
+  castoff_ending=walltime
+  exit 75 # EX_TEMPFAIL: it can go on, but nobody starts it again
+fi
+castoff_ended_well() { [[ -e $CASTOFF_ATTEMPT_DIR/finished || ! -d $CASTOFF_ATTEMPT_DIR ]]; } # or deleted
+if ((castoff_code == 0)) && [[ $castoff_outcome != 'done' && -z $castoff_terminated ]]; then
+  # srun exits 0, too, when it loses a node: rank 0 itself has to have said that it ended well.
+  for _ in {1..10}; do # it may have run on another host
+    if castoff_ended_well; then break; fi
+    sleep 1
+  done
+  if ! castoff_ended_well; then
+    echo "castoff: pals exited with 0, but rank 0 did not end: its node was lost" >&2
+    castoff_terminated=1
+  fi
+fi
+if [[ $castoff_outcome == 'done' || (-z $castoff_terminated && $castoff_code -eq 0) ]]; then
+  castoff_ending='done'
+  exit 0
+fi
+if [[ -n $castoff_terminated ]]; then
+  castoff_ending=cancelled
+  if [[ -n $castoff_late ]]; then castoff_ending=walltime; fi
+  if ((castoff_code == 0)); then castoff_code=143; fi
+fi
+exit "$castoff_code"
