@@ -18,7 +18,7 @@ from launcher.directives import (
 from launcher.document import did_you_mean
 from launcher.errors import Problem, shown
 from launcher.quantities import clock, seconds
-from launcher.site import Queue, Range, Site
+from launcher.site import Queue, Range, Site, Values
 from launcher.spec import JobSpec, RequeueWay
 
 _PBS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
@@ -139,9 +139,24 @@ def _directives(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
         elif removed and (name in owned or name in needed) and _is_there(name, spec):
             reason = needed.get(name) or f"it follows from {owned[name]}"
             message = f"cannot be removed: {reason}"
+        if message is None and isinstance(value, str) and name in site.directive_values:
+            message = _not_among(value, site.directive_values[name], site)
         if message is not None:
             found.append((f"directives.{name}", message))
     return found
+
+
+def _not_among(value: str, known: Values, site: Site) -> str | None:
+    wrong = known.wrong(value)
+    if not wrong:
+        return None
+    source = f"({known.source}, {known.date})"
+    if len(known.among) == 1:
+        return f"is {shown(value)}, but {site.name} takes {known.among[0]} alone {source}: drop it"
+    hint = did_you_mean(wrong[0], known.among)
+    join = f", joined by {known.separator}" if known.separator else ""
+    there = f"there are: {', '.join(known.among)}{join} {source}"
+    return f"is {shown(value)}, but {site.name} has no {shown(wrong[0])}{hint}; {there}"
 
 
 def _misplaced(name: str, site: Site) -> str | None:

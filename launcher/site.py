@@ -120,6 +120,20 @@ class Required(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     example: Annotated[Text, meaning("A value to write there.")]
 
 
+class Values(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a directive may say."""
+
+    among: Annotated[list[Word], meaning("The values that there are.")]
+    separator: Annotated[
+        Word | None, meaning("What stands between several of them, where one job may name several.")
+    ] = None
+
+    def wrong(self, value: str) -> list[str]:
+        """The parts of a value that there are not."""
+        parts = value.split(self.separator) if self.separator else [value]
+        return [part for part in parts if part not in self.among]
+
+
 class ArrayLimit(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The largest array."""
 
@@ -179,6 +193,9 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Word | None, meaning("A folder on each node's own disk, for `stage`; default: TMPDIR, else /tmp.")
     ] = None
     directives: Annotated[dict[DirectiveName, Word | bool | None], meaning("Directives of every job.")] = {}
+    directive_values: Annotated[
+        dict[DirectiveName, Values], meaning("What some directives may say; others are passed on unread.")
+    ] = {}
     env: Annotated[dict[EnvName, Text], meaning("Environment of every job.")] = {}
     setup: Annotated[list[ShellLine], meaning("Shell lines before those of the job.")] = []
     setup_last: Annotated[list[ShellLine], meaning("Shell lines after those of the job.")] = []
@@ -264,7 +281,13 @@ def _resolve(name: str, search: Search) -> Site:
     for layer in reversed(list(_layers(name, search))):
         document.merge(layer)
     document.put(["name"], Document(name, document.origin), document.origin)
-    for field in ("queues", "qos", "env", "options"):  # null takes away what an extended profile has
+    for field in (
+        "queues",
+        "qos",
+        "env",
+        "options",
+        "directive_values",
+    ):  # null takes away what an extended profile has
         held = document.data.get(field)
         if isinstance(held, dict):
             document.data[field] = {key: value for key, value in held.items() if value is not None}

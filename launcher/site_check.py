@@ -278,6 +278,8 @@ def _filesystems(site: Site) -> Iterator[tuple[str, list[str], Fact | None]]:
     ):
         if isinstance(names := directives.get("filesystems"), str):
             yield field, names.split(":"), None
+    if known := site.directive_values.get("filesystems"):
+        yield "directive_values.filesystems.among", known.among, known
     for number, required in enumerate(site.required):
         if required.field == "directives.filesystems":
             example = yaml.safe_load(required.example)

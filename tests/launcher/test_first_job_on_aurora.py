@@ -1,0 +1,127 @@
+"""What somebody new on Aurora gets wrong is refused before qsub, with the fix; nothing is made or sent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from launcher import JobSpec, Site, plan
+from launcher.errors import InvalidInput
+from tests.conftest import Castoff
+
+JOB = """\
+command: [python, train.py]
+nodes: 2
+account: MyProject
+queue: debug
+walltime: "00:30:00"
+directives: {filesystems: "home:flare"}
+"""
+GUIDE = "(aurora/running-jobs-aurora, table of queues, 2026-08-19)"
+
+MISTAKES = {
+    "no account": (
+        ["account=null"],
+        'account: is missing, and aurora needs it: PBS refuses the job: "Account_Name is required to be '
+        'set."; write, for example, account: MyProject (running-jobs/index, 2026-08-19)',
+    ),
+    "no file systems": (
+        ["directives.filesystems=null"],
+        "directives.filesystems: is missing, and aurora needs it: PBS refuses the job: "
+        '"Resource: filesystems is required to be set."; write, for example, '
+        'directives: {filesystems: "home:flare"} (aurora/running-jobs-aurora, 2026-08-19)',
+    ),
+    "another machine's file system": (
+        ["directives.filesystems=home:eagle"],
+        "directives.filesystems: is 'home:eagle', but aurora has no 'eagle'; there are: home, flare, "
+        "daos_user, daos_perf, joined by : (aurora/running-jobs-aurora; oneCCL, 2026-08-19)",
+    ),
+    "a misspelled file system": (
+        ["directives.filesystems=home:flair"],
+        "directives.filesystems: is 'home:flair', but aurora has no 'flair'; did you mean flare?; there are:",
+    ),
+    "file systems with a comma": (
+        ['directives.filesystems="home,flare"'],
+        "directives.filesystems: is 'home,flare', but aurora has no 'home,flare'",
+    ),
+    "three nodes in debug": (
+        ["nodes=3"],
+        "queue: is 'debug', which does not take 3 nodes for 00:30:00; it takes 1 to 2 nodes for 5m to 1h "
+        f"{GUIDE}; what would: debug-scaling, capacity, visualization",
+    ),
+    "two hours in debug": (
+        ["walltime=2h"],
+        "queue: is 'debug', which does not take 2 nodes for 02:00:00; it takes 1 to 2 nodes for 5m to 1h "
+        f"{GUIDE}; what would: capacity, visualization",
+    ),
+    "no walltime": (
+        ["walltime=null"],
+        "walltime: is missing, and aurora needs it: PBS refuses a job without one; write, for example, "
+        'walltime: "00:30:00" (running-jobs/index, 2026-08-19)',
+    ),
+    "ten nodes in prod": (
+        ["queue=prod", "nodes=10"],
+        "queue: is 'prod', which does not take 10 nodes for 00:30:00; it takes 256 to 1024 nodes for 5m to "
+        "12h or 1025 to 1999 nodes for 5m to 18h or 2000 to 10624 nodes for 5m to 24h",
+    ),
+    "a queue that prod feeds": (
+        ["queue=small", "nodes=256"],
+        "queue: is 'small', which takes no jobs itself: write queue: prod",
+    ),
+    "another -k": (
+        ["directives.k=oe"],
+        "directives.k: is 'oe', but aurora takes doe alone (running-jobs/index, 2026-08-19): drop it",
+    ),
+    "a tile for half a rank": (["ranks_per_node=13"], "ranks_per_node: is 13, but a node has 12 devices"),
+    "going on in debug": (
+        ["requeue.max=3"],
+        "requeue: cannot work, because a job submits its own copy while it still runs, and debug allows a "
+        f"user 1 job queued or running {GUIDE}; use another queue, or drop requeue and start it again with "
+        "castoff resubmit",
+    ),
+    "two in debug": (["array.count=2"], "array.count: is 2, but debug allows a user 1 job queued or running"),
+}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB)
+    return path
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake(mistake: str, job: Path) -> None:
+    changes, message = MISTAKES[mistake]
+    with pytest.raises(InvalidInput) as caught:
+        plan(JobSpec.load(job, overrides=changes), Site.load("aurora"))
+    assert message in str(caught.value)
+    assert len(caught.value.problems) == 1, "one mistake, one message"
+
+
+def test_without_a_mistake(job: Path) -> None:
+    assert plan(JobSpec.load(job), Site.load("aurora")).ranks == 24
+
+
+@pytest.mark.parametrize("verb", ["render", "submit"])
+def test_all_at_once_and_nothing_is_left(verb: str, job: Path, castoff: Castoff, tmp_path: Path) -> None:
+    called = tmp_path / "called"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "qsub").write_text(f"#!/bin/sh\ntouch {called}\n")
+    (tmp_path / "bin" / "qsub").chmod(0o755)
+    words = ["--set", "account=null", "--set", "walltime=2h", "--set", "directives.filesystems=home:eagle"]
+    answer = castoff(
+        *(verb, job, "--site", "aurora", *words), cwd=tmp_path, env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    )
+    assert answer.returncode == 2
+    for field in ("account: is missing", "queue: is 'debug'", "directives.filesystems: is 'home:eagle'"):
+        assert field in answer.stderr, answer.stderr
+    assert not called.exists() and not (tmp_path / "castoff-runs").exists()
+
+
+def test_the_profile_shows_the_file_systems(castoff: Castoff) -> None:
+
+    shown = json.loads(castoff("sites", "aurora", "--json").stdout)
+    assert shown["directive_values"]["filesystems"]["among"] == ["home", "flare", "daos_user", "daos_perf"]
