@@ -41,9 +41,19 @@ STUB = """#!/bin/bash
 # Stands for a scheduler: says no to what bash could not read, else gives an id.
 if [[ $1 == --version ]]; then echo "{version}"; exit 0; fi
 script=${{!#}}
+if (($# == 0)); then script=$(mktemp) && cat >"$script"; fi
 bash -n "$script" && grep -q '^#{directive} ' "$script" || exit 1
 echo "$0 $*" >>"$HOME/submitted"
 echo "{answer}"
+"""
+
+
+SSH = """#!/bin/bash
+# Stands for ssh: a host here whose folders lie under one of this home.
+cd() { mkdir -p "$HOME/remote$1" && builtin cd "$HOME/remote$1"; }
+export -f cd
+shift
+exec bash -c "$*"
 """
 
 
@@ -155,10 +165,11 @@ def schedulers(folder: Path, shown: str) -> str | None:
         "qsub": {"version": "pbs_version = 2025.2.1", "directive": "PBS", "answer": "4711.head"},
         "sbatch": {"version": "slurm 25.05", "directive": "SBATCH", "answer": "Submitted batch job 4711"},
     }
-    used = [name for name in stubs if re.search(rf"(^|&& |; ){name} ", shown, re.MULTILINE)]
+    texts = {name: STUB.format(**told) for name, told in stubs.items()} | {"ssh": SSH}
+    used = [name for name in texts if re.search(rf"(^|&& |; |\| ){name}\b", shown, re.MULTILINE)]
     for name in used:
         folder.mkdir(exist_ok=True)
-        (folder / name).write_text(STUB.format(**stubs[name]))
+        (folder / name).write_text(texts[name])
         (folder / name).chmod(0o755)
     return str(folder) if used else None
 
