@@ -61,7 +61,11 @@ def told(
             environ["ROCR_VISIBLE_DEVICES"] = str(local)
         return environ
     names = {"RANKID": rank, "LOCAL_RANKID": local, "NODEID": node, "LOCAL_SIZE": here}
-    return {f"PALS_{name}": str(value) for name, value in names.items()}
+    environ = {f"PALS_{name}": str(value) for name, value in names.items()}
+    if options.get("--pmi") == "pmix":  # which tells no size
+        return {**environ, "PMIX_RANK": str(rank)}
+    names = {"RANK": rank, "SIZE": size, "LOCAL_RANK": local, "LOCAL_SIZE": here}
+    return {**environ, **{f"PMI_{name}": str(value) for name, value in names.items()}}
 
 
 NODE = """

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from .conftest import Benches
-from .harness import CASTOFF, PROBE, STALE, STALE_SLURM
+from .harness import CASTOFF, PROBE, STALE, STALE_SLURM, STARTER
 
 HOSTILE = [
     *("", "a b", " lead", "it's", '"', "\\", "$(touch x)", "`touch y`", "$HOME", "*", "?", "~", "!!"),
@@ -236,8 +236,11 @@ def test_torchrun_is_started_once_a_node_and_believed(bench: Benches) -> None:
 
 def test_a_starter_that_lays_ranks_out_otherwise_is_refused(bench: Benches) -> None:
     here = bench("pals")
-    mixed = here.bin / "mpiexec"
-    mixed.write_text(mixed.read_text().replace("rank // each", "rank // (each + 1)"))
+    seven_first = "[(rank // 7, rank % 7, 7 if rank < 7 else 5) for rank in range(12)]"
+    mixed = STARTER.replace(
+        "sys.exit(", f"main.__globals__['placement'] = lambda *_: {seven_first}\nsys.exit("
+    )
+    here.stub("mpiexec", mixed)
     ended = here.run(nodes=2, ranks_per_node=6)
     assert ended.code != 0 and ended.ending[0] == "failed"
     assert "this script lays 6 out there" in ended.output
