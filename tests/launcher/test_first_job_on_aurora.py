@@ -112,9 +112,8 @@ def test_all_at_once_and_nothing_is_left(verb: str, job: Path, castoff: Castoff,
     (tmp_path / "bin" / "qsub").write_text(f"#!/bin/sh\ntouch {called}\n")
     (tmp_path / "bin" / "qsub").chmod(0o755)
     words = ["--set", "account=null", "--set", "walltime=2h", "--set", "directives.filesystems=home:eagle"]
-    answer = castoff(
-        *(verb, job, "--site", "aurora", *words), cwd=tmp_path, env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
-    )
+    path = f"{tmp_path}/bin:/usr/bin:/bin"
+    answer = castoff(verb, job, "--site", "aurora", *words, cwd=tmp_path, env={"PATH": path})
     assert answer.returncode == 2
     for field in ("account: is missing", "queue: is 'debug'", "directives.filesystems: is 'home:eagle'"):
         assert field in answer.stderr, answer.stderr
