@@ -1,7 +1,8 @@
 """executor(spec, site, folder): Python functions as jobs, in submitit's words.
 
 Every submission, an array too, is a run directory made by `launcher.submission`, and its script is
-castoff's own. docs/submitit.md tells a user of submitit what differs.
+castoff's own. docs/submitit.md tells a user of submitit what differs. `PbsExecutor` is the same for programs
+that have an AutoExecutor: submitit takes one executor from each distribution, and has none for PBS.
 
 submitit loads this module in every rank, to know of the class: what it needs to submit is imported late.
 """
@@ -58,10 +59,7 @@ def executor(
 
 
 class CastoffExecutor(core.Executor):
-    """Submits functions; `launcher.executor` makes one.
-
-    submitit's own way to it is `AutoExecutor(folder, cluster="castoff", castoff_spec=…, castoff_site=…)`.
-    """
+    """Submits functions; `launcher.executor` makes one."""
 
     def __init__(
         self,
@@ -85,11 +83,6 @@ class CastoffExecutor(core.Executor):
             self.site = Site.load(site) if isinstance(site, str) else site
         self.max_pickle_size_gb = max_pickle_size_gb
         """A submission whose functions and arguments are larger, all together, is refused."""
-
-    @classmethod
-    def affinity(cls) -> int:
-        """Never AutoExecutor's own choice."""
-        return 0
 
     def submit(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> FunctionJob[R]:
         """Submit one function: a run of its own, or a part of the array that `batch()` makes.
@@ -174,7 +167,18 @@ class CastoffExecutor(core.Executor):
             raise SubmissionError(f"{error}\n{ask}") from error
         except CastoffError as error:
             raise SubmissionError(str(error)) from error
-        return list(_jobs(run))
+        return list(self._jobs(run))
+
+    def _jobs(self, run: Run) -> Iterable[FunctionJob[Any]]:
+        from launcher.functions.jobs import ids
+
+        ranks, job_class = range(run.plan()["ranks"]), self._job_class()
+        return (job_class(run.path, job, ranks, member=member) for member, job in sorted(ids(run).items()))
+
+    def _job_class(self) -> type[FunctionJob[Any]]:
+        from launcher.functions.jobs import FunctionJob
+
+        return FunctionJob
 
     def _write(self, run_path: Path, submissions: list[utils.DelayedSubmission]) -> None:
         """Put the functions into a run directory that nobody sees yet.
@@ -198,8 +202,72 @@ class CastoffExecutor(core.Executor):
                 )
 
 
-def _jobs(run: Run) -> Iterable[FunctionJob[Any]]:
-    from launcher.functions.jobs import FunctionJob, ids
+class PbsExecutor(CastoffExecutor):
+    """Functions as jobs of PBS, in submitit's own parameters: `AutoExecutor(folder, cluster="pbs")`.
 
-    ranks = range(run.plan()["ranks"])
-    return (FunctionJob(run.path, job, ranks, member=member) for member, job in sorted(ids(run).items()))
+    `pbs_spec=` and `pbs_site=` are AutoExecutor's way to hand over a job's fields and the machine.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        spec: JobSpec | Mapping[str, Any] | None = None,
+        site: Site | str | None = None,
+        *,
+        max_pickle_size_gb: float = 1.0,
+    ):
+        super().__init__(folder, spec, _pbs_site(site), max_pickle_size_gb=max_pickle_size_gb)
+        self._gpus_per_node: int | None = None
+
+    @classmethod
+    def affinity(cls) -> int:
+        """Never AutoExecutor's own choice."""
+        return 0
+
+    @classmethod
+    def _valid_parameters(cls) -> set[str]:
+        from launcher.functions.translation import AnyName
+
+        return AnyName()
+
+    def _internal_update_parameters(self, **kwargs: Any) -> None:
+        """submitit's parameters, or fields of the job file.
+
+        Raises:
+            InvalidInput: with every one that is wrong; then nothing has changed.
+        """
+        from launcher.functions.translation import translated
+
+        gpus = kwargs.pop("gpus_per_node", self._gpus_per_node)
+        super()._internal_update_parameters(**translated(kwargs, self.parameters))
+        self._gpus_per_node = gpus
+
+    def _job(self, functions: list[Callable[..., Any]], count: int) -> JobSpec:
+        from launcher.functions.translation import with_tasks
+
+        return with_tasks(super()._job(functions, count), self.site, self._gpus_per_node)
+
+    def _job_class(self) -> type[FunctionJob[Any]]:
+        from launcher.functions.pbs import PbsJob
+
+        return PbsJob
+
+
+def _pbs_site(site: Site | str | None) -> Site:
+    """The PBS machine of that name, else the one that `castoff submit` would choose, else any.
+
+    Raises:
+        InvalidInput: it is none of PBS's.
+    """
+    from launcher.errors import Problem
+    from launcher.site import Site
+
+    if site is None:
+        chosen, _ = Site.choose()
+        return chosen if chosen.scheduler == "pbs" else Site.load("pbs")
+    chosen = Site.load(site) if isinstance(site, str) else site
+    if chosen.scheduler != "pbs":
+        instead = f"launcher.executor(…, {chosen.name!r}) submits there"
+        message = f"is {chosen.name}, where the scheduler is {chosen.scheduler}; {instead}"
+        raise InvalidInput([Problem("executor", "site", message)])
+    return chosen

@@ -63,7 +63,7 @@ class FunctionJob(core.Job[R]):
         super().__init__(self.run.path, job_id, tasks[:1])
         self._tasks = tuple(tasks)
         if len(tasks) > 1:
-            self._sub_jobs = [FunctionJob(folder, job_id, (rank,), member=self.member) for rank in tasks]
+            self._sub_jobs = [type(self)(folder, job_id, (rank,), member=self.member) for rank in tasks]
 
     @property
     def _key(self) -> str:
@@ -249,14 +249,15 @@ def ids(run: Run) -> dict[int, str]:
     """The scheduler's ids of a run's members, as it was last submitted."""
     record = run.submission()
     count = run.plan().get("array_count")
-    found = {}
+    found: dict[int, str] = {}
     for send in record.get("sends") or [{"job": record.get("job"), "offset": 0, "count": count}]:
         if not isinstance(send.get("job"), str):
             continue  # nobody knows it
         offset = send.get("offset", 0)
         members = send.get("members") or range(offset, offset + (send.get("count") or 1))
         for member in members:
-            found[member] = member_job_id(send["job"], None if count is None else member - offset)
+            index = None if count is None else member - offset
+            found.setdefault(member, member_job_id(send["job"], index))  # of a chain the first link
     return found
 
 
@@ -275,11 +276,16 @@ def _cancel(run: Run, member: int) -> None:
     answer = queue.ask(queued.jobs if queued else ())
     if answer.silence:
         raise CastoffError(f"{run.id}: {queue.name} could not be asked, so it goes on: {answer.silence}")
-    for one in answer.jobs.values():
+    own = [
+        one
+        for one in answer.jobs.values()
+        if queued is not None and queued.key(member, one.job) == (one.job, one.task)
         # Another cluster's job may have the same id, but not the same script.
-        is_its = queued is not None and queued.key(member, one.job) == (one.job, one.task)
-        if is_its and one.stage in ("pending", "running") and one.runs(str(run.script)):
-            queue.cancel([member_job_id(one.job, one.task)])
+        if one.stage in ("pending", "running") and one.runs(str(run.script))
+    ]
+    own.sort(key=lambda one: (len(one.job), one.job), reverse=True)  # the end of one may let go another
+    if own:
+        queue.cancel([member_job_id(one.job, one.task) for one in own])
 
 
 def _look_anew(folder: Path) -> None:

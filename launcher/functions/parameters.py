@@ -77,7 +77,7 @@ def job_of(fields: Mapping[str, Any]) -> JobSpec:
 
 
 def _no_field(name: str, known: Iterable[str]) -> str:
-    for prefix in ("", "slurm_", "local_", "castoff_"):
+    for prefix in ("", "slurm_", "local_", "pbs_"):
         bare = name.removeprefix(prefix)
         if bare in _INSTEAD:
             return f"is a parameter of submitit; here: {_INSTEAD[bare]}"

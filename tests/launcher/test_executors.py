@@ -29,7 +29,7 @@ from submitit.helpers import Checkpointable, DelayedSubmission, as_completed
 import launcher
 from launcher import scenes, watch
 from launcher.errors import CastoffError, InvalidInput
-from launcher.executors import CastoffExecutor, SubmissionError
+from launcher.executors import CastoffExecutor, PbsExecutor, SubmissionError
 from launcher.functions.jobs import FunctionJob, JobEndedError
 from launcher.functions.watcher import RunWatcher
 from launcher.local.control import is_alive
@@ -332,27 +332,25 @@ def test_what_is_asked_of_a_job_file(tmp_path: Path) -> None:
 # submitit's plugins
 
 
+def auto(folder: Path, **arguments: Any) -> tuple[submitit.AutoExecutor, PbsExecutor]:
+    """An AutoExecutor for PBS, and castoff's own in it."""
+    made = submitit.AutoExecutor(folder, cluster="pbs", **arguments)
+    assert type(made._executor) is PbsExecutor
+    return made, made._executor
+
+
 @trap(1, "AutoExecutor falls back to the local cluster by itself")
 def test_auto_executor_takes_castoff_only_if_asked(tmp_path: Path) -> None:
     from submitit.core import plugins
 
-    assert plugins.get_executors()["castoff"] is CastoffExecutor
+    assert plugins.get_executors()["pbs"] is PbsExecutor
     assert {"slurm", "local", "debug"} < set(plugins.get_executors())
     assert plugins.get_executors()["slurm"] is submitit.SlurmExecutor
     assert plugins.get_executors()["local"] is submitit.LocalExecutor
-    assert submitit.AutoExecutor.which() != "castoff"
-    auto = submitit.AutoExecutor(
-        tmp_path, cluster="castoff", castoff_spec={"ranks_per_node": 2}, castoff_site="local"
-    )
-    auto.update_parameters(name="mine", nodes=1)
-    with pytest.raises(InvalidInput, match=r'timeout_min: .* walltime="60m"'):
-        auto.update_parameters(timeout_min=3)
-    assert isinstance(auto._executor, CastoffExecutor)
-    assert auto._executor.spec.name == "mine"
-    # AutoExecutor takes a bare name for that of the last plugin that knows it: ours must name none.
-    assert CastoffExecutor._valid_parameters() == set()
+    assert submitit.AutoExecutor.which() != "pbs"
+    # AutoExecutor takes a bare name for that of the last plugin that lists it: ours must list none.
     plain = submitit.AutoExecutor(tmp_path, cluster="local")
-    assert not [new for new in plain._deprecated_args.values() if new.startswith("castoff_")]
+    assert not [new for new in plain._deprecated_args.values() if new.startswith("pbs_")]
 
 
 @trap("insides", "an entry-point group takes one executor and one job environment")
@@ -360,8 +358,85 @@ def test_entry_points() -> None:
     from importlib.metadata import distribution
 
     found = [one for one in distribution("castoff").entry_points if one.group == "submitit"]
-    assert sorted(one.name for one in found) == ["executor", "job_environment"]
-    assert {one.load().name() for one in found} == {"castoff"}
+    assert {one.name: one.load().name() for one in found} == {"executor": "pbs", "job_environment": "castoff"}
+
+
+def test_what_auto_executor_says_is_asked_of_pbs(tmp_path: Path) -> None:
+    auto_executor, executor = auto(tmp_path, pbs_spec={"queue": "workq", "directives": {"k": "doe"}})
+    auto_executor.update_parameters(
+        name="mine",
+        timeout_min=5,
+        mem_gb=2.5,
+        nodes=2,
+        cpus_per_task=3,
+        gpus_per_node=4,
+        stderr_to_stdout=True,
+        slurm_partition="not here",
+        pbs_account="me",
+        pbs_time=7,
+        pbs_filesystems="home",
+    )
+    auto_executor.update_parameters(tasks_per_node=2)
+    directives = [line for line in executor.render(abs).splitlines() if line.startswith("#PBS ")]
+    assert directives == [
+        "#PBS -N mine",
+        "#PBS -A me",
+        "#PBS -q workq",
+        "#PBS -l select=2:ncpus=6:mpiprocs=2:ngpus=4:mem=2560mb",
+        "#PBS -l place=scatter",
+        "#PBS -l walltime=00:07:00",
+        "#PBS -l filesystems=home",
+        "#PBS -j oe",
+        "#PBS -r n",
+        "#PBS -k doe",
+    ]
+    assert executor.spec.devices_per_rank is None  # it follows from both, in whatever order they come
+    auto_executor.update_parameters(tasks_per_node=3)
+    with pytest.raises(InvalidInput, match="gpus_per_node: is 4, for 3 tasks: it must be a multiple"):
+        executor.render(abs)
+    auto_executor.update_parameters(pbs_devices_per_rank=2, mem_gb=1, timeout_min=9, pbs_walltime="1h")
+    script = executor.render(abs)
+    assert "select=2:ncpus=9:mpiprocs=3:ngpus=6:mem=1gb\n" in script and "walltime=01:00:00\n" in script
+
+
+def test_auto_executors_tasks_are_submitits(tmp_path: Path) -> None:
+    """One on each node unless it is said; castoff's own executor has one for each device."""
+    _, executor = auto(tmp_path, pbs_site="polaris")
+    fields = {"walltime": "10m", "account": "a", "queue": "debug", "directives": {"filesystems": "home"}}
+    executor.update_parameters(**fields)
+    assert "LOCAL_WORLD_SIZE=1\n" in executor.render(abs)
+    executor.update_parameters(ranks=3)
+    assert "LOCAL_WORLD_SIZE=3\n" in executor.render(abs)
+    assert "LOCAL_WORLD_SIZE=4\n" in launcher.executor(fields, "polaris", tmp_path).render(abs)
+
+
+@trap(1, "unknown parameters: NameError, ValueError, AssertionError, or silence")
+def test_auto_executor_lets_castoff_say_what_is_wrong(tmp_path: Path) -> None:
+    auto_executor, executor = auto(tmp_path)
+    with pytest.raises(InvalidInput) as error:
+        auto_executor.update_parameters(
+            nodes=2, pbs_partition="x", pbs_acount="me", pbs_queue=["a"], pbs_setup="x", mem_gb=1
+        )
+    text = str(error.value)
+    assert 'partition: is a parameter of submitit; here: queue="debug"' in text
+    assert "did you mean account?" in text and "queue: is" in text and "setup: is" in text
+    assert executor.spec.nodes is None and executor.parameters == {}
+    with pytest.raises(InvalidInput, match="tasks_per_node: is a parameter of submitit"):
+        auto(tmp_path, pbs_spec={"tasks_per_node": 2})
+    auto_executor.update_parameters(pbs_select="2:ncpus=1")
+    with pytest.raises(InvalidInput, match=r"directives\.select: follows from other fields"):
+        executor.render(abs)
+
+
+def test_auto_executors_machine_is_one_of_pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert auto(tmp_path)[1].site.name == "pbs"
+    assert auto(tmp_path, pbs_site="aurora")[1].site.name == "aurora"
+    for chosen, taken in (("polaris", "polaris"), ("perlmutter", "pbs")):
+        monkeypatch.setenv("CASTOFF_SITE", chosen)
+        assert auto(tmp_path)[1].site.name == taken
+    with pytest.raises(InvalidInput, match="site: is frontier, where the scheduler is slurm"):
+        auto(tmp_path, pbs_site="frontier")
 
 
 # Parameters

@@ -56,7 +56,13 @@ RELIED_ON: list[tuple[Any, str, str]] = [
         "814aa1eb14a8",
         "names that are no plugin's are taken for the last plugin's",
     ),
-    (auto.flexible_init, "ef8399f59c20", "castoff_spec and castoff_site"),
+    (auto.flexible_init, "ef8399f59c20", "pbs_spec and pbs_site"),
+    (
+        auto.AutoExecutor._internal_update_parameters,
+        "2b51bb69af5c",
+        "PbsExecutor: what reaches its _internal_update_parameters, and that `in` alone asks AnyName",
+    ),
+    (core.Executor._convert_parameters, "753ae037c0aa", "PbsExecutor gets the generic names as they are"),
     (submitit.helpers.Checkpointable, "b514a54523c9", "whether a function can go on"),
 ]
 
