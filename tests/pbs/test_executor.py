@@ -1,0 +1,270 @@
+"""submitit's AutoExecutor on PBS: what tests/cluster/test_executor.py says of Slurm, and PBS's own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import submitit
+from submitit.core import utils
+from submitit.helpers import Checkpointable
+
+from launcher.errors import InvalidInput
+from launcher.functions.jobs import FunctionJob, JobEndedError
+from launcher.functions.pbs import PbsJob
+from tests.cluster import HEAD, functions
+from tests.cluster.functions import Jobs, Train, fail, nested, number, place, sleep
+from tests.cluster.jobs import until
+from tests.pbs.cluster import PbsCluster
+
+trap = pytest.mark.trap
+
+
+@pytest.fixture(scope="module", autouse=True)
+def by_value() -> Iterator[None]:
+    with functions.by_value(__name__):
+        yield
+
+
+@pytest.fixture(scope="module")
+def login(pbs: PbsCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    commands = ("qsub", "qstat", "qselect", "qdel", "qsig")
+    with functions.login(pbs, tmp_path_factory.mktemp("executor"), commands) as folder:
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def on_the_head_node(login: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test starts with a home of its own; these share one."""
+    monkeypatch.setenv("PATH", f"{login / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.chdir(login)
+
+
+def auto(folder: Path | str = "runs", **parameters: Any) -> Any:
+    """An AutoExecutor on PBS."""
+    spec = {"env": {"OMP_NUM_THREADS": "1"}}
+    executor = submitit.AutoExecutor(folder, cluster="pbs", pbs_spec=spec)
+    executor.update_parameters(**parameters)
+    return executor
+
+
+class Wait(Checkpointable):
+    """Waits to be asked to stop where that was done as often as its number says; of -1 always."""
+
+    def __init__(self) -> None:
+        self.stopped = 0
+
+    def __call__(self, number: int = 0) -> tuple[int, int, str, str]:
+        waits = number in (self.stopped, -1)
+        print("waits" if waits else "goes on", flush=True)
+        while waits:
+            time.sleep(0.1)
+        return number, self.stopped, os.environ["CASTOFF_ATTEMPT"], submitit.JobEnvironment().job_id
+
+    def checkpoint(self, number: int = 0) -> utils.DelayedSubmission:
+        self.stopped += 1
+        return utils.DelayedSubmission(self, number)
+
+
+def stop(job: FunctionJob[Any], said: str) -> None:
+    """Ask a job to stop early, as its script does before the walltime, once it has said something."""
+    until(lambda: said in (job.stdout() or ""), f"{job.job_id} says {said}")
+    (job.paths.attempt_folder / "stop").touch()
+
+
+@pytest.fixture(scope="module")
+def jobs(login: Path) -> Jobs:
+    """All jobs that need no hands, so that they run at the same time."""
+    members = auto().map_array(Wait(), [1, 0])
+    return {
+        "train": auto(nodes=2, tasks_per_node=1, timeout_min=10).submit(Train()),
+        "late": auto(pbs_walltime="25s", pbs_grace="21s").submit(Wait()),
+        "walltime": auto(pbs_walltime="2s").submit(sleep, 600),
+        "uneven": auto(nodes=2, pbs_ranks=3).submit(place),
+        "failing": auto(nodes=2, tasks_per_node=1).submit(fail, 1),
+        "nested": auto().map_array(nested, ["pbs"] * 2, [str(login / "inner")] * 2)[1],
+        "endless": auto().submit(Wait(), -1),
+        "steady": members[0],
+        "wavering": members[1],
+    }
+
+
+def test_every_rank_knows_its_place(jobs: Jobs, pbs: PbsCluster) -> None:
+    job = jobs["uneven"]
+    assert type(job) is PbsJob and type(job.task(1)) is PbsJob
+    functions.check_places(job)
+    assert {rank["CASTOFF_STARTER"] for rank in job.results()} == {"hydra"}
+    assert job.job_id.partition(".")[0].isdecimal() and job.job_id.partition(".")[2].startswith("head")
+    assert job.run.script.read_text() == auto(nodes=2, pbs_ranks=3)._executor.render(place)
+    until(lambda: job.get_info()["State"] == "COMPLETED", "the end")
+    again: PbsJob[Any] = PbsJob(job.run.path, job.job_id, range(3))
+    assert again.done() and again.results() == job.results()
+
+
+def test_many_are_one_array(login: Path) -> None:
+    executor = auto(name="many")
+    jobs = executor.map_array(number, range(3))
+    with executor.batch():
+        batch = [executor.submit(number, index) for index in (5, 6)]
+        with pytest.raises(AttributeError, match="batch"):
+            batch[0].result()
+    for array, numbers in ((jobs, range(3)), (batch, (5, 6))):
+        whole = array[0].run.job
+        assert "[]" in whole and len({job.run.path for job in array}) == 1
+        assert [job.job_id for job in array] == [
+            whole.replace("[]", f"[{index}]") for index in range(len(array))
+        ]
+        assert [job.result() for job in array] == [
+            (number, str(index), array[index].job_id) for index, number in enumerate(numbers)
+        ]
+        assert all(job.done() for job in array)
+    (alone,) = executor.map_array(number, [4])  # qsub refuses -J 0-0
+    assert "[" not in alone.job_id and alone.result() == (4, "0", alone.job_id)
+    before = PbsJob.watcher.num_calls
+    assert {job.state for job in (*jobs, *batch)} <= {"COMPLETED", "RUNNING"}
+    assert PbsJob.watcher.num_calls <= before + 1
+
+
+@trap(5, "rank 1 raises, and the job goes on")
+def test_the_first_failure_ends_the_job(jobs: Jobs) -> None:
+    functions.check_first_failure(jobs["failing"])
+
+
+@trap(11, "a job that is submitted inside an array takes itself for that")
+def test_a_function_that_submits(jobs: Jobs) -> None:
+    outer, inner = jobs["nested"].result()
+    assert outer == inner and "[" not in inner
+    assert "[1]" in jobs["nested"].job_id
+
+
+@trap(9, "a refusal is a FailedJobError")
+def test_a_refusal(login: Path) -> None:
+    executor = auto(login / "refused", pbs_queue="nowhere")
+    with pytest.raises(utils.FailedSubmissionError, match="Unknown queue") as error:
+        executor.submit(place)
+    (run,) = executor.folder.iterdir()
+    assert f"the script is {run}/job.sh" in str(error.value)
+
+
+def test_what_is_wrong_is_said_before_qsub(login: Path) -> None:
+    executor = auto(login / "wrong", tasks_per_node=2, gpus_per_node=3)
+    with pytest.raises(InvalidInput, match="gpus_per_node: is 3, for 2 tasks"):
+        executor.submit(place)
+    small = submitit.AutoExecutor(login / "wrong", cluster="pbs", pbs_max_pickle_size_gb=1e-5)
+    with pytest.raises(RuntimeError, match="nothing was submitted"):
+        small.map_array(len, [b"x" * 8000] * 3)
+    assert not (login / "wrong").exists() or not [*(login / "wrong").iterdir()]
+
+
+def test_a_script_that_is_killed_and_one_that_is_started_again(login: Path, pbs: PbsCluster) -> None:
+    killed = auto().submit(sleep, 600)
+    again = auto(pbs_requeue={"max": 1}).submit(sleep, 600)
+
+    def tell(*words: str) -> None:
+        told = pbs.run(HEAD, words)
+        assert told.returncode == 0, told.stderr
+
+    for job in (killed, again):
+        until(lambda job=job: "sleeps" in (job.stdout() or ""), "a job that runs")  # type: ignore[misc]
+    tell("qsig", "-s", "SIGKILL", killed.job_id)
+    tell("qrerun", again.job_id)  # as preemption does, where it requeues
+    until(lambda: killed.done(force_check=True), "the end of what was killed")
+    with pytest.raises(JobEndedError):
+        killed.result()
+    assert killed.state in ("CANCELLED", "FAILED")
+    until(lambda: (again.stdout() or "").count("sleeps") == 2, "its second start")
+    assert not again.done(force_check=True) and again.state == "RUNNING"
+    again.cancel()
+    until(lambda: again.done(force_check=True), "the end of the other")
+    assert again.state == "CANCELLED"
+
+
+def test_cancel_one_of_an_array(login: Path) -> None:
+    first, second = auto().map_array(sleep, [600, 600])
+    for job in (first, second):
+        until(lambda job=job: "sleeps" in (job.stdout() or ""), "a job that runs")  # type: ignore[misc]
+    assert first.state == "RUNNING" and not first.done()
+    functions.cancel_second_alone(first, second)
+    with pytest.raises(JobEndedError, match="cancelled"):
+        second.result()
+    first.cancel()
+    until(lambda: first.done(force_check=True), "the end of the other")
+    assert first.state == "CANCELLED"
+
+
+def test_what_pbs_deletes(login: Path, pbs: PbsCluster) -> None:
+    runs = auto().submit(sleep, 600)
+    waits = auto(pbs_after={"afterok": [runs.run.id]}).submit(place)
+    void = auto(pbs_after={"afterok": [runs.run.id]}).submit(place)
+    assert waits.get_info()["State"] == "PENDING" and not waits.done()
+    until(lambda: "sleeps" in (runs.stdout() or ""), "a job that runs")
+    assert pbs.run(HEAD, ["qdel", waits.job_id]).returncode == 0
+    assert pbs.run(HEAD, ["qdel", runs.job_id]).returncode == 0
+    for job in (runs, waits, void):
+        until(lambda job=job: job.done(force_check=True), "the end of what was deleted")  # type: ignore[misc]
+        with pytest.raises(JobEndedError, match="cancelled"):
+            job.result()
+        assert job.state == "CANCELLED"
+    assert "can no longer be" in void.get_info()["Reason"]
+
+
+def test_the_walltime_of_one_that_cannot_go_on(jobs: Jobs) -> None:
+    job = jobs["walltime"]
+    with pytest.raises(JobEndedError, match="walltime") as error:
+        job.result()
+    assert error.value.ending == "walltime" and job.state == "TIMEOUT"
+
+
+def test_one_of_an_array_goes_on_alone(jobs: Jobs) -> None:
+    stop(jobs["wavering"], "waits")
+    assert jobs["steady"].result()[:3] == (1, 0, "0")
+    number, stopped, attempt, job = jobs["wavering"].result()
+    assert (number, stopped, attempt) == (0, 1, "1")
+    assert job != jobs["wavering"].job_id and "[1]" in job
+    assert not (jobs["wavering"].run.path / "attempts/0.1").exists()
+
+
+@trap(7, "every rank has the signal, one checkpoints, and two count")
+def test_a_training_goes_on_as_another_job(jobs: Jobs) -> None:
+    stop(jobs["train"], "trains")
+    functions.check_training(jobs["train"])
+
+
+def test_going_on_before_the_walltime(jobs: Jobs) -> None:
+    job = jobs["late"]
+    number, stopped, attempt, again = job.result()
+    assert (number, stopped, attempt) == (0, 1, "1") and again != job.job_id
+    told = job.stdout() or ""
+    assert told.count("waits") == 1 and "goes on" in told
+    assert job.state in ("RUNNING", "COMPLETED") and job.get_info()["Attempts"] == "2"
+
+
+def test_cancel_what_has_gone_on(jobs: Jobs, pbs: PbsCluster) -> None:
+    """The job that goes on is another one than was submitted."""
+    job = jobs["endless"]
+    stop(job, "waits")
+    until(lambda: (job.stdout() or "").count("waits") == 2, "its second start")
+    assert not job.done(force_check=True) and job.state == "RUNNING"
+    job.cancel()
+    until(lambda: job.done(force_check=True), "the end of what was cancelled")
+    assert job.state == "CANCELLED"
+    with pytest.raises(JobEndedError, match="cancelled"):
+        job.result()
+
+
+def test_without_history(login: Path, pbs: PbsCluster) -> None:
+    """The last, for a server that forgets those that end forgets those that have, too."""
+    with pbs.without_history():
+        done, cancelled = auto().map_array(sleep, [0, 600])
+        assert done.result() == "rested"
+        until(lambda: done.done(force_check=True), "its end")
+        assert done.state == "COMPLETED"
+        until(lambda: "sleeps" in (cancelled.stdout() or ""), "a job that runs")
+        assert not cancelled.done(force_check=True)
+        cancelled.cancel()
+        until(cancelled.done, "the end of what was cancelled")
+        assert cancelled.state == "CANCELLED"
