@@ -165,9 +165,16 @@ def parse_queue(answer: str) -> list[PbsJob]:
     if not isinstance(held, dict):
         return []
     found = [_job(name, attributes) for name, attributes in held.items() if isinstance(attributes, dict)]
-    arrays = {one.job for one in found if one is not None and one.task is not None}
+    told = [one for one in found if one is not None]
+    arrays = {one.job for one in told if one.task is not None}
+    # What was submitted is told of the array alone (OpenPBS 23).
+    scripts = {one.job: one.script for one in told if one.task is None}
     # Of an array itself only where it has told of no member: its state B may be any of theirs.
-    return [one for one in found if one is not None and (one.task is not None or one.job not in arrays)]
+    return [
+        one._replace(script=one.script or scripts.get(one.job, ""))
+        for one in told
+        if one.task is not None or one.job not in arrays
+    ]
 
 
 def _job(name: str, held: Mapping[str, Any]) -> PbsJob | None:
