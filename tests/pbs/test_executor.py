@@ -83,7 +83,7 @@ def jobs(login: Path) -> Jobs:
     return {
         "train": auto(nodes=2, tasks_per_node=1, timeout_min=10).submit(Train()),
         "late": auto(pbs_walltime="25s", pbs_grace="21s").submit(Wait()),
-        "walltime": auto(pbs_walltime="2s").submit(sleep, 600),
+        "walltime": auto(pbs_walltime="3s", pbs_grace="1s").submit(sleep, 600),
         "uneven": auto(nodes=2, pbs_ranks=3).submit(place),
         "failing": auto(nodes=2, tasks_per_node=1).submit(fail, 1),
         "nested": auto().map_array(nested, ["pbs"] * 2, [str(login / "inner")] * 2)[1],
@@ -261,8 +261,7 @@ def test_without_history(login: Path, pbs: PbsCluster) -> None:
     with pbs.without_history():
         done, cancelled = auto().map_array(sleep, [0, 600])
         assert done.result() == "rested"
-        until(lambda: done.done(force_check=True), "its end")
-        assert done.state == "COMPLETED"
+        until(lambda: done.get_info()["State"] == "COMPLETED", "its end")
         until(lambda: "sleeps" in (cancelled.stdout() or ""), "a job that runs")
         assert not cancelled.done(force_check=True)
         cancelled.cancel()
