@@ -67,6 +67,7 @@ class _Side:
         self._seen: dict[Path, frozenset[tuple[int, int]]] = {}
         self._records: dict[Path, RecordsState] = {}
         self._states: dict[Path, object] = {}
+        self._jobs: set[str] = set()
         self._asked = 0.0
         self._interval = _ASK
 
@@ -83,6 +84,7 @@ class _Side:
             asked = {run.run.path for run in doubtful}
             # Once more: what has ended since may be over for the scheduler already.
             scenes = [self._again(scene) if scene.run.path in asked else scene for scene in scenes]
+            self._ask_further([scene.queued for scene in scenes if scene.queued and scene.run.path in asked])
         return scenes, self._judge([scene.queued for scene in scenes if scene.queued])
 
     def _is_due(self, runs: list[QueuedRun]) -> bool:
@@ -90,7 +92,7 @@ class _Side:
             return True
         waited = time.monotonic() - self._asked
         known = [(self._records.get(run.run.path), run.state_of_records) for run in runs]
-        if any(before is None or before.jobs != now.jobs for before, now in known):
+        if any(before is None or now.jobs - before.jobs for before, now in known):
             return True  # its jobs may be newer than the answer
         changed = any(before != now for before, now in known)
         return waited >= (_ASK if changed else self._interval)
@@ -99,14 +101,22 @@ class _Side:
         from launcher.queues import queue_of
 
         self._queue = self._queue or queue_of(self._scheduler)
-        jobs = {job for run in runs for job in run.jobs}
-        self._answer, self._history = self._queue.ask(jobs), None
+        self._jobs = {job for run in runs for job in run.jobs}
+        self._answer, self._history = self._queue.ask(self._jobs), None
         self._asked = time.monotonic()
         self._seen = {run.run.path: run.seen for run in runs}
         self._records = {run.run.path: run.state_of_records for run in runs}
         states = {run.run.path: [told for _, told in run.told_by(self._answer)] for run in runs}
         self._interval = _ASK if states != self._states else min(_ASK_LESS * self._interval, _SLOWEST_ASK)
         self._states = dict(states)
+
+    def _ask_further(self, runs: list[QueuedRun]) -> None:
+        """Ask about jobs that have been submitted since, as by those that go on."""
+        assert self._queue is not None
+        assert self._answer is not None
+        further = {job for run in runs for job in run.jobs} - self._jobs
+        if further and self._queue.asks_by_id and not self._answer.silence:
+            self._answer = self._answer.joined(self._queue.ask(further))
 
     def _again(self, scene: Scene) -> Scene:
         """A run's records as they are after the answer, which may decide whether it was submitted."""

@@ -34,33 +34,24 @@ class PbsQueue(Queue):
     """PBS, as far as one process has asked it."""
 
     name = "PBS"
+    asks_by_id = True
     lag = 0.0
     cancel_patience = 60.0  # KILL follows TERM after kill_delay, 10 s unless a queue says otherwise
 
     def __init__(self, environ: Mapping[str, str] | None = None):
         super().__init__(environ)
         self._keeps_history = True
-        self._asked: set[str] = set()
 
     def ask(self, jobs: Collection[str]) -> Answer:
         """Ask qstat about jobs."""
-        self._asked = {*jobs}
         try:
             return Answer.of(self._told(jobs))
         except Silent as why:
             return Answer({}, frozenset(), str(why), why.lasting)
 
     def history(self, jobs: Iterable[str]) -> dict[str, list[JobTold]] | None:
-        """What qstat says of jobs that `ask` was not asked about."""
-        further = {*jobs} - self._asked
-        try:
-            told = self._told(further)
-        except Silent:
-            return None
-        found: dict[str, list[JobTold]] = {}
-        for one in told:
-            found.setdefault(one.job, []).append(one)
-        return found
+        """Nothing: `ask` tells all that PBS remembers."""
+        return {}
 
     def find(self, script: str, name: str, since: float) -> list[JobTold] | None:
         """The jobs of a script, by the jobs' name; None where PBS does not answer."""

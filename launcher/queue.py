@@ -40,6 +40,13 @@ class Answer(NamedTuple):
         return cls(jobs, frozenset(job for job, _ in jobs))
 
 
+    def joined(self, further: Answer) -> Answer:
+        """Both; the further one counts where it has anything to say, also that it has not."""
+        if further.silence:
+            return further
+        return Answer({**self.jobs, **further.jobs}, self.ids | further.ids)
+
+
 NOT_ASKED = Answer({}, frozenset())
 """Where nothing had to be asked."""
 
@@ -57,6 +64,8 @@ class Queue(ABC):
 
     name: ClassVar[str]
     """How it is called."""
+    asks_by_id: ClassVar[bool]
+    """Whether `ask` tells of the jobs alone that it is asked about."""
     lag: ClassVar[float]
     """Seconds after an end in which its history may not yet know all of it."""
     cancel_patience: ClassVar[float]

@@ -87,7 +87,7 @@ class RecordsState(NamedTuple):
 
     attempts: tuple[tuple[int, int, bool], ...]
     """Member, number, and whether it has no ending yet."""
-    jobs: tuple[str | None, ...]
+    jobs: frozenset[str]
 
 
 class QueuedRun:
@@ -151,8 +151,7 @@ class QueuedRun:
         attempts = tuple(
             (member, one.number, one.end is None) for member, found in self.attempts.items() for one in found
         )
-        following = (found[-1].next for found in self.attempts.values() if found[-1].next)
-        return RecordsState(attempts, (*(send.job for send in self.sends), *following))
+        return RecordsState(attempts, frozenset(self.jobs))
 
     @property
     def jobs(self) -> set[str]:

@@ -210,7 +210,7 @@ class _Judgement:
     ) -> MemberStatus | None:
         """A member whose next attempt is another job's, which has left no record; None: it will have none."""
         key = self.run.key(number, job) or (job, None)
-        told = self._told(key) or next(iter(self._starts(key)), None)
+        told = self._told(key)
         statuses = [*statuses, self._past(number, newest, requeued=False)]
         if told is None and self.known.answer.silence:
             return self._silent(number, statuses)
@@ -227,6 +227,8 @@ class _Judgement:
     def _told(self, key: Key) -> JobTold | None:
         """What the queue says of a job; None where it has nothing to say."""
         told = self.known.answer.jobs.get(key)
+        if told is None and self._array_waits(key):
+            told = self.known.answer.jobs[key[0], None]
         return told if told and told.stage != "unknown" and self.run.is_told(told) else None
 
     def _starts(self, key: Key) -> list[JobTold]:
@@ -254,6 +256,11 @@ class _Judgement:
     def _may_lag(self, told: JobTold) -> bool:
         """Whether accounting may be about to hear of a job's end."""
         return self.known.accounted and told.end is not None and self.known.now - told.end < self.known.lag
+
+    def _array_waits(self, key: Key) -> bool:
+        """Whether an array is told of that has not come to its members yet."""
+        whole = self.known.answer.jobs.get((key[0], None))
+        return key[1] is not None and whole is not None and whole.stage in ("pending", "running")
 
     def _has_left(self, key: Key) -> bool:
         """Whether the scheduler knows an array, but not this member of it: cancelled before it began."""

@@ -41,6 +41,7 @@ class SlurmQueue(Queue):
     """Slurm, as far as one process has asked it."""
 
     name = "Slurm"
+    asks_by_id = False
     lag = 15.0  # the controller tells accounting every few seconds
     cancel_patience = 120.0  # an administrator chooses it: KillWait is 30 s unless a site says otherwise
 

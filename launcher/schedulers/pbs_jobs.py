@@ -86,7 +86,7 @@ class PbsJob(NamedTuple):
         """Why it waits, in plain words, and with PBS's own."""
         if self.word == "H" and self._is_held:
             return f"it is held (Hold_Types {self.holds}); `qrls -h {self.holds} {self._place}` lets it go"
-        if self.word == "H" and self.depend:
+        if self.word == "H":
             return f"it waits for another job ({self.depend})"
         if self.word == "W":
             return "its time to begin has not come"
@@ -103,7 +103,8 @@ class PbsJob(NamedTuple):
     @property
     def is_void(self) -> bool:
         """Whether it ended because what it waited for could no longer be."""
-        return self.stage == "ended" and self.exit_status is None and self.depend is not None
+        waited = (self.depend or "").startswith("after")  # those that wait for it stand there, too
+        return self.stage == "ended" and self.exit_status is None and waited
 
     def why(self, own_user: str) -> str | None:
         """Why it ended so, where that is more than castoff's word for it says."""

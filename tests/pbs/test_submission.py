@@ -1,0 +1,227 @@
+"""castoff on PBS: what is sent and how often, what it waits for, how it ends, and how it goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.runs import Run
+from tests.cluster.desk import Desk
+from tests.cluster.jobs import until
+
+from .cluster import PbsCluster
+
+
+class PbsDesk(Desk):
+    """A desk, and what castoff says there."""
+
+    def status(self, run: Run) -> dict[str, Any]:
+        """As `castoff status --json` prints it."""
+        answer = self.castoff("status", "--json", run.path)
+        assert answer.code == 0, answer.errors
+        told: dict[str, Any] = json.loads(answer.output)
+        return told
+
+    def until(self, run: Run, **wanted: Any) -> dict[str, Any]:
+        """The status as soon as it is so."""
+        now: dict[str, Any] = {}
+
+        def holds() -> bool:
+            now.update(self.status(run))
+            return {name: now[name] for name in wanted} == wanted
+
+        until(holds, f"{wanted} of {run.id}")
+        return now
+
+    def endings(self, run: Run, member: int = 0) -> list[str]:
+        """The endings of a member's attempts."""
+        return [one["ending"] for one in self.status(run)["members"][member]["attempts"]]
+
+
+@pytest.fixture
+def desk(pbs: PbsCluster, tmp_path: Path) -> PbsDesk:
+    return PbsDesk(pbs, tmp_path / "desk")
+
+
+AGAIN = "[ $CASTOFF_ATTEMPT -ge {} ] || echo again >$CASTOFF_OUTCOME_FILE"
+
+
+class TestSubmission:
+    def test_a_job_file(self, desk: PbsDesk) -> None:
+        """Ranks, environment, secrets, logs, records."""
+        job = desk.folder / "job.yaml"
+        job.write_text(
+            """
+name: filed
+command: [sh, -c, 'echo rank $RANK of $WORLD_SIZE: $TOKEN, $MINE, ${THEIRS-nothing}']
+ranks_per_node: 2
+walltime: 5m
+env: {MINE: it's mine}
+env_from: [TOKEN]
+"""
+        )
+        answer = desk.castoff("submit", job, "--site", "pbs", env={"TOKEN": "s3cret", "THEIRS": "x"})
+        assert answer.code == 0, answer.errors
+        (run,) = map(Run, desk.folder.glob("castoff-runs/filed-*"))
+        assert f"job         {run.job} (pbs)\n" in answer.output
+        assert desk.castoff("wait", "filed").output == f"{run.id}: done\n"
+        said = [(run.logs / "0.0" / f"rank-{rank:05}.log").read_text() for rank in range(2)]
+        assert said == [f"rank {rank} of 2: s3cret, it's mine, nothing\n" for rank in range(2)]
+        assert run.script.read_text() == desk.castoff("render", job, "--site", "pbs").output
+        until(run.script_log().exists, "the script's log")
+
+    def test_what_pbs_refuses(self, desk: PbsDesk) -> None:
+        """In its own words; nothing was started, and the run says so."""
+        answer = desk.castoff("submit", "--site", "pbs", "--queue", "none-such", "--", "true")
+        assert answer.code == 1 and "Unknown queue" in answer.errors, answer.errors
+        (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
+        now = desk.status(run)
+        assert (now["state"], now["ending"]) == ("ended", "failed") and "Unknown queue" in now["reason"]
+
+    def test_an_array(self, desk: PbsDesk) -> None:
+        run = desk.submit("--set", "array={count: 3, at_most: 2}", sh="exit $CASTOFF_ARRAY_INDEX")
+        assert str(run.job).partition("[]")[1] == "[]"
+        assert desk.castoff("wait", run.id).code in (1, 2)
+        members = desk.status(run)["members"]
+        told = [(one["ending"], one["attempts"][0]["code"]) for one in members]
+        assert told == [("done", 0), ("failed", 1), ("failed", 2)]
+        again = desk.castoff("resubmit", run.id)
+        assert again.code == 0, again.errors
+        assert desk.castoff("wait", run.id).code in (1, 2)
+        assert [len(one["attempts"]) for one in desk.status(run)["members"]] == [1, 2, 2]
+
+    def test_an_array_of_one(self, desk: PbsDesk) -> None:
+        run = desk.submit("--set", "array={count: 1}", sh="exit $CASTOFF_ARRAY_INDEX")
+        assert "[" not in str(run.job)
+        assert desk.castoff("wait", run.id).output == f"{run.id}: done\n"
+
+    def test_a_script_that_stands_alone(self, desk: PbsDesk) -> None:
+        desk.castoff("render", "--site", "pbs", "-o", "job.sh", "--", "sleep", "600")
+        answer = desk.run("qsub", "job.sh")
+        assert answer.code == 0, answer.errors
+        run = Run(desk.folder / f"castoff-{answer.output.strip()}")
+        until((run.path / "attempts/0.0/rank.sh").exists, "its start")
+        assert desk.status(run)["state"] == "running"
+        assert desk.castoff("cancel", run.path).output == f"{run.id}: ended, cancelled\n"
+
+
+class TestExactlyOnce:
+    def lossy_qsub(self, desk: PbsDesk, line: str) -> dict[str, str]:
+        """A qsub that is not the real one's equal."""
+        real = desk.run("sh", "-c", "command -v qsub").output.strip()
+        folder = desk.folder / "bin"
+        folder.mkdir()
+        (folder / "qsub").write_text(f"#!/bin/sh\nreal={real}\n{line}\n")
+        (folder / "qsub").chmod(0o755)
+        path = desk.run("sh", "-c", "echo $PATH").output.strip()
+        return {"PATH": f"{folder}:{path}"}
+
+    def test_an_answer_that_was_lost(self, desk: PbsDesk) -> None:
+        """The job is found by its script, and adopted."""
+        env = self.lossy_qsub(desk, '$real "$@" >/dev/null; echo "qsub: End of File" >&2; exit 1')
+        answer = desk.castoff("submit", "--site", "pbs", "--name", "lost", "--", "true", env=env)
+        assert answer.code == 0, answer.errors
+        (run,) = map(Run, desk.folder.glob("castoff-runs/lost-*"))
+        assert run.job and desk.castoff("wait", "lost").output == f"{run.id}: done\n"
+
+    def test_a_job_that_never_was(self, desk: PbsDesk) -> None:
+        env = self.lossy_qsub(desk, 'echo "qsub: End of File" >&2; exit 1')
+        answer = desk.castoff("submit", "--site", "pbs", "--name", "never", "--", "true", env=env)
+        assert answer.code == 1 and "the queue, asked twice, has no such job" in answer.errors
+        assert desk.castoff("resubmit", "never").code == 0
+        assert desk.castoff("wait", "never").code == 0
+
+    def test_killed_after_qsub(self, desk: PbsDesk) -> None:
+        env = self.lossy_qsub(desk, '$real "$@" >/dev/null; touch sent; kill -KILL $PPID')
+        process = desk.start("castoff", "submit", "--site", "pbs", "--name", "killed", "--", "true", env=env)
+        desk.end(process)
+        (run,) = map(Run, desk.folder.glob("castoff-runs/killed-*"))
+        assert (desk.folder / "sent").exists() and run.job is None
+        desk.until(run, state="ended", ending="done")
+        assert run.job is not None
+
+
+class TestDependencies:
+    def test_on_runs(self, desk: PbsDesk) -> None:
+        desk.submit("--name", "first", sh="until [ -e go ]; do sleep 0.1; done; exit 3")
+        good = desk.submit("--name", "good", "--set", "after={afterany: [first]}")
+        bad = desk.submit("--name", "bad", "--set", "after={afterok: [first]}")
+        assert "it waits for another job" in desk.status(good)["reason"]
+        (desk.folder / "go").touch()
+        assert desk.castoff("wait", "first").code == 3
+        assert desk.castoff("wait", "good").code == 0
+        now = desk.until(bad, state="ended", ending="cancelled")
+        assert "what it waited for can no longer be" in now["members"][0]["attempts"][0]["reason"]
+        late = desk.castoff("submit", "--site", "pbs", "--set", "after={afterok: [first]}", "--", "true")
+        assert late.code == 1 and "is over, and not as afterok asks" in late.errors
+        over = desk.submit("--set", "after={afterok: [good]}")
+        assert desk.castoff("wait", over.id).code == 0
+
+
+class TestEndings:
+    def test_walltime(self, desk: PbsDesk) -> None:
+        run = desk.submit("--walltime", "5s", "--set", "grace=1s", sh="trap '' TERM; sleep 600")
+        now = desk.until(run, state="ended")
+        assert (now["ending"], now["code"]) == ("walltime", 143)
+
+    def test_cancelled(self, desk: PbsDesk) -> None:
+        waits = desk.submit("--name", "held", "--set", "directives.h=true")
+        runs = desk.submit("--name", "runs", sh="sleep 600")
+        until((runs.path / "attempts/0.0/rank.sh").exists, "its start")
+        assert "it is held (Hold_Types u); `qrls" in desk.status(waits)["reason"]
+        answer = desk.castoff("cancel", "held", "runs")
+        assert answer.output == f"{waits.id}: ended, cancelled\n{runs.id}: ended, cancelled\n", answer.errors
+
+    def test_without_a_history(self, pbs: PbsCluster, desk: PbsDesk) -> None:
+        done = desk.submit(sh="exit 5")
+        with pbs.without_history():
+            assert desk.castoff("wait", done.id).code == 5
+
+
+class TestGoingOn:
+    @pytest.mark.parametrize("how", ["copy", "chain"])
+    def test_until_it_is_done(self, desk: PbsDesk, how: str) -> None:
+        """And what is left of a chain goes."""
+        going = ("--walltime", "5m", "--set", f"requeue={{max: 3, how: {how}}}")
+        run = desk.submit(*going, sh=AGAIN.format(2))
+        assert desk.castoff("wait", run.id).output == f"{run.id}: done\n"
+        assert desk.endings(run) == ["again", "again", "done"]
+        jobs = {json.loads(path.read_text())["job"] for path in run.path.glob("attempts/*/start.json")}
+        assert len(jobs) == 3
+
+    def test_a_chain_that_fails(self, desk: PbsDesk) -> None:
+        """Its later jobs do not begin, though the one before them did not exit with 0."""
+        going = ("--walltime", "5m", "--set", "requeue={max: 2, how: chain}")
+        run = desk.submit(*going, sh="exit 3")
+        assert desk.castoff("wait", run.id).code == 3
+        last = run.submission()["sends"][-1]["job"]
+        until(lambda: last not in desk.run("qstat").output, "the end of the chain")
+        assert desk.endings(run) == ["failed"]
+
+    def test_too_often(self, desk: PbsDesk) -> None:
+        run = desk.submit("--walltime", "5m", "--set", "requeue={max: 1}", sh=AGAIN.format(9))
+        assert desk.castoff("wait", run.id).code == 75
+        assert desk.endings(run) == ["again", "walltime"]
+        assert desk.castoff("resubmit", run.id).code == 0
+        assert desk.castoff("wait", run.id).code == 75
+        assert desk.endings(run) == ["again", "walltime", "again", "walltime"]
+
+    def test_a_member_alone(self, desk: PbsDesk) -> None:
+        going = ("--walltime", "5m", "--set", "requeue={max: 2}", "--set", "array={count: 3}")
+        run = desk.submit(*going, sh=f"[ $CASTOFF_ARRAY_INDEX != 1 ] || {AGAIN.format(1)}")
+        assert desk.castoff("wait", run.id).output == f"{run.id}: done\n"
+        told = [len(one["attempts"]) for one in desk.status(run)["members"]]
+        assert told == [1, 2, 1]
+
+    def test_stopped_and_cancelled(self, desk: PbsDesk) -> None:
+        program = "until [ -e $CASTOFF_STOP_FILE ]; do sleep 0.1; done; echo again >$CASTOFF_OUTCOME_FILE"
+        run = desk.submit("--walltime", "5m", "--set", "requeue={max: 2}", sh=program)
+        until((run.path / "attempts/0.0/rank.sh").exists, "its start")
+        answer = desk.castoff("stop", "--wait", run.id)
+        assert answer.output == f"{run.id}: asked to stop; ended, again\n", answer.errors
+        assert desk.castoff("resubmit", run.id).code == 0
+        until((run.path / "attempts/0.1/rank.sh").exists, "its second start")
+        assert desk.castoff("cancel", run.id).output == f"{run.id}: ended, cancelled\n"
