@@ -248,7 +248,7 @@ kill -s KILL "$castoff_timer" 2>/dev/null || true # one that has just begun may 
 wait "$castoff_tail" || true
 ( # what `setup` started; its code is not the job's
   set +u
-  stop_copper.sh
+  timeout 30 stop_copper.sh
 ) || true
 
 # --- How it ended ---------------------------------------------------------------------------------

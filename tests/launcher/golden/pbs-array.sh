@@ -7,6 +7,7 @@
 #PBS -J 0-7%2
 #PBS -j oe
 #PBS -r y
+#PBS -k doe
 
 # causets on pbs: 4 ranks, 4 on 1 node.
 # OMP_NUM_THREADS=8: a rank's cores

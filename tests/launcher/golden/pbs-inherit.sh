@@ -7,6 +7,7 @@
 #PBS -v CONDA_PREFIX,TERM
 #PBS -j oe
 #PBS -r y
+#PBS -k doe
 
 # causets on pbs: 4 ranks, 4 on 1 node.
 # OMP_NUM_THREADS=8: a rank's cores

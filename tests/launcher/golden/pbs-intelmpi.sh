@@ -6,6 +6,7 @@
 #PBS -l walltime=00:30:00
 #PBS -j oe
 #PBS -r n
+#PBS -k doe
 
 # causets on pbs: 8 ranks, 4 on each of 2 nodes.
 # OMP_NUM_THREADS=8: a rank's cores
