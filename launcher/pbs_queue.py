@@ -27,7 +27,7 @@ _PATIENCE = 30.0
 """Seconds for an answer: what a busy server may take."""
 
 _NO_HISTORY = "job history"
-"""qstat and qselect say so of -x where the server keeps none (`job_history_enable`)."""
+"""qstat and qselect say so of -x where the server keeps none (`job_history_enable`); qstat exits with 0."""
 
 
 class PbsQueue(Queue):
@@ -88,7 +88,13 @@ class PbsQueue(Queue):
         """
         if self._keeps_history:
             try:
-                return answer_of(command(history=True), _PATIENCE, self.environ, accepted=UNKNOWN_JOBS)
+                return answer_of(
+                    command(history=True),
+                    _PATIENCE,
+                    self.environ,
+                    accepted=UNKNOWN_JOBS,
+                    denial=_NO_HISTORY,
+                )
             except Silent as why:
                 if _NO_HISTORY not in str(why):
                     raise

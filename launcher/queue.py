@@ -115,8 +115,11 @@ def answer_of(
     *,
     settings: Mapping[str, str] | None = None,
     accepted: Collection[int] = (0,),
+    denial: str | None = None,
 ) -> str:
     """What a command prints; `accepted` are the exit codes of one that has answered.
+
+    `denial`: words among its errors by which it has not, whatever its exit code.
 
     Raises:
         Silent: it is not here, fails, or takes too long.
@@ -139,7 +142,7 @@ def answer_of(
         raise Silent(f"{argv[0]} gave no answer within {patience:.0f} s") from None
     except OSError as error:
         raise Silent(f"{argv[0]} cannot be run: {error.strerror}") from None
-    if done.returncode not in accepted:
+    if done.returncode not in accepted or (denial and denial in done.stderr):
         said = " ".join((done.stderr.strip() or done.stdout.strip() or "without a word").split())
         said = said.encode("utf-8", "replace").decode()
         raise Silent(f"{argv[0]} failed with exit code {done.returncode}: {said[:500]}")
