@@ -52,7 +52,7 @@ class TestWhatIsAsked:
 
     def test_a_server_without_a_history(self, pbs: FakePbs, made: OnPbs) -> None:
         said = "qstat: PBS is not configured to maintain job history"
-        pbs.program("qstat", f'[ "$1" != -x ] || {{ echo "{said}" >&2; exit 255; }}; cat {pbs.answer}')
+        pbs.program("qstat", f'[ "$1" != -x ] || {{ echo "{said}" >&2; exit 0; }}; cat {pbs.answer}')
         pbs.tells({"7.head": QUEUED}, made.run)
         assert status(made.run).state == "pending"
         made.attempt("0.0", "failed", 137)
@@ -137,12 +137,13 @@ class TestStates:
         made = OnPbs(tmp_path, members=3)
         made.attempt("0.0", "done", job="7[].head")
         made.attempt("1.0", job="7[].head")
+        untold = {"Submit_arguments": None}  # qstat tells it of the array alone
         pbs.tells(
             {
                 "7[].head": {"job_state": "B", "array": "True"},
-                "7[0].head": {"job_state": "X", "Exit_status": 0},
-                "7[1].head": RUNNING,
-                "7[2].head": QUEUED,
+                "7[0].head": {"job_state": "X", "Exit_status": 0, **untold},
+                "7[1].head": {**RUNNING, **untold},
+                "7[2].head": {**QUEUED, **untold},
             },
             made.run,
         )
