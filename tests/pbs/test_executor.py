@@ -70,18 +70,15 @@ class Wait(Checkpointable):
         return utils.DelayedSubmission(self, number)
 
 
-def stop(job: FunctionJob[Any], said: str) -> None:
-    """Ask a job to stop early, as its script does before the walltime, once it has said something."""
-    until(lambda: said in (job.stdout() or ""), f"{job.job_id} says {said}")
-    (job.paths.attempt_folder / "stop").touch()
-
-
 @pytest.fixture(scope="module")
-def jobs(login: Path) -> Jobs:
-    """All jobs that need no hands, so that they run at the same time."""
+def submitted(login: Path) -> Jobs:
+    """Nearly all jobs of this module, so that they run at the same time."""
+    train = auto(nodes=2, tasks_per_node=1, timeout_min=10).submit(Train())
     members = auto().map_array(Wait(), [1, 0])
+    array = auto().map_array(sleep, [600, 600])
+    runs = auto().submit(sleep, 600)
     return {
-        "train": auto(nodes=2, tasks_per_node=1, timeout_min=10).submit(Train()),
+        "train": train,
         "late": auto(pbs_walltime="25s", pbs_grace="21s").submit(Wait()),
         "walltime": auto(pbs_walltime="3s", pbs_grace="1s").submit(sleep, 600),
         "uneven": auto(nodes=2, pbs_ranks=3).submit(place),
@@ -90,7 +87,48 @@ def jobs(login: Path) -> Jobs:
         "endless": auto().submit(Wait(), -1),
         "steady": members[0],
         "wavering": members[1],
+        "killed": auto().submit(sleep, 600),
+        "rerun": auto(pbs_requeue={"max": 1}).submit(sleep, 600),
+        "first": array[0],
+        "second": array[1],
+        "deleted": runs,
+        "waiting": auto(pbs_after={"afterok": [runs.run.id]}).submit(place),
+        "void": auto(pbs_after={"afterok": [runs.run.id]}).submit(place),
     }
+
+
+@pytest.fixture(scope="module")
+def jobs(submitted: Jobs, pbs: PbsCluster) -> Jobs:
+    """The same, after some of them have met with something: an end takes PBS ten seconds."""
+
+    def tell(*words: str) -> None:
+        told = pbs.run(HEAD, words)
+        assert told.returncode == 0, told.stderr
+
+    waiting = submitted["waiting"]
+    assert waiting.get_info()["State"] == "PENDING" and not waiting.done()
+    for name in ("deleted", "killed", "rerun", "first", "second"):
+        says(submitted[name], "sleeps")
+    tell("qdel", waiting.job_id)
+    tell("qdel", submitted["deleted"].job_id)
+    tell("qsig", "-s", "SIGKILL", submitted["killed"].job_id)
+    tell("qrerun", submitted["rerun"].job_id)  # as preemption does, where it requeues
+    submitted["second"].cancel()
+    for name, word in (("wavering", "waits"), ("endless", "waits"), ("train", "trains")):
+        says(submitted[name], word)
+        # as its script does before the walltime
+        (submitted[name].paths.attempt_folder / "stop").touch()
+    return submitted
+
+
+def says(job: FunctionJob[Any], word: str, times: int = 1) -> None:
+    """Wait until a job has said something."""
+    until(lambda: (job.stdout() or "").count(word) >= times, f"{job.job_id} says {word}")
+
+
+def ends(job: FunctionJob[Any]) -> None:
+    """Wait until nothing of a job is left."""
+    until(lambda: job.done(force_check=True), f"the end of {job.job_id}")
 
 
 def test_every_rank_knows_its_place(jobs: Jobs, pbs: PbsCluster) -> None:
@@ -160,56 +198,36 @@ def test_what_is_wrong_is_said_before_qsub(login: Path) -> None:
     assert not (login / "wrong").exists() or not [*(login / "wrong").iterdir()]
 
 
-def test_a_script_that_is_killed_and_one_that_is_started_again(login: Path, pbs: PbsCluster) -> None:
-    killed = auto().submit(sleep, 600)
-    again = auto(pbs_requeue={"max": 1}).submit(sleep, 600)
-
-    def tell(*words: str) -> None:
-        told = pbs.run(HEAD, words)
-        assert told.returncode == 0, told.stderr
-
-    for job in (killed, again):
-        until(lambda job=job: "sleeps" in (job.stdout() or ""), "a job that runs")  # type: ignore[misc]
-    tell("qsig", "-s", "SIGKILL", killed.job_id)
-    tell("qrerun", again.job_id)  # as preemption does, where it requeues
-    until(lambda: killed.done(force_check=True), "the end of what was killed")
-    with pytest.raises(JobEndedError):
-        killed.result()
-    assert killed.state in ("CANCELLED", "FAILED")
-    until(lambda: (again.stdout() or "").count("sleeps") == 2, "its second start")
-    assert not again.done(force_check=True) and again.state == "RUNNING"
-    again.cancel()
-    until(lambda: again.done(force_check=True), "the end of the other")
-    assert again.state == "CANCELLED"
-
-
-def test_cancel_one_of_an_array(login: Path) -> None:
-    first, second = auto().map_array(sleep, [600, 600])
-    for job in (first, second):
-        until(lambda job=job: "sleeps" in (job.stdout() or ""), "a job that runs")  # type: ignore[misc]
-    assert first.state == "RUNNING" and not first.done()
-    functions.cancel_second_alone(first, second)
+def test_a_script_that_is_killed(jobs: Jobs) -> None:
+    job = jobs["killed"]
+    ends(job)
     with pytest.raises(JobEndedError, match="cancelled"):
-        second.result()
-    first.cancel()
-    until(lambda: first.done(force_check=True), "the end of the other")
-    assert first.state == "CANCELLED"
+        job.result()
+    assert job.state == "CANCELLED"
 
 
-def test_what_pbs_deletes(login: Path, pbs: PbsCluster) -> None:
-    runs = auto().submit(sleep, 600)
-    waits = auto(pbs_after={"afterok": [runs.run.id]}).submit(place)
-    void = auto(pbs_after={"afterok": [runs.run.id]}).submit(place)
-    assert waits.get_info()["State"] == "PENDING" and not waits.done()
-    until(lambda: "sleeps" in (runs.stdout() or ""), "a job that runs")
-    assert pbs.run(HEAD, ["qdel", waits.job_id]).returncode == 0
-    assert pbs.run(HEAD, ["qdel", runs.job_id]).returncode == 0
-    for job in (runs, waits, void):
-        until(lambda job=job: job.done(force_check=True), "the end of what was deleted")  # type: ignore[misc]
+def test_one_that_pbs_starts_again(jobs: Jobs) -> None:
+    job = jobs["rerun"]
+    says(job, "sleeps", times=2)
+    assert not job.done(force_check=True) and job.state == "RUNNING"
+    assert job.get_info()["Attempts"] == "2"
+
+
+def test_cancel_one_of_an_array(jobs: Jobs) -> None:
+    ends(jobs["second"])
+    with pytest.raises(JobEndedError, match="cancelled"):
+        jobs["second"].result()
+    assert jobs["second"].state == "CANCELLED"
+    assert not jobs["first"].done(force_check=True) and jobs["first"].state == "RUNNING"
+
+
+def test_what_pbs_deletes(jobs: Jobs) -> None:
+    for name in ("deleted", "waiting", "void"):
+        ends(jobs[name])
         with pytest.raises(JobEndedError, match="cancelled"):
-            job.result()
-        assert job.state == "CANCELLED"
-    assert "can no longer be" in void.get_info()["Reason"]
+            jobs[name].result()
+        assert jobs[name].state == "CANCELLED"
+    assert "can no longer be" in jobs["void"].get_info()["Reason"]
 
 
 def test_the_walltime_of_one_that_cannot_go_on(jobs: Jobs) -> None:
@@ -220,7 +238,6 @@ def test_the_walltime_of_one_that_cannot_go_on(jobs: Jobs) -> None:
 
 
 def test_one_of_an_array_goes_on_alone(jobs: Jobs) -> None:
-    stop(jobs["wavering"], "waits")
     assert jobs["steady"].result()[:3] == (1, 0, "0")
     number, stopped, attempt, job = jobs["wavering"].result()
     assert (number, stopped, attempt) == (0, 1, "1")
@@ -230,7 +247,6 @@ def test_one_of_an_array_goes_on_alone(jobs: Jobs) -> None:
 
 @trap(7, "every rank has the signal, one checkpoints, and two count")
 def test_a_training_goes_on_as_another_job(jobs: Jobs) -> None:
-    stop(jobs["train"], "trains")
     functions.check_training(jobs["train"])
 
 
@@ -243,17 +259,18 @@ def test_going_on_before_the_walltime(jobs: Jobs) -> None:
     assert job.state in ("RUNNING", "COMPLETED") and job.get_info()["Attempts"] == "2"
 
 
-def test_cancel_what_has_gone_on(jobs: Jobs, pbs: PbsCluster) -> None:
-    """The job that goes on is another one than was submitted."""
-    job = jobs["endless"]
-    stop(job, "waits")
-    until(lambda: (job.stdout() or "").count("waits") == 2, "its second start")
-    assert not job.done(force_check=True) and job.state == "RUNNING"
-    job.cancel()
-    until(lambda: job.done(force_check=True), "the end of what was cancelled")
-    assert job.state == "CANCELLED"
-    with pytest.raises(JobEndedError, match="cancelled"):
-        job.result()
+def test_cancel(jobs: Jobs) -> None:
+    """Also what has gone on as another job, and what PBS has started again."""
+    cancelled = [jobs[name] for name in ("endless", "rerun", "first")]
+    says(jobs["endless"], "waits", times=2)
+    assert not jobs["endless"].done(force_check=True) and jobs["endless"].state == "RUNNING"
+    for job in cancelled:
+        job.cancel()
+    for job in cancelled:
+        ends(job)
+        assert job.state == "CANCELLED"
+        with pytest.raises(JobEndedError, match="cancelled"):
+            job.result()
 
 
 def test_without_history(login: Path, pbs: PbsCluster) -> None:
@@ -262,8 +279,8 @@ def test_without_history(login: Path, pbs: PbsCluster) -> None:
         done, cancelled = auto().map_array(sleep, [0, 600])
         assert done.result() == "rested"
         until(lambda: done.get_info()["State"] == "COMPLETED", "its end")
-        until(lambda: "sleeps" in (cancelled.stdout() or ""), "a job that runs")
+        says(cancelled, "sleeps")
         assert not cancelled.done(force_check=True)
         cancelled.cancel()
-        until(cancelled.done, "the end of what was cancelled")
+        ends(cancelled)
         assert cancelled.state == "CANCELLED"
