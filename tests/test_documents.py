@@ -24,6 +24,7 @@ from launcher.cli import _VERBS
 from launcher.site import Search, Site
 from launcher.spec import JobSpec, Stage
 from tests.cluster.slurm import HEAD, SlurmCluster
+from tests.pbs.cluster import PbsCluster
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
@@ -115,9 +116,10 @@ def commands(block: Block) -> list[Command]:
     return found
 
 
-def on_a_cluster(document: Path) -> bool:
-    """Whether a document's commands need Slurm."""
-    return "<!-- These commands run on a Slurm cluster. -->" in document.read_text(encoding="utf-8")
+def cluster_of(document: Path) -> str | None:
+    """The scheduler that a document's commands need: Slurm, PBS or none."""
+    found = re.search(r"<!-- These commands run on a (Slurm|PBS) cluster. -->", document.read_text("utf-8"))
+    return found[1] if found else None
 
 
 ALL = [block for document in DOCUMENTS for block in blocks(document)]
@@ -210,7 +212,7 @@ def check_output(command: Command, text: str, at: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "document", [one for one in DOCUMENTS if not on_a_cluster(one)], ids=lambda path: path.name
+    "document", [one for one in DOCUMENTS if cluster_of(one) is None], ids=lambda path: path.name
 )
 def test_commands_do_what_is_shown(
     document: Path, sandbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -219,7 +221,7 @@ def test_commands_do_what_is_shown(
 
 
 @pytest.mark.parametrize(
-    "document", [one for one in DOCUMENTS if on_a_cluster(one)], ids=lambda path: path.name
+    "document", [one for one in DOCUMENTS if cluster_of(one) == "Slurm"], ids=lambda path: path.name
 )
 def test_commands_on_a_cluster_do_what_is_shown(
     document: Path, slurm: SlurmCluster, sandbox: Path, monkeypatch: pytest.MonkeyPatch
@@ -230,6 +232,17 @@ def test_commands_on_a_cluster_do_what_is_shown(
     activate.parent.mkdir(parents=True)
     activate.write_text(f"export PATH={ours}:$PATH\n")
     run_document(document, sandbox, None, monkeypatch, slurm.hosts.enter(HEAD, sandbox))
+
+
+@pytest.mark.parametrize(
+    "document", [one for one in DOCUMENTS if cluster_of(one) == "PBS"], ids=lambda path: path.name
+)
+def test_commands_on_pbs_do_what_is_shown(
+    document: Path, pbs: PbsCluster, sandbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = str(Path(sys.executable).parent)
+    monkeypatch.setenv("PATH", os.pathsep.join([ours, pbs.environment()["PATH"]]))
+    run_document(document, sandbox, None, monkeypatch, pbs.hosts.enter(HEAD, sandbox))
 
 
 def run_document(
