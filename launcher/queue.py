@@ -39,7 +39,6 @@ class Answer(NamedTuple):
         jobs = {(one.job, one.task): one for one in told}
         return cls(jobs, frozenset(job for job, _ in jobs))
 
-
     def joined(self, further: Answer) -> Answer:
         """Both; the further one counts where it has anything to say, also that it has not."""
         if further.silence:
