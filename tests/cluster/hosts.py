@@ -68,7 +68,7 @@ class Hosts:
     """Hosts by name, from their making to `close`."""
 
     def __init__(self, names: Sequence[str], places: Mapping[str, Path], held_by: int | None = None):
-        """Make them; in each of the `places`, which exist already, a folder of ours stands there.
+        """Make them; in each of the `places`, which exist already, a folder or file of ours stands there.
 
         They live as long as this process, or until a line is written to the other end of `held_by`,
         the descriptor of a FIFO.

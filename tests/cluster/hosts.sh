@@ -4,10 +4,10 @@
 # standard input ends or says a line, and with it ends everything in there, however whoever started it
 # came to its end. (If it is itself killed, the kernel clears all but empty control groups.)
 #
-#   unshare --pid --fork --kill-child --mount --net bash hosts.sh MEMORY_GROUP [FOLDER PLACE]… -- HOST…
+#   unshare --pid --fork --kill-child --mount --net bash hosts.sh MEMORY_GROUP [PATH PLACE]… -- HOST…
 #
 # MEMORY_GROUP is a folder that it makes for control groups of memory, and removes at its end, or nothing.
-# On the hosts each FOLDER stands in its PLACE, which exists already.
+# On the hosts each PATH stands in its PLACE, which exists already.
 # It prints a line for each host: its name, and the process (of this pid namespace) that holds it.
 set -euo pipefail
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shlex
 import shutil
 import sys
@@ -48,7 +49,13 @@ sys.path.insert(0, {str(_CHECKOUT)!r})
 from tests.pbs.double.commands import main
 sys.exit(main({{name!r}}, sys.argv[1:]))
 """
-_OF_OPENPBS = f'#!/bin/sh\nPBS_CONF_FILE={openpbs.CONFIGURATION} exec {{program}} "$@"\n'
+# qsub leaves a process behind that submits for later ones; its socket lies in PBS_TMPDIR, by default where
+# other clusters' lie, too, and theirs take one's jobs.
+_OF_OPENPBS = f"""\
+#!/bin/sh
+export PBS_CONF_FILE={openpbs.CONFIGURATION} PBS_TMPDIR="{openpbs.HOMES}/$(hostname)/spool"
+exec {{program}} "$@"
+"""
 
 # What Hydra calls like ssh: flags, a host, words for a shell there.
 _LAUNCHER = """\
@@ -82,7 +89,10 @@ class PbsCluster(Cluster):
             made.mkdir()
             made.chmod(0o755)
         self._write_programs(profile)
-        self.hosts = Hosts([HEAD, *NODES], {"/etc/profile.d": profile}, held_by)
+        nothing = folder / "nothing"
+        nothing.touch()
+        places = {"/etc/profile.d": profile, **dict.fromkeys(_start_up_files(), nothing)}
+        self.hosts = Hosts([HEAD, *NODES], places, held_by)
         try:
             self._start()
         except BaseException:
@@ -176,6 +186,24 @@ class PbsCluster(Cluster):
         finally:
             self._signal(HEAD, "CONT", "server_priv/server.lock")
 
+    @contextlib.contextmanager
+    def without_server(self) -> Iterator[None]:
+        """No server while this lasts: connections are refused. Jobs go on."""
+        self._signal(HEAD, "USR1" if self._exec is None else "TERM", "server_priv/server.lock")
+        self._until(lambda: not self._answers())
+        try:
+            yield
+        finally:
+            if self._exec is None:
+                self._signal(HEAD, "USR2", "server_priv/server.lock")
+            else:
+                self._must(HEAD, openpbs.restart_server())
+            self._until(self._answers)
+            self.wait_for_nodes()
+
+    def _answers(self) -> bool:
+        return self.run(HEAD, ["qstat"]).returncode == 0
+
     def kill_mom(self, node: str) -> None:
         """Kill a node's mom as a crash would; what it started lives on."""
         self._signal(node, "KILL", "mom_priv/mom.lock")
@@ -207,6 +235,13 @@ class PbsCluster(Cluster):
 
     def _signal(self, host: str, name: str, lock: str) -> None:
         self._must(host, ["bash", "-c", f'kill -{name} "$(cat {openpbs.HOMES}/{host}/{lock})"'])
+
+
+def _start_up_files() -> list[str]:
+    """What this user's login shells read at home: not for the jobs of tests, each of which is one."""
+    home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    names = (".profile", ".bash_profile", ".bash_login", ".bashrc")
+    return [str(home / name) for name in names if (home / name).exists()]
 
 
 _RUN = """\

@@ -9,7 +9,16 @@ from pathlib import Path
 from tests.cluster import HEAD
 from tests.pbs.settings import POLL, QMGR
 
-__all__ = ["CONFIGURATION", "HOMES", "QMGR", "installation", "make_home", "start_mom", "start_server"]
+__all__ = [
+    "CONFIGURATION",
+    "HOMES",
+    "QMGR",
+    "installation",
+    "make_home",
+    "restart_server",
+    "start_mom",
+    "start_server",
+]
 
 HOMES = "/run/pbs"
 """Of each host PBS_HOME, by its name."""
@@ -59,6 +68,14 @@ unset PBS_DATA_SERVICE_USER
 "$PBS_EXEC"/sbin/pbs_sched
 """
 
+_RESTART_SERVER = f"""
+export PBS_CONF_FILE={CONFIGURATION}
+. "$PBS_CONF_FILE"
+kill "$(cat "$PBS_HOME"/sched_priv/sched.lock)" || true
+"$PBS_EXEC"/sbin/pbs_server
+until "$PBS_EXEC"/sbin/pbs_sched; do sleep 0.2; done
+"""
+
 _START_MOM = f'PBS_CONF_FILE={HOMES}/$(hostname).conf exec "$1"/sbin/pbs_mom'
 
 
@@ -84,3 +101,8 @@ def start_server() -> list[str]:
 def start_mom(pbs_exec: Path) -> list[str]:
     """The command that starts a node's mom."""
     return ["bash", "-euc", _START_MOM, "start-mom", str(pbs_exec)]
+
+
+def restart_server() -> list[str]:
+    """The command that starts a server anew, with the jobs that it knew, and a scheduler for it."""
+    return ["bash", "-euc", _RESTART_SERVER]

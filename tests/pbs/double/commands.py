@@ -202,11 +202,11 @@ def pbs_tmrsh(arguments: Sequence[str]) -> int:
         print("Usage: pbs_tmrsh host [-n][-l username] [-n][-l username] command", file=sys.stderr)
         return 254
     node, *command = arguments
-    status = ask({"request": "spawn", "job": job, "node": node, "command": command})["status"]
-    if status is None:
-        print(f"pbs_tmrsh: {node} is not part of the job", file=sys.stderr)
-        return 254
-    return int(status)
+    answer = ask({"request": "spawn", "job": job, "node": node, "command": command})
+    if answer["status"] is None:
+        print(f'pbs_tmrsh: host "{node}" is not a node in job <{job}>', file=sys.stderr)
+        return 255
+    return int(answer["status"])
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {

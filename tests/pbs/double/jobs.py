@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,10 +47,11 @@ class Job:
     """Of its chunks, in order; the script runs on the first."""
     run_count: int = 0
     exit_status: int | None = None
+    delivered: int | None = None
+    """Whether its output has got where it belongs: 1, or 0."""
     used: dict[str, str] = field(default_factory=dict)
     comment: str = ""
     jobdir: str = ""
-    session: int | None = None
     deleted_by: str = ""
     ended: bool = False
     """Whether it is history."""
@@ -117,20 +118,21 @@ def moment(when: float) -> str:
     return time.ctime(when)
 
 
-def attributes(job: Job, *, queued_member: tuple[int, str] | None = None) -> list[Attribute]:
-    """All that qstat -f shows, in its order.
+def attributes(job: Job) -> list[Attribute]:
+    """All that qstat -f shows, in its order."""
+    return [one for one in _attributes(job) if one[2] != ""]
 
-    A member of an array that has not begun is shown with its array's.
-    """
-    shown = [one for one in _attributes(job) if one[2] != ""]
-    if queued_member is None:
-        return shown
-    state = queued_member[1]
+
+def attributes_of_member(array: Job, index: int, *, among_others: bool) -> list[Attribute]:
+    """Of a member that has never begun: its array's, and a few of its own."""
+    own = array.members[index]
     found: list[Attribute] = []
-    for name, resource, value in shown:
+    for name, resource, value in attributes(array):
         if name == "job_state":
-            value = state
-        elif name == "comment" and state == "X":
+            value = member_states(array)[index]
+        elif name == "substate" and own == "Q" and among_others:
+            value = "10"
+        elif name == "comment" and own == "X":
             value = "Subjob finished"
         found.append((name, resource, value))
         if name == "Submit_arguments":
@@ -155,8 +157,7 @@ def _attributes(job: Job) -> Iterator[Attribute]:
     yield one("Account_Name", said["account"])
     yield one("Checkpoint", None if member else "u")
     yield one("ctime", moment(job.ctime))
-    depends = [f"{kind}:{other}@{SERVER}" for kind, other in (*job.waits, *job.awaited)]
-    yield one("depend", ",".join(depends))
+    yield one("depend", ",".join(f"{kind}:{jobs}" for kind, jobs in _by_kind((*job.waits, *job.awaited))))
     yield one("Error_Path", f"{said['host']}:{job.path('e')}")
     yield one("exec_host", job.exec_host)
     yield one("exec_vnode", job.exec_vnode)
@@ -178,7 +179,6 @@ def _attributes(job: Job) -> Iterator[Attribute]:
         yield one("stime", moment(job.stime))
     if job.obittime is not None:
         yield one("obittime", moment(job.obittime))
-    yield one("session_id", job.session)
     yield one("Shell_Path_List", said["shell"])
     yield one("jobdir", job.jobdir)
     yield one("substate", job.substate)
@@ -193,7 +193,7 @@ def _attributes(job: Job) -> Iterator[Attribute]:
         yield one("etime", moment(job.etime))
     yield one("umask", said["umask"])
     yield one("run_count", job.run_count or "")
-    yield one("Stageout_status", 1 if job.exit_status is not None else "")
+    yield one("Stageout_status", job.delivered)
     yield one("Exit_status", job.exit_status)
     yield one("Submit_arguments", None if member else said["arguments"])
     if job.is_array:
@@ -209,7 +209,14 @@ def _attributes(job: Job) -> Iterator[Attribute]:
     yield one("project", "_pbs_project_default")
     yield one("run_version", job.run_count or "")
     yield one("Submit_Host", said["host"])
-    yield one("max_run_subjobs", said["at_most"])
+    yield one("max_run_subjobs", said["at_most"] if job.is_array else None)
+
+
+def _by_kind(dependencies: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    found: dict[str, list[str]] = {}
+    for kind, other in dependencies:
+        found.setdefault(kind, []).append(f"{other}@{SERVER}")
+    return ((kind, ":".join(others)) for kind, others in found.items())
 
 
 def member_states(array: Job) -> dict[int, str]:
@@ -223,14 +230,14 @@ def member_states(array: Job) -> dict[int, str]:
 
 def array_counts(array: Job) -> str:
     """array_state_count."""
-    states = list({index: _own_state(member) for index, member in array.members.items()}.values())
+    states = [_own_state(member) for member in array.members.values()]
     return "Queued:{} Running:{} Exiting:{} Expired:{}".format(*(states.count(one) for one in "QREX"))
 
 
 def _own_state(member: Job | str) -> str:
     if isinstance(member, str):
         return member
-    return "" if member.ended else member.state
+    return "X" if member.state == "X" else "" if member.ended else member.state
 
 
 def remaining(array: Job) -> str:

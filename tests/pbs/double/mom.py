@@ -176,7 +176,6 @@ class Mom:
             )
         job.leader = process.pid
         job.sessions.add(process.pid)
-        self.tell({"started": job.id, "session": process.pid})
         assert process.stdin is not None
         process.stdin.write(f"{script}\n".encode())
         with contextlib.suppress(OSError):
@@ -206,14 +205,15 @@ class Mom:
                 pass
         return output, error
 
-    def _deliver(self, told: dict[str, Any]) -> None:
-        """Copy the output to where it belongs."""
+    def _deliver(self, told: dict[str, Any]) -> bool:
+        """Copy the output to where it belongs; whether that was possible."""
+        delivered = True
         for stream, suffix, other in (("o", "OU", "eo"), ("e", "ER", "oe")):
             spooled = self.home / "spool" / f"{told['id']}.{suffix}"
             if told["join"] == other or not spooled.exists():
                 continue
             name = f"{told['names'][stream]}"
-            target = _inside(Path(told["paths"][stream]), name)
+            target = _inside(Path(told["paths"][stream]), spooled.name)
             if stream in told["keep"] and "d" not in told["keep"]:
                 target = Path(pwd.getpwnam(told["user"]).pw_dir, name)
             try:
@@ -221,12 +221,15 @@ class Mom:
                 target.chmod(0o666 & ~told["umask"])
             except OSError:
                 shutil.copy(spooled, self.home / "undelivered")
+                delivered = False
             spooled.unlink()
+        return delivered
 
     async def spawn(self, order: dict[str, Any]) -> None:
         """What pbs_tmrsh asks for: a command of a job on this node, with the output of the job."""
         told = order["job"]
         job = self.jobs.get(told["id"]) or self._join(told)
+        environ = {**job.environ, "PBS_TASKNUM": str(order["task"])}
         home = Path(HOMES, told["hosts"][0])
         streams = []
         for suffix in ("OU", "ER" if told["join"] != "oe" else "OU"):
@@ -238,7 +241,7 @@ class Mom:
                 stdout=streams[0],
                 stderr=streams[1],
                 cwd=job.environ["HOME"],
-                env={**job.environ, "PBS_TASKNUM": str(order["task"])},
+                env={name: value for name, value in environ.items() if not name.startswith("PBS_ARRAY_")},
                 start_new_session=True,
             )
         except OSError as error:
@@ -252,8 +255,12 @@ class Mom:
         self.tell({"spawned": order["ticket"], "status": code & 0xFF if code >= 0 else 256 - code})
 
     def signal(self, job: Running, number: int) -> None:
-        """Signal all processes of a job on this node, children before their parents."""
-        for pid in job_processes(job):
+        """Signal all processes of a job on this node, children before their parents.
+
+        But for KILL: a parent that is slow to die would tell of its child's end, and OpenPBS is quicker.
+        """
+        found = job_processes(job)
+        for pid in reversed(found) if number == signal.SIGKILL else found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
@@ -289,7 +296,7 @@ class Mom:
             return
         job.over = True
         self.signal(job, signal.SIGKILL)
-        self._deliver(job.told)
+        delivered = self._deliver(job.told)
         with contextlib.suppress(FileNotFoundError):
             (self.home / "mom_priv" / "jobs" / f"{job.id}.SC").unlink()
         with contextlib.suppress(FileNotFoundError):
@@ -303,6 +310,7 @@ class Mom:
                 "cookie": job.told["cookie"],
                 "status": _WALLTIME if job.over_walltime else status,
                 "elapsed": elapsed,
+                "delivered": delivered,
             }
         )
 

@@ -65,7 +65,7 @@ def chunks_of(select: str) -> list[Chunk]:
         asked = dict(word.partition("=")[::2] for word in rest.split(":") if word)
         for name in asked:
             if name not in _IN_CHUNKS:
-                raise Refused(UNKNOWN_RESOURCE, f"Resource_List.{name}")
+                raise Refused(UNKNOWN_RESOURCE, name, colon=True)
         asked.setdefault("ncpus", "1")
         found += [Chunk(asked) for _ in range(int(number))]
     return found

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.pbs.double.wire import LONG_NAME, VERSION, NoServer, Refused, ask, not_in_the_double
+from tests.pbs.double.wire import VERSION, NoServer, Refused, ask, not_in_the_double
 
 USAGE = """\
 usage: qsub [-a date_time] [-A account_string] [-c interval]
@@ -29,7 +29,8 @@ usage: qsub [-a date_time] [-A account_string] [-c interval]
 """
 _OPTIONS = "a:A:c:C:e:fhIj:J:k:l:m:M:N:o:p:P:q:r:R:S:u:v:VW:Xz"
 _KEEP = re.compile("n|d?(o|e|oe|eo)|(o|e|oe|eo)d?|d")
-_NAME = re.compile(r"[A-Za-z0-9_+.\-]{1,230}")
+_NAME = re.compile(r"[A-Za-z0-9_+.\-]+")
+_LONGEST_NAME = 230
 _DEPENDENCIES = ("after", "afterok", "afternotok", "afterany")
 
 
@@ -166,8 +167,6 @@ class _Submission:
     def told(self) -> dict[str, Any]:
         """The request to the server."""
         values = self.values
-        if len(values["N"]) > 230:
-            raise Refused(LONG_NAME)
         user = pwd.getpwuid(os.geteuid())
         indices = values.get("J", "")
         span, _, at_most = indices.partition("%")
@@ -233,7 +232,9 @@ def _checked(letter: str, value: str) -> str:
     good = True
     match letter:
         case "N":
-            good = bool(_NAME.fullmatch(value)) or len(value) > 230
+            if len(value) > _LONGEST_NAME:
+                raise _Stop(2, "qsub: Job name is too long ")
+            good = bool(_NAME.fullmatch(value))
         case "J":
             good = _indices(value.partition("%")[0]) is not None
         case "j":

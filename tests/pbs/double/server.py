@@ -22,7 +22,7 @@ from tests.pbs.double.jobs import (
     Attribute,
     Job,
     attributes,
-    member_states,
+    attributes_of_member,
 )
 from tests.pbs.double.placing import Node, place, resources, with_defaults
 from tests.pbs.double.wire import (
@@ -128,19 +128,17 @@ class Server:
         if "spawned" in said:
             self.spawned.pop(said["spawned"]).set_result(said)
             return
-        job = self.jobs.get(said.get("started") or said.get("over") or "")
+        job = self.jobs.get(said.get("over", ""))
         if job is None or job.ended or job.state not in "RE":
             return
-        if "started" in said:
-            job.session = said["session"]
-        elif said["cookie"] == job.submitted["cookie"]:
+        if said["cookie"] == job.submitted["cookie"]:
             used = {
                 "ncpus": job.resources.get("ncpus", "1"),
                 "vmem": "0kb",
                 "walltime": _duration(said["elapsed"]),
             }
             job.used = {"cpupercent": "0", "cput": "00:00:00", "mem": "0kb", **used}
-            job.jobdir, job.session = self._home(job), None
+            job.jobdir, job.delivered = self._home(job), int(said["delivered"])
             self.end(job, said["status"])
 
     def order(self, node: str, order: dict[str, Any]) -> None:
@@ -171,7 +169,7 @@ class Server:
             self.order(name, {"order": "discard", "job": job.id})
         self.release(job)
         job.exec_host = job.exec_vnode = job.jobdir = ""
-        job.hosts, job.stime, job.session = [], None, None
+        job.hosts, job.stime = [], None
         job.set_state("Q")
 
     # Jobs
@@ -292,34 +290,28 @@ class Server:
             if not self.history:
                 self._forget(job)
         elif job.parent is not None:
-            self._count(job.parent)
+            job.parent.deleted_by = job.parent.deleted_by or job.deleted_by
+            self._count(job.parent, job.exit_status or 0)
 
-    def _count(self, array: Job) -> None:
-        """End an array whose members are all over."""
-        if any(
-            member == "Q" or (isinstance(member, Job) and not member.ended)
-            for member in array.members.values()
-        ):
-            return
+    def _count(self, array: Job, status: int) -> None:
+        """A member of an array is over: the last one's code is the array's."""
+        array.exit_status, array.delivered = int(status != 0), 1
         members = list(array.members.values())
-        codes = [
-            member.exit_status if isinstance(member, Job) else _STATUS_OF_DELETED_MEMBERS
-            for member in members
-        ]
-        array.exit_status = next((1 for code in codes if code), 0)
-        array.obittime = time.time()
-        array.comment += (
-            " and terminated"
-            if array.deleted_by
-            else " and finished"
-            if not array.exit_status
-            else " and failed"
-        )
+        if any(member == "Q" or (isinstance(member, Job) and not member.ended) for member in members):
+            return
         array.ended = True
         for member in members:
             if isinstance(member, Job):
                 member.set_state("F", member.substate)
-        self.finish(array, TERMINATED if array.deleted_by else FAILED if array.exit_status else FINISHED)
+        if array.stime is None:  # it has never begun
+            array.exit_status = array.delivered = None
+            self.finish(array, TERMINATED)
+            return
+        array.obittime = time.time()
+        failed = FAILED if array.exit_status else FINISHED
+        words = "terminated" if array.deleted_by else "failed" if array.exit_status else "finished"
+        array.comment += f" and {words}"
+        self.finish(array, TERMINATED if array.deleted_by else failed)
 
     def _forget(self, job: Job) -> None:
         for member in (job, *job.members.values()):
@@ -347,7 +339,7 @@ class Server:
 
     def abort(self, job: Job) -> None:
         """End a job that has never run."""
-        self.finish(job, FINISHED)
+        self.finish(job, TERMINATED if job.deleted_by else FINISHED)
 
     # Requests
 
@@ -491,8 +483,7 @@ class Server:
         else:
             job, index = self.find(said["job"], history=said["history"])
             if index is not None:
-                state = member_states(job)[index]
-                told = [(_member_id(job.id, index), attributes(job, queued_member=(index, state)))]
+                told = [(_member_id(job.id, index), attributes_of_member(job, index, among_others=False))]
             else:
                 told = list(self._told(job, said["members"]))
         return {"jobs": told}
@@ -500,12 +491,11 @@ class Server:
     def _told(self, job: Job, members: bool) -> Iterator[tuple[str, list[Attribute]]]:
         yield job.id, attributes(job)
         if members and job.is_array:
-            states = member_states(job)
             for index, member in job.members.items():
                 if isinstance(member, Job):
                     yield member.id, attributes(member)
                 else:
-                    yield _member_id(job.id, index), attributes(job, queued_member=(index, states[index]))
+                    yield _member_id(job.id, index), attributes_of_member(job, index, among_others=True)
 
     def select(self, said: dict[str, Any]) -> dict[str, Any]:
         """The ids that qselect asks for.
@@ -549,7 +539,8 @@ class Server:
             if job.members[index] == "X":
                 raise Refused(JOB_FINISHED, said["job"])
             job.members[index] = "X"
-            self._count(job)
+            self._count(job, _STATUS_OF_DELETED_MEMBERS)
+            job.deleted_by = by
         elif job.ended:
             raise Refused(JOB_FINISHED, said["job"])
         elif job.is_array:
@@ -559,7 +550,8 @@ class Server:
                     job.members[number] = "X"
                 elif isinstance(member, Job) and not member.ended:
                     self._delete(member, by, said["force"])
-            self._count(job)
+            if job.stime is None:
+                self._count(job, _STATUS_OF_DELETED_MEMBERS)
         else:
             self._delete(job, by, said["force"])
         return {}
@@ -587,9 +579,9 @@ class Server:
         name = said["signal"].removeprefix("SIG")
         number = int(name) if name.isdigit() else getattr(signal, f"SIG{name}", None)
         if index is not None or (job.state != "R" and not job.is_array):
-            raise Refused(BAD_STATE)
+            raise Refused(BAD_STATE, full_id(said["job"]))
         if number is None:
-            raise Refused(UNKNOWN_SIGNAL)
+            raise Refused(UNKNOWN_SIGNAL, full_id(said["job"]))
         for one in [job, *(member for member in job.members.values() if isinstance(member, Job))]:
             if one.state == "R":
                 self.order(one.hosts[0], {"order": "signal", "job": one.id, "signal": int(number)})
@@ -651,7 +643,7 @@ class Server:
         """A command of a job on one of its nodes, to its end."""
         job, _ = self.find(said["job"], history=False)
         if said["node"] not in job.hosts or said["node"] not in self.moms:
-            return {"status": None}
+            return {"status": None, "job": job.id}
         ticket = secrets.randbits(60)
         future = self.spawned[ticket] = asyncio.get_running_loop().create_future()
         told = self._for_mom(
@@ -720,13 +712,26 @@ def _decoded(value: str) -> str:
 
 
 async def serve(ready: int) -> None:
-    """Serve for ever; a byte to `ready` once it does."""
+    """Serve for ever; a byte to `ready` once it does. USR1 has it refuse connections until USR2."""
     server = Server()
-    listening = await asyncio.start_server(server.talk, SERVER, PORT, limit=1 << 26, backlog=512)
+
+    async def listen() -> asyncio.Server:
+        return await asyncio.start_server(server.talk, SERVER, PORT, limit=1 << 26, backlog=512)
+
+    listening = await listen()
     os.write(ready, b"+")
     os.close(ready)
-    async with listening:
-        await listening.serve_forever()
+    loop = asyncio.get_running_loop()
+    away, back = asyncio.Event(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGUSR1, away.set)
+    loop.add_signal_handler(signal.SIGUSR2, back.set)
+    while True:
+        await away.wait()
+        listening.close()
+        away.clear()
+        await back.wait()
+        listening = await listen()
+        back.clear()
 
 
 def main() -> None:

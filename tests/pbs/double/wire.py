@@ -28,7 +28,6 @@ NOT_WITH_SELECT = 15109
 JOB_FINISHED = 15139
 NO_HISTORY = 15140
 LIMIT_OF_USER = 15142
-LONG_NAME = 15173
 
 TEXTS = {
     UNKNOWN_JOB: "Unknown Job Id",
@@ -44,17 +43,16 @@ TEXTS = {
     NOT_WITH_SELECT: '"-lresource=" cannot be used with "select" or "place", resource is:',
     JOB_FINISHED: "Job has finished",
     NO_HISTORY: "PBS is not configured to maintain job history",
-    LONG_NAME: "Job name is too long",
 }
 
 
 class Refused(Exception):
     """The server's no: a number, whose last eight bits become the command's exit code, and words."""
 
-    def __init__(self, code: int, detail: str = "") -> None:
+    def __init__(self, code: int, detail: str = "", *, colon: bool = False) -> None:
         super().__init__(code, detail)
         self.code = code
-        self.text = f"{TEXTS.get(code, '')} {detail}".strip()
+        self.text = f"{TEXTS.get(code, '')}{':' if colon else ''} {detail}".strip()
 
 
 class NoServer(Exception):
