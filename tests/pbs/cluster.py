@@ -217,6 +217,8 @@ class PbsCluster(Cluster):
             ):
                 self._start_mom(node)
         self.wait_for_nodes()
+        if self.is_real:  # its scheduler would look at them again in ten minutes
+            self._set("scheduling", "true")
 
     def wait_for_nodes(self) -> None:
         """Wait until every node can take jobs, whether or not it has some."""

@@ -441,11 +441,11 @@ def dependencies(stage: Stage) -> None:
     ]
     both = stage.submit("-W", f"depend=afterok:{first}:{second},afterany:{first}", good)
     chained = stage.submit("-W", f"depend=afterok:{waiting[5]}", good)
-    array = stage.submit("-W", f"depend=afterok:{first}", "-J", "0-1", good)
-    after_array = stage.submit("-W", f"depend=afterok:{array}", good)
     stage.run("qstat", "-f", waiting[1])
     stage.run("qstat", "-f", first)
     stage.run("qstat", "-f", both)
+    array = stage.submit("-W", f"depend=afterok:{first}", "-J", "0-1", good)
+    after_array = stage.submit("-W", f"depend=afterok:{array}", good)
     stage.run("qrls", first, second)
     all_jobs = [first, second, *waiting, both, chained, array, after_array]
     for job in all_jobs:
@@ -532,7 +532,7 @@ def inside_a_job(stage: Stage) -> None:
         "parent",
         f"cd $PBS_O_WORKDIR\nqsub {child} >submitted\n"
         "second=$(sed -n 2p $PBS_NODEFILE)\n"
-        "pbs_tmrsh $second /bin/bash -c 'hostname >there; exit 5'; echo $? >code\n"
+        "pbs_tmrsh $second /bin/bash -c 'hostname >$PBS_O_WORKDIR/there; exit 5'; echo $? >code\n"
         "pbs_tmrsh $second /bin/bash -c 'echo to stdout; echo to stderr >&2'\n"
         "pbs_tmrsh $second /bin/bash -c 'env | cut -d= -f1 | grep ^PBS | sort' \n"
         "pbs_tmrsh nowhere true 2>refused; echo $? >>code\n"
@@ -544,9 +544,7 @@ def inside_a_job(stage: Stage) -> None:
     for name in ("submitted", "code", "refused", "child.seen"):
         stage.file(name)
     stage.found("its output", (stage.folder / f"parent.o{job.partition('[')[0]}.1").read_text())
-    home = Path("/root/there")
-    stage.found("where it ran", (stage.folder / "here").read_text() + home.read_text())
-    home.unlink()
+    stage.found("where it ran", "".join((stage.folder / name).read_text() for name in ("here", "there")))
 
 
 @alone

@@ -14,6 +14,7 @@ from tests.pbs.double import showing
 from tests.pbs.double.qsub import qsub
 from tests.pbs.double.wire import (
     JOB_FINISHED,
+    NO_HISTORY,
     SERVER,
     VERSION,
     NoServer,
@@ -86,8 +87,10 @@ def qstat(arguments: Sequence[str]) -> int:
             print(f"{error}\nqstat: cannot connect to server {SERVER} (errno={_NO_SERVER})", file=sys.stderr)
             failed = -1
         except Refused as refused:
-            failed = refused.code
-            if refused.code == JOB_FINISHED and job is not None:
+            failed = 0 if refused.code == NO_HISTORY else refused.code
+            if refused.code == NO_HISTORY:
+                print(f"qstat: {refused.text} {full_id(job) if job else ''}", file=sys.stderr)
+            elif refused.code == JOB_FINISHED and job is not None:
                 hint = "use -x or -H to obtain historical job information"
                 print(f"qstat: {full_id(job)} {refused.text}, {hint}", file=sys.stderr)
             else:
@@ -117,7 +120,7 @@ def qselect(arguments: Sequence[str]) -> int:
         return _NO_SERVER & 0xFF
     except Refused as refused:
         print(f"qselect: {refused.text}", file=sys.stderr)
-        return refused.code & 0xFF
+        return 0 if refused.code == NO_HISTORY else refused.code & 0xFF
     return 0
 
 
