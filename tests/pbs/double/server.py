@@ -204,7 +204,8 @@ class Server:
     def _begin(self, job: Job) -> bool:
         placed = place(job.chunks, job.resources["place"], list(self.nodes.values()))
         if placed is None:
-            job.comment = "Not Running: Insufficient amount of resource: ncpus"
+            what = "host " if any(chunk.host for chunk in job.chunks) else "ncpus"
+            job.comment = f"Not Running: Insufficient amount of resource: {what}"
             return False
         where, vnodes = [], []
         for node, chunk in placed:
@@ -222,7 +223,6 @@ class Server:
         job.stime = time.time()
         job.comment = f"Job run at {_at(job.stime)} on {job.exec_vnode}"
         job.run_count += 1
-        job.exit_status = job.obittime = None
         job.set_state("R", 41)
         job.submitted["cookie"] = secrets.token_hex(16).upper()
         self.order(job.hosts[0], {"order": "start", "job": self._for_mom(job, placed)})
