@@ -93,7 +93,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             path = nodeid.partition("::")[0]
             if path.startswith("tests/cluster/") or "on_a_cluster" in nodeid:
                 return "cluster"
-            return "pbs" if path.startswith("tests/pbs/") else path
+            return "pbs" if path.startswith("tests/pbs/") or "on_pbs" in nodeid else path
 
     return ByFile(config, log)
 

@@ -79,6 +79,7 @@ def submitted(login: Path) -> Jobs:
     runs = auto().submit(sleep, 600)
     return {
         "train": train,
+        "chain": auto(pbs_requeue={"max": 1, "how": "chain"}).submit(Wait()),
         "late": auto(pbs_walltime="25s", pbs_grace="21s").submit(Wait()),
         "walltime": auto(pbs_walltime="3s", pbs_grace="1s").submit(sleep, 600),
         "uneven": auto(nodes=2, pbs_ranks=3).submit(place),
@@ -114,8 +115,8 @@ def jobs(submitted: Jobs, pbs: PbsCluster) -> Jobs:
     tell("qsig", "-s", "SIGKILL", submitted["killed"].job_id)
     tell("qrerun", submitted["rerun"].job_id)  # as preemption does, where it requeues
     submitted["second"].cancel()
-    for name, word in (("wavering", "waits"), ("endless", "waits"), ("train", "trains")):
-        says(submitted[name], word)
+    for name in ("wavering", "endless", "chain", "train"):
+        says(submitted[name], "trains" if name == "train" else "waits")
         # as its script does before the walltime
         (submitted[name].paths.attempt_folder / "stop").touch()
     return submitted
@@ -248,6 +249,12 @@ def test_one_of_an_array_goes_on_alone(jobs: Jobs) -> None:
 @trap(7, "every rank has the signal, one checkpoints, and two count")
 def test_a_training_goes_on_as_another_job(jobs: Jobs) -> None:
     functions.check_training(jobs["train"])
+
+
+def test_going_on_in_a_chain(jobs: Jobs) -> None:
+    job = jobs["chain"]
+    sent = [send["job"] for send in job.run.submission()["sends"]]
+    assert job.job_id == sent[0] and job.result() == (0, 1, "1", sent[1])
 
 
 def test_going_on_before_the_walltime(jobs: Jobs) -> None:
