@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from submitit.core import core, utils
 
-from launcher.errors import CastoffError, InvalidInput
+from launcher.errors import CastoffError, InvalidInput, Problem
 
 if TYPE_CHECKING:
     from launcher.functions.jobs import FunctionJob
@@ -259,7 +259,6 @@ def _pbs_site(site: Site | str | None) -> Site:
     Raises:
         InvalidInput: it is none of PBS's.
     """
-    from launcher.errors import Problem
     from launcher.site import Site
 
     if site is None:

@@ -110,6 +110,17 @@ def test_wheel_launches_ranks(installed: Path, tmp_path: Path) -> None:
     assert sorted(answer.splitlines()) == ["[0] 0 of 2", "[1] 1 of 2"]
 
 
+def test_wheel_is_all_that_submitit_needs_for_pbs(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "import submitit\n"
+        "executor = submitit.AutoExecutor('runs', cluster='pbs')\n"
+        "executor.update_parameters(nodes=2, tasks_per_node=2, timeout_min=5, pbs_queue='workq')\n"
+        "print(executor._executor.render(print))\n"
+    )
+    script = run(installed / "python", "-c", code, cwd=tmp_path)
+    assert "#PBS -q workq\n#PBS -l select=2:ncpus=2:mpiprocs=2\n" in script
+
+
 def test_the_lock_holds_what_pyproject_asks_for() -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
