@@ -225,7 +225,9 @@ def _expected_directives(trial: Trial) -> dict[str, Any]:
 
 def _submits_as_meant(trial: Trial) -> None:
     """What a dry run shows is the command of a submission to a shell, and mere text to a terminal."""
-    assert trial.command.isprintable()
+    lines = trial.command.split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert len(lines) == (1 + trial.plan.requeue_max if trial.plan.requeue_how == "chain" else 1)
     assert len(trial.seen("requeue")) == (trial.case.again and not trial.case.chain)
     if trial.case.kind == "local":
         assert not trial.seen("call")
@@ -234,5 +236,10 @@ def _submits_as_meant(trial: Trial) -> None:
     words = ",".join(":".join([condition, *names]) for condition, names in after.items())
     in_script = any(name in ("dependency", "W") for name, _ in trial.plan.directives)
     told = Submission(trial.plan, RUN_DIR, words if words and not in_script else None)
+    if trial.plan.requeue_how == "chain":
+        links = [told._replace(link=link) for link in range(len(lines))]
+        links[1:] = [one._replace(dependency="afternotok:JOB") for one in links[1:]]
+        assert trial.seen("call") == [_encoded(pbs.submit_command(one)) for one in links]
+        return
     scheduler = slurm if trial.case.kind == "slurm" else pbs
     assert trial.seen("call") == [_encoded(scheduler.submit_command(told))]
