@@ -31,6 +31,9 @@ _CLOCKS = 3.0
 """Seconds that the clocks of a node and of the controller may differ."""
 
 
+_ABOUT_TO_BEGIN = "its next attempt is about to begin"
+
+
 class Known(NamedTuple):
     """What a scheduler has said."""
 
@@ -155,8 +158,11 @@ class _Judgement:
         if told is not None and told.stage == "pending" and was_seen:  # it has been queued again since
             return self._waits(number, told, [*statuses, self._past(number, newest, requeued=True)])
         goes_on = told is not None and told.stage in ("pending", "running")
-        following = self.run.following(newest) if newest.next or not goes_on else None
-        if following is not None and newest.last is None:
+        following = self.run.following(newest) if newest.last is None else None
+        if following is not None and not (goes_on and newest.end is None):
+            if goes_on and newest.next is None:  # a chain's next job waits until this one is gone
+                again = [*statuses, self._by_records(number, newest)]
+                return MemberStatus(number, "pending", None, again, _ABOUT_TO_BEGIN)
             followed = self._follows(number, newest, following, statuses)
             if followed is not None:
                 return followed
@@ -165,7 +171,7 @@ class _Judgement:
         if told is not None and told.stage in ("pending", "running"):
             if newest.goes_on:
                 again = [*statuses, self._by_records(number, newest)]
-                return MemberStatus(number, "pending", None, again, "its next attempt is about to begin")
+                return MemberStatus(number, "pending", None, again, _ABOUT_TO_BEGIN)
             return MemberStatus(number, "running", None, [*statuses, self._running(number, newest)])
         if told is None and self.known.answer.silence:
             if self.known.answer.lasting and newest.end and not newest.goes_on:
@@ -217,7 +223,7 @@ class _Judgement:
         if told is not None and told.stage == "pending":
             return self._waits(number, told, statuses)
         if told is not None and told.stage == "running":
-            return MemberStatus(number, "pending", None, statuses, "its next attempt is about to begin")
+            return MemberStatus(number, "pending", None, statuses, _ABOUT_TO_BEGIN)
         if told is not None and told.ending == "cancelled" and not told.is_void:
             return self._never_began(number, self._last_word(told, told.exit_code), statuses)
         return None

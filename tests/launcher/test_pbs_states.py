@@ -211,6 +211,13 @@ class TestChain:
         pbs.tells({}, made.run)
         assert ending(status(made.run)) == ("ended", "done", 0)
 
+    def test_the_next_one_waits_until_it_is_gone(self, pbs: FakePbs, made: OnPbs) -> None:
+        made.attempt("0.0", "again", 75)
+        held = {"job_state": "H", "Hold_Types": "s", "depend": "afternotok:7.head@head"}
+        pbs.tells({"7.head": {"job_state": "E"}, "8.head": held}, made.run)
+        now = status(made.run)
+        assert (now.state, now.reason) == ("pending", "its next attempt is about to begin")
+
     @pytest.mark.parametrize("own", [("failed", 3), ("done", 0)])
     def test_nothing_follows(self, pbs: FakePbs, made: OnPbs, own: tuple[str, int]) -> None:
         made.attempt("0.0", *own)
