@@ -68,6 +68,24 @@ class Desk:
         assert answer.code == 0, answer.errors
         return Run(Path(json.loads(answer.output)["directory"]))
 
+    def status(self, run: Run, **env: str) -> dict[str, Any]:
+        """As `castoff status --json` prints it."""
+        answer = self.castoff("status", "--json", run.path, env=env)
+        assert answer.code == 0, answer.errors
+        told: dict[str, Any] = json.loads(answer.output)
+        return told
+
+    def until(self, run: Run, env: Mapping[str, str] | None = None, **wanted: Any) -> dict[str, Any]:
+        """The status as soon as it is so."""
+        now: dict[str, Any] = {}
+
+        def holds() -> bool:
+            now.update(self.status(run, **(env or {})))
+            return {name: now[name] for name in wanted} == wanted
+
+        until(holds, f"{wanted} of {run.id}")
+        return now
+
     def slurm(self, *words: str) -> str:
         """What a command of Slurm's prints."""
         answer = self.run(*words)

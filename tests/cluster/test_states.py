@@ -9,7 +9,6 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,24 +32,6 @@ class Watched(Desk):
         super().__init__(cluster, folder)
         here = str(Path(sys.executable).parent)  # also before any test has begun
         self.environ["PATH"] = f"{here}:{self.environ['PATH']}"
-
-    def status(self, run: Run, **env: str) -> dict[str, Any]:
-        """As `castoff status --json` prints it."""
-        answer = self.castoff("status", "--json", run.path, env=env)
-        assert answer.code == 0, answer.errors
-        told: dict[str, Any] = json.loads(answer.output)
-        return told
-
-    def until(self, run: Run, env: Mapping[str, str] | None = None, **wanted: Any) -> dict[str, Any]:
-        """The status as soon as it is so."""
-        now: dict[str, Any] = {}
-
-        def holds() -> bool:
-            now.update(self.status(run, **(env or {})))
-            return {name: now[name] for name in wanted} == wanted
-
-        until(holds, f"{wanted} of {run.id}")
-        return now
 
     def begun(self, attempt: int = 0) -> None:
         """Until the program has begun."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,25 +15,7 @@ from .cluster import PbsCluster
 
 
 class PbsDesk(Desk):
-    """A desk, and what castoff says there."""
-
-    def status(self, run: Run) -> dict[str, Any]:
-        """As `castoff status --json` prints it."""
-        answer = self.castoff("status", "--json", run.path)
-        assert answer.code == 0, answer.errors
-        told: dict[str, Any] = json.loads(answer.output)
-        return told
-
-    def until(self, run: Run, **wanted: Any) -> dict[str, Any]:
-        """The status as soon as it is so."""
-        now: dict[str, Any] = {}
-
-        def holds() -> bool:
-            now.update(self.status(run))
-            return {name: now[name] for name in wanted} == wanted
-
-        until(holds, f"{wanted} of {run.id}")
-        return now
+    """A desk at a PBS."""
 
     def endings(self, run: Run, member: int = 0) -> list[str]:
         """The endings of a member's attempts."""
