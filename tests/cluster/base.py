@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shlex
 import subprocess
 import time
@@ -14,6 +15,18 @@ from tests.cluster.hosts import Hosts
 
 _SECONDS = 60.0
 """How long anything here may take on a machine that is busy with other things."""
+
+
+def no_start_up_files(folder: Path) -> dict[str, Path]:
+    """An empty file, made in `folder`, in place of each that this user's login shells read at home.
+
+    The jobs of tests are login shells, and what a person does in there may take long, or a lock.
+    """
+    nothing = folder / "nothing"
+    nothing.touch()
+    home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    names = (".profile", ".bash_profile", ".bash_login", ".bashrc")
+    return {str(home / name): nothing for name in names if (home / name).exists()}
 
 
 class Cluster:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.cluster import HEAD, NODES
-from tests.cluster.base import Cluster
+from tests.cluster.base import Cluster, no_start_up_files
 from tests.cluster.hosts import Hosts, memory_groups
 
 __all__ = ["HEAD", "MAX_ARRAY_SIZE", "NODES", "PACKAGES", "SlurmCluster"]
@@ -153,7 +153,7 @@ class SlurmCluster(Cluster):
                 text = text.replace(key, value)
             (settings / name).write_text(text)
             (settings / name).chmod(0o600)  # slurmdbd insists, for its own
-        self.hosts = Hosts([HEAD, *NODES], {"/etc/slurm": settings}, held_by)
+        self.hosts = Hosts([HEAD, *NODES], {"/etc/slurm": settings, **no_start_up_files(folder)}, held_by)
         try:
             self._start()
         except BaseException:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import shlex
 import shutil
 import sys
@@ -17,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.cluster import HEAD, NODES
-from tests.cluster.base import Cluster
+from tests.cluster.base import Cluster, no_start_up_files
 from tests.cluster.hosts import Hosts
 from tests.pbs import openpbs
 from tests.pbs.settings import NODE_FAIL_REQUEUE
@@ -89,9 +88,7 @@ class PbsCluster(Cluster):
             made.mkdir()
             made.chmod(0o755)
         self._write_programs(profile)
-        nothing = folder / "nothing"
-        nothing.touch()
-        places = {"/etc/profile.d": profile, **dict.fromkeys(_start_up_files(), nothing)}
+        places = {"/etc/profile.d": profile, **no_start_up_files(folder)}
         self.hosts = Hosts([HEAD, *NODES], places, held_by)
         try:
             self._start()
@@ -237,13 +234,6 @@ class PbsCluster(Cluster):
 
     def _signal(self, host: str, name: str, lock: str) -> None:
         self._must(host, ["bash", "-c", f'kill -{name} "$(cat {openpbs.HOMES}/{host}/{lock})"'])
-
-
-def _start_up_files() -> list[str]:
-    """What this user's login shells read at home: not for the jobs of tests, each of which is one."""
-    home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
-    names = (".profile", ".bash_profile", ".bash_login", ".bashrc")
-    return [str(home / name) for name in names if (home / name).exists()]
 
 
 _RUN = """\
