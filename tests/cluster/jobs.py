@@ -29,14 +29,6 @@ def until(holds: Callable[[], Any], what: str) -> Any:
         time.sleep(0.1)
 
 
-def until_equal(first: Callable[[], Any], second: Callable[[], Any]) -> None:
-    """Until both give the same."""
-    give_up = time.monotonic() + SECONDS
-    while (one := first()) != (other := second()) and time.monotonic() < give_up:
-        time.sleep(0.1)
-    assert one == other
-
-
 class Submitted:
     """A job whose rendered script was given to sbatch or qsub."""
 
