@@ -168,7 +168,7 @@ class _Judgement:
                 return followed
         if newest.is_certain:
             return _ended_as(number, [*statuses, self._by_records(number, newest)])
-        if told is not None and told.stage in ("pending", "running"):
+        if goes_on:
             if newest.goes_on:
                 again = [*statuses, self._by_records(number, newest)]
                 return MemberStatus(number, "pending", None, again, _ABOUT_TO_BEGIN)
