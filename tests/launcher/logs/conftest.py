@@ -16,7 +16,7 @@ from launcher.runs import Run
 
 
 class MadeRun(Run):
-    """A run of a PBS script: nobody but its records tells what became of it."""
+    """A run of a PBS script: where no qstat is, nobody but its records tells what became of it."""
 
     def __init__(self, path: Path, members: int = 1):
         super().__init__(path)
@@ -25,7 +25,9 @@ class MadeRun(Run):
         (path / "job.sh").touch()
         plan = {"name": "made", "scheduler": "pbs", "starter": "pals", "ranks": 256}
         self.record("plan.json", {**plan, "array_count": members if members > 1 else None})
-        self.record("submission.json", {"scheduler": "pbs", "job": "7.head"})
+        self.job_id = "7[].head" if members > 1 else "7.head"
+        sent = {"job": self.job_id, "count": members if members > 1 else None}
+        self.record("submission.json", {"scheduler": "pbs", "job": self.job_id, "sends": [sent]})
 
     def record(self, name: str, facts: dict[str, Any]) -> None:
         (self.path / name).write_text(json.dumps(facts))
@@ -34,7 +36,7 @@ class MadeRun(Run):
         """The folder of its logs."""
         (self.path / "attempts" / attempt).mkdir()
         (self.logs / attempt).mkdir()
-        self.record(f"attempts/{attempt}/start.json", {"job": "7.head", "host": "x1", "time": 1000})
+        self.record(f"attempts/{attempt}/start.json", {"job": self.job_id, "host": "x1", "time": 1000})
         return self.logs / attempt
 
     def fail(self, rank: int | None, attempt: str = "0.0", **facts: Any) -> None:
@@ -105,8 +107,9 @@ def time() -> Time:
 
 
 @pytest.fixture
-def follow(time: Time) -> Callable[..., Followed]:
-    """`follow(run, show, members=…, …)`: follow it to its end."""
+def follow(time: Time, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Followed]:
+    """`follow(run, show, members=…, …)`: follow it to its end on a host without a qstat."""
+    monkeypatch.setenv("PATH", "/nowhere")
 
     def start(run: Run, show: Show = PLAIN, **selection: Any) -> Followed:
         return Followed(run, time, Selection(**selection), show)

@@ -55,7 +55,20 @@ class TestEnds:
         followed = follow(made)
         assert followed.lines == ["[0] first", "[0] second"]
         assert followed.end.ending == "done"
-        assert "run: stopped early; waiting for its next attempt" in followed.said
+        assert followed.said == ["run: castoff cannot see its scheduler; Ctrl-C ends this before its ending"]
+
+    def test_not_between_two_starts_by_hand(self, made: MadeRun, time: Time, follow: Follow) -> None:
+        made.record("plan.json", {"name": "made", "scheduler": "local", "starter": "local"})
+        (made.path / "submission.json").unlink()
+        made.begin()
+        append(made.script_log(), "[0] first\n")
+        made.end(ending="again")
+        time.at(60, lambda: made.begin("0.1"))
+        time.at(61, lambda: append(made.script_log(), "[0] second\n"))
+        time.at(90, lambda: made.end("0.1"))
+        followed = follow(made)
+        assert followed.lines == ["[0] first", "[0] second"]
+        assert followed.said[0] == "run: stopped early; waiting for its next attempt"
 
     def test_only_when_all_members_have(self, tmp_path: Path, time: Time, follow: Follow) -> None:
         made = MadeRun(tmp_path / "array", members=2)
@@ -302,7 +315,7 @@ def test_a_run_that_waits(made: MadeRun, time: Time, follow: Follow, monkeypatch
     made.record("plan.json", {"name": "made", "scheduler": "local", "starter": "local"})
     made.record("submission.json", {"job": "local-1", "after": {"afterok": ["/runs/first-1"]}})
     alive = [True]
-    monkeypatch.setattr("launcher.watch.is_alive", lambda run: alive[0])
+    monkeypatch.setattr("launcher.scenes.is_alive", lambda run: alive[0])
 
     def begin() -> None:
         made.begin()

@@ -106,7 +106,7 @@ def test_aurora_as_alcf_asks_for_it() -> None:
 def test_the_request_of_each_new_site_as_its_guide_shows_it() -> None:
     script = rendered("polaris-2-nodes")
     assert "\n#PBS -l filesystems=home:eagle\n" in script
-    assert "\nmpiexec -n 8 --ppn 4 --cpu-bind list:0-7:8-15:16-23:24-31 \\\n" in script
+    assert "\nmpiexec -n 8 --ppn 4 --cpu-bind list:0-7:8-15:16-23:24-31 --line-buffer \\\n" in script
     assert "\nexport CUDA_VISIBLE_DEVICES=3,2,1,0\n" in script
     script = rendered("perlmutter-2-nodes")
     for line in ("--constraint=gpu", "--ntasks-per-node=4", "--gpus-per-node=4", "--cpus-per-task=32"):
