@@ -130,8 +130,8 @@ class CastoffExecutor(core.Executor):
     def _job(self, functions: list[Callable[..., Any]], count: int) -> JobSpec:
         from launcher.functions.parameters import for_functions
 
-        said = self.parameters.get("requeue") is not None
-        return for_functions(self.spec, self.site, functions, count, requeue_said=said)
+        said = "max" in (self.parameters.get("requeue") or {})
+        return for_functions(self.spec, self.site, functions, count, requeues_said=said)
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
         """Fields of the job file; each replaces that field as a whole, and None clears it.

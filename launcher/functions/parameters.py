@@ -90,16 +90,22 @@ def _no_field(name: str, known: Iterable[str]) -> str:
 def fields_of_job(spec: JobSpec) -> dict[str, Any]:
     """The fields of a job as plain data; one that it was given stays, if only with its default."""
     given = spec.source.data if spec.source is not None and isinstance(spec.source.data, dict) else {}
-    kept = {name: msgspec.to_builtins(getattr(spec, name)) for name in given if name in fields_of(JobSpec)}
-    return {**kept, **msgspec.to_builtins(spec)}
+    fields = {name: msgspec.to_builtins(getattr(spec, name)) for name in given if name in fields_of(JobSpec)}
+    fields |= msgspec.to_builtins(spec)
+    if "requeue" in fields:  # whether its max was given decides, not whether anything of it was
+        said = given.get("requeue") or {}
+        default = msgspec.to_builtins(Requeue())
+        requeue = fields["requeue"].items()
+        fields["requeue"] = {name: value for name, value in requeue if name in said or value != default[name]}
+    return fields
 
 
 def for_functions(
-    spec: JobSpec, site: Site, functions: list[Callable[..., Any]], count: int, *, requeue_said: bool
+    spec: JobSpec, site: Site, functions: list[Callable[..., Any]], count: int, *, requeues_said: bool
 ) -> JobSpec:
     """The job that runs so many functions: what it does not say follows from them and from this process.
 
-    `requeue_said`: whether it was given `requeue`, if only with the default.
+    `requeues_said`: whether it was given `requeue.max`, if only with the default.
     """
     changes: dict[str, Any] = {"array": None}
     if count > 1:
@@ -110,9 +116,9 @@ def for_functions(
     activates = any(item.activate for item in spec.stage)
     if sys.executable and not any((spec.python, site.defaults.python, *images, activates)):
         changes["python"] = sys.executable  # the function was pickled by it
-    defaults = (spec.requeue, site.defaults.requeue)
-    if not requeue_said and defaults == (Requeue(), Requeue()) and any(map(_goes_on, functions)):
-        changes["requeue"] = Requeue(_REQUEUES)
+    said = requeues_said or spec.requeue.max or site.defaults.requeue.max
+    if not said and any(map(_goes_on, functions)):
+        changes["requeue"] = msgspec.structs.replace(spec.requeue, max=_REQUEUES)
     chosen = msgspec.structs.replace(spec, **changes)
     chosen.__dict__.update(spec.__dict__)  # the file that it was read from
     return chosen

@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import pickle
+import re
 import signal
 import stat
 import sys
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import msgspec
 import psutil
 import pytest
 import submitit
@@ -36,7 +38,7 @@ from launcher.local.control import is_alive
 from launcher.resubmission import resubmit
 from launcher.runs import Run, ask_to_stop
 from launcher.site import Site
-from launcher.spec import JobSpec
+from launcher.spec import JobSpec, Requeue
 
 from .conftest import give_away, processes_of
 
@@ -327,6 +329,29 @@ def test_what_is_asked_of_a_job_file(tmp_path: Path) -> None:
     executor.update_parameters(walltime="1h")
     assert "#SBATCH --time=01:00:00\n" in executor.render(abs)
     assert "castoff_requeue" not in executor.render(Count())
+
+
+@pytest.mark.parametrize(
+    ("said", "by_site", "most"),
+    [
+        ({"how": "copy"}, Requeue(), 3),
+        ({"how": "copy", "max": 0}, Requeue(), 0),
+        ({"how": "copy", "max": 5}, Requeue(), 5),
+        ({}, Requeue(how="copy"), 3),
+        ({}, Requeue(7, "copy"), 7),
+        ({"max": 0}, Requeue(how="copy"), 0),
+    ],
+)
+def test_how_often_a_function_that_can_go_on_does_so(
+    tmp_path: Path, said: dict[str, Any], by_site: Requeue, most: int
+) -> None:
+    """Three times as in submitit, unless somebody said how often: the way in which it does says nothing."""
+    site = msgspec.structs.replace(Site.load("pbs"), defaults=JobSpec(requeue=by_site))
+    fields = {"requeue": said} if said else {}
+    (tmp_path / "job.yaml").write_text(json.dumps({"command": ["ignored"], **fields}))
+    for job in (fields, JobSpec.load(tmp_path / "job.yaml")):
+        script = launcher.executor(job, site, tmp_path).render(Count())
+        assert re.findall(r"requeue\.max \((\d+)\)", script) == [str(most)] * bool(most)
 
 
 # submitit's plugins
