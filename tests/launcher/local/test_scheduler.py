@@ -103,7 +103,7 @@ class TestArray:
     def test_at_most_so_many_at_once(self, jobs: LocalJobs, until: Until) -> None:
         program = (
             "on=on.$CASTOFF_ARRAY_INDEX; mkdir $on; while [ ! -e go ]; do sleep 0.05; done; "
-            "ls -d on.* | wc -l; rmdir $on; echo of $CASTOFF_ARRAY_COUNT"
+            "set -- on.*; echo $#; rmdir $on; echo of $CASTOFF_ARRAY_COUNT"
         )
         run = jobs.submit("--set", "array={count: 4, at_most: 2}", sh=program)
         until(lambda: len(list(jobs.folder.glob("on.*"))) == 2)
