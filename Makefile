@@ -1,5 +1,5 @@
 # make demo        show a job's Aurora script, then train here on two ranks
-# make test        lint, types and the everyday tests; TEST_PROCESSES=2 runs two at a time
+# make test        lint, types and the everyday tests; TEST_PROCESSES=1 runs one at a time
 # make test-long   the same with every test
 # make bench       time the command line against bare Python, and the trainer against a loop by hand
 # make lock        choose new versions for constraints.txt
@@ -26,11 +26,10 @@ SYSTEM_PACKAGES += slurmctld slurmd slurm-client slurmdbd mariadb-server munge i
 SYSTEM_PROGRAMS += slurmctld slurmd sbatch slurmdbd mariadbd munged ip
 endif
 
-# Test processes; tests/conftest.py says which takes what. Two need about half the time, but a test that
-# looks at the clock may fail where they are in each other's way.
-TEST_PROCESSES ?= 1
+# Test processes, each of which takes a file at a time and has its own clusters: tests mostly wait.
+TEST_PROCESSES ?= 2
 ifneq ($(TEST_PROCESSES),1)
-SIDE_BY_SIDE := --numprocesses $(TEST_PROCESSES) --dist loadscope --no-loadscope-reorder
+SIDE_BY_SIDE := --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 endif
 
 READY := .venv/.ready

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 
@@ -78,24 +78,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=False,
         help="rewrite tests/launcher/golden from what is rendered now; read the difference",
     )
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of several test processes (pytest -n) each takes whole files, and one all that needs the cluster.
-
-    pytest-xdist's own groups (3.8) rest on a name of a test that pytest 9.2 has given up.
-    """
-    from xdist.scheduler import LoadScopeScheduling
-
-    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            path = nodeid.partition("::")[0]
-            if path.startswith("tests/cluster/") or "on_a_cluster" in nodeid:
-                return "cluster"
-            return "pbs" if path.startswith("tests/pbs/") or "on_pbs" in nodeid else path
-
-    return ByFile(config, log)
 
 
 @pytest.fixture(autouse=True)
