@@ -17,6 +17,8 @@ MAKEFLAGS += --no-builtin-rules
 PYTHON ?= python3
 # The only version of torch that is ever installed here: never the newest by accident.
 TORCH := torch==2.13.0
+# What the tests of the starter intelmpi run.
+INTEL_MPI := impi-rt==2021.19.0
 # What some tests start ranks and containers with, and unpack, and a program of each package, which tells
 # whether it is there. CASTOFF_TESTS_NO_SYSTEM_PACKAGES=1 declines them.
 SYSTEM_PACKAGES := mpich openmpi-bin podman runc unzip zstd
@@ -26,13 +28,15 @@ SYSTEM_PACKAGES += slurmctld slurmd slurm-client slurmdbd mariadb-server munge i
 SYSTEM_PROGRAMS += slurmctld slurmd sbatch slurmdbd mariadbd munged ip
 endif
 
-# Test processes, each of which takes a file at a time and has its own clusters: tests mostly wait.
-TEST_PROCESSES ?= 2
+# Test processes, each of which takes a file at a time and has its own clusters: on two cores, since tests
+# mostly wait.
+TEST_PROCESSES ?= 3
 ifneq ($(TEST_PROCESSES),1)
 SIDE_BY_SIDE := --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 endif
 
 READY := .venv/.ready
+INTEL_MPI_READY := .venv/intelmpi/.ready
 DEMO := castoff-demo
 JOB := examples/causets_job.yaml
 LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]'
@@ -60,13 +64,25 @@ demo: $(READY)
 	if [ $$code -ne 0 ]; then exit $$code; fi
 	test -s "$$(sed -n 's/.*curves in //p' "$$run/logs/job-0.log")"
 
+# A test that looks at the clock may fail because others are in its way: it has failed if it does so alone.
+define run_tests
+	@code=0
+	.venv/bin/python -m pytest $(SIDE_BY_SIDE) $(1) || code=$$?
+	if [ $$code -eq 1 ] && [ -n "$(SIDE_BY_SIDE)" ]; then
+	  echo "What failed, once more and alone:"
+	  code=0
+	  .venv/bin/python -m pytest --last-failed --last-failed-no-failures none $(1) || code=$$?
+	fi
+	exit $$code
+endef
+
 test: check
-	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "not long"
+	$(call run_tests,-m "not long")
 
 test-long: check
-	@.venv/bin/python -m pytest $(SIDE_BY_SIDE)
+	$(call run_tests)
 
-check: $(READY) system-packages
+check: $(READY) $(INTEL_MPI_READY) system-packages
 	@export PATH="$$PWD/.venv/bin:$$PATH"
 	ruff check
 	ruff format --check
@@ -85,6 +101,15 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet -r constraints.txt
 	.venv/bin/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev,gnn]'
+	touch $@
+
+# In a place of its own, since its bin/ would hide the system's mpiexec; without libfabric, which only
+# programs need that call MPI.
+$(INTEL_MPI_READY): $(READY)
+	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then
+	  .venv/bin/python -m pip install --quiet --no-deps --upgrade --prefix .venv/intelmpi $(INTEL_MPI)
+	fi
+	mkdir -p $(@D)
 	touch $@
 
 system-packages:

@@ -29,6 +29,7 @@ SYSTEM_PACKAGES_DECLINED = os.environ.get(NO_SYSTEM_PACKAGES, "") not in ("", "0
 # Reasons that lie in the machine and that no installation could mend.
 IMPOSSIBLE_HERE = re.compile(
     "no /dev/full|no IPv6 here|abstract sockets|Linux alone|only root can|no control groups"
+    "|Intel MPI is for Linux on x86-64 alone"
 )
 
 # Whatever a scheduler, a starter, torchrun or a site would have left in the environment of a test run.

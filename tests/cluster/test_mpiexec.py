@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,9 +23,11 @@ HOSTS = ["n1", "n2", "n3"]
 COUNTS = [3, 2, 2]
 FLAGS = {
     "hydra": ["-launcher", "ssh", "-launcher-exec"],
+    "intelmpi": ["-bootstrap", "ssh", "-bootstrap-exec"],
     "openmpi": ["--allow-run-as-root", "--mca", "plm_rsh_agent"],
 }
 PACKAGES = {"hydra": "mpich", "openmpi": "openmpi-bin"}
+INTEL_MPI = Path(sys.prefix, "intelmpi", "bin", "mpiexec.hydra")
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +73,15 @@ class Job(NamedTuple):
         return [json.loads((self.folder / f"rank-{rank}.json").read_text()) for rank in range(sum(COUNTS))]
 
 
+def intel_mpi() -> Path:
+    """Intel's mpiexec, from PyPI, in a place of its own: on PATH it would hide the others."""
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        pytest.skip("Intel MPI is for Linux on x86-64 alone")
+    if not INTEL_MPI.exists():
+        pytest.fail(f"there is no {INTEL_MPI}: make test puts it there", pytrace=False)
+    return INTEL_MPI
+
+
 @pytest.fixture(params=list(FLAGS))
 def job(
     request: pytest.FixtureRequest,
@@ -77,8 +90,10 @@ def job(
     system_program: Callable[[str, str], Path],
 ) -> Job:
     starter = request.param
-    package = PACKAGES[starter]
-    program = system_program(f"mpiexec.{package.partition('-')[0]}", package)
+    if starter == "intelmpi":
+        program = intel_mpi()
+    else:
+        program = system_program(f"mpiexec.{PACKAGES[starter].partition('-')[0]}", PACKAGES[starter])
     remote = hosts.remote_shell(tmp_path / "remote")
     changes = {"starter": starter, "mpiexec": str(program), "start_args": [*FLAGS[starter], str(remote)]}
     return Job(hosts, tmp_path, msgspec.structs.replace(Site.load("pbs"), **changes))
@@ -107,3 +122,4 @@ def test_a_rank_that_fails_ends_the_job_at_once(failing: int, job: Job) -> None:
     assert f"castoff: rank {failing} on {host} was the first to fail, with code 7" in ended.output
     assert ended.record("ending")["ending"] == "failed"
     assert ended.seconds < 25  # the others would wait for 30 and more
+    assert job.hosts.run("n1", ["pgrep", "-af", "probe.py"]).stdout == ""  # on any host: all are seen

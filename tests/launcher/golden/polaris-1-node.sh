@@ -222,6 +222,21 @@ castoff_tail=$!
 ) &
 castoff_timer=$!
 disown "$castoff_timer" # or bash would tell of its end
+( # mpiexec should end the ranks when one has failed. Where it does not, they would wait for that one.
+  exec 9<> <(:) # never says anything
+  until [[ -s $CASTOFF_FAILURE_FILE ]]; do
+    kill -0 "$castoff_starter" 2>/dev/null || exit 0
+    read -r -t 2 -u 9 _ || true
+  done
+  read -r -t 4 -u 9 _ || true
+  kill -0 "$castoff_starter" 2>/dev/null || exit 0
+  echo "castoff: a rank has failed and pals lets the others go on, so they are ended" >&2
+  kill -s TERM "$castoff_starter" 2>/dev/null || true
+  read -r -t 6 -u 9 _ || true
+  kill -s KILL "$castoff_starter" 2>/dev/null || true
+) &
+castoff_watcher=$!
+disown "$castoff_watcher"
 castoff_signalled=1
 while [[ -n $castoff_signalled ]] || kill -0 "$castoff_starter" 2>/dev/null; do # a signal ends wait alone
   castoff_signalled=
@@ -229,6 +244,7 @@ while [[ -n $castoff_signalled ]] || kill -0 "$castoff_starter" 2>/dev/null; do 
   wait "$castoff_starter" || castoff_code=$?
 done
 kill -s KILL "$castoff_timer" 2>/dev/null || true # one that has just begun may miss a TERM
+kill -s KILL "$castoff_watcher" 2>/dev/null || true
 wait "$castoff_tail" || true
 
 # --- How it ended ---------------------------------------------------------------------------------
