@@ -28,9 +28,8 @@ SYSTEM_PACKAGES += slurmctld slurmd slurm-client slurmdbd mariadb-server munge i
 SYSTEM_PROGRAMS += slurmctld slurmd sbatch slurmdbd mariadbd munged ip
 endif
 
-# Test processes, each of which takes a file at a time and has its own clusters: on two cores, since tests
-# mostly wait.
-TEST_PROCESSES ?= 3
+# Test processes, each of which takes a file at a time and has its own clusters: tests mostly wait.
+TEST_PROCESSES ?= 2
 ifneq ($(TEST_PROCESSES),1)
 SIDE_BY_SIDE := --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 endif

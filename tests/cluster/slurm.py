@@ -96,6 +96,7 @@ PidFile=/run/slurm/slurmdbd.pid
 [mysqld]
 user = root
 datadir = /run/slurm/database
+tmpdir = /run/slurm
 socket = /run/mysqld/mysqld.sock
 skip-networking
 log-error = LOGS/mariadb.log

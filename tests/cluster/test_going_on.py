@@ -120,7 +120,8 @@ def test_interrupted_trainings_end_with_the_same_weights(
     wanted = trainings.weights(trainings.whole)
     assert wanted.endswith(" after 88 steps")
     assert trainings.weights(trainings.late) == wanted
-    assert trainings.endings(trainings.late) == ["again", "done"]
+    *late, last = trainings.endings(trainings.late)
+    assert {*late} == {"again"} and last == "done"  # twice again on a slow machine
     assert trainings.weights(trainings.stopped) == wanted
     assert trainings.endings(trainings.stopped) == ["again", "done"]
     assert trainings.weights(trainings.preempted) == wanted

@@ -105,9 +105,9 @@ class Stage:
         """Until it is in one of these."""
         until(lambda: self.state(job) in states, f"{job} in {states}, which is in {self.state(job)}")
 
-    def took(self, what: str, done: Callable[[], None]) -> None:
-        """Write down about how long something takes."""
-        began = time.monotonic()
+    def took(self, what: str, done: Callable[[], None], since: float | None = None) -> None:
+        """Write down about how long something takes, from now on or from another moment."""
+        began = time.monotonic() if since is None else since
         done()
         self.found(what, "at once" if time.monotonic() - began < 7 else "seconds")
 
@@ -331,10 +331,11 @@ def deleting(stage: Stage) -> None:
     for name in ("one", "other"):
         until((stage.folder / f"{name}.begun").exists, name)
     stage.run("qdel", one, held, "99999999")
+    deleted = time.monotonic()
     stage.run("qdel", other)
     stage.took("the end of one that heeds", lambda: stage.wait(one))
     stage.run("qstat", "-x", "-f", held)
-    stage.took("the end of one that does not", lambda: stage.wait(other))
+    stage.took("the end of one that does not", lambda: stage.wait(other), deleted)
     stage.run("qstat", "-x", "-f", other)
     stage.run("qdel", held)
     stage.run("qdel", "-x", held)
