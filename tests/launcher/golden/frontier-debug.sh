@@ -34,7 +34,9 @@ castoff_end_time() {
   fi
   echo "$end"
 }
-castoff_requeue() { scontrol requeue "$castoff_member"; }
+castoff_requeue() { # Slurm then ends this job, and scontrol with it, maybe before that has its answer
+  scontrol requeue "$castoff_member" || (($? == 143))
+}
 
 # --- Run directory: records and logs --------------------------------------------------------------
 # `castoff submit` names it. A script that stands alone makes castoff-<job id> where it was submitted,

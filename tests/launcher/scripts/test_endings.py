@@ -236,6 +236,15 @@ def test_a_refused_restart_is_said(kind: str, refusal: str, bench: Benches) -> N
     assert "stopped early, but could not be started again" in ended.output
 
 
+@pytest.mark.parametrize("told", ["$$", "$$ $PPID", "$PPID $$"])
+def test_slurm_may_end_scontrol_with_the_job_that_it_queues_again(told: str, bench: Benches) -> None:
+    """Its TERM goes to all processes of the job, whether scontrol has its answer or not."""
+    here = bench("srun")
+    here.stub("scontrol", f'#!/bin/sh\n[ "$1" = show ] && echo x0 && exit\nkill -s TERM {told}\nsleep 5\n')
+    ended = here.run(ranks_per_node=1, requeue={"max": 1}, env={"PROBE": "outcome again"})
+    assert ended.ending == ("again", 0)
+
+
 def test_nobody_starts_a_lone_local_script_again(bench: Benches) -> None:
     ended = bench("local").run(requeue={"max": 1}, env={"PROBE": "outcome again"})
     assert ended.ending == ("walltime", 75)
