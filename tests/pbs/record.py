@@ -443,6 +443,12 @@ def dependencies(stage: Stage) -> None:
     both = stage.submit("-W", f"depend=afterok:{first}:{second},afterany:{first}", good)
     chained = stage.submit("-W", f"depend=afterok:{waiting[5]}", good)
     stage.run("qstat", "-f", waiting[1])
+    # The server tells a job who waits for it a moment after that one's qsub.
+    waited_for = f":{both}@"
+    until(
+        lambda: stage.ask("qstat", "-f", first)[1].replace("\n\t", "").count(waited_for) == 2,
+        f"{first} knows that {both} waits for it",
+    )
     stage.run("qstat", "-f", first)
     stage.run("qstat", "-f", both)
     array = stage.submit("-W", f"depend=afterok:{first}", "-J", "0-1", good)
