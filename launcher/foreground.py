@@ -157,7 +157,7 @@ class _Attempt:
         if left <= grace:
             self.say(
                 f"{max(left, 0):.0f} s are left here, but grace is {grace} s, so the program is asked to "
-                f"stop at once; for less: --set grace={max(int(left) // 10, 1)}s"
+                f"stop at once; for less: --grace {max(int(left) // 10, 1)}s"
             )
 
     def run(self, command: list[str], environment: Mapping[str, str]) -> int:

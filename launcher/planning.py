@@ -29,7 +29,7 @@ from launcher.structure import fields_of
 T = TypeVar("T", bound=msgspec.Struct)
 
 DEFAULT_GRACE = 120
-"""Seconds between the request to stop and the walltime."""
+"""Seconds between the request to stop and the walltime, where the job does not say."""
 
 PER_RANK_LOGS = 256
 """Up to so many ranks, each has a log file of its own; more would hurt a parallel file system."""
@@ -159,6 +159,11 @@ def _from_here(folder: str | None) -> str | None:
     return folder if folder is None or folder.startswith("/") else f"./{folder}"
 
 
+def default_grace(walltime: int | None) -> int:
+    """Seconds between the request to stop and the walltime: of a short walltime no more than a quarter."""
+    return DEFAULT_GRACE if walltime is None else min(DEFAULT_GRACE, walltime // 4)
+
+
 class _Planner:
     """The decisions, one method each; each may add problems and notes."""
 
@@ -169,7 +174,7 @@ class _Planner:
         self.name = spec.name or program_name(spec.command)
         self.walltime = seconds(spec.walltime) if spec.walltime else None
         self.shared = sharing_queue(spec, site)
-        self.grace = seconds(spec.grace) if spec.grace else DEFAULT_GRACE
+        self.grace = seconds(spec.grace) if spec.grace else default_grace(self.walltime)
         self.problems: list[Problem] = []
         self.notes: list[str] = []
 

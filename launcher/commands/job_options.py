@@ -21,6 +21,7 @@ _TEXTS = (
     "name",
     "memory",
     "walltime",
+    "grace",
     "account",
     "queue",
     "qos",

@@ -34,8 +34,15 @@ class TestRender:
     def test_command_line_over_file(self, castoff: Castoff, tmp_path: Path) -> None:
         (tmp_path / "job.yaml").write_text(JOB + "env: {A: file}\n")
         flags = ["--site", "slurm", "--nodes", "3", "--name", "other", "--set", "env.A=line"]
+        flags += ["--walltime", "1m", "--grace", "7s"]
         shown = script(castoff, "job.yaml", *flags, "--", "echo", "hello you")
-        for words in ("--nodes=3\n", "--job-name=other\n", "export A=line\n", "echo 'hello you' &\n"):
+        for words in (
+            "--nodes=3\n",
+            "--job-name=other\n",
+            "export A=line\n",
+            "echo 'hello you' &\n",
+            "B:USR2@7\n",
+        ):
             assert words in shown
         assert "train.py" not in shown
 

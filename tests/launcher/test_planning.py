@@ -511,3 +511,16 @@ def test_nodes_without_devices_are_laid_out_by_cores_alone() -> None:
     found = planned(at, ranks_per_node=4)
     assert found.cpu_lists == ["0-7", "8-15", "16-23", "24-31"]
     assert dict(found.directives)["select"] == "1:ncpus=32:mpiprocs=4"
+
+
+class TestStopping:
+    @pytest.mark.parametrize(
+        ("walltime", "grace"),
+        [(None, 120), ("1s", 0), ("1m", 15), ("8m", 120), ("00:07:59", 119), ("1d", 120)],
+    )
+    def test_a_short_walltime_has_a_short_grace(self, walltime: str | None, grace: int) -> None:
+        assert planned("slurm", walltime=walltime).grace == grace
+
+    def test_what_is_asked_for_counts(self) -> None:
+        assert planned("slurm", walltime="1m", grace="59s").grace == 59
+        assert "leaves nothing of the walltime" in refused("slurm", walltime="1m", grace="2m")["grace"]
