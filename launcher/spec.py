@@ -285,9 +285,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     requeue: Annotated[Requeue, meaning("Going on after an early stop.")] = Requeue()
     grace: Annotated[
         Duration | None,
-        meaning(
-            "How long before the walltime a stop is asked for; default 2m, or a quarter of a shorter walltime."
-        ),
+        meaning("How long before the walltime a stop is asked for; default 2m, or a quarter of a short one."),
     ] = None
     templates: Annotated[
         Word | None,
