@@ -317,9 +317,12 @@ def test_make_targets_exist() -> None:
     assert shown <= targets
 
 
-def test_readme_begins_with_the_two_commands() -> None:
-    first = blocks(CHECKOUT / "README.md")[0]
-    assert first.line <= 5
+def test_readme_begins_with_what_castoff_is_and_the_two_commands() -> None:
+    readme = CHECKOUT / "README.md"
+    first = blocks(readme)[0]
+    name, _, sentence, *_ = readme.read_text(encoding="utf-8").splitlines()
+    assert name == "# castoff" and sentence.startswith("castoff ")
+    assert first.line <= 6
     assert [command.words.partition("#")[0].strip() for command in commands(first)] == [
         "make demo",
         "make test",
