@@ -8,7 +8,11 @@ reach a program unchanged.
 from __future__ import annotations
 
 import copy
+import io
+import os
 import re
+import select
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,6 +22,9 @@ import yaml
 from launcher.errors import CastoffError, InvalidInput, Problem, printable, shown
 
 FieldPath: TypeAlias = tuple[str | int, ...]
+
+_LARGEST = 1_000_000
+"""Bytes of a file at the most: a device would fill the memory, and no person writes so much."""
 
 _MAX_VALUES = 100_000
 """Bound on the values of one document: aliases of aliases grow without end in a few lines."""
@@ -65,15 +72,15 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> Document:
-        """Read a file.
+        """Read a file, or a pipe that somebody writes to.
 
         Raises:
-            CastoffError: the file cannot be read.
+            CastoffError: the file cannot be read, is larger than 1 MB, or is a pipe without a writer.
             InvalidInput: it is not YAML.
         """
         shown = printable(str(path))
         try:
-            text = path.read_text(encoding="utf-8")
+            text = io.TextIOWrapper(io.BytesIO(_bytes_of(path, shown)), encoding="utf-8").read()
         except FileNotFoundError:
             raise CastoffError(f"{shown}: there is no such file") from None
         except UnicodeDecodeError as error:
@@ -189,6 +196,42 @@ class Document:
         for known in (self._places, self._texts):
             for key in [key for key in known if key[: len(path)] == path]:
                 del known[key]
+
+
+def _bytes_of(path: Path, shown: str) -> bytes:
+    """What a file holds.
+
+    Raises:
+        CastoffError: it is larger than 1 MB, or is a pipe that nobody writes to.
+        OSError: it cannot be read.
+    """
+    # Not blocking: to open a pipe without a writer would wait for one.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        held = b""
+        while len(held) <= _LARGEST and (chunk := _more(descriptor)):
+            held += chunk
+        if not held and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            raise CastoffError(f"{shown}: is a pipe that nobody writes to; start what writes to it first")
+    finally:
+        os.close(descriptor)
+    if len(held) > _LARGEST:
+        raise CastoffError(
+            f"{shown}: is larger than {_LARGEST // 1_000_000} MB, and castoff reads no larger job file or "
+            "profile; is it the right file? Large data belong into one that the program reads"
+        )
+    return held
+
+
+def _more(descriptor: int) -> bytes:
+    """What comes next of an open file, once it is there; empty at the end."""
+    while True:
+        try:
+            return os.read(descriptor, 1 << 16)
+        except BlockingIOError:  # a pipe: somebody may still write
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            poll.poll()
 
 
 def _index(holder: Any, key: str, path: FieldPath, origin: str) -> str | int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import select
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,42 @@ class TestRefusals:
             Document.read(tmp_path)
         with pytest.raises(CastoffError, match="cannot be read"):
             Document.read(Path("a\x00b"))
+
+    def test_no_file_is_larger_than_a_person_writes(self, tmp_path: Path) -> None:
+        with pytest.raises(CastoffError, match="/dev/zero: is larger than 1 MB"):
+            Document.read(Path("/dev/zero"))
+        large = tmp_path / "large.yaml"
+        large.write_bytes(b"#" * 1_000_000)
+        assert Document.read(large).data is None
+        large.write_bytes(b"#" * 1_000_001)
+        with pytest.raises(CastoffError, match=r"large\.yaml: is larger than 1 MB"):
+            Document.read(large)
+
+    def test_a_pipe_needs_a_writer(self, tmp_path: Path) -> None:
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        with pytest.raises(CastoffError, match="pipe: is a pipe that nobody writes to"):
+            Document.read(pipe)
+
+    def test_a_pipe_is_read_to_its_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As of `castoff submit <(make-job)`, whose first line is there and whose second is not."""
+        reading, writing = os.pipe()
+        os.write(writing, b"a: 1\r\n")
+        poll = select.poll
+
+        def finish() -> select.poll:
+            nonlocal writing
+            if writing >= 0:
+                os.write(writing, b"b: 2\n")
+                os.close(writing)
+                writing = -1
+            return poll()
+
+        monkeypatch.setattr(select, "poll", finish)
+        try:
+            assert Document.read(Path(f"/dev/fd/{reading}")).data == {"a": 1, "b": 2}
+        finally:
+            os.close(reading)
 
     def test_a_file_whose_name_is_no_utf8_can_still_be_read_and_named(self, tmp_path: Path) -> None:
         path = tmp_path / os.fsdecode(b"caf\xe9.yaml")
