@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.toys import Toy
 from tests.trainers.toys import config as toy_config
 from trainers.config import Config, ConfigError, PyObject, get_loader, read_yaml, to_yaml
+from trainers.configured import ConfiguredTask
 from trainers.ddp import TrainerDDP
 
 GUIDE = """
@@ -100,6 +102,16 @@ def test_objects_that_are_there() -> None:
 def test_a_pyobject_is_a_path_and_no_call(text: str) -> None:
     with pytest.raises(ConfigError, match="!pyobject takes an import path"):
         read_yaml(text)
+
+
+def test_a_configuration_is_code_once_it_is_used(tmp_path: Path) -> None:
+    """As docs/training.md warns: any function of any module, with any argument."""
+    model = yaml.load(f"{{type: !pyobject os.system, command: 'touch {tmp_path}/ran'}}", get_loader())
+    told = {**toy_config(tmp_path), "model": model, "data": {"dataset": print}, "criterion": print}
+    config = Config.of(told)
+    assert not (tmp_path / "ran").exists()
+    ConfiguredTask(config).build_model()
+    assert (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("text", ["x: !sweep [1, 2]", "x: !!python/object/apply:os.system [ls]"])
