@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from launcher.errors import CastoffError
 
-HIDDEN = re.compile(r"\.(?P<id>.+)\.(?P<kind>draft|swept)")
-"""The name of a run directory in the making, and of one that is being taken away."""
+HIDDEN = re.compile(r"\.(?P<id>.+)\.(?P<kind>new|draft|swept)")
+"""The name of a run directory that is just begun, in the making, or being taken away."""
 
 DEPTH = 8
 """How many folders deep a search goes."""

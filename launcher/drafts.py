@@ -2,7 +2,8 @@
 
 `.causets-20261120-231502-k3x9.draft` gets its name in one step, when all is in it. Whoever is killed
 before leaves a draft that nobody holds, and that nobody takes for a run; the next submission into that
-folder takes it away.
+folder takes it away. A draft is locked before it is called one, so that none of a living submission is
+ever found free; until then it is `.causets-20261120-231502-k3x9.new`.
 """
 
 from __future__ import annotations
@@ -81,21 +82,24 @@ def new_run(name: str, folder: Path) -> Iterator[Draft]:
 
 def _draft(final: Path, stack: contextlib.ExitStack) -> Draft | None:
     """A locked draft that `stack` holds and discards; None if that id is taken, or was just swept."""
-    path = draft_of(final)
-    if os.path.lexists(final):
-        return None
+    begun, path = final.with_name(f".{final.name}.new"), draft_of(final)
     try:
-        path.mkdir(mode=0o700)
+        begun.mkdir(mode=0o700)
     except FileExistsError:
         return None
-    stack.callback(_discard, path)
-    try:
-        lock = stack.enter_context(locked(path / LOCK, patience=0))
-        if os.path.samestat(os.fstat(lock.fileno()), (path / LOCK).stat()):
-            return Draft(final, lock)
-    except (FileNotFoundError, BlockingIOError):
-        pass
-    return None
+    with contextlib.ExitStack() as unnamed:
+        unnamed.callback(_discard, begun)
+        # Only now: whoever else has this id has given it to a draft before, or cannot make this folder.
+        if os.path.lexists(final) or os.path.lexists(path):
+            return None
+        try:
+            lock = stack.enter_context(locked(begun / LOCK, patience=0))
+            begun.rename(path)
+        except (FileNotFoundError, BlockingIOError):
+            return None
+        stack.callback(_discard, path)
+        unnamed.pop_all()
+    return Draft(final, lock)
 
 
 def sweep_drafts(folder: Path) -> list[str]:
@@ -112,10 +116,11 @@ def sweep_drafts(folder: Path) -> list[str]:
         with contextlib.suppress(OSError):  # somebody holds it, or it is not to be had: no harm done
             if known["kind"] == "swept":
                 _remove(path)
-            else:
-                with locked(path / LOCK, patience=0):
-                    gone = _set_aside(path)
-                _remove(gone)
+                continue
+            with locked(path / LOCK, patience=0):
+                gone = _set_aside(path)
+            _remove(gone)
+            if known["kind"] == "draft":  # what had not come so far may belong to one that begins anew
                 swept.append(known["id"])
     return swept
 

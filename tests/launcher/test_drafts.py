@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from launcher import drafts
+from launcher import drafts, runs
 from launcher.directories import is_draft
 from launcher.drafts import new_run, sweep_drafts
-from launcher.runs import locked
 
 from .conftest import everything, give_away
 
@@ -30,7 +30,7 @@ class TestNewRun:
         with new_run("x", tmp_path) as first, new_run("x", tmp_path) as second:
             assert [first.final.id, second.final.id] == ["x-now-0000", "x-now-0001"]
 
-    @pytest.mark.parametrize("name", ["x-now-0000", ".x-now-0000.draft"])
+    @pytest.mark.parametrize("name", ["x-now-0000", ".x-now-0000.draft", ".x-now-0000.new"])
     @pytest.mark.parametrize("kind", ["link", "dangling", "file", "folder"])
     def test_a_name_that_is_taken(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
@@ -99,18 +99,31 @@ class TestSweep:
         assert sweep_drafts(tmp_path) == []
         assert everything(tmp_path) == {".a-1.draft"}
 
-    def test_between_a_draft_and_its_lock(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Another submission sweeps in that moment: the draft begins anew, under another name."""
-        swept: list[str] = []
+    @pytest.mark.parametrize("step", ["locked", "take", "rename"])
+    def test_never_what_is_just_begun(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    ) -> None:
+        """Another submission sweeps between any two steps: nobody is told of a submission that lives."""
+        told: list[list[str]] = []
+        home, name = {"locked": (drafts, "locked"), "take": (runs, "take"), "rename": (Path, "rename")}[step]
+        then = getattr(home, name)
 
-        def sweep_first(path: Path, **words: float) -> object:
-            if not swept and path.parent.name.startswith(".mine-"):
-                swept.append("?")
-                swept[:] = sweep_drafts(tmp_path)
-            return locked(path, **words)
+        def sweep_first(*words: Any, **options: Any) -> Any:
+            if not told:
+                told.append([])
+                told[:] = [sweep_drafts(tmp_path)]
+            return then(*words, **options)
 
-        monkeypatch.setattr(drafts, "locked", sweep_first)
+        monkeypatch.setattr(home, name, sweep_first)
         with new_run("mine", tmp_path) as draft:
-            assert swept[0].startswith("mine-") and draft.final.id != swept[0]
-            assert sweep_drafts(tmp_path) == []
+            assert told == [[]] and sweep_drafts(tmp_path) == []
             assert is_draft(draft.run.path) and (draft.run.path / "attempts").is_dir()
+            draft.publish()
+        assert everything(tmp_path) >= {draft.final.id}
+        assert not list(tmp_path.glob(".*"))
+
+    def test_what_was_killed_as_it_began(self, tmp_path: Path) -> None:
+        """It was no submission yet, so nobody is told of it."""
+        (tmp_path / ".a-1.new").mkdir()
+        assert sweep_drafts(tmp_path) == []
+        assert everything(tmp_path) == set()

@@ -142,7 +142,7 @@ class Workplace:
 
     def submits_again(self) -> None:
         """The next submission works, sweeps what was left, and says so."""
-        before = {path.name[1:].rpartition(".")[0] for path in self.drafts()}
+        before = {path.stem[1:] for path in self.drafts() if path.suffix == ".draft"}
         with self._monkeypatch.context() as patch:
             patch.setattr(
                 submission, "send_to_local", lambda *_: None
