@@ -17,7 +17,7 @@ from submitit.core.utils import DelayedSubmission, JobPaths
 from launcher.directories import check_trusted
 from launcher.errors import CastoffError, PlacementError
 from launcher.functions.paths import FunctionPaths, member_job_id
-from launcher.functions.stopping import Stopping
+from launcher.functions.stopping import Stopping, say_again
 from launcher.ranks import RankEnv
 from launcher.runs import read_record
 
@@ -118,6 +118,17 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
                 "launcher.executor puts into its run directory, so it cannot be submitted by hand"
             )
         return paths
+
+    def __repr__(self) -> str:
+        """In submitit's words; also where this process is no rank of a job, of which it says so."""
+        try:
+            return super().__repr__()
+        except (KeyError, CastoffError):
+            return f"JobEnvironment(cluster={self.cluster}, no rank of a job, hostname={self.hostname})"
+
+    def _requeue(self, countdown: int) -> None:
+        """Say that the job wants to go on; its script, which counts how often it did, starts it again."""
+        say_again(Path(os.environ["CASTOFF_OUTCOME_FILE"]))
 
     def _handle_signals(self, paths: JobPaths, submission: DelayedSubmission) -> None:
         """See to it that the function is asked to stop; who starts it again is the script alone."""

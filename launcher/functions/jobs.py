@@ -29,7 +29,7 @@ _LATE_FILES = 15.0
 
 
 _SETTLING = 60.0
-"""Seconds that a job may take to end once a function has failed, until that is believed all the same."""
+"""Seconds that a job may take to end once its function has, until that is believed all the same."""
 
 
 class FunctionJob(core.Job[R]):
@@ -58,6 +58,8 @@ class FunctionJob(core.Job[R]):
         self.member = member_of(self.run, job_id) if member is None else member
         """Which of the run's functions it is."""
         self._attempt = 0
+        self._settled = -1
+        """The attempt whose end was waited for."""
         self._written = 0
         """When its submission was last written down."""
         super().__init__(self.run.path, job_id, tasks[:1])
@@ -112,7 +114,14 @@ class FunctionJob(core.Job[R]):
 
     @property
     def state(self) -> str:
-        """Its state in Slurm's words, as last seen."""
+        """Its state in Slurm's words, as last seen; once it is done, the one that it keeps.
+
+        Where its result is there and its script is about to end, that is waited for, once.
+        """
+        known = self.watcher.known(self._key)
+        if not (known and known.over) and self.done() and self._settled != (attempt := self._newest()):
+            self._settle(attempt)
+            self._settled = attempt
         return self.watcher.get_state(self._key)
 
     def get_info(self, mode: str = "force") -> dict[str, str]:
@@ -187,6 +196,11 @@ class FunctionJob(core.Job[R]):
 
     def _is_last(self, attempt: int) -> bool:
         """Whether an attempt that has failed is the last: after a preemption or a node failure it is not."""
+        self._settle(attempt)
+        return self._newest() == attempt
+
+    def _settle(self, attempt: int) -> None:
+        """Wait, within reason, until what has a result is over, or goes on with another attempt."""
         give_up = time.monotonic() + _SETTLING
         while self._newest() == attempt and time.monotonic() < give_up:
             known = self.watcher.known(self._key)
@@ -195,7 +209,6 @@ class FunctionJob(core.Job[R]):
             ):
                 break
             time.sleep(_FIRST_PAUSE)
-        return self._newest() == attempt
 
     def _ended(self) -> JobEndedError:
         """That it is over without a result."""

@@ -51,6 +51,15 @@ def can_go_on(function: Callable[..., Any]) -> bool:
     return hasattr(function, "checkpoint") or hasattr(function, "__submitit_checkpoint__")
 
 
+def say_again(outcome: Path) -> None:
+    """Say that the job wants to go on; whether and when it does, its script decides.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    _replace(outcome, lambda draft: draft.write_text("again\n", encoding="utf-8"))
+
+
 class Stopping:
     """What sees to an early stop in one rank."""
 
@@ -147,7 +156,7 @@ class Stopping:
         if following is None:
             raise UncompletedJobError("asked to stop, but checkpoint() returned None: there is no going on")
         _replace(self._pickle, following.dump)
-        _replace(self._outcome, lambda draft: draft.write_text("again\n", encoding="utf-8"))
+        say_again(self._outcome)
         log.info("saved; the script decides when this goes on")
         if self._place.world_size == 1:
             threading.Thread(target=_leave_in, args=[_UNWINDING], daemon=True).start()

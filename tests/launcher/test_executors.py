@@ -25,7 +25,8 @@ import msgspec
 import psutil
 import pytest
 import submitit
-from submitit.core import utils
+from submitit.core import plugins, utils
+from submitit.core.job_environment import JobEnvironment
 from submitit.helpers import Checkpointable, DelayedSubmission, as_completed
 
 import launcher
@@ -196,8 +197,7 @@ def test_arguments_and_what_they_are_told(executors: Executors) -> None:
     job = executors().submit(divmod, 7, 2)
     assert job.result() == (3, 1)
     assert job.submission().args == (7, 2)
-    settle(job)
-    assert job.get_info()["State"] == job.state == "COMPLETED"
+    assert job.state == job.get_info()["State"] == "COMPLETED"
     assert job.get_info()["Ending"] == "done" and job.get_info()["Run"] == str(job.run.path)
     assert job.paths.submission_file == job.run.script
     again = FunctionJob[tuple[int, int]](job.run.path, job.job_id)
@@ -529,6 +529,31 @@ def test_directives_are_the_job_files() -> None:
 
 
 # How jobs end
+
+
+def test_once_a_job_is_done_its_state_is_the_last(
+    executors: Executors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its result is there before its script ends, so two more looks see it run."""
+    job = executors().submit(abs, -1)
+    assert job.result() == 1
+    still = iter(["running", "running"])
+    look = RunWatcher._look
+
+    def late(watcher: RunWatcher, runs: list[Run]) -> list[Any]:
+        found = look(watcher, runs)
+        if (state := next(still, None)) is None:
+            return found
+        return [
+            msgspec.structs.replace(
+                one, members=[msgspec.structs.replace(member, state=state) for member in one.members]
+            )
+            for one in found
+        ]
+
+    job.watcher.clear()
+    monkeypatch.setattr(RunWatcher, "_look", late)
+    assert job.state == "COMPLETED"
 
 
 @trap(4, "a setup line that fails is ignored, and the function runs")
@@ -933,6 +958,27 @@ class Forks(Checkpointable):
 
 def test_workers_end_without_stopping_the_job(executors: Executors) -> None:
     assert executors().submit(Forks()).result() == (-signal.SIGTERM, False)
+
+
+# submitit's contract with plugins
+
+
+def test_what_submitit_asks_of_a_plugin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As submitit's own tests ask it of every plugin that is installed."""
+    here = plugins.get_job_environments()["castoff"]
+    assert isinstance(here, JobEnvironment) and not here.activated()
+    assert type(here)._requeue is not JobEnvironment._requeue
+    assert "no rank of a job" in repr(here)
+    executor = plugins.get_executors()["pbs"]
+    assert issubclass(executor, submitit.Executor) and executor.affinity() >= -1
+    monkeypatch.setenv("CASTOFF_OUTCOME_FILE", str(tmp_path / "outcome"))
+    here._requeue(3)
+    assert (tmp_path / "outcome").read_text() == "again\n"
+
+
+def test_what_a_job_environment_is_called_in_a_rank(executors: Executors) -> None:
+    job = executors().submit(lambda: repr(submitit.JobEnvironment()))
+    assert f"job_id={job.job_id}, " in job.result() and "global_rank=0(1)" in job.result()
 
 
 # One look for all
