@@ -6,9 +6,8 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +15,8 @@ import pytest
 
 from tests.cluster.hosts import why_no_hosts
 from tests.cluster.slurm import PACKAGES, SlurmCluster
+from tests.command_line import Castoff as Castoff
+from tests.command_line import call, start, starting_in
 from tests.pbs.cluster import PACKAGES as PBS_PACKAGES
 from tests.pbs.cluster import PbsCluster
 
@@ -47,21 +48,6 @@ for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, si
     if signal.getsignal(_number) is signal.SIG_IGN:
         _heard = signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL
         signal.signal(_number, _heard)
-
-
-class Castoff(Protocol):
-    """Runs the installed `castoff` command, as a user would."""
-
-    def __call__(
-        self,
-        *args: str | Path,
-        cwd: str | Path | None = None,
-        env: Mapping[str, str | None] | None = None,
-        timeout: float = 60,
-        input: str | None = None,
-    ) -> subprocess.CompletedProcess[str]:
-        """`env` is laid over the test's environment; None as a value removes that variable."""
-        ...
 
 
 class SystemProgram(Protocol):
@@ -104,30 +90,14 @@ def fresh_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def castoff(tmp_path: Path) -> Castoff:
-    """The console script beside the interpreter that runs the tests; it starts in `tmp_path`."""
-    script = Path(sys.executable).parent / "castoff"
+    """The command line, called in this process where its verb can be; it starts in `tmp_path`."""
+    return starting_in(tmp_path, call)
 
-    def run(
-        *args: str | Path,
-        cwd: str | Path | None = None,
-        env: Mapping[str, str | None] | None = None,
-        timeout: float = 60,
-        input: str | None = None,
-    ) -> subprocess.CompletedProcess[str]:
-        merged: dict[str, str | None] = {**os.environ, **(env or {})}
-        return subprocess.run(
-            [str(script), *map(str, args)],
-            cwd=cwd or tmp_path,
-            env={name: value for name, value in merged.items() if value is not None},
-            timeout=timeout,
-            input=input,
-            stdin=subprocess.DEVNULL if input is None else None,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
 
-    return run
+@pytest.fixture
+def castoff_command(tmp_path: Path) -> Castoff:
+    """The installed command, in a process of its own; it starts in `tmp_path`."""
+    return starting_in(tmp_path, start)
 
 
 @pytest.fixture(scope="session")

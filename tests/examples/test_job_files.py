@@ -38,7 +38,7 @@ def test_the_commands_of_the_comments(path: Path, project: Path, castoff: Castof
         answer = castoff(*shlex.split(words), cwd=project)
         assert answer.returncode == 0, answer.stderr
         if words.startswith("submit"):
-            ended = castoff("wait", path.stem, cwd=project, timeout=240)
+            ended = castoff("wait", path.stem, cwd=project)
             assert ended.returncode == 0, castoff("logs", path.stem, cwd=project).stdout
             assert re.search(r"test accuracy 0\.9", castoff("logs", path.stem, cwd=project).stdout)
     assert (project / f"{path.stem.removesuffix('_job')}.pbs").is_file()
@@ -58,7 +58,7 @@ def test_the_causal_sets_as_a_job(project: Path, castoff: Castoff) -> None:
     job = ["examples/causets_job.yaml", *LOCALLY, "--set", f"command={json.dumps(command)}"]
     answer = castoff("submit", *job, cwd=project)
     assert answer.returncode == 0, answer.stderr
-    assert castoff("wait", "causets", cwd=project, timeout=240).returncode == 0
+    assert castoff("wait", "causets", cwd=project).returncode == 0
     logs = castoff("logs", "causets", cwd=project).stdout
     for told in ("test accuracy, manifold-like or not", "this network", "Myrheim-Meyer", "linear fit"):
         assert re.search(rf"{told}.* \d\.\d{{4}}", logs), logs

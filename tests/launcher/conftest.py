@@ -1,26 +1,25 @@
-"""Submitting to the local scheduler through the real command, and looking at what became of it."""
+"""Submitting to the local scheduler, and looking at what became of it."""
 
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import psutil
 import pytest
 
-from launcher import cli, watch
+from launcher import watch
 from launcher.local.control import is_alive
 from launcher.runs import Run
+from tests.command_line import Castoff as Castoff
 
 STUBBORN = "trap '' TERM INT HUP; touch here; while :; do sleep 0.1; done"
 DAEMON = """
@@ -40,45 +39,20 @@ while not os.path.exists("daemon"):
 """
 
 
-class Castoff(Protocol):
-    def __call__(
-        self,
-        *args: str | Path,
-        cwd: str | Path | None = None,
-        env: Mapping[str, str | None] | None = None,
-        timeout: float = 60,
-        input: str | None = None,
-    ) -> subprocess.CompletedProcess[str]: ...
-
-
 class LocalJobs:
     """Jobs on the local scheduler, submitted from `folder`."""
 
-    def __init__(self, castoff: Castoff, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    def __init__(self, castoff: Castoff, folder: Path):
         self.castoff = castoff
         self.folder = folder
-        self._monkeypatch = monkeypatch
 
     def submit(self, *args: str | Path, env: Mapping[str, str] | None = None, sh: str = "") -> Run:
-        """Submit a job file or program; `sh`: a line of shell as the program.
-
-        The command runs in this process, because a Python of its own takes longer than most jobs.
-        """
+        """Submit a job file or program; `sh`: a line of shell as the program."""
         program = ["--", "sh", "-c", sh] if sh else []
-        words = ["submit", "--site", "local", "--json", *map(str, args), *program]
-        output, errors = io.StringIO(), io.StringIO()
-        code: object = None
-        with self._monkeypatch.context() as patch:
-            patch.chdir(self.folder)
-            for name, value in (env or {}).items():
-                patch.setenv(name, value)
-            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-                try:
-                    cli.main(words)
-                except SystemExit as exit:
-                    code = exit.code
-        assert code == 0, errors.getvalue()
-        return Run(Path(json.loads(output.getvalue())["directory"]))
+        words = ["submit", "--site", "local", "--json", *args, *program]
+        answer = self.castoff(*words, cwd=self.folder, env=env)
+        assert answer.returncode == 0, answer.stderr
+        return Run(Path(json.loads(answer.stdout)["directory"]))
 
     def job(self, text: str, name: str = "job.yaml") -> Path:
         """A job file."""
@@ -159,9 +133,9 @@ def processes_of(run: Run) -> list[psutil.Process]:
 
 
 @pytest.fixture
-def jobs(castoff: Castoff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalJobs]:
+def jobs(castoff: Castoff, tmp_path: Path) -> Iterator[LocalJobs]:
     """Jobs on the local scheduler; what still runs at the end is killed."""
-    local = LocalJobs(castoff, tmp_path, monkeypatch)
+    local = LocalJobs(castoff, tmp_path)
     yield local
     for run in local.runs():
         while is_alive(run) and watch.status(run).over:

@@ -110,12 +110,12 @@ class TestRunDirectory:
         assert run.path.parent == tmp_path / "elsewhere"
         jobs.wait(run)
 
-    def test_twenty_at_once(self, castoff: Castoff, jobs: LocalJobs) -> None:
+    def test_twenty_at_once(self, castoff: Castoff, castoff_command: Castoff, jobs: LocalJobs) -> None:
         """They only wait for another: twenty programs would take their time."""
         first = jobs.submit("--name", "first", sh="sleep 600")
         words = ["submit", "--site", "local", "--json", "--name", "many", "--set", "after.afterok=[first]"]
         with ThreadPoolExecutor(20) as pool:
-            answers = list(pool.map(lambda _: castoff(*words, "--", "true"), range(20)))
+            answers = list(pool.map(lambda _: castoff_command(*words, "--", "true"), range(20)))
         runs = [Run(Path(json.loads(answer.stdout)["directory"])) for answer in answers]
         assert len({run.id for run in runs}) == len({run.job for run in runs}) == 20
         told = json.loads(castoff("list", "--json").stdout)

@@ -8,21 +8,20 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
 from launcher import JobSpec, Site, plan, render
 from launcher.rendering import example_job
 from launcher.submission import dry_run
+from tests.command_line import Castoff
 
 from .examples import EXAMPLES, GOLDEN, NEEDED
 from .readers import read_pbs, read_slurm
 
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
-
 
 Compare = Callable[[str, str], None]
 
@@ -30,12 +29,6 @@ Compare = Callable[[str, str], None]
 @functools.cache
 def rendered(name: str) -> str:
     return render(EXAMPLES[name].plan())
-
-
-class Castoff(Protocol):
-    def __call__(
-        self, *args: str | Path, env: Mapping[str, str | None] | None = None
-    ) -> subprocess.CompletedProcess[str]: ...
 
 
 def inner(script: str) -> dict[str, str]:
