@@ -21,10 +21,16 @@ castoff_restarts=0
 if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh"; then
   CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
   unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET
-  [[ -L $CASTOFF_RUN_DIR ]] || (umask 077 && mkdir -p "$CASTOFF_RUN_DIR")
+  [[ -L $CASTOFF_RUN_DIR ]] || mkdir -p -m 700 "$CASTOFF_RUN_DIR"
 fi
 if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then # somebody put it where ours belongs
   echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
+  exit 1
+fi
+castoff_mode=$(stat --format %a "$CASTOFF_RUN_DIR")
+if ((8#$castoff_mode & 8#22)); then
+  echo "castoff: $CASTOFF_RUN_DIR: others may write to it (mode $castoff_mode), so what it says may be theirs;" \
+    "if you trust it, chmod go-w $(printf %q "$CASTOFF_RUN_DIR")" >&2
   exit 1
 fi
 cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh" || (
@@ -188,8 +194,12 @@ CASTOFF_INSIDE
     python -m trainers.gnn --config causets.yaml
 ) &
 castoff_starter=$!
+# bash may lose the code of what a signal ends while `wait` waits for it: so that asks when it has ended.
+while kill -0 "$castoff_starter" 2>/dev/null; do
+  read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
+done 9<> <(:)
 castoff_signalled=1
-while [[ -n $castoff_signalled ]] || kill -0 "$castoff_starter" 2>/dev/null; do # a signal ends wait alone
+while [[ -n $castoff_signalled ]]; do # a signal ends wait alone
   castoff_signalled=
   castoff_code=0
   wait "$castoff_starter" || castoff_code=$?

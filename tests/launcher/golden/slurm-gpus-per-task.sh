@@ -38,10 +38,16 @@ castoff_end_time() {
 if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh"; then
   CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
   unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET
-  [[ -L $CASTOFF_RUN_DIR ]] || (umask 077 && mkdir -p "$CASTOFF_RUN_DIR")
+  [[ -L $CASTOFF_RUN_DIR ]] || mkdir -p -m 700 "$CASTOFF_RUN_DIR"
 fi
 if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then # somebody put it where ours belongs
   echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
+  exit 1
+fi
+castoff_mode=$(stat --format %a "$CASTOFF_RUN_DIR")
+if ((8#$castoff_mode & 8#22)); then
+  echo "castoff: $CASTOFF_RUN_DIR: others may write to it (mode $castoff_mode), so what it says may be theirs;" \
+    "if you trust it, chmod go-w $(printf %q "$CASTOFF_RUN_DIR")" >&2
   exit 1
 fi
 cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh" || (
@@ -202,7 +208,9 @@ while [ -n "$interrupted" ] || kill -s 0 "$program" 2>/dev/null; do # a signal e
   interrupted=
   wait "$program"
   last=$?
-  [ "$last" -ne 127 ] || break # its code is known already, or there is no such program
+  # 127: its code is known already, or there is no such program. bash 5.2 says -1 where it has lost the code
+  # to a signal; then what the signal left counts, as it is most often what the program died of.
+  [ "$last" -ge 0 ] && [ "$last" -ne 127 ] || break
   code=$last
 done
 if [ "$code" -ne 0 ] && [ -z "$told" ]; then
@@ -227,8 +235,12 @@ srun --nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=8 --gpus-per-task=
 castoff_starter=$!
 tail -n +1 -f -s 0.2 --pid="$castoff_starter" "$CASTOFF_LOG_DIR/rank-00000.log" & # the others' are beside it
 castoff_tail=$!
+# bash may lose the code of what a signal ends while `wait` waits for it: so that asks when it has ended.
+while kill -0 "$castoff_starter" 2>/dev/null; do
+  read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
+done 9<> <(:)
 castoff_signalled=1
-while [[ -n $castoff_signalled ]] || kill -0 "$castoff_starter" 2>/dev/null; do # a signal ends wait alone
+while [[ -n $castoff_signalled ]]; do # a signal ends wait alone
   castoff_signalled=
   castoff_code=0
   wait "$castoff_starter" || castoff_code=$?
