@@ -38,6 +38,7 @@ castoff_end_time() {
 if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh"; then
   CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
   unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET
+  # shellcheck disable=SC2174 # its parent is there
   [[ -L $CASTOFF_RUN_DIR ]] || mkdir -p -m 700 "$CASTOFF_RUN_DIR"
 fi
 if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then # somebody put it where ours belongs

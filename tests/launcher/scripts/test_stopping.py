@@ -86,11 +86,13 @@ def test_a_copy_of_a_pbs_job_is_told_where_counting_began(bench: Benches) -> Non
 class TestPlanted:
     """What stands where the script's directory belongs."""
 
-    def refused(self, here: Bench, path: Path, **env: str) -> None:
+    ALIEN = "{} is a link or somebody else's, so nothing is written there"
+
+    def refused(self, here: Bench, path: Path, why: str = ALIEN, **env: str) -> None:
         running = here.start(ranks_per_node=1, env=env)
         output, _ = running.process.communicate(timeout=30)
         assert running.process.returncode == 1
-        assert f"castoff: {path} is a link or somebody else's, so nothing is written there\n" in output
+        assert f"castoff: {why.format(path)}\n" in output
         assert here.ranks() == []
 
     @pytest.mark.parametrize("kind", ["hydra", "pals", "srun"])
@@ -111,6 +113,28 @@ class TestPlanted:
         give_away(planted)
         self.refused(here, planted)
         assert list(planted.iterdir()) == []
+
+    @pytest.mark.parametrize("mode", [0o775, 0o1777, 0o702])
+    def test_open_for_others_to_write_to(self, mode: int, bench: Benches) -> None:
+        here = bench("srun", folder="a folder")
+        planted = here.folder / DIRECTORY["srun"]
+        planted.mkdir()
+        planted.chmod(mode)
+        why = (
+            f"{{0}}: others may write to it (mode {mode:o}), so what it says may be theirs; if you trust it, "
+        )
+        self.refused(here, planted, why + "chmod go-w " + str(planted).replace(" ", "\\ "))
+        assert list(planted.iterdir()) == []
+
+    def test_made_in_a_folder_that_is_everybodys(self, bench: Benches) -> None:
+        here = bench("srun")
+        here.folder.chmod(0o2777)
+        before = os.umask(0)
+        try:
+            assert here.run(ranks_per_node=1).code == 0
+        finally:
+            os.umask(before)
+        assert here.run_dir().stat().st_mode & 0o777 == 0o700
 
     @pytest.mark.parametrize("kind", ["link", "theirs"])
     def test_named_by_a_submission(self, kind: str, bench: Benches) -> None:
