@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from launcher.given_directives import of_scheduler
 from launcher.quantities import clock
 from launcher.site import Site
 from launcher.spec import JobSpec
@@ -40,66 +41,6 @@ class Resources(NamedTuple):
     """Seconds."""
     after: str | None
     """A dependency of scheduler ids alone, in the scheduler's words."""
-
-
-SLURM_OWNED = {
-    "nodes": "nodes",
-    "ntasks": "ranks",
-    "ntasks-per-node": "ranks_per_node",
-    "cpus-per-task": "cores_per_rank",
-    "array": "array",
-    "dependency": "after",
-    "time": "walltime",
-    "job-name": "name",
-    "export": "inherit",
-    "requeue": "requeue.max",
-    "no-requeue": "requeue.max",
-}
-"""Directives that castoff decides from a field, because the rest of the script depends on it."""
-
-SLURM_NEEDED = {
-    "output": "logs are found through it",
-    "open-mode": "a requeued job would overwrite its first log",
-    "signal": "the job could not stop before its walltime",
-    "requeue": "requeue.max asks for it",
-    "no-requeue": "Slurm would start a failed node's job again without castoff's count",
-}
-"""Directives that may be changed but not removed, and why."""
-
-PBS_OWNED = {
-    "N": "name",
-    "select": "nodes, ranks_per_node, cores_per_rank, devices_per_rank and memory",
-    "walltime": "walltime",
-    "J": "array",
-    "V": "inherit",
-    "v": "inherit",
-    "W": "after",
-    "r": "requeue.max",
-}
-PBS_NEEDED = {
-    "j": "castoff keeps one log for both streams",
-    "r": "PBS would run a failed job again without castoff's count",
-}
-PBS_IN_SELECT = {
-    "nodes": "nodes",
-    "ncpus": "cores_per_rank",
-    "mpiprocs": "ranks_per_node",
-    "ngpus": "devices_per_rank",
-    "mem": "memory",
-}
-"""Resources of a chunk: qsub refuses them as resources of the job beside a select."""
-
-PBS_WORDS = {"filesystems", "select", "place", "walltime", "ncpus", "mpiprocs", "ngpus"}
-"""PBS resources that no option of sbatch is called."""
-
-SLURM_WORDS = {
-    *("account", "array", "comment", "constraint", "cpus-per-task", "dependency", "error", "exclude"),
-    *("exclusive", "export", "gpu-bind", "gpus", "gpus-per-node", "gpus-per-task", "gres", "job-name"),
-    *("licenses", "mail-type", "mail-user", "mem-per-cpu", "mem-per-gpu", "network", "nodelist"),
-    *("no-requeue", "ntasks", "ntasks-per-node", "open-mode", "output", "partition", "qos", "requeue"),
-    *("reservation", "signal", "threads-per-core", "time", "wckey"),
-}
-"""Options of sbatch that no resource of PBS is called."""
 
 
 def slurm(spec: JobSpec, site: Site, resources: Resources) -> Directives:
@@ -217,7 +158,8 @@ def own_dependency(decided: Directives) -> str | None:
 def _layered(order: list[str], own: Layer, site: Site, asked: Layer, spec: JobSpec) -> Directives:
     merged: dict[str, str | bool] = {}
     wanted = [(name, value) for name, value in asked if value is not None]
-    for name, value in (*own, *site.directives.items(), *wanted, *spec.directives.items()):
+    of_site, of_job = (of_scheduler(given, site.scheduler) for given in (site.directives, spec.directives))
+    for name, value in (*own, *of_site.items(), *wanted, *of_job.items()):
         if value is None or value is False:
             merged.pop(name, None)
         else:

@@ -6,19 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from launcher.directives import (
-    PBS_IN_SELECT,
-    PBS_NEEDED,
-    PBS_OWNED,
-    PBS_WORDS,
-    SLURM_NEEDED,
-    SLURM_OWNED,
-    SLURM_WORDS,
-)
 from launcher.document import did_you_mean
 from launcher.errors import Problem, shown
+from launcher.given_directives import directive_problems, of_scheduler
 from launcher.quantities import clock, seconds
-from launcher.site import Queue, Range, Site, Values
+from launcher.site import Queue, Range, Site
 from launcher.spec import JobSpec, RequeueWay
 
 _PBS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
@@ -41,7 +33,7 @@ def site_problems(spec: JobSpec, site: Site, name: str, walltime: int | None, gr
     found = [
         *_stopping(site, walltime, grace),
         *_required(spec, site),
-        *_directives(spec, site),
+        *directive_problems(spec, site),
         *_names(site, name),
         *_arrays(spec, site),
         *_going_on(spec, site),
@@ -116,84 +108,15 @@ def _stopping(site: Site, walltime: int | None, grace: int) -> list[tuple[str, s
 
 def _required(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
     missing = []
+    of_site, of_job = (of_scheduler(given, site.scheduler) for given in (site.directives, spec.directives))
     for required in site.required:
         field, _, key = required.field.partition(".")
-        held = {**site.directives, **spec.directives}.get(key) if key else getattr(spec, field)
+        held = {**of_site, **of_job}.get(key) if key else getattr(spec, field)
         if held is None or held is False:
             why = f"is missing, and {site.name} needs it: {required.because.rstrip('.')}"
             source = f"({required.source}, {required.date})"
             missing.append((required.field, f"{why}; write, for example, {required.example} {source}"))
     return missing
-
-
-def _directives(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
-    if site.scheduler == "local":
-        return []
-    owned, needed = (SLURM_OWNED, SLURM_NEEDED) if site.scheduler == "slurm" else (PBS_OWNED, PBS_NEEDED)
-    found = []
-    for name, value in spec.directives.items():
-        removed = value is None or value is False
-        message = None if removed else _misplaced(name, site)
-        if message is None and name in owned and not removed:
-            message = f"follows from other fields; set {owned[name]} instead"
-        elif removed and (name in owned or name in needed) and _is_there(name, spec):
-            reason = needed.get(name) or f"it follows from {owned[name]}"
-            message = f"cannot be removed: {reason}"
-        if message is None and isinstance(value, str) and name in site.directive_values:
-            message = _not_among(value, site.directive_values[name], site)
-        if message is not None:
-            found.append((f"directives.{name}", message))
-    return found
-
-
-def _not_among(value: str, known: Values, site: Site) -> str | None:
-    wrong = known.wrong(value)
-    if not wrong:
-        return None
-    source = f"({known.source}, {known.date})"
-    if len(known.among) == 1:
-        return f"is {shown(value)}, but {site.name} takes {known.among[0]} alone {source}: drop it"
-    hint = did_you_mean(wrong[0], known.among)
-    join = f", joined by {known.separator}" if known.separator else ""
-    there = f"there are: {', '.join(known.among)}{join} {source}"
-    return f"is {shown(value)}, but {site.name} has no {shown(wrong[0])}{hint}; {there}"
-
-
-def _misplaced(name: str, site: Site) -> str | None:
-    """What is wrong with a directive whatever its value."""
-    slurm = site.scheduler == "slurm"
-    if name in (PBS_WORDS if slurm else SLURM_WORDS):
-        theirs, ours = ("PBS", "Slurm") if slurm else ("Slurm", "PBS")
-        return (
-            f"is {theirs}'s, but {site.name} runs {ours}: clear it here (--set directives.{name}=null), "
-            f"or move it to the directives of a {theirs} site's profile"
-        )
-    if slurm and len(name) == 1:
-        return "is a short flag; write the long one, as in constraint for C"
-    if not slurm and name == "l":
-        return "holds resources; write each by its own name, as in directives: {place: scatter}"
-    if not slurm and name in PBS_IN_SELECT:
-        return f"cannot stand beside the select that castoff writes; set {PBS_IN_SELECT[name]} instead"
-    return None
-
-
-def _is_there(name: str, spec: JobSpec) -> bool:
-    """Whether the directive would be rendered at all, so that removing it means something."""
-    held = {
-        "requeue": bool(spec.requeue.max),
-        "no-requeue": not spec.requeue.max,
-        "signal": spec.walltime is not None,
-        "array": spec.array is not None,
-        "J": spec.array is not None,
-        "dependency": bool(spec.after),
-        "W": bool(spec.after),
-        "V": spec.inherit == "all",
-        "v": isinstance(spec.inherit, list),
-        "time": spec.walltime is not None,
-        "walltime": spec.walltime is not None,
-        "cpus-per-task": spec.cores_per_rank is not None,
-    }
-    return held.get(name, True)
 
 
 def _names(site: Site, name: str) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from launcher import binding, directives
+from launcher import binding, directives, given_directives
 from launcher.binding import Devices
 from launcher.containers import ContainerPlan, container_problems
 from launcher.containers import decide as decide_container
@@ -20,7 +20,16 @@ from launcher.limits import Shared, requeue_way, sharing_queue, site_problems
 from launcher.options import fixed_ranks, option_problems, with_options
 from launcher.quantities import cpulist, seconds
 from launcher.site import Site
-from launcher.spec import Container, JobSpec, Snapshot, StarterName, check, program_name
+from launcher.spec import (
+    SCHEDULERS,
+    Container,
+    Directives,
+    JobSpec,
+    Snapshot,
+    StarterName,
+    check,
+    program_name,
+)
 from launcher.staging import StagePlan, stage_problems
 from launcher.staging import decide as decide_stage
 from launcher.starters import OF_SCHEDULER, STARTERS, Layout, Request
@@ -123,14 +132,16 @@ def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
     retyped = JobSpec.of(msgspec.to_builtins(spec))
     wanted = spec.options or site.defaults.options
     changed = with_options(site, wanted)
-    return _Planner(_with_defaults(retyped, changed), changed, source).plan(function=function)
+    planner = _Planner(_with_defaults(retyped, changed), changed, source, retyped.directives)
+    return planner.plan(function=function)
 
 
 def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
     """The job with the site's `defaults:` where it says nothing; mappings merge, setup lines add up."""
     chosen = _filled(spec, site.defaults)
     setup = [*site.setup, *site.defaults.setup, *spec.setup, *site.setup_last]
-    chosen = msgspec.structs.replace(chosen, setup=setup, env={**site.env, **chosen.env})
+    named = given_directives.merged(site.defaults.directives, spec.directives, site.scheduler)
+    chosen = msgspec.structs.replace(chosen, setup=setup, env={**site.env, **chosen.env}, directives=named)
     if chosen.container.image is None and spec.container == Container():
         chosen = msgspec.structs.replace(chosen, container=Container())  # a runtime for those who want one
     if spec.ranks is not None:
@@ -167,10 +178,11 @@ def default_grace(walltime: int | None) -> int:
 class _Planner:
     """The decisions, one method each; each may add problems and notes."""
 
-    def __init__(self, spec: JobSpec, site: Site, source: Document | None):
+    def __init__(self, spec: JobSpec, site: Site, source: Document | None, given: Directives):
         self.spec = spec
         self.site = site
         self.source = source
+        self.given = given
         self.name = spec.name or program_name(spec.command)
         self.walltime = seconds(spec.walltime) if spec.walltime else None
         self.shared = sharing_queue(spec, site)
@@ -243,6 +255,7 @@ class _Planner:
         )
 
     def _report(self, field: str, message: str) -> None:
+        field = given_directives.place(field, self.given, self.site.scheduler)
         self.problems.append(Problem(self._where(field), field, message))
 
     def _where(self, field: str) -> str:
@@ -315,12 +328,12 @@ class _Planner:
                 ("start.starter", self.spec.start.starter not in (None, "local")),
                 ("options", self.spec.options),
                 ("start.args", self.spec.start.args),
-                ("directives", self.spec.directives),
+                ("directives", given_directives.of_scheduler(self.spec.directives, "local")),
             ):
                 if given:
                     self.notes.append(f"{field}: is for a scheduler's job, and has no effect here")
         elif starter not in allowed:
-            kind = {"slurm": "Slurm", "pbs": "PBS"}[self.site.scheduler]
+            kind = SCHEDULERS[self.site.scheduler]
             message = f"is {starter}, but a {kind} job's ranks start with one of {', '.join(allowed)}"
             if self.spec.start.starter:
                 self._report("start.starter", message)
@@ -454,7 +467,8 @@ class _Planner:
 
     def _own_distribution(self) -> bool:
         flags = [*self._site_args("srun"), *self.spec.start.args]
-        named = {**self.site.directives, **self.spec.directives}
+        of_site, of_job = self.site.directives, self.spec.directives
+        named = given_directives.merged(of_site, of_job, self.site.scheduler)
         return any(flag.startswith(("--dist", "-m")) for flag in flags) or any(
             named.get(name) for name in ("distribution", "m")
         )

@@ -16,6 +16,7 @@ from launcher.spec import (
     Count,
     CountOrNone,
     DirectiveName,
+    Directives,
     Duration,
     EnvName,
     JobSpec,
@@ -192,7 +193,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     local_storage: Annotated[
         Word | None, meaning("A folder on each node's own disk, for `stage`; default: TMPDIR, else /tmp.")
     ] = None
-    directives: Annotated[dict[DirectiveName, Word | bool | None], meaning("Directives of every job.")] = {}
+    directives: Annotated[Directives, meaning("Directives of every job.")] = {}
     directive_values: Annotated[
         dict[DirectiveName, Values], meaning("What some directives may say; others are passed on unread.")
     ] = {}

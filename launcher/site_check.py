@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
+from launcher.given_directives import of_scheduler, place
 from launcher.limits import range_words
 from launcher.quantities import clock, cpus, seconds
 from launcher.schedulers.told import Bounds, NodeKind, Told, ToldQueue
@@ -272,18 +273,16 @@ def _kind_words(kind: NodeKind) -> str:
 
 def _filesystems(site: Site) -> Iterator[tuple[str, list[str], Fact | None]]:
     """Each place of the profile that names file systems of PBS's resource `filesystems`."""
-    for field, directives in (
-        ("directives.filesystems", site.directives),
-        ("defaults.directives.filesystems", site.defaults.directives),
-    ):
-        if isinstance(names := directives.get("filesystems"), str):
-            yield field, names.split(":"), None
+    for outer, directives in (("", site.directives), ("defaults.", site.defaults.directives)):
+        if isinstance(names := of_scheduler(directives, site.scheduler).get("filesystems"), str):
+            field = place("directives.filesystems", directives, site.scheduler)
+            yield outer + field, names.split(":"), None
     if known := site.directive_values.get("filesystems"):
         yield "directive_values.filesystems.among", known.among, known
     for number, required in enumerate(site.required):
         if required.field == "directives.filesystems":
             example = yaml.safe_load(required.example)
-            names = str(example["directives"]["filesystems"])
+            names = str(of_scheduler(example["directives"], site.scheduler)["filesystems"])
             yield f"required.{number}.example", names.split(":"), required
 
 

@@ -16,7 +16,7 @@ from launcher.quantities import DURATION_PATTERN, DURATION_TAKES, END, MEMORY_PA
 from launcher.structure import convert_valid, meaning, takes
 
 _SCALAR = {"x-scalar": True}
-"""Marks what `job_schema` lets be a number too."""
+"""Marks what the JSON schema lets be a number too."""
 
 Word = Annotated[
     str,
@@ -53,6 +53,8 @@ DirectiveName = Annotated[
     str,
     takes("a directive's name (letters, digits, - and _)", pattern=rf"^[A-Za-z][A-Za-z0-9_-]*{END}"),
 ]
+Directive = Word | bool | None
+Directives = dict[DirectiveName, Directive | dict[DirectiveName, Directive]]
 Sha256 = Annotated[str, takes("a SHA-256 sum: 64 hexadecimal digits", pattern=rf"^[0-9A-Fa-f]{{64}}{END}")]
 StarterName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "local"]
 RuntimeName = Literal["apptainer", "shifter", "podman-hpc", "pyxis"]
@@ -60,6 +62,8 @@ Gpus = Literal["nvidia", "amd", "intel", "none"]
 Condition = Literal["after", "afterok", "afternotok", "afterany"]
 RequeueWay = Literal["copy", "chain"]
 
+SCHEDULERS = {"slurm": "Slurm", "pbs": "PBS"}
+"""Those whose own directives may stand under their name, and what people call them."""
 
 _OURS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 
@@ -266,9 +270,10 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         Word | None, meaning("The Python interpreter, absolute; its folder comes first on PATH.")
     ] = None
     directives: Annotated[
-        dict[DirectiveName, Word | bool | None],
+        Directives,
         meaning(
-            "Scheduler directives as they are: null removes one, true is a bare flag, false leaves it out."
+            "Scheduler directives as they are: null removes one, true is a bare flag, false leaves it out. "
+            "What stands under slurm or pbs is for that scheduler alone."
         ),
     ] = {}
     start: Annotated[Start, meaning("How the ranks start.")] = Start()
@@ -331,26 +336,6 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         return self.__dict__.get("document")
 
 
-def job_schema() -> dict[str, Any]:
-    """The JSON schema of job files.
-
-    Where a field takes text, an editor that sees `1e-3` or `true` without quotes must let it stand:
-    we read it as it is written.
-    """
-    schema = msgspec.json.schema(JobSpec)
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    _widen(schema)
-    return schema
-
-
-def _widen(schema: Any) -> None:
-    for part in schema.values() if isinstance(schema, dict) else schema:
-        if isinstance(part, (dict, list)):
-            _widen(part)
-    if isinstance(schema, dict) and schema.pop("x-scalar", False) and "type" in schema:
-        schema["type"] = ["string", "number", "boolean"]
-
-
 def program_name(command: list[str]) -> str:
     """A job's default name, one that every scheduler takes: of the module after -m, the script, else
     the program.
@@ -407,6 +392,8 @@ def check(spec: JobSpec, where: Document | None = None) -> list[Problem]:
     for path, text in _long_words(spec):
         size = f"{len(text.encode()):,} bytes long, but Linux hands a program {_LONGEST_WORD:,} at the most"
         report(path, f"is {size}: write it to a file, and name that")
+    for path, message in _sections(spec.directives):
+        report(("directives", *path), message)
     if isinstance(spec.snapshot, Snapshot):
         for field in ("paths", "link"):
             for number, name in enumerate(getattr(spec.snapshot, field)):
@@ -421,6 +408,20 @@ def check(spec: JobSpec, where: Document | None = None) -> list[Problem]:
         if not names:
             report(("after", condition), "is empty: name the runs or job ids to wait for")
     return problems
+
+
+def _sections(directives: Directives) -> Iterator[tuple[FieldPath, str]]:
+    """Directives where a scheduler's name belongs, and the other way round."""
+    for name, value in directives.items():
+        if isinstance(value, dict):
+            if name not in SCHEDULERS:
+                yield (name,), f"holds directives, but only {' and '.join(SCHEDULERS)} hold their own"
+            for twice in sorted({*value} & {*directives}):
+                yield (name, twice), f"stands in directives.{twice} too; keep one of the two"
+        elif value is not None and name in SCHEDULERS:
+            example = f"{name}: {{comment: {value}}}"
+            message = f"is {shown(value)}, but {name} holds {SCHEDULERS[name]}'s own directives"
+            yield (name,), f"{message} by their names, as in {example}"
 
 
 def variable_problem(name: str) -> str | None:

@@ -189,6 +189,7 @@ PURE = [
         "binding",
         "starters",
         "directives",
+        "given_directives",
         "limits",
         "containers",
         "staging",

@@ -20,6 +20,7 @@ import msgspec
 import pytest
 import yaml
 
+from launcher import plan, render
 from launcher.cli import _VERBS
 from launcher.site import Search, Site
 from launcher.spec import JobSpec, Stage
@@ -296,6 +297,26 @@ def test_yaml_is_a_job_or_a_site(block: Block, tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "shown.yaml").write_text(block.text)
         Site.load("shown", search=Search(os.environ, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("site", "expected"),
+    [
+        ("slurm", ("partition", "debug")),
+        ("aurora", ("filesystems", "home:flare")),
+        ("pbs", ("filesystems", "home:flare")),
+        ("local", None),
+    ],
+)
+def test_the_readmes_job_serves_every_scheduler(
+    site: str, expected: tuple[str, str] | None, tmp_path: Path
+) -> None:
+    (job,) = [block for block in blocks(CHECKOUT / "README.md") if block.file == "job.yaml"]
+    (tmp_path / "job.yaml").write_text(job.text)
+    spec = JobSpec.load(tmp_path / "job.yaml", overrides=["nodes=1"] if site == "local" else [])
+    decided = plan(spec, Site.load(site))
+    assert expected is None or expected in decided.directives
+    assert render(decided).startswith("#!/bin/bash")
 
 
 def test_known_languages_only() -> None:

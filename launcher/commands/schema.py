@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from launcher.commands.output import print_json
-from launcher.spec import job_schema
+from launcher.job_schema import job_schema
 
 
 @click.command("schema")

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from launcher.directives import PBS_WORDS
 from launcher.errors import InvalidInput, Problem
+from launcher.given_directives import PBS_WORDS
 from launcher.site import Site
 from launcher.spec import JobSpec
 from launcher.structure import fields_of

@@ -438,15 +438,16 @@ class TestDirectives:
             (
                 "slurm",
                 "filesystems",
-                "is PBS's, but there runs Slurm: clear it here (--set directives.filesystems=null)",
+                "is PBS's, but there runs Slurm; write directives: {pbs: {filesystems: x}}, and it stays",
             ),
             ("slurm", "select", "is PBS's"),
+            ("slurm", "ncpus", "is PBS's, but there runs Slurm; set cores_per_rank instead"),
             ("pbs", "gres", "is Slurm's, but there runs PBS"),
-            ("pbs", "partition", "the directives of a Slurm site's profile"),
-            ("pbs", "cpus-per-task", "is Slurm's"),
+            ("pbs", "partition", "is Slurm's"),
+            ("pbs", "cpus-per-task", "is Slurm's, but there runs PBS; set cores_per_rank instead"),
         ],
     )
-    def test_another_schedulers(self, scheduler: str, name: str, words: str) -> None:
+    def test_another_schedulers_name(self, scheduler: str, name: str, words: str) -> None:
         (message,) = problems(site(scheduler), directives={name: "x"}).values()
         assert words in message
         assert problems(site(scheduler), directives={name: None}) == {}, "taking nothing away is harmless"
@@ -458,6 +459,26 @@ class TestDirectives:
     )
     def test_what_only_the_site_knows_passes(self, scheduler: str, name: str) -> None:
         assert problems(site(scheduler), directives={name: "x"}) == {}
+
+    @pytest.mark.parametrize("at", ["slurm", "pbs", "local"])
+    def test_what_stands_under_a_schedulers_name_is_checked_everywhere(self, at: str) -> None:
+        pbs = {"filesystems": "home", "N": "x", "ncpus": "4", "l": "x", "j": None, "site": "a&b"}
+        slurm = {"comment": "a", "time": "1h", "C": "gpu", "select": "1", "network": "a"}
+        wrong = problems(site(at), directives={"pbs": pbs, "slurm": slurm})
+        expected = {
+            "directives.pbs.N": "set name instead",
+            "directives.pbs.ncpus": "set cores_per_rank instead",
+            "directives.pbs.l": "write each by its own name",
+            "directives.pbs.j": "cannot be removed: castoff keeps one log",
+            "directives.pbs.site": "is 'a&b', but PBS takes plain ASCII without &",
+            "directives.slurm.time": "set walltime instead",
+            "directives.slurm.C": "write the long one",
+            "directives.slurm.select": "is PBS's, but ",
+        }
+        for path, words in expected.items():
+            # Which of those that apply here stand in a section is planning's to say.
+            assert words in wrong.pop(path.replace(f".{at}.", "."))
+        assert not wrong
 
     @pytest.mark.parametrize("field", ["qos", "constraint", "exclude", "reservation"])
     def test_slurms_fields_on_pbs(self, field: str) -> None:

@@ -84,6 +84,21 @@ class TestDefaults:
         assert (found.starter, found.torchrun, found.start[-1]) == ("hydra", True, "-v")
         assert found.env_from == ["MINE"]
 
+    def test_directives_of_one_scheduler_and_of_another(self) -> None:
+        of_site = {"comment": "site", "hint": "site", "pbs": {"site": "pbs"}}
+        fields: dict[str, Any] = {
+            "directives": {"hint": "job", "pbs": {"site": "x"}, "slurm": {"comment": "job", "network": None}}
+        }
+        at = derived("slurm", defaults={"directives": of_site}, directives={"slurm": {"network": "a"}})
+        found = dict(planned(at, **fields).directives)
+        assert (found["comment"], found["hint"]) == ("job", "job")
+        assert not {"network", "site", "pbs", "slurm"} & set(found)
+        del fields["directives"]["hint"]
+        found = dict(planned("pbs", **fields).directives)
+        assert found["site"] == "x" and not {"comment", "network", "slurm"} & set(found)
+        here = planned("local", **fields)
+        assert not here.directives and not [note for note in here.notes if "directives" in note]
+
     def test_ranks_and_ranks_per_node_displace_each_other(self) -> None:
         assert planned(derived("slurm", defaults={"ranks_per_node": 4}), ranks=3).layout == [(3, 1)]
         assert planned(derived("slurm", defaults={"ranks": 3}), ranks_per_node=4).layout == [(4, 1)]
@@ -118,6 +133,20 @@ class TestWhere:
             "account": str(path),
             "directives.filesystems": f"{path}:4",
             "qos": "defaults of site aurora",
+        }
+
+    def test_directives_under_a_schedulers_name(self, tmp_path: Path) -> None:
+        path = tmp_path / "job.yaml"
+        path.write_text(
+            "command: [x]\naccount: a\nwalltime: 1h\ndirectives:\n  pbs:\n    k: oe\n  slurm:\n    time: 1h\n"
+        )
+        overrides = ["directives.pbs.filesystems=hoome"]
+        with pytest.raises(InvalidInput) as caught:
+            plan(JobSpec.load(path, overrides=overrides), Site.load("aurora"))
+        assert {problem.path: problem.where for problem in caught.value.problems} == {
+            "directives.pbs.k": f"{path}:6",
+            "directives.pbs.filesystems": f"--set {overrides[0]}",
+            "directives.slurm.time": f"{path}:8",
         }
 
     def test_without_a_file(self) -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from launcher.document import Document
 from launcher.errors import InvalidInput
-from launcher.spec import JobSpec, job_schema
+from launcher.job_schema import job_schema
+from launcher.spec import JobSpec
 
 JOB = """\
 command: [python, train.py, --lr, 1e-3, --seed, 010, --amp, true, '']
@@ -26,7 +27,7 @@ mail: {to: me@example.org, on: [begin, fail]}
 setup: [module load x, 5]
 env: {OMP_NUM_THREADS: 1, LR: 1e-3}
 inherit: [HOME]
-directives: {comment: null, hold: true, n: 5}
+directives: {comment: null, hold: true, n: 5, pbs: {filesystems: home, k: null}, slurm: null}
 start: {starter: pals, args: [--label]}
 container: {runtime: shifter, image: 5, binds: [/a], env: {A: 1}}
 stage: [{from: 007, unpack: true}]
@@ -189,6 +190,7 @@ class TestSchema:
             ),
             *("walltme: 1h", "name: ''", "account: [a]", "exclusive: yes", "env: {A B: 1}", "env: {C: [1]}"),
             *("env_from: [1A]", "inherit: al", "directives: {a b: x}", "directives: {c: [1]}", "grace: 5"),
+            *("directives: {pbs: home}", "directives: {lsf: {x: y}}", "directives: {pbs: {a b: x}}"),
             *("mail: {to: me, on: [ended]}", "mail: {to: me, cc: you}", "mail: {on: [end]}"),
             *("start: {starter: slurm}", "start: {torchrun: 'on'}", "array: {at_most: 2}", "setup: x"),
             *("after: {afterOK: [a]}", "after: {afterok: a}", "requeue: {max: -1}", 'queue: "a\\n"'),

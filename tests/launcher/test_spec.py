@@ -61,7 +61,7 @@ inherit: [HOME]
 workdir: /w
 snapshot: {paths: [src, 007], link: [data], limit: 1G}
 python: /opt/bin/python
-directives: {filesystems: "home:flare", comment: null, hold: true, x: false, n: 5}
+directives: {comment: null, hold: true, x: false, n: 5, pbs: {filesystems: "home:flare"}, slurm: null}
 options: [proxy]
 start: {starter: pals, torchrun: false, args: [--label]}
 container: {runtime: apptainer, image: /a.sif, binds: [/a, "/b:/c:ro"], env: {N: 1}, gpus: none, args: [-x]}
@@ -86,11 +86,12 @@ class TestReading:
         # Names keep their case, values their spelling (NeMo-Run 234).
         assert spec.env == {"OMP_NUM_THREADS": "1", "my_opts": "a b; echo", "LR": "1e-3", "EMPTY": ""}
         assert spec.directives == {
-            "filesystems": "home:flare",
             "comment": None,
             "hold": True,
             "x": False,
             "n": "5",
+            "pbs": {"filesystems": "home:flare"},
+            "slurm": None,
         }
         assert (spec.container.gpus, spec.container.env) == ("none", {"N": "1"})
         assert [item.source for item in spec.stage] == ["env.tar.gz", "/a"]
@@ -201,7 +202,10 @@ MISTAKES: dict[str, dict[str, str]] = {
     "env: {A B: 1, OK: 1, C: [1]}": {"env.A B": "a variable's name", "env.C": "is a list, but takes text"},
     "env_from: [1A]": {"env_from.0": "is '1A', but takes a variable's name"},
     "inherit: al": {"inherit": "one of none, all or a list of variables' names"},
-    "directives: {a b: x, c: [1]}": {"directives.a b": "a directive's name", "directives.c": "is a list"},
+    "directives: {a b: x, c: [1], pbs: {x y: z}, slurm: [a]}": {
+        **{"directives.a b": "a directive's name", "directives.c": "is a list"},
+        **{"directives.pbs.x y": "a directive's name", "directives.slurm": "is a list"},
+    },
     "start: {starter: slurm, torchrun: 'on'}": {"start.starter": "srun", "start.torchrun": "is 'on'"},
     "array: {at_most: 2}": {"array.count": "is missing"},
     "after: {afterOK: [a]}": {"after.afterOK": "did you mean afterok?"},
@@ -211,6 +215,27 @@ MISTAKES: dict[str, dict[str, str]] = {
     "python: bin/python": {"python": "must be absolute"},
     "ranks: 4": {"ranks": "excludes ranks_per_node"},
 }
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("pbs: home", {"pbs": "is 'home', but pbs holds PBS's own directives by their names, as in pbs: {"}),
+        ("slurm: true", {"slurm": "is True, but slurm holds Slurm's own"}),
+        ("lsf: {x: y}", {"lsf": "holds directives, but only slurm and pbs hold their own"}),
+        ("c: a, slurm: {c: b}", {"slurm.c": "stands in directives.c too; keep one of the two"}),
+        ("pbs: , slurm: {}", {}),
+    ],
+)
+def test_directives_of_one_scheduler(line: str, expected: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(f"command: [x]\ndirectives: {{{line}}}\n")
+    found = {}
+    try:
+        JobSpec.load(tmp_path / "job.yaml")
+    except InvalidInput as error:
+        found = {problem.path.removeprefix("directives."): problem.message for problem in error.problems}
+    assert set(found) == set(expected)
+    assert all(words in found[name] for name, words in expected.items())
 
 
 @given(st.sets(st.sampled_from(sorted(MISTAKES))), st.randoms(use_true_random=False))

@@ -12,6 +12,7 @@ from launcher import JobSpec, plan, render
 from launcher.errors import InvalidInput
 from launcher.schedulers import pbs, slurm
 from launcher.schedulers.submission import Submission
+from launcher.spec import SCHEDULERS
 from launcher.starters import STARTERS
 
 from . import pals
@@ -220,6 +221,8 @@ def _expected_directives(trial: Trial) -> dict[str, Any]:
     if "mail" in fields:
         expected["mail-user" if trial.case.kind == "slurm" else "M"] = fields["mail"]["to"]
     asked = {**trial.profile.get("directives", {}), **fields.get("directives", {})}
+    asked |= asked.pop(trial.case.kind, {})
+    asked = {name: value for name, value in asked.items() if name not in SCHEDULERS}
     return expected | {name: None if value is False else value for name, value in asked.items()}
 
 

@@ -73,6 +73,24 @@ def _setup(kind: Kind) -> st.SearchStrategy[list[str]]:
 
 
 def _directives(kind: Kind) -> st.SearchStrategy[Fields]:
+    """Some for whatever scheduler the site has, and some under the schedulers' names."""
+    plain = st.just({}) if kind == "local" else _of_scheduler(kind)
+    sections = st.fixed_dictionaries(
+        {}, optional={"slurm": _of_scheduler("slurm"), "pbs": _of_scheduler("pbs")}
+    )
+    return st.builds(_once, plain, sections)
+
+
+def _once(plain: Fields, sections: dict[str, Fields]) -> Fields:
+    """Directives of which none stands twice."""
+    apart = {
+        scheduler: {name: value for name, value in section.items() if name not in plain}
+        for scheduler, section in sections.items()
+    }
+    return {**plain, **apart}
+
+
+def _of_scheduler(kind: Kind) -> st.SearchStrategy[Fields]:
     flags = st.sampled_from([True, False, None])
     if kind == "slurm":
         return st.dictionaries(

@@ -23,6 +23,8 @@ _BAD_VARIABLES = [
     "POSIXLY_CORRECT",
 ]
 
+_BAD_DIRECTIVES = ("a b", "a;touch CANARY", "a=b", "-x", "1", "é", "a\nb")
+
 _BAD_VALUES: dict[str, list[Any]] = {
     **dict.fromkeys(("nodes", "walltime", "memory", "grace", "ranks", "devices_per_rank"), _BAD_NUMBERS),
     "command": [["-x"], [""], ["\x00"], []],
@@ -31,7 +33,14 @@ _BAD_VALUES: dict[str, list[Any]] = {
     "env_from": [[name] for name in _BAD_VARIABLES],
     "inherit": [["A B"], ["x;touch CANARY"], ["$(canary)"], ["a\nb"], "$(canary)"],
     "python": ["python", "./python", "/a:b/python", "-", "~/python"],
-    "directives": [{name: "x"} for name in ("a b", "a;touch CANARY", "a=b", "-x", "1", "é", "a\nb")],
+    "directives": [
+        *({name: "x"} for name in _BAD_DIRECTIVES),
+        *({"pbs": {name: "x"}} for name in _BAD_DIRECTIVES),
+        *({"slurm": value} for value in ("$(touch CANARY)", True, {"comment": "\ntouch CANARY"})),
+        *({"pbs": {"site": value}} for value in ("a&b", "a\ntouch CANARY")),
+        {"site": {"x": "$(touch CANARY)"}},
+        {"slurm": {"select": "1"}},
+    ],
     "container": [
         {"runtime": "apptainer"},
         {"image": "$(canary)"},
