@@ -6,13 +6,16 @@ import contextlib
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from launcher.errors import CastoffError
 
 HIDDEN = re.compile(r"\.(?P<id>.+)\.(?P<kind>new|draft|swept)")
 """The name of a run directory that is just begun, in the making, or being taken away."""
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 DEPTH = 8
 """How many folders deep a search goes."""
@@ -56,16 +59,153 @@ def check_trusted(path: Path) -> None:
         )
     if not stat.S_ISDIR(about.st_mode):
         raise CastoffError(f"{path}: is no directory, so it is no run")
+    _check_ours(path, about)
+
+
+def _check_ours(path: Path, about: os.stat_result) -> None:
     if about.st_uid != os.geteuid():
         raise CastoffError(
             f"{path}: belongs to {_who(about.st_uid)} and you are {_who(os.geteuid())}: castoff neither "
             "believes nor changes somebody else's run"
         )
-    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if about.st_mode & _OTHERS_WRITE:
         raise CastoffError(
             f"{path}: others may write to it (mode {stat.S_IMODE(about.st_mode):04o}), so what it says may "
             f"be theirs; if you trust it, chmod go-w {path}"
         )
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """Open a run directory that only this user can have written to: a file descriptor.
+
+    What is opened by it lies in that directory, whatever others put in its place meanwhile.
+
+    Raises:
+        CastoffError: as `check_trusted`.
+    """
+    check_trusted(path)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise CastoffError(f"{path}: cannot be opened: {error.strerror}") from error
+    try:
+        _check_ours(path, os.fstat(descriptor))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def open_own(name: str, directory: int) -> BinaryIO:
+    """Open a file in a run directory that is open: one of the user's own, and no link.
+
+    Raises:
+        CastoffError: it is not such a file.
+        OSError: it cannot be opened.
+    """
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+    about = os.fstat(descriptor)
+    if stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid():
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise CastoffError(f"{name}: is no file of yours, so it is not read")
+
+
+class Replaced(CastoffError):
+    """A run directory is not what it was when it was made or opened."""
+
+
+class Sealed(NamedTuple):
+    """A run directory whose script is about to be sent: open, so that no other can pass for it."""
+
+    path: Path
+    directory: int
+    """Its file descriptor."""
+    script: bytes
+    """What its job.sh holds."""
+
+    def check(self) -> None:
+        """Make sure that whoever reads the script by its path reads this one.
+
+        Raises:
+            Replaced: he would not.
+        """
+        try:
+            about = self.path.lstat()
+        except OSError:
+            about = None
+        if about is None or not os.path.samestat(about, os.fstat(self.directory)):
+            raise Replaced(
+                f"{self.path}: was moved, or something else put in its place, while it was being submitted"
+                f"{_whose_doing(self.path)}"
+            )
+        try:
+            _check_ours(self.path, about)
+            with open_own("job.sh", self.directory) as file:
+                found = file.read(len(self.script) + 1)
+        except (CastoffError, OSError) as error:
+            raise Replaced(f"{self.path}: was changed while it was being submitted: {error}") from error
+        if found != self.script:
+            raise Replaced(f"{self.path}/job.sh: was changed while it was being submitted")
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those that it lies in, so that nobody else may write to them.
+
+    The umask of many groups lets others write to new folders, and so rename what lies in them.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    try:
+        folder.mkdir(mode=0o755)
+    except FileNotFoundError:
+        if folder.parent.exists():  # there can be none, as in /proc
+            raise
+        make_folder(folder.parent)
+        make_folder(folder)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+
+
+def check_folder(folder: Path) -> None:
+    """Make sure that nobody else can put a directory of his in place of one in `folder`, no link.
+
+    Raises:
+        CastoffError: somebody can.
+        OSError: it cannot be looked at.
+    """
+    about = folder.stat()
+    why = _why_replaceable(about)
+    if why is None:
+        return
+    danger = f"{folder}: {why}, who can put a directory of theirs in place of a run of yours"
+    if about.st_uid == os.geteuid():
+        who = "".join(word for word, bit in (("g", stat.S_IWGRP), ("o", stat.S_IWOTH)) if about.st_mode & bit)
+        raise CastoffError(f"{danger}; chmod {who}-w {folder}")
+    raise CastoffError(
+        f"{danger}; choose a folder of your own, as with --runs-dir {folder}/{_who(os.geteuid()).split()[-1]}"
+    )
+
+
+def _why_replaceable(about: os.stat_result) -> str | None:
+    """Who may rename what lies in a folder, if anybody but this user and root may."""
+    if about.st_uid not in (0, os.geteuid()):
+        return f"belongs to {_who(about.st_uid)}"
+    if about.st_mode & _OTHERS_WRITE and not about.st_mode & stat.S_ISVTX:
+        return f"may be written to by others (mode {stat.S_IMODE(about.st_mode):04o})"
+    return None
+
+
+def _whose_doing(path: Path) -> str:
+    """What lets others do that."""
+    for folder in reversed(path.parents):
+        with contextlib.suppress(OSError):
+            if why := _why_replaceable(folder.stat()):
+                elsewhere = "choose a folder elsewhere with --runs-dir or CASTOFF_RUNS_DIR"
+                return f": {folder} {why}, who can rename what lies in it; {elsewhere}"
+    return ""
 
 
 def _who(uid: int) -> str:

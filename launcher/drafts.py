@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from launcher.directories import HIDDEN, check_trusted, draft_of
+from launcher.directories import HIDDEN, check_folder, check_trusted, draft_of, make_folder, opened
 from launcher.errors import CastoffError
 from launcher.runs import LOCK, Run, locked
 
@@ -33,6 +33,8 @@ class Draft:
         """The open file of its LOCK, which is held."""
         self.final = Run(final)
         """What it will be."""
+        self.directory = -1
+        """The directory itself, open: a file descriptor."""
 
     def publish(self) -> Run:
         """Give it its name, in one step.
@@ -59,17 +61,19 @@ def new_run(name: str, folder: Path) -> Iterator[Draft]:
     An error on the way takes the draft away; what a KILL leaves behind, `sweep_drafts` does.
 
     Raises:
-        CastoffError: it cannot be made there.
+        CastoffError: it cannot be made there, or others could put theirs in its place.
     """
     word = _UNSAFE.sub("_", name)[:60].lstrip(".-") or "run"
     with contextlib.ExitStack() as stack:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             home = folder.resolve()
+            check_folder(home)
             draft = None
             while draft is None:
                 stamp = time.strftime("%Y%m%d-%H%M%S")
                 draft = _draft(home / f"{word}-{stamp}-{os.urandom(2).hex()}", stack)
+            draft.directory = stack.enter_context(opened(draft.run.path))
             for inner in ("attempts", "logs"):
                 (draft.run.path / inner).mkdir(mode=0o700)
         except OSError as error:

@@ -29,7 +29,7 @@ from launcher.rendering import FILTERS, render
 from launcher.runs import Run, read_record, write_file
 from launcher.site import Site
 from launcher.spec import JobSpec
-from launcher.submission import recorded, working_directory
+from launcher.submission import recorded, sealed, working_directory
 
 _POLL = 0.5  # seconds between looks at what no signal tells: the deadline, a wish from another host
 _ENDING_POLL = 0.05  # the same when all should soon be over
@@ -73,7 +73,8 @@ def run_in_foreground(
     }
     with contextlib.ExitStack() as stack:
         made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ)
-        run = stack.enter_context(made).final
+        draft = stack.enter_context(made)
+        run, seal = draft.final, sealed(draft, script)
         introduce(run, 0)
         environment = script_environment(
             allocation,
@@ -90,6 +91,7 @@ def run_in_foreground(
         if end is not None:
             environment["SLURM_JOB_END_TIME"] = str(int(end))
             attempt.stop_before(end, decided.grace)
+        seal.check()
         return attempt.run([shlex.split(decided.shell)[0], str(run.script)], environment)
 
 

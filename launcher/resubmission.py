@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from launcher.dependencies import resolve
-from launcher.directories import check_trusted
+from launcher.directories import Sealed, check_folder, opened
 from launcher.errors import CastoffError
 from launcher.index import Index
 from launcher.local.control import forget_cancellation, other_host
@@ -43,7 +43,15 @@ def resubmit(
         CastoffError: it still runs, there is nothing to start, or it cannot be submitted from here.
     """
     environ = os.environ if environ is None else environ
-    check_trusted(run.path)
+    with opened(run.path) as directory:
+        check_folder(run.path.parent)
+        script = _script(run).encode(errors="surrogateescape")
+        return _resubmit(run, Sealed(run.path, directory, script), members, done_too, environ)
+
+
+def _resubmit(
+    run: Run, seal: Sealed, members: Collection[int], done_too: bool, environ: Mapping[str, str]
+) -> dict[int, int]:
     scheduler = _scheduler_of(run)
     plan = run.plan()
     if scheduler != "local":
@@ -68,9 +76,9 @@ def resubmit(
             write_submission(run, record)
             try:
                 if scheduler != "local":
-                    send_to_queue(run, record, sendings, lock, environ)
+                    send_to_queue(run, seal, record, sendings, lock, environ)
                 else:
-                    send_to_local(run, local.start_command(str(run.path)), lock, environ)
+                    send_to_local(run, seal, local.start_command(str(run.path)), lock, environ)
             except NotSent as error:
                 write_submission(run, {**record, "error": error.said})
                 raise

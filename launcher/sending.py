@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
+from launcher.directories import Replaced, Sealed
 from launcher.errors import CastoffError
 from launcher.queues import queue_of
 from launcher.runs import Run, write_submission
@@ -83,13 +84,19 @@ class _Answer(NamedTuple):
 
 
 def send_to_queue(
-    run: Run, record: dict[str, Any], sendings: Sequence[Sending], lock: IO[str], environ: Mapping[str, str]
+    run: Run,
+    seal: Sealed,
+    record: dict[str, Any],
+    sendings: Sequence[Sending],
+    lock: IO[str],
+    environ: Mapping[str, str],
 ) -> None:
     """Run each command once, from the submission's directory, and write its job down.
 
     Raises:
         NotSent: Slurm or PBS refuses one; those before it are cancelled. The caller writes the refusal down.
         Unclear: one gives no clear answer; those after it have not been sent.
+        Replaced: something else lies in the run's place; what was sent is cancelled.
         CastoffError: somebody interrupted this; what was sent until then is written down.
     """
     cleaned = command_environment(environ)
@@ -100,12 +107,17 @@ def send_to_queue(
         sends.append({"job": None, "time": time.time(), **_members(sending)})
         write_submission(run, record)
         try:
+            seal.check()
             answer = _answer(run, command, {**cleaned, **variables}, record["directory"], [lock.fileno()])
             sends[-1]["job"] = _job(run, record, command, answer, environ)
+            seal.check()  # the command has read the script between the two
         except NotSent as refusal:
             sends.pop()
             write_submission(run, record)
-            _withdraw(record["scheduler"], [str(send["job"]) for send in sends], environ, refusal)
+            _withdraw(record["scheduler"], sends, environ, refusal)
+            raise
+        except Replaced as problem:
+            _withdraw(record["scheduler"], sends, environ, problem)
             raise
         record["job"] = record.get("job") or sends[-1]["job"]
         write_submission(run, record)
@@ -201,27 +213,34 @@ def _members(sending: Sending) -> dict[str, Any]:
     return told if without_gaps else {**told, "members": list(part.members)}
 
 
-def _withdraw(scheduler: str, jobs: list[str], environ: Mapping[str, str], refusal: NotSent) -> None:
-    """Cancel what a scheduler took of a run before it refused the rest.
+def _withdraw(
+    scheduler: str, sends: Sequence[Mapping[str, Any]], environ: Mapping[str, str], why: CastoffError
+) -> None:
+    """Cancel what a scheduler took of a run, the rest of which cannot be sent.
 
     Raises:
         CastoffError: it cannot be cancelled.
     """
+    jobs = [str(send["job"]) for send in sends if send["job"]]
     try:
         if jobs:
             queue_of(scheduler, environ).cancel(jobs)
     except CastoffError as error:
         which = f"jobs {', '.join(jobs)}, which it took of the same run, go on"
-        raise CastoffError(f"{refusal}\nbut {which}: {error}") from refusal
+        raise CastoffError(f"{why}\nbut {which}: {error}") from why
 
 
-def send_to_local(run: Run, command: list[str], lock: IO[str], environ: Mapping[str, str]) -> None:
+def send_to_local(
+    run: Run, seal: Sealed, command: list[str], lock: IO[str], environ: Mapping[str, str]
+) -> None:
     """Run the local scheduler's command, once; it inherits the run's lock.
 
     Raises:
         NotSent: it does not run.
+        Replaced: something else lies in the run's place.
         CastoffError: it does, but somebody interrupted this before it could be said.
     """
+    seal.check()
     # From the run directory: a folder named launcher where the user works would win over ours.
     answer = _answer(run, command, environ, str(run.path), [], stdin=lock)
     # The scheduler writes its id down before it lets go of our pipes: so it is certain by now.

@@ -20,6 +20,7 @@ import yaml
 from launcher import provenance
 from launcher.dependencies import resolve
 from launcher.directives import own_dependency
+from launcher.directories import Sealed
 from launcher.drafts import Draft, new_run, sweep_drafts
 from launcher.errors import CastoffError
 from launcher.index import Index
@@ -138,13 +139,14 @@ def submit(
     made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ, prepare=prepare)
     with made as draft:
         run = draft.final
+        seal = sealed(draft, script)
         try:
             if decided.scheduler != "local":
                 sendings = first_sendings(decided, str(run.path), dependency, largest)
-                send_to_queue(run, record, sendings, draft.lock, environ)
+                send_to_queue(run, seal, record, sendings, draft.lock, environ)
             else:
                 command = local.submit_command(Submission(decided, str(run.path)))
-                send_to_local(run, command, draft.lock, environ)
+                send_to_local(run, seal, command, draft.lock, environ)
         except NotSent as error:
             try:
                 write_submission(run, {**record, "error": error.said})
@@ -203,6 +205,11 @@ def recorded(
         except OSError as error:
             raise CastoffError(f"{draft.final.path}: cannot be written: {error.strerror}") from error
         yield draft
+
+
+def sealed(draft: Draft, script: str) -> Sealed:
+    """The run directory and its script, as they are to be when the script is sent or started."""
+    return Sealed(draft.final.path, draft.directory, script.encode(errors="surrogateescape"))
 
 
 class _Files(NamedTuple):

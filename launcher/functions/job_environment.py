@@ -6,17 +6,19 @@ SUBMITIT_EXECUTOR=castoff. Who a rank is tells RankEnv, so one class serves ever
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from submitit.core import job_environment
 from submitit.core.utils import DelayedSubmission, JobPaths
 
-from launcher.directories import check_trusted
+from launcher.directories import opened
 from launcher.errors import CastoffError, PlacementError
-from launcher.functions.paths import FunctionPaths, member_job_id
+from launcher.functions.paths import FunctionPaths, member_job_id, pickle_of
 from launcher.functions.stopping import Stopping, say_again
 from launcher.ranks import RankEnv
 from launcher.runs import read_record
@@ -104,8 +106,7 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
             CastoffError: the run directory is not this user's alone, or holds no function.
         """
         run_path = Path(os.environ["SUBMITIT_FOLDER"])
-        check_trusted(run_path)  # what lies there is unpickled, which runs it
-        paths = FunctionPaths(
+        paths = _OwnPaths(
             run_path,
             self.job_id,
             member=int(os.environ["CASTOFF_ARRAY_INDEX"]),
@@ -114,8 +115,8 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
         )
         if not paths.submitted_pickle.exists():
             raise CastoffError(
-                f"{paths.submitted_pickle}: no function lies there; this script runs functions that "
-                "launcher.executor puts into its run directory, so it cannot be submitted by hand"
+                f"{pickle_of(run_path, paths.member)}: no function lies there; this script runs functions "
+                "that launcher.executor puts into its run directory, so it cannot be submitted by hand"
             )
         return paths
 
@@ -134,12 +135,31 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
         """See to it that the function is asked to stop; who starts it again is the script alone."""
         Stopping(
             submission,
-            paths.submitted_pickle,
+            pickle_of(paths.folder, int(os.environ["CASTOFF_ARRAY_INDEX"])),
             RankEnv.detect(),
             attempt=_attempt_folder(),
             stop=Path(os.environ["CASTOFF_STOP_FILE"]),
             outcome=Path(os.environ["CASTOFF_OUTCOME_FILE"]),
         ).begin(self._usr_sig())
+
+
+class _OwnPaths(FunctionPaths):
+    """The same, of a run directory that this user alone can have written to; CastoffError if it is not."""
+
+    @property
+    def submitted_pickle(self) -> Path:
+        """The function, through the open directory: what is unpickled there is what was looked at."""
+        held = Path(f"/proc/self/fd/{_held(self.folder)}")
+        return pickle_of(held if held.is_dir() else self.folder, self.member)
+
+
+_open = contextlib.ExitStack()
+"""Keeps a rank's run directory open to its end."""
+
+
+@cache
+def _held(run_path: Path) -> int:
+    return _open.enter_context(opened(run_path))
 
 
 def _attempt_folder() -> Path:

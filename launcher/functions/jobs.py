@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from submitit.core import core, utils
 from submitit.core.core import R
 
-from launcher.directories import check_trusted
+from launcher.directories import open_own, opened
 from launcher.errors import CastoffError, shown
 from launcher.functions.ended import JobEndedError as JobEndedError
 from launcher.functions.ended import says_again
@@ -109,8 +110,18 @@ class FunctionJob(core.Job[R]):
 
     def submission(self) -> utils.DelayedSubmission:
         """What was submitted, or what its last checkpoint has put in its place."""
-        check_trusted(self.run.path)
-        return super().submission()
+        submission: utils.DelayedSubmission = self._unpickled(self.paths.submitted_pickle)
+        return submission
+
+    def _unpickled(self, path: Path) -> Any:
+        """What a file of the run directory holds: to unpickle it runs what it says, so it has to be ours.
+
+        Raises:
+            CastoffError: others may have put it there.
+        """
+        name = str(path.relative_to(self.run.path))
+        with opened(self.run.path) as directory, open_own(name, directory) as file:
+            return pickle.load(file)
 
     @property
     def state(self) -> str:
@@ -175,12 +186,11 @@ class FunctionJob(core.Job[R]):
         return self._sub_jobs[record.rank].exception()
 
     def _get_outcome_and_result(self) -> tuple[str, Any]:
-        check_trusted(self.run.path)  # what lies there is unpickled, which runs it
         while True:
             paths = self.paths
             if not self._has_result(paths) or says_again(paths):
                 raise self._ended()
-            outcome, result = utils.pickle_load(paths.result_pickle)
+            outcome, result = self._unpickled(paths.result_pickle)
             if outcome == "success" or self._is_last(paths.attempt):
                 return outcome, result
             self.wait()

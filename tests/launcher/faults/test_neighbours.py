@@ -1,0 +1,301 @@
+"""Another user of the machine, in a folder where both may write, who would have his code run as us."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import sending
+from launcher.directories import Sealed, opened
+from launcher.drafts import new_run
+from launcher.errors import CastoffError
+from launcher.functions import job_environment
+from launcher.resubmission import resubmit
+from launcher.runs import Run, write_submission
+from launcher.site import Site
+from launcher.spec import JobSpec
+from launcher.submission import submit
+
+from ..conftest import STRANGER, give_away
+from ..fake_slurm import FakeSlurm
+
+HIS = "#!/bin/sh\necho his\n"
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A group's folder: setgid, and everybody of it writes there. Its parents are open to all to pass."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="castoff-shared-"))
+    folder.chmod(0o2777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def neighbour(shared: Path) -> Callable[[str], int]:
+    """Runs a line of shell as somebody else, in the shared folder; its exit code."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be somebody else")
+
+    def run(line: str) -> int:
+        return subprocess.run(
+            ["/bin/sh", "-c", line],
+            cwd=shared,
+            env={"PATH": os.defpath},
+            user=STRANGER,
+            group=STRANGER,
+            extra_groups=[],
+            stderr=subprocess.DEVNULL,
+            check=False,
+        ).returncode
+
+    return run
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    """One whose sbatch keeps what it has read by the path that it was given."""
+    fake = FakeSlurm(tmp_path, monkeypatch)
+    fake.program("sbatch", f'for word do :; done; cat "$word" >{tmp_path}/read; echo 4711')
+    fake.program("scancel", "true")
+    return fake
+
+
+def submitted(runs_dir: Path) -> Run:
+    return submit(JobSpec.of({"command": ["true"]}), Site.load("slurm"), runs_dir=runs_dir)
+
+
+def before_sending(monkeypatch: pytest.MonkeyPatch, act: Callable[[Run], object]) -> None:
+    """Do something once a run has its name, and before its script is sent."""
+
+    def write(run: Run, record: Mapping[str, Any]) -> None:
+        write_submission(run, record)
+        act(run)
+
+    monkeypatch.setattr(sending, "write_submission", write)
+
+
+def swap(folder: Path, script: str) -> str:
+    """Shell that puts a folder with runs of his own in place of one, with a script of the same path."""
+    inner = shlex.quote(script)
+    return (
+        f"mv {folder} {folder}.gone && mkdir -p $(dirname {inner}) && "
+        f"printf %s {shlex.quote(HIS)} >{inner} && chmod -R 755 {folder}"
+    )
+
+
+class TestTheFolderOfRuns:
+    @pytest.mark.parametrize(("umask", "mode"), [(0, 0o755), (0o002, 0o755), (0o022, 0o755), (0o077, 0o700)])
+    def test_only_we_write_there(self, shared: Path, umask: int, mode: int) -> None:
+        before = os.umask(umask)
+        try:
+            with new_run("x", shared / "a" / "castoff-runs"):
+                found = {stat.S_IMODE(path.stat().st_mode) for path in (shared / "a").rglob("castoff-runs")}
+                found |= {stat.S_IMODE((shared / "a").stat().st_mode)}
+        finally:
+            os.umask(before)
+        assert {one & 0o777 for one in found} == {mode}
+
+    @pytest.mark.parametrize(
+        ("mode", "who"), [(0o775, "g"), (0o2775, "g"), (0o757, "o"), (0o777, "go"), (0o2777, "go")]
+    )
+    def test_one_where_others_write_is_refused(self, tmp_path: Path, mode: int, who: str) -> None:
+        folder = tmp_path / "castoff-runs"
+        folder.mkdir()
+        folder.chmod(mode)
+        (tmp_path / "link").symlink_to(folder)
+        for path in (folder, tmp_path / "link"):
+            with pytest.raises(
+                CastoffError, match=rf"\(mode 0?{mode:04o}\), who can .*; chmod {who}-w {folder}$"
+            ):
+                submitted(path)
+        assert list(folder.iterdir()) == []
+
+    def test_but_not_with_a_sticky_bit(self, tmp_path: Path) -> None:
+        folder = tmp_path / "runs"
+        folder.mkdir()
+        folder.chmod(0o1777)
+        with new_run("x", folder) as draft:
+            assert draft.publish().path.parent == folder
+
+    @pytest.mark.parametrize("mode", [0o755, 0o1777])
+    def test_somebody_else_s_is_refused(self, tmp_path: Path, mode: int) -> None:
+        """Its owner can rename what lies in it, sticky or not."""
+        folder = tmp_path / "runs"
+        folder.mkdir()
+        folder.chmod(mode)
+        give_away(folder)
+        with pytest.raises(
+            CastoffError, match=f"belongs to user {STRANGER}, who can .* --runs-dir {folder}/root"
+        ):
+            submitted(folder)
+
+    def test_so_is_that_of_a_run_to_send_again(self, tmp_path: Path, slurm: FakeSlurm) -> None:
+        run = submitted(tmp_path / "runs")
+        slurm.tells(run=run)
+        run.path.parent.chmod(0o775)
+        with pytest.raises(CastoffError, match="chmod g-w"):
+            resubmit(run)
+        assert "sbatch" in slurm.questions()
+
+
+class TestSending:
+    def test_a_neighbour_cannot_rename_a_run(
+        self,
+        shared: Path,
+        neighbour: Callable[[str], int],
+        slurm: FakeSlurm,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+    ) -> None:
+        codes = []
+        before_sending(monkeypatch, lambda run: codes.append(neighbour(swap(run.path, str(run.script)))))
+        monkeypatch.chdir(shared)
+        before = os.umask(0)
+        try:
+            run = submitted(Path("castoff-runs"))
+        finally:
+            os.umask(before)
+        assert codes == [1, 1] and run.job == "4711"
+        assert (tmp_path / "read").read_text() == run.script.read_text() != HIS
+
+    def test_nor_have_his_folder_of_runs_taken_for_ours(
+        self,
+        shared: Path,
+        neighbour: Callable[[str], int],
+        slurm: FakeSlurm,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Nobody keeps him from renaming what lies in the group's folder; nothing is sent then."""
+        codes = []
+        before_sending(
+            monkeypatch, lambda run: codes.append(neighbour(swap(run.path.parent, str(run.script))))
+        )
+        with pytest.raises(
+            CastoffError, match=f"was moved, or something else put in its place.*: {shared} may"
+        ):
+            submitted(shared / "castoff-runs")
+        assert codes == [0] and "sbatch" not in slurm.questions()
+
+    def test_what_was_read_in_that_moment_is_cancelled(
+        self, shared: Path, neighbour: Callable[[str], int], slurm: FakeSlurm, tmp_path: Path
+    ) -> None:
+        his = tmp_path / "his.sh"
+        his.write_text(
+            'for word do :; done; runs=$(dirname $(dirname "$word")); mv $runs $runs.gone\n'
+            f'mkdir -p $(dirname "$word")\nprintf %s {shlex.quote(HIS)} >"$word"\n'
+            f'cat "$word" >{tmp_path}/read'
+        )
+        slurm.program("sbatch", f'sh {his} "$@"; echo 4711')
+        with pytest.raises(CastoffError, match="something else put in its place"):
+            submitted(shared / "castoff-runs")
+        assert (tmp_path / "read").read_text() == HIS
+        assert slurm.questions()[-1] == "scancel"
+
+    def test_our_own_other_run_is_not_sent_in_its_place(
+        self, tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = submitted(tmp_path / "runs")
+
+        def exchange(run: Run) -> None:
+            run.path.rename(run.path.with_name("gone"))
+            other.path.rename(run.path)
+
+        slurm.questions()
+        before_sending(monkeypatch, exchange)
+        with pytest.raises(CastoffError, match="was moved, or something else put in its place"):
+            submitted(tmp_path / "runs")
+        assert "sbatch" not in slurm.questions()
+
+    @pytest.mark.parametrize("scheduler", ["slurm", "local"])
+    def test_our_own_move_in_that_moment_sends_nothing(
+        self, tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, scheduler: str
+    ) -> None:
+        real = Sealed.check
+        moved = []
+
+        def check(seal: Sealed) -> None:
+            moved.append(seal.path.rename(tmp_path / "elsewhere"))
+            real(seal)
+
+        monkeypatch.setattr(Sealed, "check", check)
+        with pytest.raises(CastoffError, match="was moved"):
+            submit(JobSpec.of({"command": ["true"]}), Site.load(scheduler), runs_dir=tmp_path / "runs")
+        assert "sbatch" not in slurm.questions()
+        assert not (moved[0] / "local.json").exists()
+
+    def test_a_script_that_was_changed(
+        self, tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before_sending(monkeypatch, lambda run: run.script.write_text(HIS))
+        with pytest.raises(CastoffError, match=r"job\.sh: was changed while it was being submitted"):
+            submitted(tmp_path / "runs")
+        assert "sbatch" not in slurm.questions()
+
+    @pytest.mark.parametrize("kind", ["symbolic", "hard"])
+    def test_a_script_that_is_a_link(
+        self, tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        """As it can be only in a directory of ours that others could once write to."""
+        if kind == "hard" and os.geteuid() != 0:
+            pytest.skip("only root can give a file away")
+
+        def link(run: Run) -> None:
+            theirs = run.path.parent / "theirs"
+            theirs.write_bytes(run.script.read_bytes())
+            run.script.unlink()
+            if kind == "hard":
+                os.chown(theirs, STRANGER, STRANGER)
+                run.script.hardlink_to(theirs)
+            else:
+                run.script.symlink_to(theirs)
+
+        before_sending(monkeypatch, link)
+        with pytest.raises(CastoffError, match="was changed while it was being submitted"):
+            submitted(tmp_path / "runs")
+        assert "sbatch" not in slurm.questions()
+
+
+class TestUnpickling:
+    """What is unpickled runs: it comes from the directory that was looked at, whatever has its path since."""
+
+    def test_in_a_rank(self, tmp_path: Path) -> None:
+        run = tmp_path / "run"
+        for folder, text in ((run, "ours"), (tmp_path / "his", "his")):
+            (folder / "functions").mkdir(parents=True)
+            folder.chmod(0o700)
+            (folder / "functions" / "0.pkl").write_bytes(pickle.dumps(text))
+        paths = job_environment._OwnPaths(run, "1", member=0, attempt=0, rank=0)
+        assert paths.submitted_pickle.exists()
+        run.rename(tmp_path / "gone")
+        (tmp_path / "his").rename(run)
+        assert pickle.loads(paths.submitted_pickle.read_bytes()) == "ours"
+
+    def test_a_directory_that_is_replaced_as_it_is_opened(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run, his = tmp_path / "run", tmp_path / "his"
+        run.mkdir(mode=0o700)
+        his.mkdir()
+        give_away(his)
+        real = os.open
+
+        def exchange_first(path: str | Path, *words: int, **more: int) -> int:
+            if path == run:
+                run.rename(tmp_path / "gone")
+                his.rename(run)
+            return real(path, *words, **more)
+
+        monkeypatch.setattr(os, "open", exchange_first)
+        with pytest.raises(CastoffError, match=f"belongs to user {STRANGER}"), opened(run):
+            pass
