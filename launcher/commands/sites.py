@@ -51,19 +51,46 @@ def _show(site: Site, as_json: bool) -> None:
 
 
 def _list(as_json: bool) -> None:
-    profiles = Search.here().profiles()
-    rows = []
-    for known, files in profiles.items():
-        site = Site.load(known)
-        rows.append({"name": known, "from": files[0][0], "description": site.description})
-    chosen, why = Site.choose()
+    """List all profiles.
+
+    Raises:
+        CastoffError: with what is wrong with those that cannot be used, once all others are listed.
+    """
+    rows: list[dict[str, str | None]] = []
+    broken: list[CastoffError] = []
+    for known, files in Search.here().profiles().items():
+        row: dict[str, str | None] = {"name": known, "from": files[0][0], "description": None, "error": None}
+        try:
+            row["description"] = Site.load(known).description
+        except CastoffError as error:
+            row["error"] = str(error)
+            broken.append(error)
+        rows.append(row)
+    chosen, why = None, None
+    try:
+        site, why = Site.choose()
+        chosen = site.name
+    except CastoffError as error:
+        if not any(str(error).startswith(str(one)) for one in broken):
+            broken.append(error)
     if as_json:
-        print_json({"sites": rows, "chosen": chosen.name, "because": why})
-        return
-    width = max(len(row["name"]) for row in rows)
-    for row in rows:
-        click.echo(f"{row['name']:{width}}  {row['from']:8}  {row['description']}")
-    click.echo(f"without --site: {chosen.name}, because {why}")
+        print_json({"sites": rows, "chosen": chosen, "because": why})
+    else:
+        width = max(len(str(row["name"])) for row in rows)
+        for row in rows:
+            about = "cannot be used, see below" if row["error"] else row["description"]
+            click.echo(f"{row['name']:{width}}  {row['from']:8}  {about}")
+        if chosen:
+            click.echo(f"without --site: {chosen}, because {why}")
+    if broken:
+        raise _several(broken)
+
+
+def _several(errors: list[CastoffError]) -> CastoffError:
+    """All of several errors, with the exit code of the worst."""
+    joint = CastoffError("\n".join(map(str, errors)))
+    joint.exit_code = max(one.exit_code for one in errors)
+    return joint
 
 
 def _check(site: Site, as_json: bool) -> int:

@@ -158,3 +158,27 @@ def test_a_site_that_is_not_there(castoff: Castoff) -> None:
     answer = castoff("sites", "check", "polarsi")
     assert (answer.returncode, answer.stdout) == (2, "")
     assert "polarsi" in answer.stderr and "polaris" in answer.stderr
+
+
+class TestList:
+    def test_a_broken_profile_hides_no_other(self, castoff: Castoff, tmp_path: Path) -> None:
+        profile(tmp_path, "good", "extends: local\ndescription: a good one\n")
+        path = profile(tmp_path, "bad", "extends: slurm\nqueus: {}\n")
+        answer = castoff("sites")
+        rows = [line.split(maxsplit=2) for line in answer.stdout.splitlines()]
+        assert ["good", "project", "a good one"] in rows
+        assert ["bad", "project", "cannot be used, see below"] in rows
+        assert rows[-1][:2] == ["without", "--site:"]
+        assert answer.returncode == 2 and f"{path}:2: queus: " in answer.stderr
+        told = json.loads(castoff("sites", "--json").stdout)
+        assert [bool(one["error"]) for one in told["sites"] if one["from"] == "project"] == [True, False]
+        assert castoff("sites", "good").returncode == 0
+
+    def test_the_chosen_one_is_broken(self, castoff: Castoff, tmp_path: Path) -> None:
+        """It is told of once, and the others are listed."""
+        profile(tmp_path, "bad", "extends: slurm\nqueus: {}\n")
+        answer = castoff("sites", env={"CASTOFF_SITE": "bad"})
+        assert answer.returncode == 2 and answer.stderr.count("queus") == 1
+        assert "\nlocal " in answer.stdout and "without --site" not in answer.stdout
+        answer = castoff("sites", env={"CASTOFF_SITE": "nowhere"})
+        assert answer.returncode == 2 and "site nowhere: there is no such profile" in answer.stderr
