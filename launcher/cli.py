@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from launcher.errors import CastoffError
+from launcher.errors import CastoffError, Problem
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -130,7 +130,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             sys.stdout.flush()
     except OSError as error:
         if not isinstance(error, BrokenPipeError):  # the reader has gone, as in `castoff render … | head`
-            _say(f"{error.filename or 'standard output'}: {error.strerror or error}")
+            _complain(f"{error.filename or 'standard output'}: {error.strerror or error}", 1, words)
         _abandon_output()
         code = 1
     sys.exit(code)
@@ -140,15 +140,27 @@ def _run(words: list[str], program: list[str] | None) -> int:
     try:
         result: Any = castoff.main(words, prog_name="castoff", obj=program, standalone_mode=False)
     except CastoffError as error:
-        for line in str(error).split("\n"):
-            _say(line)
-        return error.exit_code
+        return _complain(str(error), error.exit_code, words, getattr(error, "problems", []))
     except click.ClickException as error:
-        _say(_in_one_line(error))
-        return error.exit_code
+        return _complain(_in_one_line(error), error.exit_code, words)
     except click.Abort:
         return 130
     return result if isinstance(result, int) else 0
+
+
+def _complain(message: str, code: int, words: list[str], problems: list[Problem] | None = None) -> int:
+    """Say what is wrong on standard error, and return the exit code; with --json, as one JSON object.
+
+    Whether --json is meant is seen from the words alone, for they may be what is wrong.
+    """
+    if "--json" not in words:
+        for line in message.split("\n"):
+            _say(line)
+        return code
+    from launcher.commands.output import error_as_json
+
+    click.echo(error_as_json(message, code, problems or []), err=True)
+    return code
 
 
 def _in_one_line(error: click.ClickException) -> str:

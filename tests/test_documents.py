@@ -157,7 +157,7 @@ def sandbox(tmp_path: Path, tools: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     left = subprocess.run(
         ["castoff", "list", "--json"], cwd=folder, capture_output=True, text=True, check=True
     )
-    for run in json.loads(left.stdout):
+    for run in map(json.loads, left.stdout.splitlines()):
         if run["state"] in ("pending", "running"):
             subprocess.run(["castoff", "cancel", run["directory"]], cwd=folder, check=True)
 

@@ -40,7 +40,7 @@ def command(runs: tuple[str, ...], as_json: bool) -> int:
             why = f"; {now.reason}" if now.reason else ""
             problems.append(f"{now.id}: still not over after {one.patience:g} s{why}")
     if as_json:
-        print_json(told)
+        print_json(*told)
     if problems:
         raise CastoffError("\n".join(problems))
     return 0

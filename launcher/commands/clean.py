@@ -94,7 +94,7 @@ def command(
         _ask(candidates)
     removed, problems = ([], []) if dry else _remove(candidates, index)
     if as_json:
-        print_json([{**_plain(one), "removed": one.run in removed} for one in candidates])
+        print_json(*({**_plain(one), "removed": one.run in removed} for one in candidates))
     elif removed:
         say(f"removed {_count(removed)}")
     if problems:
@@ -191,7 +191,7 @@ def _show(candidates: list[_Candidate]) -> None:
         ended = _ended(told)
         since = f"{brief(now - ended)} ago" if ended else ""
         rows.append((run.id, told.ending or "", since, _size_words(bytes), str(run.path.parent)))
-    print_table(("run", "state", "ended", "size", "folder"), rows)
+    print_table(("run", "state", "ended", "size", "folder"), rows, dispensable=("folder", "ended"))
 
 
 def _ask(candidates: list[_Candidate]) -> None:

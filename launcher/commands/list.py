@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from launcher.commands.output import is_terminal, json_option, print_json_list, print_table, say
+from launcher.commands.output import is_terminal, json_option, print_json, print_table, say
 from launcher.commands.times import brief, duration
 from launcher.index import Index
 from launcher.overview import Overview, Row, rebuild
@@ -22,6 +22,9 @@ _NEWEST = 20
 
 _MANY = 500
 """Runs that have to be looked at from which on a list says why it takes a while."""
+
+_DISPENSABLE = ("attempts", "site", "code", "took", "members", "age")
+"""What a narrow terminal goes without: `castoff status` tells it, too."""
 
 _STATES = ("pending", "running", "ended", *reversed(ENDINGS))
 
@@ -55,7 +58,7 @@ def command(
     scan: Path | None,
     as_json: bool,
 ) -> None:
-    """List your runs, the newest last; with --json all of them, a line each."""
+    """List your runs, the newest last; with --json all of them."""
     index = Index.of(os.environ)
     if scan is not None:
         _scan(index, scan)
@@ -72,10 +75,10 @@ def command(
 
     rows, left_out = overview.choose(wanted, None if everything or as_json else _NEWEST)
     if as_json:
-        print_json_list(_plain(row) for row in rows)
+        print_json(*map(_plain, rows))
     elif rows:
         headings = ("run", "site", "state", "code", "attempts", "age", "took", "members")
-        print_table(headings, [_cells(row, now) for row in rows])
+        print_table(headings, [_cells(row, now) for row in rows], dispensable=_DISPENSABLE)
     elif states or name is not None or since is not None:
         say("there are no such runs")
     elif overview.known:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
-from launcher.errors import printable
+from launcher.errors import Problem, printable
 from launcher.runs import write_file
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON for programs, an object a line; errors too."
+)
 
 _MOST_STYLED = 400
 """Rows; more would take rich a second, and nobody reads them at a glance."""
@@ -36,9 +38,20 @@ _STYLES = {
 """Of a cell that holds such a word alone."""
 
 
-def print_json(answer: Any) -> None:
-    """Print plain data as JSON."""
-    click.echo(json.dumps(answer, indent=2))
+def print_json(*answers: Any) -> None:
+    """Print plain data as JSON, each on a line of its own."""
+    for answer in answers:
+        click.echo(json.dumps(answer))
+
+
+def error_as_json(message: str, code: int, problems: Sequence[Problem]) -> str:
+    """An error as a line of JSON; `problems`: the parts of it, where it is an input that is wrong."""
+    told: dict[str, Any] = {"error": message, "exit_code": code}
+    if problems:
+        told["problems"] = [
+            {"where": one.where, "field": one.path, "message": one.message} for one in problems
+        ]
+    return json.dumps(told)
 
 
 def say(line: str) -> None:
@@ -50,24 +63,22 @@ def say(line: str) -> None:
     click.echo(f"castoff: {printable(line)}", err=True)
 
 
-def print_json_list(answers: Iterable[Any]) -> None:
-    """Print a JSON list with one of its elements on each line: indented, thousands take a while."""
-    lines = ",\n".join(json.dumps(answer) for answer in answers)
-    click.echo(f"[\n{lines}\n]" if lines else "[]")
-
-
 def is_terminal(stream: TextIO | None) -> bool:
     """Whether a stream is a terminal; one that was closed is None."""
     return stream is not None and stream.isatty()
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, dispensable: Sequence[str] = ()
+) -> None:
     """Print a table: on a terminal with colours and without empty columns, else plain and always the same.
 
-    In a plain one `-` stands for nothing.
+    In a plain one `-` stands for nothing. `dispensable`: the headings of columns that a terminal which is
+    too narrow for all goes without, the first of them first.
     """
     shown = [[printable(cell) for cell in row] for row in rows]
-    if is_terminal(sys.stdout) and len(rows) <= _MOST_STYLED and _print_styled(headings, shown):
+    if is_terminal(sys.stdout) and len(rows) <= _MOST_STYLED:
+        _print_styled(headings, shown, dispensable)
         return
     filled = [[cell or "-" for cell in row] for row in shown]
     widths = _widths([headings, *filled])
@@ -84,24 +95,30 @@ _LAST = 12
 """Characters that the last column needs at least; it alone may be folded."""
 
 
-def _print_styled(headings: Sequence[str], rows: list[list[str]]) -> bool:
-    """Print a table with colours; not where an id would have to be folded, which nobody could copy."""
+def _print_styled(headings: Sequence[str], rows: list[list[str]], dispensable: Sequence[str]) -> None:
+    """Print a table with colours, as wide as the terminal if its columns allow: no id is ever folded."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    used = [number for number in range(len(headings)) if any(row[number] for row in rows)]
-    *before, last = _widths([[row[number] for number in used] for row in (headings, *rows)])
     console = Console(markup=False, emoji=False, highlight=False)
-    if sum(width + 2 for width in before) + min(last, _LAST) > console.width:
-        return False
+    used = [number for number in range(len(headings)) if any(row[number] for row in rows)]
+    for heading in dispensable:
+        if _least(headings, rows, used) > console.width:
+            used = [number for number in used if headings[number] != heading]
+    console.width = max(console.width, _least(headings, rows, used))
     table = Table(box=None, header_style="bold", pad_edge=False)
     for number in used:
         table.add_column(headings[number], no_wrap=number != used[-1], overflow="fold")
     for row in rows:
         table.add_row(*(Text(row[number], style=_STYLES.get(row[number], "")) for number in used))
-    console.print(table)
-    return True
+    console.print(table, soft_wrap=True)
+
+
+def _least(headings: Sequence[str], rows: list[list[str]], used: list[int]) -> int:
+    """The characters that these columns need."""
+    *before, last = _widths([[row[number] for number in used] for row in (headings, *rows)])
+    return sum(width + 2 for width in before) + (min(last, _LAST) if before else last)
 
 
 def write_output(path: Path, text: str, mode: int) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
-from launcher.commands.output import print_json
 from launcher.job_schema import job_schema
 
 
 @click.command("schema")
 def command() -> None:
     """Print the JSON schema of job files, for editors and checkers."""
-    print_json(job_schema())
+    click.echo(json.dumps(job_schema(), indent=2))

@@ -97,7 +97,8 @@ def _print_members(one: RunStatus, now: float) -> None:
     click.echo()
     if len(one.members) <= _ROWS:
         headings = ("member", "state", "code", "attempts", "began", "took", "host")
-        print_table(headings, [_cells(member, now) for member in one.members])
+        rows = [_cells(member, now) for member in one.members]
+        print_table(headings, rows, dispensable=("attempts", "took", "code", "began"))
     else:
         print_table(("state", "code", "count", "members"), _groups(one.members))
     bad = [

@@ -55,7 +55,7 @@ def command(runs: tuple[str, ...], until_over: bool, timeout: float | None, as_j
         if not as_json:
             click.echo(f"{run.id}: {_words(now, asked)}")
     if as_json:
-        print_json(told)
+        print_json(*told)
     going = [str(one["id"]) for one in told if one["state"] in ("pending", "running")]
     if going and timeout is not None:
         raise _StillGoing(

@@ -36,7 +36,7 @@ class _StillGoing(CastoffError):
 def command(runs: tuple[str, ...], timeout: float | None, as_json: bool) -> int:
     """Wait until runs are over, and exit with their code: the first that is not 0, in the order given.
 
-    A run whose ending is unknown counts as 1. With --json and several runs, a list.
+    A run whose ending is unknown counts as 1.
     """
     found = Index.of(os.environ).find_all(runs)
     told: set[str] = set()
@@ -44,15 +44,15 @@ def command(runs: tuple[str, ...], timeout: float | None, as_json: bool) -> int:
         for now in looks(found, timeout):
             ended = [one for one in now if one.over and one.directory not in told]
             told.update(one.directory for one in ended)
-            if ended and not as_json:
+            if ended:
                 progress.clear()
-                click.echo("\n".join(f"{one.id}: {one.ending}" for one in ended))
+                if as_json:
+                    print_json(*map(msgspec.to_builtins, ended))
+                else:
+                    click.echo("\n".join(f"{one.id}: {one.ending}" for one in ended))
             progress.show([one for one in now if not one.over])
     if left := [one for one in now if not one.over]:
         raise _StillGoing("\n".join(f"{one.id} is still {one.state} after {timeout:g} s" for one in left))
-    if as_json:
-        plain = [msgspec.to_builtins(one) for one in now]
-        print_json(plain if len(plain) > 1 else plain[0])
     return next((code for one in now if (code := 1 if one.code is None else one.code)), 0)
 
 

@@ -279,7 +279,7 @@ class TestManyRuns:
             (path / "submission.json").write_text(json.dumps(record))
         answer = desk.castoff("list", "--scan", where, "--json", env=env)
         assert answer.code == 0, answer.errors
-        rows = json.loads(answer.output)
+        rows = [json.loads(line) for line in answer.output.splitlines()]
         assert len(rows) == count
         assert {row["state"] for row in rows} == {"pending", "unknown"}
         # Once for the search, once for the list.

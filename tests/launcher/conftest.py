@@ -103,6 +103,11 @@ class LocalJobs:
         return [Run(path.parent) for path in self.folder.rglob("local.lock")]
 
 
+def objects(output: str) -> list[Any]:
+    """What a verb prints with --json: an object on each line."""
+    return [json.loads(line) for line in output.splitlines()]
+
+
 STRANGER = 12345
 """Nobody's user id."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Castoff
+from .conftest import Castoff, objects
 
 VERBS = [
     *("cancel", "clean", "completion", "explain", "init", "launch", "list", "logs", "render", "resubmit"),
@@ -93,6 +93,23 @@ class TestWrongWords:
         assert len(lines) == 4
         for flag in ("--nodes: ", "--ranks: ", "--walltime: ", "--set walltme=1h: "):
             assert sum(line.startswith(f"castoff: {flag}") for line in lines) == 1
+
+    def test_for_programs_errors_are_json_too(self, castoff: Castoff) -> None:
+        """On standard error, one object, whatever is wrong, and with the same exit code."""
+        wrong: list[tuple[list[str], str]] = [
+            (["status", "no-such-run"], "no-such-run: there is no such run"),
+            (["wait", "x", "--nope"], "no such option '--nope' (see castoff wait --help)"),
+            (["status", "a\nb"], "a\nb: there is no such run"),
+        ]
+        for words, said in wrong:
+            plain, told = castoff(*words), castoff(*words, "--json")
+            assert (told.stdout, told.returncode) == ("", plain.returncode)
+            (error,) = objects(told.stderr)
+            assert error["error"].startswith(said) and error["exit_code"] == plain.returncode
+        answer = castoff("render", "--site", "local", "--nodes", "two", "--ranks", "0", "--json", "--", "x")
+        (error,) = objects(answer.stderr)
+        assert [one["where"] for one in error["problems"]] == ["--nodes", "--ranks"]
+        assert answer.returncode == error["exit_code"] == 2
 
     def test_a_failing_disk_is_no_traceback(self, tmp_path: Path) -> None:
         with Path("/dev/full").open("w") as full:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -18,7 +17,7 @@ from launcher.index import Index
 from launcher.runs import LOCK, Run, locked
 
 from ..bench.many_runs import make_runs
-from .conftest import Castoff, LocalJobs
+from .conftest import Castoff, LocalJobs, objects
 from .terminal import on_terminal
 from .test_watch import Made
 
@@ -45,7 +44,7 @@ def made(tmp_path: Path, index: Index) -> Made:
 
 
 def listed(castoff: Castoff) -> list[str]:
-    return [one["id"] for one in json.loads(castoff("list", "--json").stdout)]
+    return [one["id"] for one in objects(castoff("list", "--json").stdout)]
 
 
 class TestWhatGoes:
@@ -65,12 +64,12 @@ class TestWhatGoes:
         now = int(time.time())
         made.attempt("0.0", "done")
         made.write("attempts/0.0/ending.json", {"ending": "done", "code": 0, "time": now - 3600})
-        would = json.loads(castoff("clean", "--ending", "failed", "--dry-run", "--json").stdout)
+        would = objects(castoff("clean", "--ending", "failed", "--dry-run", "--json").stdout)
         assert [one["id"] for one in would] == [runs[9].id, runs[19].id]
         assert all(one["bytes"] > 1000 and not one["removed"] for one in would)
         assert len(listed(castoff)) == 21
         answer = castoff("clean", "--ending", "failed", "--yes", "--json")
-        assert [one["removed"] for one in json.loads(answer.stdout)] == [True, True]
+        assert [one["removed"] for one in objects(answer.stdout)] == [True, True]
         assert castoff("clean", "--older-than", "1d", "--yes").stderr == "castoff: removed 18 runs\n"
         assert listed(castoff) == ["run"]
         answer = castoff("clean", "--older-than", "1d", "--yes")

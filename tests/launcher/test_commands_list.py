@@ -19,12 +19,13 @@ from launcher.status import summary
 from launcher.watch import status
 
 from ..bench.many_runs import make_runs
-from .conftest import Castoff, LocalJobs
+from .conftest import Castoff, LocalJobs, objects
 from .terminal import on_terminal
 from .test_watch import Made
 
 Until = Callable[..., None]
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
+LAST_TO_GO = ["attempts", "site", "code", "took", "members", "age", "state", "run"]
 HEADINGS = ["run", "site", "state", "code", "attempts", "age", "took", "members"]
 
 
@@ -48,7 +49,7 @@ class TestList:
         assert (answer.returncode, answer.stdout) == (0, "")
         assert answer.stderr == "castoff: no runs yet; --scan FOLDER finds those in a folder\n"
         answer = castoff("list", "--json")
-        assert (json.loads(answer.stdout), answer.stderr) == ([], "")
+        assert (answer.stdout, answer.stderr) == ("", "")
 
     def test_of_real_runs(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
         good = jobs.submit("--name", "good", sh="true")
@@ -70,7 +71,7 @@ class TestList:
             ]
             assert [row[-1] for row in rows] == ["-", "-", "1/3 done, 2 running", "-"]
             assert all(re.fullmatch(r"\d+s", row[5]) for row in rows)
-        told = json.loads(castoff("list", "--json").stdout)
+        told = objects(castoff("list", "--json").stdout)
         assert [one["id"] for one in told] == [run.id for run in (good, bad, slow, later)]
         assert [one["code"] for one in told] == [0, 3, None, None]
         assert told[2]["counts"] == {"done": 1, "running": 2} and told[2]["directory"] == str(slow.path)
@@ -99,11 +100,11 @@ class TestList:
             assert answer.stderr == "castoff: 80 older runs are over and not shown; --all shows them\n"
             answer = castoff("list", "--all")
             assert (len(answer.stdout.splitlines()), answer.stderr) == (102, "")
-            assert len(json.loads(castoff("list", "--json").stdout)) == 101
+            assert len(objects(castoff("list", "--json").stdout)) == 101
 
     def test_filters(self, castoff: Castoff, runs: list[Run], index: Index, tmp_path: Path) -> None:
         def listed(*words: str) -> list[str]:
-            return [one["id"] for one in json.loads(castoff("list", "--json", *words).stdout)]
+            return [one["id"] for one in objects(castoff("list", "--json", *words).stdout)]
 
         failed = [run.id for run in runs[9::10]]
         assert listed("--state", "failed") == failed
@@ -142,7 +143,7 @@ class TestList:
         for words in (["list"], ["status", "x"]):
             answer = castoff(*words)
             assert "\x1b" not in answer.stdout and "\\x1b" in answer.stdout
-        told = json.loads(castoff("list", "--json").stdout)
+        told = objects(castoff("list", "--json").stdout)
         assert told[0]["site"] == "\x1b]0;mine\x07"  # programs get what is there
 
     def test_with_an_index_that_may_only_be_read(
@@ -189,7 +190,7 @@ class TestScan:
         assert [row[0] for row in rows] == [*(run.id for run in runs), by_hand.name]
         assert rows[2][1:4] == ["local", "failed", "3"]
         assert castoff("list", "--scan", ".").stderr == "castoff: .: 3 runs found, none new\n"
-        told = json.loads(castoff("list", "--scan", tmp_path / "castoff-runs", "--json").stdout)
+        told = objects(castoff("list", "--scan", tmp_path / "castoff-runs", "--json").stdout)
         assert len(told) == 3
 
     def test_what_is_refused_is_told(self, castoff: Castoff, runs: list[Run], tmp_path: Path) -> None:
@@ -253,10 +254,16 @@ class TestTerminal:
         assert "\x1b" not in piped.stdout + piped.stderr
 
     def test_ids_are_whole_in_a_narrow_one(self, runs: list[Run], tmp_path: Path) -> None:
-        for columns in (20, 40, 80):
+        """Columns go one after the other, and colours stay."""
+        wide = 20 + max(len(run.id) for run in runs)
+        for columns, left in ((80, 7), (wide, 3), (20, 2)):
             output = on_terminal("castoff", "list", cwd=tmp_path, columns=columns).output
-            assert all(run.id in output for run in runs[-20:])
-            assert bool(COLOUR.search(output)) == (columns == 80)
+            assert all(run.id in output for run in runs[-20:]) and COLOUR.search(output)
+            heading, *rows = [
+                line for line in re.sub(r"\x1b\[[0-9;]*m", "", output).splitlines() if "  " in line
+            ]
+            assert heading.split() == [word for word in HEADINGS if word in LAST_TO_GO[-left:]]
+            assert columns == 20 or max(map(len, rows)) <= columns
 
     def test_more_than_anybody_reads_is_plain(self, index: Index, tmp_path: Path) -> None:
         runs = make_runs(tmp_path / "runs", index, 500)

@@ -16,7 +16,7 @@ import pytest
 
 from launcher.runs import Run
 
-from .conftest import Castoff, LocalJobs
+from .conftest import Castoff, LocalJobs, objects
 
 Until = Callable[..., None]
 
@@ -200,10 +200,10 @@ class TestDamage:
         with index.open("ab") as file:
             file.write(b'{"path": "/half\xff')
         second = jobs.submit("--name", "second", sh="true")
-        told = json.loads(castoff("list", "--json").stdout)
+        told = objects(castoff("list", "--json").stdout)
         assert [one["id"] for one in told] == [first.id, second.id]
         shutil.rmtree(_over(jobs, first).path)
-        assert [one["id"] for one in json.loads(castoff("list", "--json").stdout)] == [second.id]
+        assert [one["id"] for one in objects(castoff("list", "--json").stdout)] == [second.id]
 
     def test_an_index_that_is_none(self, castoff: Castoff, tmp_path: Path) -> None:
         (tmp_path / "castoff" / "runs.jsonl").mkdir(parents=True)

@@ -104,7 +104,7 @@ def test_what_is_over_is_left_alone(castoff: Castoff, jobs: LocalJobs) -> None:
     jobs.wait(run)
     answer = castoff("stop", run.path, "--json")
     assert answer.returncode == 0 and answer.stderr == ""
-    assert json.loads(answer.stdout) == [{"id": run.id, "asked": False, "state": "ended", "ending": "failed"}]
+    assert json.loads(answer.stdout) == {"id": run.id, "asked": False, "state": "ended", "ending": "failed"}
     assert castoff("stop", run.path, "--wait").stdout == f"{run.id}: ended already, failed\n"
     assert not (run.path / "stop").exists() and not (run.path / "attempts" / "0.0" / "stop").exists()
 

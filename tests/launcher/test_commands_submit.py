@@ -16,7 +16,7 @@ import pytest
 
 from launcher.runs import Run
 
-from .conftest import Castoff, LocalJobs
+from .conftest import Castoff, LocalJobs, objects
 
 SECRET = "s3cr3t 'quoted' $HOME\n\"second line\""
 
@@ -118,7 +118,7 @@ class TestRunDirectory:
             answers = list(pool.map(lambda _: castoff_command(*words, "--", "true"), range(20)))
         runs = [Run(Path(json.loads(answer.stdout)["directory"])) for answer in answers]
         assert len({run.id for run in runs}) == len({run.job for run in runs}) == 20
-        told = json.loads(castoff("list", "--json").stdout)
+        told = objects(castoff("list", "--json").stdout)
         assert told[0]["id"] == first.id
         assert {one["id"] for one in told} == {first.id, *(run.id for run in runs)}
         assert {one["state"] for one in told[1:]} == {"pending"}
@@ -253,7 +253,7 @@ class TestRefusals:
         assert answer.stderr.startswith("castoff: ") and answer.stderr.endswith("File too large\n")
         assert answer.stderr.count("\n") == 1
         assert everything(tmp_path) == {"castoff-runs"}
-        assert json.loads(castoff("list", "--json").stdout) == []
+        assert objects(castoff("list", "--json").stdout) == []
 
     def test_nobody_to_wait_for(self, castoff: Castoff, tmp_path: Path) -> None:
         words = ["--set", "after.afterok=[preprocess]", "--", "true"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from launcher.runs import LOCK, locked
 
-from .conftest import Castoff, LocalJobs
+from .conftest import Castoff, LocalJobs, objects
 from .terminal import on_terminal
 from .test_watch import Made
 
@@ -51,8 +50,8 @@ class TestWait:
         assert answer.returncode == 3, "the first that is not 0, in the order given"
         told = answer.stdout.splitlines()
         assert sorted(told) == sorted([f"{good.id}: done", f"{bad.id}: failed", f"{worse.id}: failed"])
-        told = json.loads(castoff("wait", "bad", "good", "--json").stdout)
-        assert [one["code"] for one in told] == [3, 0]
+        ended = objects(castoff("wait", "bad", "good", "--json").stdout)
+        assert [one["code"] for one in ended] == [3, 0]
 
     def test_each_is_told_as_it_ends(self, jobs: LocalJobs) -> None:
         quick = jobs.submit("--name", "quick", sh="true")

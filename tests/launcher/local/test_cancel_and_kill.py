@@ -23,7 +23,7 @@ class TestCancel:
         run = jobs.submit("--ranks-per-node", "2", sh="touch here.$RANK; sleep 600")
         until(lambda: len(list(jobs.folder.glob("here.*"))) == 2)
         answer = castoff("cancel", run.path, "--json")
-        assert json.loads(answer.stdout) == [{"id": run.id, "state": "ended", "ending": "cancelled"}]
+        assert json.loads(answer.stdout) == {"id": run.id, "state": "ended", "ending": "cancelled"}
         assert jobs.nothing_left(run)
         assert jobs.wait(run)["code"] == 143
         again = castoff("cancel", run.path)
