@@ -67,18 +67,21 @@ class Cancellation:
             return False
         if self._queue:
             answer = self._queue.ask(self._jobs)
-            return bool(answer.silence) or any(one.job in self._jobs for one in _left(answer))
+            silent = answer.silence_on(self._jobs) is not None
+            return silent or any(one.job in self._jobs for one in _left(answer))
         return is_alive(self.run) or (other_host(self.run) is not None and not status(self.run).final)
 
     def _ask_queue(self, queue: Queue, now: RunStatus) -> None:
         if is_alive(self.run):
             raise CastoffError(f"{now.id}: it is just being submitted; cancel it when it has been")
         queued = survey(self.run).queued
-        answer = queue.ask(queued.jobs if queued else ())
-        if answer.silence and not self.run.submission():
+        asked = queued.jobs if queued else set()
+        answer = queue.ask(asked)
+        silence = answer.silence_on(sorted(asked))
+        if silence and not self.run.submission():
             raise CastoffError(_by_hand(now))  # whose job it is cannot be confirmed
-        if answer.silence:
-            raise CastoffError(f"{now.id}: {queue.name} could not be asked, so it goes on: {answer.silence}")
+        if silence:
+            raise CastoffError(f"{now.id}: {queue.name} could not be asked, so it goes on: {silence}")
         if self.run.submission():
             jobs = {one.job for one in _left(answer) if one.runs(str(self.run.script))}
         else:

@@ -6,18 +6,19 @@ One qstat answers for all runs, in one call for as many jobs as fit.
 from __future__ import annotations
 
 import itertools
+import subprocess
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
-from launcher.queue import Answer, Queue, Silent, answer_of, must
+from launcher.queue import Answer, Queue, Silent, failure_of, must, run_to_end
 from launcher.runs import Run
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.pbs import cancel_command
 from launcher.schedulers.pbs_jobs import (
     MOST_ASKED,
-    UNKNOWN_JOBS,
     PbsJob,
     find_command,
+    parse_denied,
     parse_found,
     parse_queue,
     queue_command,
@@ -25,6 +26,9 @@ from launcher.schedulers.pbs_jobs import (
 
 _PATIENCE = 30.0
 """Seconds for an answer: what a busy server may take."""
+
+_UNKNOWN = 153
+"""qstat's exit code where the server does not know the last job that it has no answer for."""
 
 _NO_HISTORY = "job history"
 """qstat and qselect say so of -x where the server keeps none (`job_history_enable`); qstat exits with 0."""
@@ -45,7 +49,7 @@ class PbsQueue(Queue):
     def ask(self, jobs: Collection[str]) -> Answer:
         """Ask qstat about jobs."""
         try:
-            return Answer.of(self._told(jobs))
+            return Answer.of(*self._told(jobs))
         except Silent as why:
             return Answer({}, frozenset(), str(why), why.lasting)
 
@@ -56,10 +60,19 @@ class PbsQueue(Queue):
     def find(self, script: str, name: str, since: float) -> list[JobTold] | None:
         """The jobs of a script, by the jobs' name; None where PBS does not answer."""
         try:
-            jobs = parse_found(self._run(partial(find_command, self.user_name, name)))
-            return [one for one in self._told(jobs) if one.runs(script)]
+            selected = self._selected(self._run(partial(find_command, self.user_name, name)))
         except Silent:
             return None
+        return [one for one in selected if one.runs(script)]
+
+    def unfinished(self) -> list[JobTold]:
+        """What qselect finds of this user's, by any name: qalter changes names.
+
+        Raises:
+            Silent: qselect or qstat does not answer.
+        """
+        found = run_to_end(find_command(self.user_name, history=False), _PATIENCE, self.environ)
+        return [one for one in self._selected(found) if one.stage in ("pending", "running")]
 
     def cancel(self, jobs: Iterable[str]) -> None:
         """Have PBS end jobs: all of an array's.
@@ -73,30 +86,55 @@ class PbsQueue(Queue):
         """Whether a job was submitted where a run directory lies, which is named by its id."""
         return isinstance(told, PbsJob) and told.folder == str(run.path.parent)
 
-    def _told(self, jobs: Iterable[str]) -> list[PbsJob]:
+    def _selected(self, found: subprocess.CompletedProcess[str]) -> list[PbsJob]:
+        """The jobs whose ids qselect has printed.
+
+        Raises:
+            Silent: it failed, or qstat did not tell of one of them, whatever it said.
+        """
+        if found.returncode:
+            raise Silent(failure_of(found))
+        jobs = parse_found(found.stdout)
+        told, unheard = self._told(jobs)
+        for job in sorted({*jobs} - {one.job for one in told}):
+            raise Silent(unheard.get(job, f"qselect knows of job {job}, but qstat does not"))
+        return told
+
+    def _told(self, jobs: Iterable[str]) -> tuple[list[PbsJob], dict[str, str]]:
+        """What qstat tells of jobs, and those that it says nothing of, each with the reason.
+
+        Raises:
+            Silent: it has answered for none.
+        """
         found: list[PbsJob] = []
+        unheard: dict[str, str] = {}
         wanted = iter(sorted({*jobs}, key=lambda job: (len(job), job)))
         while some := list(itertools.islice(wanted, MOST_ASKED)):
-            found += parse_queue(self._run(partial(queue_command, some)))
-        return found
+            done = self._run(partial(queue_command, some))
+            told = parse_queue(done.stdout) if done.returncode >= 0 else []
+            missing = {*some} - {one.job for one in told} - parse_denied(done.stderr)
+            if len(missing) == len(some):
+                raise Silent(_silence(done, some[0]))
+            found += told
+            unheard |= {job: _silence(done, job) for job in missing}
+        return found, unheard
 
-    def _run(self, command: Callable[..., list[str]]) -> str:
-        """What a command prints, asked for jobs that have ended where the server remembers them.
+    def _run(self, command: Callable[..., list[str]]) -> subprocess.CompletedProcess[str]:
+        """What a command comes to, asked for jobs that have ended where the server remembers them.
 
         Raises:
             Silent: it does not answer.
         """
         if self._keeps_history:
-            try:
-                return answer_of(
-                    command(history=True),
-                    _PATIENCE,
-                    self.environ,
-                    accepted=UNKNOWN_JOBS,
-                    denial=_NO_HISTORY,
-                )
-            except Silent as why:
-                if _NO_HISTORY not in str(why):
-                    raise
-                self._keeps_history = False
-        return answer_of(command(history=False), _PATIENCE, self.environ, accepted=UNKNOWN_JOBS)
+            done = run_to_end(command(history=True), _PATIENCE, self.environ)
+            if _NO_HISTORY not in done.stderr:
+                return done
+            self._keeps_history = False
+        return run_to_end(command(history=False), _PATIENCE, self.environ)
+
+
+def _silence(done: subprocess.CompletedProcess[str], job: str) -> str:
+    """Why qstat has said nothing of a job."""
+    return (
+        failure_of(done) if done.returncode not in (0, _UNKNOWN) else f"qstat's answer leaves out job {job}"
+    )

@@ -11,6 +11,8 @@ import shutil
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from launcher.errors import CastoffError
@@ -32,18 +34,25 @@ class Answer(NamedTuple):
     """Why it said nothing."""
     lasting: bool = False
     """Whether it is no use to ask again from here."""
+    unheard: Mapping[str, str] = MappingProxyType({})
+    """Jobs that it was asked about and said nothing of, not even that it does not know them; and why."""
 
     @classmethod
-    def of(cls, told: Iterable[JobTold]) -> Answer:
+    def of(cls, told: Iterable[JobTold], unheard: Mapping[str, str] = MappingProxyType({})) -> Answer:
         """The answer that tells of these jobs."""
         jobs = {(one.job, one.task): one for one in told}
-        return cls(jobs, frozenset(job for job, _ in jobs))
+        return cls(jobs, frozenset(job for job, _ in jobs), unheard=unheard)
 
     def joined(self, further: Answer) -> Answer:
         """Both; the further one counts where it has anything to say, also that it has not."""
         if further.silence:
             return further
-        return Answer({**self.jobs, **further.jobs}, self.ids | further.ids)
+        unheard = {**self.unheard, **further.unheard}
+        return Answer({**self.jobs, **further.jobs}, self.ids | further.ids, unheard=unheard)
+
+    def silence_on(self, jobs: Iterable[str | None]) -> str | None:
+        """Why it said nothing of one of these jobs; None where it did of each."""
+        return self.silence or next((self.unheard[job] for job in jobs if job and job in self.unheard), None)
 
 
 NOT_ASKED = Answer({}, frozenset())
@@ -95,6 +104,14 @@ class Queue(ABC):
         """
 
     @abstractmethod
+    def unfinished(self) -> list[JobTold]:
+        """All jobs of this user that wait or run, whatever ids anybody remembers.
+
+        Raises:
+            Silent: nothing answers.
+        """
+
+    @abstractmethod
     def cancel(self, jobs: Iterable[str]) -> None:
         """Have jobs ended: all of an array's.
 
@@ -113,21 +130,42 @@ def answer_of(
     environ: Mapping[str, str],
     *,
     settings: Mapping[str, str] | None = None,
-    accepted: Collection[int] = (0,),
-    denial: str | None = None,
 ) -> str:
-    """What a command prints; `accepted` are the exit codes of one that has answered.
-
-    `denial`: words among its errors by which it has not, whatever its exit code.
+    """What a command prints.
 
     Raises:
         Silent: it is not here, fails, or takes too long.
+    """
+    done = run_to_end(argv, patience, environ, settings=settings)
+    if done.returncode:
+        raise Silent(failure_of(done))
+    return done.stdout
+
+
+def failure_of(done: subprocess.CompletedProcess[str]) -> str:
+    """How a command failed, with its words."""
+    said = " ".join((done.stderr.strip() or done.stdout.strip() or "without a word").split())
+    said = said.encode("utf-8", "replace").decode()
+    return f"{Path(done.args[0]).name} failed with exit code {done.returncode}: {said[:500]}"
+
+
+def run_to_end(
+    argv: list[str],
+    patience: float,
+    environ: Mapping[str, str],
+    *,
+    settings: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a scheduler's command to its end.
+
+    Raises:
+        Silent: it is not here, or takes too long.
     """
     program = shutil.which(argv[0], path=environ.get("PATH", ""))
     if program is None:
         raise Silent(f"{argv[0]} is not on PATH here; ask on a login node of the machine", lasting=True)
     try:
-        done = subprocess.run(
+        return subprocess.run(
             [program, *argv[1:]],
             env={**command_environment(environ), "LC_ALL": "C", **(settings or {})},
             stdin=subprocess.DEVNULL,
@@ -141,11 +179,6 @@ def answer_of(
         raise Silent(f"{argv[0]} gave no answer within {patience:.0f} s") from None
     except OSError as error:
         raise Silent(f"{argv[0]} cannot be run: {error.strerror}") from None
-    if done.returncode not in accepted or (denial and denial in done.stderr):
-        said = " ".join((done.stderr.strip() or done.stdout.strip() or "without a word").split())
-        said = said.encode("utf-8", "replace").decode()
-        raise Silent(f"{argv[0]} failed with exit code {done.returncode}: {said[:500]}")
-    return done.stdout
 
 
 def must(argv: list[str], patience: float, environ: Mapping[str, str]) -> None:

@@ -126,8 +126,8 @@ class _Judgement:
             return MemberStatus(number, "unknown", "unknown", statuses, reason)
         key = self.run.key(number, send.job) or (send.job, None)
         told = self._told(key)
-        if told is None and self.known.answer.silence:
-            return self._silent(number, statuses)
+        if told is None and (silence := self._silence(key)):
+            return self._silent(number, silence, statuses)
         if told is not None and told.stage == "pending":
             return self._waits(number, told, statuses)
         if told is not None and told.stage == "running":
@@ -173,10 +173,10 @@ class _Judgement:
                 again = [*statuses, self._by_records(number, newest)]
                 return MemberStatus(number, "pending", None, again, _ABOUT_TO_BEGIN)
             return MemberStatus(number, "running", None, [*statuses, self._running(number, newest)])
-        if told is None and self.known.answer.silence:
+        if told is None and (silence := self._silence(key)):
             if self.known.answer.lasting and newest.end and not newest.goes_on:
                 return _ended_as(number, [*statuses, self._by_records(number, newest)])
-            return self._silent(number, [*statuses, self._unknown(number, newest, None)])
+            return self._silent(number, silence, [*statuses, self._unknown(number, newest, None)])
         if newest.goes_on:
             return self._stopped(number, newest, key, told, statuses)
         if told is None or told.ended_itself:
@@ -218,8 +218,8 @@ class _Judgement:
         key = self.run.key(number, job) or (job, None)
         told = self._told(key)
         statuses = [*statuses, self._past(number, newest, requeued=False)]
-        if told is None and self.known.answer.silence:
-            return self._silent(number, statuses)
+        if told is None and (silence := self._silence(key)):
+            return self._silent(number, silence, statuses)
         if told is not None and told.stage == "pending":
             return self._waits(number, told, statuses)
         if told is not None and told.stage == "running":
@@ -236,6 +236,10 @@ class _Judgement:
         if told is None and self._array_waits(key):
             told = self.known.answer.jobs[key[0], None]
         return told if told and told.stage != "unknown" and self.run.is_told(told) else None
+
+    def _silence(self, key: Key | None) -> str | None:
+        """Why the queue has said nothing of a job."""
+        return self.known.answer.silence_on([key[0] if key else None])
 
     def _starts(self, key: Key) -> list[JobTold]:
         """What accounting knows of a job's starts; whoever asks for it too early has it asked."""
@@ -283,9 +287,9 @@ class _Judgement:
             self.stuck = self.stuck or reason
         return MemberStatus(number, "pending", None, statuses, reason)
 
-    def _silent(self, number: int, statuses: list[AttemptStatus]) -> MemberStatus:
+    def _silent(self, number: int, silence: str, statuses: list[AttemptStatus]) -> MemberStatus:
         self.unsettled = self.unsettled or not self.known.answer.lasting
-        reason = f"{self.known.scheduler} could not be asked: {self.known.answer.silence}"
+        reason = f"{self.known.scheduler} could not be asked: {silence}"
         if any(one.started and not one.ended for one in statuses[-1:]):
             reason += "; by its own records it has begun and not ended"
         return MemberStatus(number, "unknown", "unknown", statuses, reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -13,6 +14,8 @@ from launcher.directories import Sealed, check_folder, opened
 from launcher.errors import CastoffError
 from launcher.index import Index
 from launcher.local.control import forget_cancellation, other_host
+from launcher.queue import Silent
+from launcher.queues import queue_of
 from launcher.runs import LOCK, STOP, Run, locked, read_record, write_file, write_submission
 from launcher.scenes import survey
 from launcher.schedulers import local
@@ -65,6 +68,8 @@ def _resubmit(
         with locked(run.path / LOCK, patience=0.5) as lock:
             _check_over(run, scheduler, environ)
             begin = _next_attempts(run, members, done_too)
+            if scheduler != "local":
+                _check_none_left(run, scheduler, environ)
             record = _renewed(run, begin)
             sendings = []  # all that can be wrong with them is said before anything has changed
             if scheduler != "local":
@@ -105,6 +110,32 @@ def _check_over(run: Run, scheduler: str, environ: Mapping[str, str]) -> None:
         raise CastoffError(f"{run.id}: {now.reason}; what may run already is not started again")
     if not now.over:
         raise CastoffError(_still(run))
+
+
+def _check_none_left(run: Run, scheduler: str, environ: Mapping[str, str]) -> None:
+    """Make sure that the queue has no job of a run, whatever it has said of the ids in its records.
+
+    Raises:
+        CastoffError: it has, or does not answer.
+    """
+    # Its script's path is no other's, and every job has it on its command line.
+    queue, script = queue_of(scheduler, environ), str(run.script)
+    alone = set()  # the ids of a script that stood alone, which lay elsewhere
+    if not run.submission() and (queued := survey(run, held=True).queued):
+        alone = queued.jobs
+    try:
+        living = sorted({one.job for one in queue.unfinished() if one.runs(script) or one.job in alone})
+    except Silent as why:
+        raise CastoffError(
+            f"{run.id}: {queue.name} could not be asked whether a job of it is left: {why}; what may run "
+            "already is not started again"
+        ) from None
+    if living:
+        ends = "scancel" if scheduler == "slurm" else "qdel"
+        raise CastoffError(
+            f"{run.id}: {queue.name} still has a job of it: {', '.join(living)}; wait until it is over, or "
+            f"end it: {shlex.join([ends, *living])}"
+        )
 
 
 def _still(run: Run) -> str:

@@ -52,7 +52,7 @@ class SlurmQueue(Queue):
     def ask(self, jobs: Collection[str]) -> Answer:
         """Ask squeue for all jobs of this user."""
         try:
-            return Answer.of(parse_queue(self._run(queue_command(self.user), _QUEUE_PATIENCE)))
+            return Answer.of(self._queued())
         except Silent as why:
             return Answer({}, frozenset(), str(why), why.lasting)
 
@@ -71,6 +71,17 @@ class SlurmQueue(Queue):
         """The jobs of a script that accounting knows; none where it does not answer."""
         told = self._accounted(history_command(user=self.user, since=since - _CLOCKS)) or []
         return [one for one in told if one.runs(script)]
+
+    def unfinished(self) -> list[JobTold]:
+        """What squeue tells of that has not ended.
+
+        Raises:
+            Silent: squeue does not answer.
+        """
+        return [one for one in self._queued() if one.stage in ("pending", "running")]
+
+    def _queued(self) -> list[SlurmJob]:
+        return parse_queue(self._run(queue_command(self.user), _QUEUE_PATIENCE))
 
     def _accounted(self, command: list[str]) -> list[SlurmJob] | None:
         failed = self._history_failed

@@ -296,9 +296,10 @@ def _cancel(run: Run, member: int) -> None:
         return
     queued = survey(run).queued
     queue = queue_of(plan["scheduler"])
-    answer = queue.ask(queued.jobs if queued else ())
-    if answer.silence:
-        raise CastoffError(f"{run.id}: {queue.name} could not be asked, so it goes on: {answer.silence}")
+    asked = queued.jobs if queued else set()
+    answer = queue.ask(asked)
+    if silence := answer.silence_on(sorted(asked)):
+        raise CastoffError(f"{run.id}: {queue.name} could not be asked, so it goes on: {silence}")
     own = [
         one
         for one in answer.jobs.values()

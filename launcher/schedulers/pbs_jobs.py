@@ -6,19 +6,16 @@ qselect(1B), pbs_job_attributes(7B) of OpenPBS 23; exit codes of jobs in its src
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from launcher.schedulers.jobs import names_script
 
 MOST_ASKED = 1000
 """Jobs in one question: an argument list can be no longer than 2 MiB, and an answer should be read."""
-
-UNKNOWN_JOBS = (0, 35, 153)
-"""Exit codes of a qstat that has answered: 153 is of a job that it does not know, 35 of one that ended."""
 
 _KILLED_BY = 256
 """An Exit_status that is this much and a signal's number: the script was killed by it."""
@@ -139,13 +136,17 @@ _STAGES = {
 
 
 def queue_command(jobs: Iterable[str], *, history: bool = True) -> list[str]:
-    """qstat about jobs, with each member of their arrays and, with `history`, those that have ended."""
-    return ["qstat", *(["-x"] if history else []), "-t", "-f", "-F", "json", *jobs]
+    """qstat about jobs, with each member of their arrays and, with `history`, those that have ended.
+
+    In lines, one for each attribute: of several jobs, JSON tells the first alone (OpenPBS since 2023-12), and
+    changes values (OpenPBS 23).
+    """
+    return ["qstat", *(["-x"] if history else []), "-t", "-f", "-w", *jobs]
 
 
-def find_command(user: str, name: str, *, history: bool = True) -> list[str]:
-    """qselect: the ids of a user's jobs of a name."""
-    return ["qselect", *(["-x"] if history else []), "-u", user, "-N", name]
+def find_command(user: str, name: str | None = None, *, history: bool = True) -> list[str]:
+    """qselect: the ids of a user's jobs, or those of a name."""
+    return ["qselect", *(["-x"] if history else []), "-u", user, *(["-N", name] if name else [])]
 
 
 def parse_found(answer: str) -> list[str]:
@@ -153,35 +154,50 @@ def parse_found(answer: str) -> list[str]:
     return [line.strip() for line in answer.splitlines() if line[:1].isdigit()]
 
 
-def parse_queue(answer: str) -> list[PbsJob]:
-    """The jobs in qstat's answer; of arrays their members. What cannot be read says nothing.
+def parse_denied(errors: str) -> set[str]:
+    """The ids of which qstat says that its server does not know them."""
+    return set(re.findall(r"^qstat: Unknown Job Id (\S+)", errors, re.MULTILINE | re.IGNORECASE))
 
-    Its JSON is not always JSON: texts that look like numbers are written as such, and quotes within one
-    are not escaped. What does not parse is read line by line, as it is written.
-    """
-    try:
-        held = json.loads(answer, strict=False).get("Jobs", {})
-    except (ValueError, AttributeError, RecursionError):
-        held = _by_lines(answer)
-    if not isinstance(held, dict):
-        return []
-    found = [_job(name, attributes) for name, attributes in held.items() if isinstance(attributes, dict)]
-    told = [one for one in found if one is not None]
-    arrays = {one.job for one in told if one.task is not None}
+
+def parse_queue(answer: str) -> list[PbsJob]:
+    """The jobs in qstat's answer; of arrays their members. What is not told to its end says nothing."""
+    held = dict(_blocks(answer))
+    told = [one for name, attributes in held.items() if (one := _job(name, attributes))]
+    members = Counter(one.job for one in told if one.task is not None)
     # What was submitted is told of the array alone (OpenPBS 23).
     scripts = {one.job: one.script for one in told if one.task is None}
+    counts = {
+        name: _count(attributes.get("array_indices_submitted", "")) for name, attributes in held.items()
+    }
+    cut = {array for array, count in counts.items() if members[array] < count}
     # Of an array itself only where it has told of no member: its state B may be any of theirs.
     return [
         one._replace(script=one.script or scripts.get(one.job, ""))
         for one in told
-        if one.task is not None or one.job not in arrays
+        if one.job not in cut and (one.task is not None or one.job not in members)
     ]
 
 
-def _job(name: str, held: Mapping[str, Any]) -> PbsJob | None:
+def _blocks(answer: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Each job's name and attributes; an empty line ends them."""
+    *blocks, _ = answer.split("\n\n")
+    for block in blocks:
+        first, *lines = block.split("\n")
+        if first.startswith("Job Id: "):
+            pairs = (line.removeprefix("    ").partition(" = ") for line in lines)
+            yield first.removeprefix("Job Id: ").strip(), {name: value for name, _, value in pairs}
+
+
+def _count(indices: str) -> int:
+    """How many members `0-8:2` are."""
+    found = re.fullmatch(r"(\d{1,8})-(\d{1,8})(?::(\d{1,8}))?", indices)
+    return len(range(int(found[1]), int(found[2]) + 1, int(found[3] or 1) or 1)) if found else 0
+
+
+def _job(name: str, held: Mapping[str, str]) -> PbsJob | None:
     place = re.fullmatch(r"(\d+)(?:\[(\d*)\])?(\..*)?", name)
     word = held.get("job_state")
-    if place is None or not isinstance(word, str):
+    if place is None or word is None:
         return None
     number, index, server = place.groups()
     job = name if index is None else f"{number}[]{server or ''}"
@@ -190,54 +206,33 @@ def _job(name: str, held: Mapping[str, Any]) -> PbsJob | None:
         int(index) if index else None,
         word,
         _number(held.get("Exit_status")),
-        _text(held.get("comment")),
-        _text(held.get("Hold_Types")) or "n",
-        _text(held.get("depend")),
+        held.get("comment"),
+        held.get("Hold_Types") or "n",
+        held.get("depend"),
         _seconds(held.get("qtime")),
         _seconds(held.get("stime")),
         _seconds(held.get("obittime") or held.get("mtime")) if word in "FX" else None,
-        _text(held.get("Submit_arguments")) or "",
-        _folder(held.get("Variable_List")),
+        held.get("Submit_arguments") or "",
+        _folder(held.get("Variable_List") or ""),
     )
 
 
-def _folder(variables: Any) -> str:
-    if isinstance(variables, dict):
-        return str(variables.get("PBS_O_WORKDIR", ""))
-    found = re.search(r"(?:^|,)PBS_O_WORKDIR=([^,]*)", str(variables or ""))
-    return found[1] if found else ""
+def _folder(variables: str) -> str:
+    """Where it was submitted; a comma in a value has a backslash before it."""
+    told = (found[0].partition("=") for found in re.finditer(r"(?:\\,|[^,])+", variables))
+    return next((value.replace("\\,", ",") for name, _, value in told if name == "PBS_O_WORKDIR"), "")
 
 
-_FIELD = re.compile(r'^\s+"([\w.]+)":(.*?),?$')
-_NAME = re.compile(r'^\s+"(\d+(?:\[\d*\])?\.[^"]*)":\{$')
-
-
-def _by_lines(answer: str) -> dict[str, dict[str, str]]:
-    """The attributes of each job in an answer that is no JSON; a line holds one."""
-    found: dict[str, dict[str, str]] = {}
-    held: dict[str, str] = {}
-    for line in answer.splitlines():
-        if name := _NAME.match(line):
-            held = found.setdefault(name[1], {})
-        elif field := _FIELD.match(line):
-            held.setdefault(field[1], field[2].removeprefix('"').removesuffix('"'))
-    return found
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-def _number(value: Any) -> int | None:
+def _number(value: str | None) -> int | None:
     try:
         return None if value is None else int(value)
-    except (TypeError, ValueError):
+    except ValueError:
         return None
 
 
-def _seconds(value: Any) -> float | None:
-    """A time as ctime(3) writes it, in the server's zone, which is taken for ours."""
+def _seconds(value: str | None) -> float | None:
+    """A time as ctime(3) writes it, in this host's zone: qstat runs here."""
     try:
-        return time.mktime(time.strptime(str(value), "%a %b %d %H:%M:%S %Y"))
+        return time.mktime(time.strptime(value or "", "%a %b %d %H:%M:%S %Y"))
     except (ValueError, OverflowError):
         return None

@@ -10,6 +10,15 @@ import pytest
 
 from launcher.runs import Run
 
+_QSTAT = """\
+cat {0}
+code=0
+for job; do
+  case $job in -*) continue ;; esac
+  grep -qxF "Job Id: $job" {0} || {{ echo "qstat: Unknown Job Id $job" >&2; code=153; }}
+done
+exit $code"""
+
 
 class FakePbs:
     """What qstat and the others say here."""
@@ -21,8 +30,9 @@ class FakePbs:
         self.asked = self.folder / "asked"
         self.asked.touch()
         self.tells({})
-        self.program("qstat", f"cat {self.answer}")
-        self.program("qselect", "true")
+        self.program("qstat", _QSTAT.format(self.answer))
+        self.selects()
+        self.program("qsub", "echo 9.head")
         monkeypatch.setenv("PATH", str(self.folder))  # a real PBS may be here too
 
     def program(self, name: str, line: str) -> None:
@@ -37,11 +47,19 @@ class FakePbs:
         self.asked.write_text("")
         return lines
 
+    def selects(self, *jobs: str) -> None:
+        """qselect's answer: the ids of the user's jobs that wait or run."""
+        self.program("qselect", f"printf '%s\\n' {' '.join(jobs)}" if jobs else "true")
+
     def tells(self, jobs: dict[str, dict[str, Any]], run: Run | None = None) -> None:
-        """qstat's answer: the attributes of jobs of a run's script."""
+        """qstat's answer: the attributes of jobs of a run's script. It knows no others."""
         tag = {"Submit_arguments": f"-v A {run.script}"} if run else {}
-        told = {job: {**tag, **attributes} for job, attributes in jobs.items()}
-        self.answer.write_text(json.dumps({"pbs_version": "23.06.06", "Jobs": told}, indent=4))
+        text = ""
+        for job, attributes in jobs.items():
+            held = {name: value for name, value in {**tag, **attributes}.items() if value is not None}
+            text += "\n".join([f"Job Id: {job}", *(f"    {name} = {value}" for name, value in held.items())])
+            text += "\n\n"
+        self.answer.write_text(text)
 
 
 class OnPbs:

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from launcher.cancelling import Cancellation
+from launcher.errors import CastoffError
+from launcher.resubmission import resubmit
 from launcher.status import RunStatus
-from launcher.watch import status, statuses
+from launcher.watch import status, statuses, wait
 
 from .fake_pbs import FakePbs, OnPbs
 
@@ -27,6 +30,7 @@ def ending(now: RunStatus) -> tuple[str, str | None, int | None]:
     return now.state, now.ending, now.code
 
 
+UNKNOWN = "echo 'qstat: Unknown Job Id 7.head' >&2; exit 153"
 QUEUED: dict[str, Any] = {"job_state": "Q", "Hold_Types": "n"}
 RUNNING: dict[str, Any] = {"job_state": "R", "stime": "Fri Nov 20 12:00:00 2026"}
 
@@ -48,7 +52,7 @@ class TestWhatIsAsked:
             runs.append(OnPbs(tmp_path / str(number), job=send["job"], sends=[send]).run)
         pbs.tells({"70.head": RUNNING}, runs[0])
         assert [one.state for one in statuses(runs)] == ["running", *4 * ["unknown"]]
-        assert pbs.questions() == ["qstat -x -t -f -F json 70.head 71.head 72.head 73.head 74.head"]
+        assert pbs.questions() == ["qstat -x -t -f -w 70.head 71.head 72.head 73.head 74.head"]
 
     def test_a_server_without_a_history(self, pbs: FakePbs, made: OnPbs) -> None:
         said = "qstat: PBS is not configured to maintain job history"
@@ -56,7 +60,7 @@ class TestWhatIsAsked:
         pbs.tells({"7.head": QUEUED}, made.run)
         assert status(made.run).state == "pending"
         made.attempt("0.0", "failed", 137)
-        pbs.program("qstat", f'[ "$1" != -x ] || {{ echo "{said}" >&2; exit 255; }}; exit 153')
+        pbs.program("qstat", f'[ "$1" != -x ] || {{ echo "{said}" >&2; exit 255; }}; {UNKNOWN}')
         assert ending(status(made.run)) == ("ended", "failed", 137)
 
     def test_a_server_that_does_not_answer(self, pbs: FakePbs, made: OnPbs) -> None:
@@ -66,6 +70,114 @@ class TestWhatIsAsked:
         assert (
             now.reason is not None and "PBS could not be asked: qstat failed with exit code 111" in now.reason
         )
+
+
+class TestLeftOut:
+    """A job that qstat was asked about and says nothing of, not even that it does not know it."""
+
+    @pytest.fixture
+    def two(self, tmp_path: Path) -> list[OnPbs]:
+        made = []
+        for number in (7, 8):
+            send = {"job": f"{number}.head", "offset": 0, "count": None}
+            made.append(OnPbs(tmp_path / str(number), job=send["job"], sends=[send]))
+        return made
+
+    def first_alone(self, pbs: FakePbs, first: dict[str, Any], made: OnPbs) -> None:
+        """As `qstat -F json` since 2023-12: the first one's alone, and exit code 0."""
+        pbs.tells({"7.head": first}, made.run)
+        pbs.program("qstat", f"cat {pbs.answer}")
+
+    def test_is_not_unknown_for_good(self, pbs: FakePbs, two: list[OnPbs]) -> None:
+        self.first_alone(pbs, finished(0), two[0])
+        two[0].attempt("0.0", "done")
+        two[1].attempt("0.0", job="8.head")
+        two[0].attempt("0.1")  # has it asked about
+        known, left_out = statuses([one.run for one in two])
+        assert ending(known)[0] == "ended"
+        assert (left_out.state, left_out.unsettled, left_out.over) == ("unknown", True, False)
+        assert left_out.reason is not None and "qstat's answer leaves out job 8.head" in left_out.reason
+
+    def test_is_waited_for(self, pbs: FakePbs, two: list[OnPbs], monkeypatch: pytest.MonkeyPatch) -> None:
+        def sleep(_: float) -> None:
+            two[1].attempt("0.0", "done", job="8.head")
+
+        self.first_alone(pbs, RUNNING, two[0])
+        monkeypatch.setattr("launcher.watch.time.sleep", sleep)
+        assert wait(two[1].run).ending == "done"
+
+    def test_ends_no_chain(self, pbs: FakePbs, tmp_path: Path) -> None:
+        made = OnPbs(tmp_path, chain=2)
+        made.attempt("0.0", "again", 75)
+        self.first_alone(pbs, finished(75), made)
+        assert (status(made.run).state, status(made.run).unsettled) == ("unknown", True)
+        pbs.tells({"7.head": finished(75), "8.head": RUNNING}, made.run)
+        assert status(made.run).state == "pending"
+
+    def test_is_not_started_again(self, pbs: FakePbs, two: list[OnPbs]) -> None:
+        self.first_alone(pbs, RUNNING, two[0])
+        with pytest.raises(CastoffError, match=r"leaves out job 8\.head; what may run already is not"):
+            resubmit(two[1].run)
+        assert not any(line.startswith("qsub") for line in pbs.questions())
+
+    def test_is_not_taken_for_cancelled(self, pbs: FakePbs, two: list[OnPbs]) -> None:
+        self.first_alone(pbs, RUNNING, two[0])
+        with pytest.raises(CastoffError, match="could not be asked, so it goes on: qstat's answer leaves"):
+            Cancellation(two[1].run, status(two[1].run))
+
+    @pytest.mark.parametrize("lines", [1, 2, 3, 6])
+    def test_so_is_one_that_is_told_of_in_part(self, pbs: FakePbs, tmp_path: Path, lines: int) -> None:
+        """An answer that ends anywhere: members that are not in it were not cancelled."""
+        made = OnPbs(tmp_path, members=2)
+        array = {"job_state": "B", "array_indices_submitted": "0-1"}
+        pbs.tells({"7[].head": array, "7[0].head": RUNNING, "7[1].head": RUNNING}, made.run)
+        pbs.program("qstat", f"head -n -{lines} {pbs.answer}")
+        assert (status(made.run).state, status(made.run).unsettled) == ("unknown", True)
+
+    def test_others_servers_are_another_matter(self, pbs: FakePbs, two: list[OnPbs]) -> None:
+        """One that is not reached says nothing of its own jobs; those of others are told of."""
+        pbs.tells({"8.head": RUNNING}, two[1].run)
+        said = "qstat: cannot connect to server head (errno=15010)"
+        pbs.program("qstat", f"echo '{said}' >&2; cat {pbs.answer}; exit 255")
+        first, second = statuses([one.run for one in two])
+        assert first.unsettled and first.reason is not None and said in first.reason
+        assert second.state == "running"
+
+
+class TestStartedAgain:
+    """Nothing is, while the queue has a job of its script, whatever is said of the id."""
+
+    def test_what_the_queue_has(self, pbs: FakePbs, made: OnPbs) -> None:
+        pbs.tells({"8.head": QUEUED}, made.run)
+        pbs.selects("8.head")
+        assert (status(made.run).state, status(made.run).unsettled) == ("unknown", False)
+        with pytest.raises(CastoffError, match=r"PBS still has a job of it: 8\.head; .*: qdel 8\.head"):
+            resubmit(made.run)
+        assert not any(line.startswith("qsub") for line in pbs.questions())
+
+    def test_what_only_qselect_knows_of(self, pbs: FakePbs, made: OnPbs) -> None:
+        pbs.selects("7.head")
+        with pytest.raises(CastoffError, match=r"qselect knows of job 7\.head, but qstat does not"):
+            resubmit(made.run)
+
+    def test_where_qselect_does_not_answer(self, pbs: FakePbs, made: OnPbs) -> None:
+        pbs.program("qselect", "echo 'qselect: cannot connect to server head' >&2; exit 162")
+        with pytest.raises(CastoffError, match="could not be asked whether a job of it is left: qselect"):
+            resubmit(made.run)
+
+    def test_a_script_that_stood_alone(self, pbs: FakePbs, made: OnPbs) -> None:
+        """Its job names the script where that lay, so it is known by its id."""
+        (made.run.path / "submission.json").unlink()
+        made.attempt("0.0", "failed", 3)
+        pbs.tells({"7.head": {**RUNNING, "Submit_arguments": "job.sh"}})
+        pbs.selects("7.head")
+        with pytest.raises(CastoffError, match=r"PBS still has a job of it: 7\.head"):
+            resubmit(made.run)
+
+    def test_what_is_gone(self, pbs: FakePbs, made: OnPbs) -> None:
+        pbs.tells({"6.head": {**RUNNING, "Submit_arguments": "/another/job.sh"}})
+        pbs.selects("6.head")
+        assert resubmit(made.run) == {0: 0} and made.run.job == "9.head"
 
 
 class TestStates:
@@ -160,7 +272,7 @@ class TestGoingOn:
         pbs.tells({"7.head": finished(0), "8.head": QUEUED}, made.run)
         now = status(made.run)
         assert (now.state, [one.ending for one in now.members[0].attempts]) == ("pending", ["again"])
-        assert pbs.questions() == ["qstat -x -t -f -F json 7.head 8.head"]
+        assert pbs.questions() == ["qstat -x -t -f -w 7.head 8.head"]
 
     def test_it_is_about_to_be_submitted(self, pbs: FakePbs, made: OnPbs) -> None:
         made.attempt("0.0", "again")
@@ -186,7 +298,7 @@ class TestGoingOn:
         """Then it is asked about, and the run is not taken for over."""
         record = made.run.path / "attempts/0.0/next.json"
         made.attempt("0.0", "again")
-        first = f"""[ ! -e {record} ] && echo '{{"job": "8.head"}}' >{record} && echo '{{}}' && exit 153"""
+        first = f"""[ ! -e {record} ] && echo '{{"job": "8.head"}}' >{record} && {{ {UNKNOWN}; }}"""
         pbs.program("qstat", f"{first}; cat {pbs.answer}")
         pbs.tells({"8.head": QUEUED}, made.run)
         assert status(made.run).state == "pending"

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from launcher import asking, slurm_queue
+from launcher.errors import CastoffError
+from launcher.resubmission import resubmit
 from launcher.runs import LOCK, locked
 from launcher.status import RunStatus, summary
 from launcher.watch import Looking, condition_holds, looks, status, statuses, wait
@@ -440,6 +442,29 @@ class TestSilence:
         slurm.program("squeue", f"cat {slurm.queue}")
         slurm.tells(("7", "CANCELLED"), run=made.run)
         assert [now[0].ending for now in looked] == ["cancelled"]
+
+
+class TestResubmitted:
+    def test_nothing_while_the_queue_has_a_job_of_its_script(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        """Whatever is said of the id that its records have."""
+        made.attempt("0.0", "failed", 3)
+        slurm.program("sbatch", "echo 9")
+        slurm.program("scontrol", "true")
+        slurm.tells(("8", "RUNNING"), run=made.run)
+        assert status(made.run).over
+        with pytest.raises(CastoffError, match=r"Slurm still has a job of it: 8; .*: scancel 8$"):
+            resubmit(made.run)
+        assert "sbatch" not in slurm.questions()
+        slurm.tells(("8", "COMPLETED"), run=made.run)
+        assert resubmit(made.run) == {0: 1} and made.run.job == "9"
+
+    def test_nothing_while_it_does_not_answer(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt("0.0", "failed", 3)
+        slurm.program("sbatch", "echo 9")
+        slurm.program("squeue", "echo busy >&2; exit 1")
+        with pytest.raises(CastoffError, match="whether a job of it is left: squeue failed with exit code 1"):
+            resubmit(made.run)
+        assert "sbatch" not in slurm.questions()
 
 
 class TestLookingAgain:

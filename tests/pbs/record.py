@@ -245,10 +245,10 @@ def endings(stage: Stage) -> None:
     for job in jobs:
         stage.wait(job)
         stage.run("qstat", "-x", "-f", job)
-    stage.run("qstat", "-x", "-f", "-F", "json", jobs[0], jobs[1])
+    stage.run("qstat", "-x", "-t", "-f", "-w", jobs[0], "99999999", jobs[1])
     stage.run("qstat", "-x", jobs[1])
     stage.run("qstat", jobs[1])
-    stage.run("qstat", "-f", "-F", "json", jobs[0], jobs[1])
+    stage.run("qstat", "-f", "-w", jobs[0], jobs[1])
     stage.run("qdel", jobs[1])
     stage.run("qsig", "-s", "TERM", jobs[1])
     for name, job in zip(scripts, jobs, strict=True):
@@ -386,7 +386,7 @@ def an_array(stage: Stage) -> None:
     until(lambda: members() == "RRQQQ", "two members")
     one = array.replace("[]", "[1]")
     stage.run("qstat", "-t", array)
-    stage.run("qstat", "-t", "-f", "-F", "json", array)
+    stage.run("qstat", "-t", "-f", "-w", array)
     stage.run("qstat", one)
     stage.run("qstat", array.replace("[]", "[4]"))
     stage.run("qstat", array.replace("[]", "[9]"))
@@ -407,7 +407,7 @@ def an_array(stage: Stage) -> None:
     stage.wait(array)
     stage.run("qstat", "-t", array)
     stage.run("qstat", "-x", "-t", array)
-    stage.run("qstat", "-x", "-t", "-f", "-F", "json", array)
+    stage.run("qstat", "-x", "-t", "-f", "-w", array)
     stage.run("qstat", "-x", "-f", one)
     stage.run("qdel", one)
     stage.run("qdel", array)
@@ -564,7 +564,7 @@ def without_history(stage: Stage) -> None:
     with stage.cluster.without_history():
         job = stage.submit(script)
         gone(job)
-        for words in (["-x", job], ["-x", "-f", "-F", "json", job], [job], ["-x"]):
+        for words in (["-x", job], ["-x", "-t", "-f", "-w", job], [job], ["-x"]):
             stage.run("qstat", *words)
         stage.run("qselect", "-x")
         stage.run("qdel", job)
@@ -599,7 +599,7 @@ def without_a_server(stage: Stage) -> None:
         for words in (
             ["qsub", script],
             ["qstat", "1"],
-            ["qstat", "-x", "-t", "-f", "-F", "json", "1", "2"],
+            ["qstat", "-x", "-t", "-f", "-w", "1", "2"],
             ["qstat"],
             ["qselect", "-x"],
             ["qdel", "1"],

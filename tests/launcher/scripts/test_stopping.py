@@ -214,7 +214,8 @@ print("8.head")
 def submit_again(here: Bench, run: Run, monkeypatch: pytest.MonkeyPatch, **env: str) -> list[str]:
     """Resubmit a run whose script stood alone on PBS; what qsub was called with."""
     here.stub("qsub", SUBMITTER)
-    here.stub("qstat", """#!/bin/sh\necho '{"Jobs": {}}'\n""")
+    here.stub("qstat", """#!/bin/sh\necho "qstat: Unknown Job Id $5" >&2; exit 153\n""")
+    here.stub("qselect", "#!/bin/sh\n")
     job = {**os.environ, **here._scheduler(), "PROBE_FOLDER": str(here.seen), **env}
     calls = here.seen.parent / "calls-of-qsub"
     outside = {"PATH": f"{here.bin}:{os.environ['PATH']}", "STUB_JOB": json.dumps(job), **env}

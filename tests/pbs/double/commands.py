@@ -56,10 +56,13 @@ def _options(name: str, arguments: Sequence[str], letters: str) -> tuple[dict[st
 
 def qstat(arguments: Sequence[str]) -> int:
     """Show jobs."""
-    options, operands = _options("qstat", arguments, "fxtF:")
+    options, operands = _options("qstat", arguments, "fxtwF:")
     form = options.get("-F", "default").lower()
     if form not in ("default", "json"):
         raise not_in_the_double(f"qstat -F {form}")
+    wide = "-w" in options
+    if wide and "-f" not in options:
+        raise not_in_the_double("qstat -w without -f")
     if form == "json" and "-f" not in options:
         print("qstat: conflicting options.", file=sys.stderr)
         raise _Usage
@@ -76,9 +79,9 @@ def qstat(arguments: Sequence[str]) -> int:
             )
             jobs = answer["jobs"]
             if form == "json":
-                told += jobs
+                told = told or jobs  # of several jobs the first alone, as OpenPBS does since 2023-12
             elif "-f" in options:
-                print(showing.full(jobs), end="")
+                print(showing.full(jobs, wide=wide), end="")
             else:
                 text = showing.table(jobs)
                 print(text.split("\n", 2)[2] if first_shown and text else text, end="")

@@ -34,13 +34,19 @@ def table(jobs: Sequence[Told]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def full(jobs: Sequence[Told]) -> str:
-    """qstat -f."""
+def full(jobs: Sequence[Told], *, wide: bool) -> str:
+    """qstat -f; `wide`: with -w."""
+    attribute = _in_one_line if wide else _wrapped
     text = ""
     for job, attributes in jobs:
         text += f"Job Id: {job}\n"
-        text += "".join(_wrapped(*one) + "\n" for one in attributes) + "\n"
+        text += "".join(attribute(*one) + "\n" for one in attributes) + "\n"
     return text
+
+
+def _in_one_line(name: str, resource: str | None, value: str) -> str:
+    key = name if resource is None else f"{name}.{resource}"
+    return f"    {key} = " + value.replace("\n", r"\n").replace("\f", r"\f")
 
 
 def _wrapped(name: str, resource: str | None, value: str) -> str:
