@@ -57,7 +57,7 @@ def slurm(spec: JobSpec, site: Site, resources: Resources) -> Directives:
         ("nodes", str(resources.nodes)),
         ("ntasks-per-node", str(resources.tasks_per_node)),
         ("cpus-per-task", _text(site.slurm_cpus(resources.cores_per_task))),
-        *_slurm_devices(site, resources),
+        *slurm_devices(site, resources.devices_per_task, resources.devices_per_node, resources.whole_nodes),
         ("mem", spec.memory),
         ("time", clock(resources.walltime) if resources.walltime else None),
         ("array", _array(spec, 0)),
@@ -75,14 +75,15 @@ def slurm(spec: JobSpec, site: Site, resources: Resources) -> Directives:
     return _layered([name for name, _ in (*asked, *own)], own, site, asked, spec)
 
 
-def _slurm_devices(site: Site, resources: Resources) -> Directives:
-    if not resources.devices_per_node:
+def slurm_devices(site: Site, per_task: int, per_node: int, whole_nodes: bool) -> Directives:
+    """How Slurm is asked for the job's devices: one directive, or none."""
+    if not per_node:
         return []
     if site.gpu_request == "gres":
-        return [("gres", f"gpu:{resources.devices_per_node}")]
+        return [("gres", f"gpu:{site.slurm_gpus(per_node)}")]
     if site.gpu_request == "gpus-per-task":  # of whole nodes the job has all, and srun divides them
-        return [] if resources.whole_nodes else [("gpus-per-task", str(resources.devices_per_task))]
-    return [("gpus-per-node", str(resources.devices_per_node))]
+        return [] if whole_nodes else [("gpus-per-task", site.slurm_gpus(per_task))]
+    return [("gpus-per-node", site.slurm_gpus(per_node))]
 
 
 def _slurm_export(spec: JobSpec) -> str:

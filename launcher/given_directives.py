@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from launcher.document import did_you_mean
 from launcher.errors import shown
-from launcher.quoting import pbs_directive, slurm_directive, yaml_word
+from launcher.quoting import pbs_directive, slurm_directive, yaml_field
 from launcher.site import Site, Values
 from launcher.spec import SCHEDULERS, Directive, Directives, JobSpec
 
@@ -40,6 +40,8 @@ class _Rules(NamedTuple):
 
     owned: dict[str, str]
     """Those that castoff decides from a field, because the rest of the script depends on it."""
+    typed: dict[str, str]
+    """Those that a field says, by which castoff knows what the job asks for, and checks it."""
     needed: dict[str, str]
     """Those that may be changed but not removed, and why."""
     of_others: dict[str, str]
@@ -77,6 +79,16 @@ _RULES = {
             "requeue": "requeue.max",
             "no-requeue": "requeue.max",
         },
+        typed={
+            "partition": "queue",
+            "account": "account",
+            "qos": "qos",
+            "constraint": "constraint",
+            "reservation": "reservation",
+            "exclude": "exclude",
+            "exclusive": "exclusive",
+            "mem": "memory",
+        },
         needed={
             "output": "logs are found through it",
             "open-mode": "a requeued job would overwrite its first log",
@@ -99,6 +111,7 @@ _RULES = {
             "W": "after",
             "r": "requeue.max",
         },
+        typed={"A": "account", "q": "queue"},
         needed={
             "j": "castoff keeps one log for both streams",
             "r": "PBS would run a failed job again without castoff's count",
@@ -149,6 +162,25 @@ def directive_problems(spec: JobSpec, site: Site) -> Iterator[tuple[str, str]]:
                 yield f"directives.{name}" if here else f"directives.{scheduler}.{name}", message
 
 
+def site_directive_problems(site: Site) -> Iterator[tuple[str, str]]:
+    """Directives of a profile that no limit of a queue or a node would be held against."""
+    rules = _RULES.get(site.scheduler)
+    for name, value in of_scheduler(site.directives, site.scheduler).items() if rules else ():
+        field = rules and _field_of(name, value, rules)
+        if field and value:
+            default = yaml_field(f"defaults.{field}", value)
+            yield (
+                place(f"directives.{name}", site.directives, site.scheduler),
+                f"is what the field {field} says, which is checked; write {default}",
+            )
+
+
+def _field_of(name: str, value: Directive, rules: _Rules) -> str | None:
+    """The field that says the same; None if none can, as for --mem=0 and --exclusive=user."""
+    beyond = {"mem": value == "0", "exclusive": value is not True}
+    return None if beyond.get(name) else rules.typed.get(name)
+
+
 def _section(given: Given, scheduler: str) -> dict[str, Directive]:
     section = given.get(scheduler)
     return section if isinstance(section, dict) else {}
@@ -164,19 +196,21 @@ def _wrong(name: str, value: Directive, scheduler: str, spec: JobSpec, where: st
         return _of_another(name, value, rules.of_others[name], where)
     if name in rules.owned:
         return f"follows from other fields; set {rules.owned[name]} instead"
+    if field := _field_of(name, value, rules):
+        example = yaml_field(field, value)
+        return f"is what the field {field} says, which is checked; write {example} instead"
+    if name in ("mem-per-cpu", "mem-per-gpu") and spec.memory is not None:
+        return f"excludes memory, which is {spec.memory}, in Slurm's eyes: keep one of the two"
     return rules.misplaced(name) or _unwritable(name, value, rules)
 
 
 def _of_another(name: str, value: str | bool, whose: str, where: str) -> str:
     title = SCHEDULERS[whose]
-    if field := _RULES[whose].owned.get(name) or _PBS_IN_SELECT.get(name):
+    rules = _RULES[whose]
+    if field := rules.owned.get(name) or rules.typed.get(name) or _PBS_IN_SELECT.get(name):
         return f"is {title}'s, but {where}; set {field} instead, which every scheduler gets in its own words"
-    section = f"directives: {{{whose}: {{{name}: {_yaml(value)}}}}}"
+    section = yaml_field(f"directives.{whose}.{name}", value)
     return f"is {title}'s, but {where}; write {section}, and it stays in the file for {title} alone"
-
-
-def _yaml(value: str | bool) -> str:
-    return yaml_word(value) if isinstance(value, str) else str(value).lower()
 
 
 def _unwritable(name: str, value: str | bool, rules: _Rules) -> str | None:
@@ -217,3 +251,52 @@ def _is_there(name: str, spec: JobSpec) -> bool:
         "cpus-per-task": spec.cores_per_rank is not None,
     }
     return held.get(name, True)
+
+
+_ASK_FOR_DEVICES = ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
+"""Options of sbatch that ask for GPUs; gres may ask for other things instead."""
+
+
+def device_problems(spec: JobSpec, own: list[tuple[str, str | bool]]) -> Iterator[tuple[str, str]]:
+    """Raw requests for devices that contradict the job's `own`, of which there is one or none."""
+    given = of_scheduler(spec.directives, "slurm")
+    for name in _ASK_FOR_DEVICES:
+        value = given.get(name)
+        count = _gpus(name, value) if isinstance(value, str) else None
+        if count is None:
+            continue
+        message = _contradiction(name, count, dict(own), spec)
+        if message is not None:
+            yield f"directives.{name}", message
+
+
+def _contradiction(name: str, count: int, own: dict[str, str | bool], spec: JobSpec) -> str | None:
+    if not own:
+        none = spec.devices_per_rank == 0 and count
+        return f"asks for {count} GPUs, but devices_per_rank is 0: drop one of the two" if none else None
+    ((asks, asked),) = own.items()
+    fields = "devices_per_rank and the ranks on a node"
+    if name == asks:
+        if count == _gpus(asks, str(asked)):
+            return None
+        return f"asks for {count}, but {asks}={asked} follows from {fields}: change those"
+    if count == 0:
+        return None
+    fix = "drop it; a type of GPU is the site's gpu_type"
+    return f"asks for devices once more: {asks}={asked} follows from {fields}; {fix}"
+
+
+def _gpus(name: str, value: str) -> int | None:
+    """How many GPUs a request names; None where it cannot be told."""
+    total = 0
+    for part in value.split(","):
+        words = part.split(":")
+        if name == "gres":
+            if words[0] not in ("gpu", "gres/gpu"):
+                continue
+            words = words[1:]
+        number = words[-1] if words and words[-1].isdecimal() else "1" if name == "gres" else ""
+        if not number:
+            return None
+        total += int(number)
+    return total

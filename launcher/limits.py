@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from launcher.document import did_you_mean
 from launcher.errors import Problem, shown
 from launcher.given_directives import directive_problems, of_scheduler
-from launcher.quantities import clock, seconds
+from launcher.quantities import clock, seconds, size
 from launcher.site import Queue, Range, Site
 from launcher.spec import JobSpec, RequeueWay
 
@@ -34,6 +34,7 @@ def site_problems(spec: JobSpec, site: Site, name: str, walltime: int | None, gr
         *_stopping(site, walltime, grace),
         *_required(spec, site),
         *directive_problems(spec, site),
+        *_memory(spec, site),
         *_names(site, name),
         *_arrays(spec, site),
         *_going_on(spec, site),
@@ -117,6 +118,18 @@ def _required(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
             source = f"({required.source}, {required.date})"
             missing.append((required.field, f"{why}; write, for example, {required.example} {source}"))
     return missing
+
+
+def _memory(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
+    node = site.node
+    if site.scheduler == "local" or node is None or node.memory is None or spec.memory is None:
+        return []
+    if size(spec.memory) <= size(node.memory):
+        return []
+    source = f"({site.name}: {node.source}, {node.date})"
+    return [
+        ("memory", f"is {spec.memory}, but a node has {node.memory} {source}: lower it, or use more nodes")
+    ]
 
 
 def _names(site: Site, name: str) -> list[tuple[str, str]]:

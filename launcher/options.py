@@ -28,6 +28,7 @@ def with_options(site: Site, names: Sequence[str]) -> Site:
             teardown=[*option.teardown, *site.teardown],  # what began last ends first
             env={**site.env, **option.env},
             start_args=[*site.start_args, *option.start_args],
+            gpu_type=option.gpu_type or site.gpu_type,
             node=node,
         )
     return site

@@ -206,6 +206,7 @@ class _Planner:
             self._report(field, message)
         for problem in (*check(spec), *site_problems(spec, site, self.name, self.walltime, self.grace)):
             self._report(problem.path, problem.message)
+        self._check_given_directives(layout, per_rank)
         if self.problems:
             raise InvalidInput(self.problems)
         processes = self._processes(starter, layout, cores, cpu_lists, per_rank)
@@ -494,6 +495,17 @@ class _Planner:
                 "the container is given no GPUs: this site does not say whose they are; set container.gpus"
             )
         return decided
+
+    def _check_given_directives(self, layout: Layout, per_rank: int) -> None:
+        """What is given as the scheduler's own words may not contradict what was decided, or slip past it."""
+        for field, message in given_directives.site_directive_problems(self.site):
+            self.problems.append(Problem(f"site {self.site.name}", field, message))
+        if self.site.scheduler == "slurm":
+            per_task = per_rank * layout.most if self.spec.start.torchrun else per_rank
+            node_devices = self._node_devices(layout, per_rank)
+            own = directives.slurm_devices(self.site, per_task, node_devices, self._whole_nodes)
+            for field, message in given_directives.device_problems(self.spec, own):
+                self._report(field, message)
 
     def _directives(self, processes: Request) -> directives.Directives:
         if self.site.scheduler == "local":

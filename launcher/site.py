@@ -38,6 +38,14 @@ Program = Annotated[
     takes("a program: its name, or its path from / on", pattern=rf"^(?:/[^\x00\n\r]+|[A-Za-z0-9_.+-]+){END}"),
 ]
 
+GpuType = Annotated[
+    str,
+    takes(
+        "a type of GPU as Slurm lists it after gpu: (letters, digits, - _ and .)",
+        pattern=rf"^[A-Za-z0-9][A-Za-z0-9_.-]*{END}",
+    ),
+]
+
 _BUILT_IN = Path(__file__).parent / "sites"
 
 _QSUB_PATIENCE = 5.0
@@ -151,6 +159,7 @@ class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     env: Annotated[dict[EnvName, Text], meaning("Variables, where the job itself does not set them.")] = {}
     start_args: Annotated[list[Word], meaning("Further flags of the starter.")] = []
     reserved_cores: Annotated[CpuList | None, meaning("Cores that no rank may use then.")] = None
+    gpu_type: Annotated[GpuType | None, meaning("The type of GPU that Slurm is asked for then.")] = None
     ranks_per_node: Annotated[
         Count | None, meaning("The ranks on each node that it is made for, also where a job says nothing.")
     ] = None
@@ -187,6 +196,9 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Literal["gpus-per-node", "gres", "gpus-per-task"] | None,
         meaning("How Slurm is asked for devices."),
     ] = None
+    gpu_type: Annotated[
+        GpuType | None, meaning("The type of GPU that Slurm is asked for, in its own words: a100 …")
+    ] = None
     gpu_bind: Annotated[
         Word | None, meaning("srun's --gpu-bind, for ranks that have devices: closest, none …")
     ] = None
@@ -212,6 +224,10 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """Whether srun shows each rank its own devices alone, numbered from 0."""
         per_task = "per_task" if self.gpu_request == "gpus-per-task" else "none"  # srun's own choice
         return self.scheduler == "slurm" and (self.gpu_bind or per_task) != "none"
+
+    def slurm_gpus(self, count: int) -> str:
+        """So many devices as Slurm is asked for them: of the site's type, if it has one."""
+        return f"{self.gpu_type}:{count}" if self.gpu_type else str(count)
 
     def slurm_cpus(self, cores: int | None) -> int | None:
         """Cores in what Slurm counts, as --cpus-per-task does."""
@@ -315,7 +331,7 @@ def _contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
     yield from _of_queues("queue", "queues", site.queues, site.default_queue, site.other_queues)
     yield from _of_queues("QOS", "qos", site.qos, site.default_qos, site.other_qos)
     if site.scheduler != "slurm":
-        for field in ("qos", "default_qos", "gpu_bind"):
+        for field in ("qos", "default_qos", "gpu_type", "gpu_bind"):
             if getattr(site, field):
                 yield (field,), f"is Slurm's, but the scheduler is {site.scheduler}: drop it"
     fields = fields_of(JobSpec)
@@ -356,6 +372,13 @@ def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
     reserved = cpus(node.reserved_cores) if node.reserved_cores else []
     if node.sockets and not seen.issuperset(reserved):
         yield ("node", "reserved_cores"), f"is {node.reserved_cores}, which no socket has"
+    if node.sockets and node.devices and len(node.devices) != len(node.sockets):
+        message = (
+            f"has {len(node.devices)} numbers, but there are {len(node.sockets)} sockets: write one "
+            "for each, 0 for a socket without; a device belongs to the one socket that it is connected to"
+        )
+        yield ("node", "devices"), message
+        return
     yield from _of_device_cores(node)
     if node.device_count and node.device_variable is None:
         example = "CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or ZE_AFFINITY_MASK"

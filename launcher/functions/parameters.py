@@ -28,7 +28,7 @@ _INSTEAD = {
     "gpus_per_task": "devices_per_rank=1",
     "num_gpus": "devices_per_rank=1, of each rank",
     "visible_gpus": "devices_per_rank=1, of each rank",
-    "gres": 'devices_per_rank=1, in the site\'s own spelling; or directives={"gres": "gpu:a100:4"}',
+    "gres": "devices_per_rank=1, in the site's own spelling; a type of GPU is the site's gpu_type",
     "mem_gb": 'memory="16G", of each node',
     "mem": 'memory="16G", of each node',
     "mem_per_gpu": 'memory="16G", of each node; or directives={"mem-per-gpu": "16G"}',

@@ -31,7 +31,7 @@ MISTAKES = {
         ["directives.filesystems=null"],
         "directives.filesystems: is missing, and aurora needs it: PBS refuses the job: "
         '"Resource: filesystems is required to be set."; write, for example, '
-        'directives: {filesystems: "home:flare"} (aurora/running-jobs-aurora, 2026-08-19)',
+        'directives: {pbs: {filesystems: "home:flare"}} (aurora/running-jobs-aurora, 2026-08-19)',
     ),
     "another machine's file system": (
         ["directives.filesystems=home:eagle"],

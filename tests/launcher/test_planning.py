@@ -395,6 +395,54 @@ class TestStarters:
         assert not [word for word in planned("slurm").start if "mpi" in word]
 
 
+class TestNothingSlipsPast:
+    """What is checked in a field is not taken as a raw directive."""
+
+    def test_a_partitions_walltime(self) -> None:
+        queues = {"short": {"ranges": [{"max_walltime": "1h"}], **FACT}, "long": {**FACT}}
+        at = derived("slurm", queues=queues)
+        assert "does not take 1 node for 04:00:00" in refused(at, queue="short", walltime="4h")["queue"]
+        message = refused(at, directives={"partition": "short"}, walltime="4h")["directives.partition"]
+        assert message == "is what the field queue says, which is checked; write queue: short instead"
+        with pytest.raises(InvalidInput, match=r"write defaults: \{queue: short\}") as caught:
+            planned(msgspec.structs.replace(at, directives={"slurm": {"partition": "short"}}))
+        assert str(caught.value).startswith("site slurm: directives.slurm.partition: ")
+
+    def test_memory(self) -> None:
+        node = {"memory": "500G", **FACT}
+        for name in ("slurm", "pbs"):
+            at = derived(name, node=node)
+            message = refused(at, memory="900G")["memory"]
+            assert message.startswith(f"is 900G, but a node has 500G ({name}: s, 2026-08-19): lower it")
+            assert planned(at, memory="500G")
+        at = derived("slurm", node=node)
+        assert "write memory: 900G" in refused(at, directives={"mem": "900G"})["directives.mem"]
+        assert (
+            "excludes memory"
+            in refused(at, memory="1G", directives={"mem-per-cpu": "9G"})["directives.mem-per-cpu"]
+        )
+        assert ("mem", "0") in planned(at, directives={"mem": 0}).directives, "which no field can say"
+
+    @pytest.mark.parametrize(
+        ("site", "raw", "instead"),
+        [
+            ("pbs", {"q": "debug"}, "queue: debug"),
+            ("pbs", {"A": "a: b"}, 'account: "a: b"'),
+            ("slurm", {"account": "me"}, "account: me"),
+            ("slurm", {"qos": "high"}, "qos: high"),
+            ("slurm", {"constraint": "a&b"}, 'constraint: "a&b"'),
+            ("slurm", {"exclusive": True}, "exclusive: true"),
+        ],
+    )
+    def test_what_a_field_says(self, site: str, raw: dict[str, Any], instead: str) -> None:
+        (message,) = refused(site, directives=raw).values()
+        assert message.endswith(f"write {instead} instead")
+
+    def test_what_no_field_can_say(self) -> None:
+        assert ("exclusive", "user") in planned("slurm", directives={"exclusive": "user"}).directives
+        assert ("mail-type", "ALL") in planned("slurm", directives={"mail-type": "ALL"}).directives
+
+
 class TestDevices:
     @pytest.mark.parametrize(
         ("request_", "flag", "index"),
@@ -408,6 +456,60 @@ class TestDevices:
         found = planned(derived("slurm", gpu_request=request_), ranks_per_node=4, devices_per_rank=1)
         assert flag in found.directives
         assert found.devices.index == index  # lightning 13605: with gpus-per-task each sees its own as 0
+
+    @pytest.mark.parametrize(
+        ("request_", "flag"),
+        [
+            ("gpus-per-node", ("gpus-per-node", "a100:{}")),
+            ("gres", ("gres", "gpu:a100:{}")),
+            ("gpus-per-task", ("gpus-per-task", "a100:1")),
+        ],
+    )
+    def test_of_one_type(self, request_: str, flag: tuple[str, str]) -> None:
+        v100 = {"description": "d", "gpu_type": "v100", **FACT}
+        at = derived("slurm", gpu_request=request_, gpu_type="a100", options={"old": v100})
+        for ranks in (2, 4):
+            name, value = flag
+            fields: dict[str, Any] = {"ranks_per_node": ranks, "devices_per_rank": 1}
+            found = planned(at, **fields)
+            assert dict(found.directives)[name] == value.format(ranks)
+            assert ("--gpus-per-task=a100:1" in found.start) is (name == "gpus-per-task")
+            older = planned(at, options=["old"], **fields)
+            assert dict(older.directives)[name] == value.format(ranks).replace("a100", "v100")
+        none = planned(at, ranks_per_node=2, devices_per_rank=0)
+        assert "a100" not in f"{none.directives}{none.start}"
+
+    @pytest.mark.parametrize(
+        ("fields", "raw", "words"),
+        [
+            ({"devices_per_rank": 1}, {"gpus-per-node": "a100:4"}, "asks for 4, but gpus-per-node=2 follows"),
+            ({"devices_per_rank": 1}, {"gres": "gpu:a100:2,lustre:1"}, "asks for devices once more"),
+            ({"devices_per_rank": 1}, {"gpus": "2"}, "asks for devices once more: gpus-per-node=2 follows"),
+            ({"devices_per_rank": 0}, {"gres": "gpu:2"}, "asks for 2 GPUs, but devices_per_rank is 0"),
+            ({"devices_per_rank": 1}, {"gpus-per-node": "a100:2"}, None),
+            ({"devices_per_rank": 1}, {"gpus-per-node": "a100:1,v100:1"}, None),
+            ({"devices_per_rank": 1}, {"gres": "lustre:1"}, None),
+            ({"devices_per_rank": 0}, {"gres": "lustre"}, None),
+            ({}, {"gres": "gpu:a100:4"}, None),
+        ],
+    )
+    def test_asked_for_in_the_schedulers_words_too(
+        self, fields: dict[str, Any], raw: dict[str, str], words: str | None
+    ) -> None:
+        fields = {"ranks_per_node": 2, "directives": {"slurm": raw}, **fields}
+        if words is None:
+            assert dict(planned("slurm", **fields).directives).items() >= raw.items()
+        else:
+            ((path, message),) = refused("slurm", **fields).items()
+            assert path == f"directives.slurm.{next(iter(raw))}" and words in message
+
+    def test_a_raw_request_may_not_drop_the_jobs_own(self) -> None:
+        at = derived("slurm", gpu_request="gres")
+        fields: dict[str, Any] = {"ranks_per_node": 2, "devices_per_rank": 1}
+        message = refused(at, **fields, directives={"gres": "lustre:1"})["directives.gres"]
+        assert "asks for 0, but gres=gpu:2 follows" in message
+        both = planned(at, **fields, directives={"gres": "gpu:2,lustre:1"})
+        assert dict(both.directives)["gres"] == "gpu:2,lustre:1"
 
     def test_none_unless_asked_for_where_nobody_knows_the_nodes(self) -> None:
         found = planned("slurm", ranks_per_node=4)

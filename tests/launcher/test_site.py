@@ -318,6 +318,12 @@ class TestRefusals:
                 "source: s, date: 2026-01-01}",
                 "node.device_cores: puts other numbers of devices on the sockets than node.devices",
             ),
+            (
+                "node: {sockets: [0-1, 2-3], devices: [1], device_variable: X, source: s, date: 2026-01-01}",
+                "node.devices: has 1 numbers, but there are 2 sockets: write one for each, 0 for a socket",
+            ),
+            ("gpu_type: 'gpu:a100'", "gpu_type: is 'gpu:a100', but takes a type of GPU as Slurm lists it"),
+            ("scheduler: pbs\nstarter: pals\ngpu_type: a100", "gpu_type: is Slurm's"),
             ("default_qos: q\nother_qos: false", "default_qos: is q, which is no QOS of this site"),
             ("default_queue: q\nother_queues: false", "default_queue: is q, which is no queue of this site"),
             (

@@ -200,6 +200,19 @@ def what_no_profile_says_is_refused_too() -> None:
         assert "touch CANARY" not in named.split("\n")
 
 
+def what_errors_propose_is_a_job_file() -> None:
+    """With the user's own value, whatever it holds."""
+    value = "a: #b, [c"
+    with pytest.raises(InvalidInput) as caught:
+        plan(JobSpec.of({"command": ["true"], "directives": {"q": value}}), Site.load("pbs"))
+    proposed = str(caught.value).partition("write ")[2].removesuffix(" instead")
+    assert Document.parse(proposed, "job.yaml").data == {"queue": value}
+
+
+def test_what_errors_propose_is_a_job_file() -> None:
+    what_errors_propose_is_a_job_file()
+
+
 def test_what_no_profile_says_is_refused_too() -> None:
     what_no_profile_says_is_refused_too()
 
@@ -302,6 +315,7 @@ def few() -> list[Case]:
 def everything(trials: Trials, few: list[Case]) -> None:
     """What the tests above prove, on few jobs."""
     what_no_profile_says_is_refused_too()
+    what_errors_propose_is_a_job_file()
     what_init_says_next_is_for_a_shell(trials.folder)
     the_first_job_file_is_one("null", "two\nlines", "it's")
     the_first_job_file_is_one('"\\', "x", "a\x1bb")
