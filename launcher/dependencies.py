@@ -24,12 +24,15 @@ class Awaited(NamedTuple):
     there is none."""
 
 
-def resolve(after: Mapping[str, list[str]], scheduler: str, index: Index) -> Awaited:
+def resolve(after: Mapping[str, list[str]], scheduler: str, environ: Mapping[str, str]) -> Awaited:
     """The runs and jobs that `after` names; on Slurm or PBS, what of it has held already is left out.
 
     Raises:
         CastoffError: one is not there, can never hold, or is nothing that this scheduler can wait for.
     """
+    if not after:
+        return Awaited({}, None)
+    index = Index.of(environ)
     runs: dict[str, list[str]] = {}
     words: list[str] = []
     for condition, names in after.items():
@@ -41,7 +44,7 @@ def resolve(after: Mapping[str, list[str]], scheduler: str, index: Index) -> Awa
                 raise CastoffError(f"after.{condition}: {error}") from error
         if jobs:
             words.append(":".join([condition, *jobs]))
-    return Awaited(runs, ",".join(words) if after else None)
+    return Awaited(runs, ",".join(words))
 
 
 def _resolve(

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+
 
 def printable(text: str) -> str:
     """Text for a message: on one line, and writable in UTF-8, whatever it holds."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def say(line: str) -> None:
+    """Say something on standard error, for the person at the keyboard, and go on.
+
+    It may hold anybody's text, a file's name or a scheduler's answer: what would move a terminal's
+    cursor is shown escaped.
+    """
+    if sys.stderr is not None:  # as where it was closed
+        print(f"castoff: {printable(line)}", file=sys.stderr)
 
 
 def shown(value: object) -> str:

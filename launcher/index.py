@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 
 from launcher.directories import check_trusted, draft_of, is_run_directory
-from launcher.errors import CastoffError
+from launcher.errors import CastoffError, say
 from launcher.journal import Journal
 from launcher.records import Seconds, Submission, read
 from launcher.runs import LOCK, Run, is_locked
@@ -105,17 +105,6 @@ class Index:
                     "there is no home folder to keep the index of runs in; set HOME or XDG_STATE_HOME"
                 ) from None
         return cls(state / "castoff" / "runs.jsonl")
-
-    def prepare(self) -> None:
-        """Make sure that `add` can write, before anything else is made.
-
-        Raises:
-            CastoffError: it cannot.
-        """
-        try:
-            self._journal.prepare()
-        except OSError as error:
-            raise self._unusable("written", error) from error
 
     def add(self, run: Run, name: str) -> None:
         """Append a run.
@@ -277,6 +266,17 @@ class Index:
             f"{self.path}: the index of runs cannot be {verb}: {error.strerror}; "
             "set XDG_STATE_HOME to a folder of yours"
         )
+
+
+def write_down(environ: Mapping[str, str], change: Callable[[Index], None], otherwise: str) -> None:
+    """Change the user's index; where that cannot be, say why and what follows, and go on.
+
+    It is only an index: what it does not hold is where it is, and goes on as it goes.
+    """
+    try:
+        change(Index.of(environ))
+    except CastoffError as error:
+        say(f"{error}; {otherwise}")
 
 
 def _find(reference: str, known: Callable[[], list[Entry]]) -> Run:

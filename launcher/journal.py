@@ -29,14 +29,6 @@ class Journal:
     def __init__(self, path: Path):
         self.path = path
 
-    def prepare(self) -> None:
-        """Make sure that lines can be added.
-
-        Raises:
-            OSError: they cannot.
-        """
-        os.close(self._open_for_appending())
-
     def append(self, records: Iterable[dict[str, Any]]) -> None:
         """Add records, a line each.
 

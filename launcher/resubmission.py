@@ -12,7 +12,7 @@ from typing import Any
 from launcher.dependencies import resolve
 from launcher.directories import Sealed, check_folder, opened
 from launcher.errors import CastoffError
-from launcher.index import Index
+from launcher.index import write_down
 from launcher.local.control import forget_cancellation, other_host
 from launcher.queue import Silent
 from launcher.queues import queue_of
@@ -27,6 +27,10 @@ from launcher.watch import judge
 
 _PATIENCE = 20.0
 """Seconds in which the scheduler is asked what became of what was sent before."""
+
+_NOT_REOPENED = (
+    "{} starts all the same; `castoff list` may go on telling how it ended before, `status` does not"
+)
 
 
 def resubmit(
@@ -77,7 +81,7 @@ def _resubmit(
             _renew_secrets(run, plan.get("env_from", []), environ)
             (run.path / STOP).unlink(missing_ok=True)
             forget_cancellation(run)
-            Index.of(environ).reopen(run)
+            write_down(environ, lambda index: index.reopen(run), _NOT_REOPENED.format(run.id))
             write_submission(run, record)
             try:
                 if scheduler != "local":
@@ -145,7 +149,7 @@ def _still(run: Run) -> str:
 def _dependency(run: Run, record: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
     """What it still waits for, in its scheduler's words; None: what its script's own directive says."""
     if record["after"]:
-        return resolve(record["after"], record["scheduler"], Index.of(environ)).words
+        return resolve(record["after"], record["scheduler"], environ).words
     if not _has_begun(run) or "\n#SBATCH --dependency=" not in _script(run):
         return None
     return ""  # it has held once, and those jobs may be forgotten

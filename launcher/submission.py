@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,8 +21,8 @@ from launcher.dependencies import resolve
 from launcher.directives import own_dependency
 from launcher.directories import Sealed
 from launcher.drafts import Draft, new_run, sweep_drafts
-from launcher.errors import CastoffError
-from launcher.index import Index
+from launcher.errors import CastoffError, say
+from launcher.index import write_down
 from launcher.planning import Plan, plan
 from launcher.quoting import shell_word, visible_word
 from launcher.rendering import render
@@ -122,7 +121,7 @@ def submit(
         check_reachable(decided.scheduler, environ)
         check_run_dir = {"slurm": slurm, "pbs": pbs}[decided.scheduler].check_run_dir
         check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
-    awaited = resolve(decided.after, decided.scheduler, Index.of(environ))
+    awaited = resolve(decided.after, decided.scheduler, environ)
     itself = (awaited.words or None) == own_dependency(decided.directives)
     dependency = None if itself else awaited.words
     largest = None
@@ -181,12 +180,9 @@ def recorded(
         CastoffError: it cannot be made; or a variable that `env_from` names is not set.
     """
     files = _Files(_job_file(spec), decided.to_json() + "\n", script, secrets(decided.env_from, environ))
-    index = Index.of(environ)
-    index.prepare()
     folder = runs_dir or runs_folder(environ)
     for interrupted in sweep_drafts(folder):
-        told = "its submission was interrupted before anything was sent; removed"
-        print(f"castoff: {interrupted}: {told}", file=sys.stderr)
+        say(f"{interrupted}: its submission was interrupted before anything was sent; removed")
     with new_run(decided.name, folder) as draft:
         try:
             files.write(draft.run)
@@ -200,7 +196,12 @@ def recorded(
             write_submission(draft.run, record)
             if prepare:
                 prepare(draft.run.path)
-            index.add(draft.final, decided.name)
+            path = visible_word(str(draft.final.path))
+            write_down(
+                environ,
+                lambda index: index.add(draft.final, decided.name),
+                f"no list will show {draft.final.id}, which is named by its path: castoff status {path}",
+            )
             draft.publish()
         except OSError as error:
             raise CastoffError(f"{draft.final.path}: cannot be written: {error.strerror}") from error

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import click
 
 from launcher.errors import Problem, printable
+from launcher.errors import say as say
 from launcher.runs import write_file
 
 json_option = click.option(
@@ -52,15 +53,6 @@ def error_as_json(message: str, code: int, problems: Sequence[Problem]) -> str:
             {"where": one.where, "field": one.path, "message": one.message} for one in problems
         ]
     return json.dumps(told)
-
-
-def say(line: str) -> None:
-    """Say something on standard error.
-
-    It may hold anybody's text, a file's name or a scheduler's answer: what would move a terminal's
-    cursor is shown escaped.
-    """
-    click.echo(f"castoff: {printable(line)}", err=True)
 
 
 def is_terminal(stream: TextIO | None) -> bool:

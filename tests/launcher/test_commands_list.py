@@ -271,7 +271,6 @@ class TestTerminal:
         assert "\x1b" not in answer.output
         assert [line.split()[0] for line in answer.output.splitlines()[-500:]] == [run.id for run in runs]
         index.path.unlink()
-        index.prepare()
         for run in runs:
             index.add(run, "x")
         answer = on_terminal("castoff", "list", cwd=tmp_path)

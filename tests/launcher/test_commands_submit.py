@@ -237,14 +237,20 @@ class TestRefusals:
             assert "--runs-dir" in answer.stderr
         assert everything(tmp_path) == {"file"}
 
-    def test_no_index_no_run(self, castoff: Castoff, tmp_path: Path) -> None:
+    def test_without_an_index(self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path) -> None:
+        """It is only an index: the run goes on, is named by its path, and can be begun again."""
         (tmp_path / "file").touch()
         environment = {"XDG_STATE_HOME": str(tmp_path / "file")}
-        answer = castoff("submit", "--site", "local", "--", "true", env=environment)
-        assert (answer.returncode, answer.stdout) == (1, "")
-        assert answer.stderr.count("\n") == 1
-        assert "the index of runs cannot be written" in answer.stderr and "XDG_STATE_HOME" in answer.stderr
-        assert everything(tmp_path) == {"file"}
+        answer = castoff("submit", "--json", "--site", "local", "--", "true", env=environment)
+        assert answer.returncode == 0
+        run = Run(Path(json.loads(answer.stdout)["directory"]))
+        (note,) = answer.stderr.splitlines()
+        assert "the index of runs cannot be written" in note and "XDG_STATE_HOME" in note
+        assert note.endswith(f"castoff status {run.path}")
+        assert castoff("wait", run.path, env=environment).stdout == f"{run.id}: done\n"
+        answer = castoff("resubmit", "--done-too", run.path, env=environment)
+        assert answer.returncode == 0 and "the index of runs cannot be written" in answer.stderr
+        assert [one["ending"] for one in jobs.wait(run)["members"][0]["attempts"]] == ["done", "done"]
 
     def test_a_full_disk_leaves_nothing(self, castoff: Castoff, tmp_path: Path) -> None:
         limited = "ulimit -f 1; exec castoff submit --site local --name x -- true"
