@@ -14,7 +14,7 @@ from launcher.directories import Sealed, check_folder, opened
 from launcher.errors import CastoffError
 from launcher.index import write_down
 from launcher.local.control import forget_cancellation, other_host
-from launcher.queue import Silent
+from launcher.queue import Queue, Silent
 from launcher.queues import queue_of
 from launcher.runs import LOCK, STOP, Run, locked, read_record, write_file, write_submission
 from launcher.scenes import survey
@@ -27,6 +27,8 @@ from launcher.watch import judge
 
 _PATIENCE = 20.0
 """Seconds in which the scheduler is asked what became of what was sent before."""
+
+_POLL = 1.0
 
 _NOT_REOPENED = (
     "{} starts all the same; `castoff list` may go on telling how it ended before, `status` does not"
@@ -122,13 +124,15 @@ def _check_none_left(run: Run, scheduler: str, environ: Mapping[str, str]) -> No
     Raises:
         CastoffError: it has, or does not answer.
     """
-    # Its script's path is no other's, and every job has it on its command line.
-    queue, script = queue_of(scheduler, environ), str(run.script)
-    alone = set()  # the ids of a script that stood alone, which lay elsewhere
+    queue = queue_of(scheduler, environ)
+    alone: set[str] = set()  # the ids of a script that stood alone, which lay elsewhere
     if not run.submission() and (queued := survey(run, held=True).queued):
         alone = queued.jobs
+    give_up = time.monotonic() + _PATIENCE
     try:
-        living = sorted({one.job for one in queue.unfinished() if one.runs(script) or one.job in alone})
+        # A job that has just ended is still being cleared away.
+        while (living := _living(queue, run, alone)) and time.monotonic() < give_up:
+            time.sleep(_POLL)
     except Silent as why:
         raise CastoffError(
             f"{run.id}: {queue.name} could not be asked whether a job of it is left: {why}; what may run "
@@ -140,6 +144,16 @@ def _check_none_left(run: Run, scheduler: str, environ: Mapping[str, str]) -> No
             f"{run.id}: {queue.name} still has a job of it: {', '.join(living)}; wait until it is over, or "
             f"end it: {shlex.join([ends, *living])}"
         )
+
+
+def _living(queue: Queue, run: Run, further: Collection[str]) -> list[str]:
+    """The jobs of this user that wait or run and are a run's: by its script's path, which no other has.
+
+    Raises:
+        Silent: the queue does not answer.
+    """
+    script = str(run.script)
+    return sorted({one.job for one in queue.unfinished() if one.runs(script) or one.job in further})
 
 
 def _still(run: Run) -> str:

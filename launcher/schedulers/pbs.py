@@ -16,6 +16,10 @@ from launcher.schedulers.submission import (
     variables_again,
 )
 
+_QSUB = ("qsub", "-f")
+"""In the foreground: else qsub leaves a process behind that submits for later ones, and would hold the run's
+lock for a minute (qsub(1B))."""
+
 
 def submit_command(submission: Submission) -> list[str]:
     """The qsub command. Its -o and -v replace those of the script's directives.
@@ -25,7 +29,7 @@ def submit_command(submission: Submission) -> list[str]:
     """
     plan = submission.plan
     inherited = plan.inherit if isinstance(plan.inherit, list) else []
-    command = ["qsub", *_output(submission.run_dir, in_array=(plan.array_count or 1) > 1)]
+    command = [*_QSUB, *_output(submission.run_dir, in_array=(plan.array_count or 1) > 1)]
     command += ["-v", ",".join([*inherited, *submission.environment])]
     return [*command, *_dependency(submission.dependency), submission.script]
 
@@ -102,7 +106,7 @@ def resubmission(script: str, run_dir: str, again: Again) -> Order:
     if again.link is not None:
         variables["CASTOFF_CHAIN"] = str(again.link)
     passed = directive_in(script, "#PBS -v ")
-    command = ["qsub"]
+    command = [*_QSUB]
     if again.submitted:
         command += _output(run_dir, in_array=in_array)
     command += ["-v", names_again(script, passed, variables, secrets_kept=again.submitted)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from launcher import resubmission
 from launcher.cancelling import Cancellation
 from launcher.errors import CastoffError
 from launcher.resubmission import resubmit
@@ -146,6 +147,10 @@ class TestLeftOut:
 
 class TestStartedAgain:
     """Nothing is, while the queue has a job of its script, whatever is said of the id."""
+
+    @pytest.fixture(autouse=True)
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(resubmission, "_PATIENCE", 0.0)
 
     def test_what_the_queue_has(self, pbs: FakePbs, made: OnPbs) -> None:
         pbs.tells({"8.head": QUEUED}, made.run)

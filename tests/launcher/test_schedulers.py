@@ -46,13 +46,13 @@ def test_sbatch_of_an_array_that_waits() -> None:
 def test_qsub() -> None:
     submission = Submission(planned("pbs"), "/runs/j-1")
     assert pbs.submit_command(submission) == [
-        *("qsub", "-o", "/runs/j-1/logs/job-0.log", "-v", "CASTOFF_RUN_DIR", "/runs/j-1/job.sh")
+        *("qsub", "-f", "-o", "/runs/j-1/logs/job-0.log", "-v", "CASTOFF_RUN_DIR", "/runs/j-1/job.sh")
     ]
 
 
 def test_qsub_of_an_array_that_waits() -> None:
     job = planned("pbs", array={"count": 3}, inherit=["LANG"])
-    assert pbs.submit_command(Submission(job, "/r", "afterok:3.head"))[1:] == [
+    assert pbs.submit_command(Submission(job, "/r", "afterok:3.head"))[2:] == [
         *("-o", "/r/logs/job-^array_index^.log", "-v", "LANG,CASTOFF_RUN_DIR"),
         *("-W", "depend=afterok:3.head", "/r/job.sh"),
     ]
@@ -193,8 +193,8 @@ def test_qsub_again() -> None:
     alone = Restart(QSUB, "/r", begin, submitted=False, dependency=None)
     found = [sending.order(None) for sending in sendings_again("pbs", alone, None)]
     names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT"
-    assert all(one.command[:3] == ["qsub", "-v", names] for one in found)
-    assert [one.command[4] for one in found] == ["0-1", "2-3", "5-6:2", "7-8:2"]
+    assert all(one.command[:4] == ["qsub", "-f", "-v", names] for one in found)
+    assert [one.command[5] for one in found] == ["0-1", "2-3", "5-6:2", "7-8:2"]
     assert [one.environment["CASTOFF_FIRST_ATTEMPT"] for one in found] == ["1", "2", "2", "1"]
     (order,) = [
         one.order(None)
@@ -202,7 +202,7 @@ def test_qsub_again() -> None:
     ]
     log = ["-o", "/r/logs/job-0.log"]
     passed = ["-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"]
-    assert order.command == ["qsub", *log, *passed, "-W", "depend=afterok:3.h", "/r/job.sh"]
+    assert order.command == ["qsub", "-f", *log, *passed, "-W", "depend=afterok:3.h", "/r/job.sh"]
 
 
 def test_a_chain_again() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launcher import asking, slurm_queue
+from launcher import asking, resubmission, slurm_queue
 from launcher.errors import CastoffError
 from launcher.resubmission import resubmit
 from launcher.runs import LOCK, locked
@@ -445,6 +445,21 @@ class TestSilence:
 
 
 class TestResubmitted:
+    @pytest.fixture(autouse=True)
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(resubmission, "_PATIENCE", 0.0)
+
+    def test_what_is_being_cleared_away_is_waited_for(
+        self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(resubmission, "_PATIENCE", 60.0)
+        monkeypatch.setattr("time.sleep", lambda _: slurm.tells(("7", "FAILED"), run=made.run))
+        made.attempt("0.0", "failed", 3)
+        slurm.program("sbatch", "echo 9")
+        slurm.program("scontrol", "true")
+        slurm.tells(("7", "COMPLETING"), run=made.run)
+        assert resubmit(made.run) == {0: 1}
+
     def test_nothing_while_the_queue_has_a_job_of_its_script(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         """Whatever is said of the id that its records have."""
         made.attempt("0.0", "failed", 3)

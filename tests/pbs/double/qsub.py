@@ -10,6 +10,7 @@ import re
 import shlex
 import socket
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -52,7 +53,10 @@ def qsub(arguments: Sequence[str]) -> int:
         print(f"pbs_version = {VERSION}")
         return 0
     try:
-        print(ask({"request": "submit", **_Submission(arguments).told()})["job"])
+        submission = _Submission(arguments)
+        print(ask({"request": "submit", **submission.told()})["job"])
+        if "f" not in submission.flags:
+            _stay_behind()
     except _Usage as usage:
         print(f"{usage}\n{USAGE}" if str(usage) else USAGE, end="", file=sys.stderr)
         return 2
@@ -66,6 +70,18 @@ def qsub(arguments: Sequence[str]) -> int:
         print(f"{error}\nqsub: cannot connect to server head (errno=15010)", file=sys.stderr)
         return 15010 & 0xFF
     return 0
+
+
+def _stay_behind() -> None:
+    """Leave a process that has what this one has open, as OpenPBS's submits for later ones for a minute."""
+    subprocess.Popen(
+        ["sleep", "60"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        close_fds=False,
+        start_new_session=True,
+    )
 
 
 class _Submission:
@@ -105,9 +121,9 @@ class _Submission:
                     self._resources(value, before.get("resources", {}))
                 elif letter == "W":
                     self._attributes(value, before.get("attributes", {}))
-                elif letter in "hIV":
+                elif letter in "fhIV":
                     self.flags.add(letter)
-                elif letter in "cCfRuXz":
+                elif letter in "cCRuXz":
                     raise not_in_the_double(f"qsub -{letter}")
                 elif letter not in before.get("values", {}):
                     self.values[letter] = _checked(letter, value)
