@@ -76,14 +76,14 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 # Each node may claim CPUs, 2 GB for each, and 4 GPUs, whatever this machine has.
 SlurmdParameters=config_overrides
-NodeName={",".join(NODES)} CPUs=CPU_COUNT RealMemory=MEMORY_SIZE Gres=gpu:4 State=UNKNOWN
+NodeName={",".join(NODES)} CPUs=CPU_COUNT RealMemory=MEMORY_SIZE Gres=gpu:a100:4 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES PriorityTier=1
 PartitionName=urgent Nodes=ALL PriorityTier=10
 FURTHER
 """,
     # slurmd starts its plugin for them all the same, and ends where it cannot tell their version.
     "cgroup.conf": "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/run/cgroup\nConstrainRAMSpace=yes\n",
-    "gres.conf": "Name=gpu File=/run/slurm/gpu[0-3]\n",
+    "gres.conf": "Name=gpu Type=a100 File=/run/slurm/gpu[0-3]\n",
     "slurmdbd.conf": f"""\
 DbdHost={HEAD}
 SlurmUser=root
@@ -106,6 +106,12 @@ innodb_buffer_pool_size = 16M
 innodb_flush_log_at_trx_commit = 0
 """,
 }
+
+# Stand-ins for what a university's login shells have: modules, one of which brings conda, and this knows
+# an environment by its folder.
+_MODULES = """\
+module() { conda() { . "$2/bin/activate"; }; }
+"""
 
 _START_ACCOUNTING = """
 mkdir -m 755 /run/munge /run/mysqld /run/slurm /run/slurm/state
@@ -139,9 +145,10 @@ class SlurmCluster(Cluster):
         Raises:
             OSError, RuntimeError: it cannot be started here.
         """
-        settings, self.logs = folder / "etc", folder / "logs"
-        for made in (settings, self.logs):
+        settings, self.logs, profile = folder / "etc", folder / "logs", folder / "profile.d"
+        for made in (settings, self.logs, profile):
             made.mkdir()
+        (profile / "modules.sh").write_text(_MODULES)
         values = {
             "LOGS": str(self.logs),
             "TASK_PLUGIN": "task/none" if memory_groups() is None else "task/cgroup",
@@ -154,7 +161,8 @@ class SlurmCluster(Cluster):
                 text = text.replace(key, value)
             (settings / name).write_text(text)
             (settings / name).chmod(0o600)  # slurmdbd insists, for its own
-        self.hosts = Hosts([HEAD, *NODES], {"/etc/slurm": settings, **no_start_up_files(folder)}, held_by)
+        places = {"/etc/slurm": settings, "/etc/profile.d": profile, **no_start_up_files(folder)}
+        self.hosts = Hosts([HEAD, *NODES], places, held_by)
         try:
             self._start()
         except BaseException:
