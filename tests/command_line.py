@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import Protocol
 
 from launcher import cli
+from tests import patience
 
 COMMAND = Path(sys.executable).parent / "castoff"
 """The console script beside the interpreter that runs the tests."""
-
-PATIENCE = 600
-"""Seconds for a command that ends by itself; longer than any takes on a machine that does more besides."""
 
 _PROCESSES = ("launch", "train")
 """Verbs that need a process of their own: one adopts what its ranks leave behind, one becomes the trainer."""
@@ -62,7 +60,7 @@ def start(
         [str(COMMAND), *map(str, args)],
         cwd=cwd,
         env=environment(env),
-        timeout=PATIENCE,
+        timeout=patience.SECONDS,
         input=input,
         stdin=subprocess.DEVNULL if input is None else None,
         capture_output=True,

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import patience
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 HEAVY = {"torch", "submitit", "numpy", "psutil", "rich"}
 LOADED = "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
@@ -19,7 +21,12 @@ LOADED = "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
 def python(*words: str, cwd: Path) -> str:
     """What a Python of its own prints."""
     done = subprocess.run(
-        [sys.executable, *words], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=patience.SECONDS,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -66,7 +73,12 @@ atexit.register(lambda: print("loaded:", *sorted(sys.modules), file=sys.stderr))
 main({words!r})
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=patience.SECONDS,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stderr.splitlines()[-1].removeprefix("loaded: ").split())

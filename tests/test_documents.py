@@ -24,6 +24,7 @@ from launcher import plan, render
 from launcher.cli import _VERBS
 from launcher.site import Search, Site
 from launcher.spec import JobSpec, Stage
+from tests import patience
 from tests.cluster.slurm import HEAD, SlurmCluster
 from tests.pbs.cluster import PbsCluster
 
@@ -191,7 +192,7 @@ def run_block(shown: list[Command], folder: Path, at: str, where: Sequence[str] 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
+        timeout=patience.SECONDS,
         check=False,
     )
     parts = re.split(rf"\n?^{mark} (\d+)\n", done.stdout, flags=re.MULTILINE)

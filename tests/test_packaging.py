@@ -13,6 +13,8 @@ import pytest
 import tomllib
 from packaging.requirements import Requirement
 
+from tests import patience
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 SCRIPTS = Path(sys.executable).parent
 HEAVY = {"torch", "submitit", "numpy", "psutil", "rich"}
@@ -28,7 +30,7 @@ def run(*argv: str | Path, cwd: Path, **more: str) -> str:
         env={**os.environ, **more},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=patience.SECONDS,
         check=False,
     )
     assert done.returncode == 0, f"{done.args} exited with {done.returncode}:\n{done.stdout}{done.stderr}"

@@ -6,15 +6,12 @@ import os
 import pwd
 import shlex
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tests import patience
 from tests.cluster.hosts import Hosts
-
-_SECONDS = 60.0
-"""How long anything here may take on a machine that is busy with other things."""
 
 
 def no_start_up_files(folder: Path) -> dict[str, Path]:
@@ -91,11 +88,7 @@ class Cluster:
     def _daemons_command(self, host: str, command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
         """Run what daemons are made of: what they have in their environment, jobs may have too."""
         environ = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-        return self.run(host, command, cwd="/", env=environ, timeout=_SECONDS)
+        return self.run(host, command, cwd="/", env=environ, timeout=patience.SECONDS)
 
     def _until(self, holds: Callable[[], bool]) -> None:
-        give_up = time.monotonic() + _SECONDS
-        while not holds():
-            if time.monotonic() > give_up:
-                raise RuntimeError(f"{self.title} does not get ready; its logs are in {self.logs}")
-            time.sleep(0.05)
+        patience.until(holds, f"{self.title} does not get ready; its logs are in {self.logs}")

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher.runs import Run
+from tests import patience
 from tests.cluster import HEAD
 from tests.cluster.base import Cluster
-
-from .jobs import until
+from tests.patience import until
 
 
 class Ended(NamedTuple):
@@ -39,7 +39,7 @@ class Desk:
         """Start a command."""
         return self.cluster.popen(HEAD, words, cwd=self.folder, env={**self.environ, **(env or {})})
 
-    def end(self, process: subprocess.Popen[str], timeout: float = 90) -> Ended:
+    def end(self, process: subprocess.Popen[str], timeout: float = patience.SECONDS) -> Ended:
         """What a command came to."""
         with process:
             output, errors = process.communicate(timeout=timeout)

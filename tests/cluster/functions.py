@@ -22,8 +22,7 @@ import launcher
 from launcher.functions.jobs import FunctionJob
 from tests.cluster import HEAD
 from tests.cluster.base import Cluster
-
-from .jobs import until
+from tests.patience import until
 
 Jobs = dict[str, FunctionJob[Any]]
 

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import psutil
 
+from tests import patience
+
 _SCRIPT = Path(__file__).with_name("hosts.sh")
 
 _NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--net"]
@@ -127,7 +129,7 @@ class Hosts:
         cwd: str | Path | None = None,
         env: Mapping[str, str] | None = None,
         input: str | None = None,
-        timeout: float = 60,
+        timeout: float = patience.SECONDS,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on a host to its end; it is killed after `timeout` seconds."""
         stdin = subprocess.DEVNULL if input is None else subprocess.PIPE

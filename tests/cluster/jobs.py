@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,7 @@ from launcher import JobSpec, Site, plan, render
 from tests.cluster import HEAD
 from tests.cluster.base import Cluster
 from tests.launcher.scripts.harness import PROBE
-
-SECONDS = 90.0
-"""How long a test waits for anything."""
-
-
-def until(holds: Callable[[], Any], what: str) -> Any:
-    """What `holds` gives as soon as it is something."""
-    give_up = time.monotonic() + SECONDS
-    while True:
-        found = holds()
-        if found:
-            return found
-        assert time.monotonic() < give_up, f"never: {what}"
-        time.sleep(0.1)
+from tests.patience import until
 
 
 class Submitted:

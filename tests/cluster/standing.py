@@ -14,17 +14,14 @@ import shutil
 import stat
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import patience
 from tests.cluster import HEAD, NODES
 from tests.cluster.base import Cluster
 from tests.cluster.hosts import Doors, why_no_hosts
-
-_SECONDS = 30.0
-"""How long its end may take."""
 
 
 class Refused(Exception):
@@ -119,18 +116,14 @@ class Standing:
         """End it and wait for its end.
 
         Raises:
-            Refused: it is not up, or does not end.
+            Refused: it is not up.
         """
         if not self._stands():
             shutil.rmtree(self.folder, ignore_errors=True)
             raise Refused("it is not up")
         with self._fifo.open("w") as fifo:
             fifo.write("\n")
-        give_up = time.monotonic() + _SECONDS
-        while self._stands():
-            if time.monotonic() > give_up:
-                raise Refused(f"it does not end; its logs are in {self.folder / 'logs'}")
-            time.sleep(0.05)
+        patience.until(lambda: not self._stands(), f"it does not end; its logs are in {self.folder / 'logs'}")
         shutil.rmtree(self.folder)
 
     def _stands(self) -> bool:

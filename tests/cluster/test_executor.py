@@ -12,10 +12,10 @@ from submitit.core import utils
 
 import launcher
 from launcher.functions.jobs import FunctionJob, JobEndedError
+from tests.patience import until
 
 from . import functions
 from .functions import Jobs, Train, fail, nested, number, place, sleep
-from .jobs import until
 from .slurm import HEAD, MAX_ARRAY_SIZE, SlurmCluster
 
 trap = pytest.mark.trap

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from launcher.runs import Run
+from tests.patience import until
 
 from .desk import Desk
-from .jobs import until
 from .slurm import SlurmCluster
 
 CHECKOUT = Path(__file__).resolve().parents[2]

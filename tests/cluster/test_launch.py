@@ -18,9 +18,10 @@ import pytest
 from launcher.runs import Run
 from launcher.status import RunStatus
 from launcher.watch import status
+from tests import patience
 from tests.launcher.scripts.harness import PROBE, STALE, marked
+from tests.patience import until
 
-from .jobs import until
 from .slurm import HEAD, SlurmCluster
 
 FOR_EVER = "touch ready-$RANK; while :; do sleep 0.1; done"
@@ -54,7 +55,7 @@ class Shell:
     def end(self, process: subprocess.Popen[str]) -> Ended:
         with process:
             try:
-                output, errors = process.communicate(timeout=90)
+                output, errors = process.communicate(timeout=patience.SECONDS)
             except BaseException:
                 for one in marked(self.mark):
                     one.kill()

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests import patience
 from tests.conftest import SystemProgram
 
 from . import standing
@@ -24,7 +25,9 @@ CHECKOUT = Path(__file__).parents[2]
 
 def cluster(*words: str) -> subprocess.CompletedProcess[str]:
     told = [sys.executable, "-m", "tests.cluster", *words]
-    return subprocess.run(told, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=90)
+    return subprocess.run(
+        told, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=patience.SECONDS
+    )
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ import msgspec
 import pytest
 
 from launcher import JobSpec, Site, plan, render
+from tests import patience
 from tests.launcher.scripts.harness import PROBE, STALE, STALE_SLURM
 
 from .hosts import Hosts, why_no_hosts
@@ -43,7 +43,6 @@ class Ended(NamedTuple):
     code: int
     output: str
     run_dir: Path
-    seconds: float
 
     def record(self, name: str) -> dict[str, Any]:
         told: dict[str, Any] = json.loads((self.run_dir / "attempts" / "0.0" / f"{name}.json").read_text())
@@ -64,10 +63,8 @@ class Job(NamedTuple):
         (self.folder / "job.sh").write_text(render(plan(JobSpec.of(spec), self.site)))
         told = {"PBS_JOBID": "7.head", "PBS_O_WORKDIR": str(self.folder), "PBS_NODEFILE": str(nodefile)}
         env = {**os.environ, **STALE, **STALE_SLURM, **told, "PROBE": probe, "PROBE_FOLDER": str(self.folder)}
-        begun = time.monotonic()
-        done = self.hosts.run("n1", ["bash", "job.sh"], cwd=self.folder, env=env, timeout=100)
-        taken = time.monotonic() - begun
-        return Ended(done.returncode, done.stdout + done.stderr, self.folder / "castoff-7.head", taken)
+        done = self.hosts.run("n1", ["bash", "job.sh"], cwd=self.folder, env=env, timeout=patience.SECONDS)
+        return Ended(done.returncode, done.stdout + done.stderr, self.folder / "castoff-7.head")
 
     def ranks(self) -> list[dict[str, Any]]:
         return [json.loads((self.folder / f"rank-{rank}.json").read_text()) for rank in range(sum(COUNTS))]
@@ -121,5 +118,4 @@ def test_a_rank_that_fails_ends_the_job_at_once(failing: int, job: Job) -> None:
     assert (failure["rank"], failure["code"], failure["host"]) == (failing, 7, host)
     assert f"castoff: rank {failing} on {host} was the first to fail, with code 7" in ended.output
     assert ended.record("ending")["ending"] == "failed"
-    assert ended.seconds < 25  # the others would wait for 30 and more
     assert job.hosts.run("n1", ["pgrep", "-af", "probe.py"]).stdout == ""  # on any host: all are seen

@@ -13,8 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests import patience
+from tests.patience import until
+
 from .hosts import memory_groups
-from .jobs import until
 from .slurm import HEAD, MAX_ARRAY_SIZE, NODES, SlurmCluster
 
 CHECKOUT = Path(__file__).parents[2]
@@ -85,7 +87,7 @@ def test_a_controller_that_does_not_answer(slurm: SlurmCluster) -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             asking.wait(1)
         slurm.continue_controller()
-        assert asking.wait(30) == 0
+        assert asking.wait(patience.SECONDS) == 0
 
 
 def test_accounting_comes_and_goes(slurm: SlurmCluster) -> None:
@@ -97,7 +99,7 @@ def test_accounting_comes_and_goes(slurm: SlurmCluster) -> None:
             asking = stack.enter_context(slurm.popen(HEAD, ["sacct"]))
             with pytest.raises(subprocess.TimeoutExpired):
                 asking.wait(1)
-        assert asking.wait(30) == 0
+        assert asking.wait(patience.SECONDS) == 0
 
 
 def test_memory_is_limited(slurm: SlurmCluster, tmp_path: Path) -> None:
@@ -117,7 +119,7 @@ def test_an_array_has_an_end(slurm: SlurmCluster, tmp_path: Path) -> None:
 HOLDING = """
 def test_it(slurm):
     job = 'touch FOLDER/$SLURM_PROCID; exec sleep 600'
-    slurm.run("head", ["srun", "-N4", "sh", "-c", job], timeout=600)
+    slurm.run("head", ["srun", "-N4", "sh", "-c", job], timeout=patience.SECONDS)
 """
 
 
@@ -166,6 +168,6 @@ def test_it_ends_with_the_test_run(name: str, slurm: SlurmCluster, another: subp
     groups = control_groups()
     assert len(groups) >= 2 or not slurm.limits_memory
     another.send_signal(signal.Signals[name])
-    gone, alive = psutil.wait_procs(family, timeout=40)
+    gone, alive = psutil.wait_procs(family, timeout=patience.SECONDS)
     assert alive == [] and len(gone) == len(family)
     assert len(groups - control_groups()) >= slurm.limits_memory

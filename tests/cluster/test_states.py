@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ import pytest
 
 from launcher.runs import Run
 from tests.launcher.conftest import processes_of
+from tests.patience import until
 
 from .desk import Desk
-from .jobs import until
 from .slurm import SlurmCluster
 
 STUBBORN = "trap '' TERM; touch begun.$CASTOFF_ATTEMPT; while :; do sleep 0.2; done"
@@ -139,15 +138,14 @@ class TestEnded:
 
     def test_the_first_rank_to_fail(self, desk: Watched) -> None:
         """It is over at once, and told of first."""
-        program = "import os, time; os.environ['RANK'] != '1' or int('one'); time.sleep(600)"
-        begun = time.time()
+        program = "import os, time; os.environ['RANK'] != '1' or int('one'); time.sleep(86400)"
         words = ["--site", "slurm", "--ranks-per-node", "2", "--nodes", "2", "--name", "raises"]
         answer = desk.castoff("submit", *words, "--", sys.executable, "-c", program)
         assert answer.code == 0, answer.errors
         assert desk.castoff("wait", "raises").code == 1
         (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
         failed = json.loads((run.path / "attempts/0.0/failure.json").read_text())
-        assert failed["rank"] == 1 and time.time() - failed["time"] < 15, begun
+        assert failed["rank"] == 1
         shown = desk.castoff("logs", "raises").output
         assert shown.startswith(f"--- rank 1 on {failed['host']} failed first: exit code 1 ---\nTraceback ")
         assert shown.index("ValueError: invalid literal") < 300
@@ -182,11 +180,11 @@ class TestLost:
     def test_a_node_that_fails(self, slurm: SlurmCluster, desk: Watched) -> None:
         """The end of a run that may not be started again, and a pause for one that may."""
         there = ["--set", "directives.nodelist=n3", "--walltime", "10m"]
-        program = "[ $CASTOFF_ATTEMPT = 1 ] || sleep 600"
+        program = "touch $CASTOFF_RUN_DIR/begun; [ $CASTOFF_ATTEMPT = 1 ] || sleep 600"
         once = desk.submit(*there, "--name", "once", sh=program)
         twice = desk.submit(*there, "--name", "twice", "--set", "requeue.max=1", sh=program)
-        for run in (once, twice):
-            until((run.path / "attempts/0.0/rank.sh").exists, "its start")
+        for run in (once, twice):  # an srun that still starts its task ends with an error number of Slurm's
+            until((run.path / "begun").exists, "its program")
         slurm.set_down("n3")
         now = desk.until(once, state="ended")
         assert (now["ending"], now["code"]) in (("node-failure", 1), ("node-failure", 143))
@@ -255,10 +253,8 @@ class TestSlurmIsSilent:
         assert (answer.code, answer.output) == (137, f"{run.id}: failed\n")
         (run.path / "attempts/0.0/scheduler.json").unlink(missing_ok=True)
         with slurm.slow_accounting():
-            begun = time.monotonic()
             now = desk.status(run)
             assert (now["ending"], now["code"]) == ("failed", 137)
-            assert time.monotonic() - begun < 15
 
 
 class TestManyRuns:
@@ -285,10 +281,8 @@ class TestManyRuns:
         # Once for the search, once for the list.
         assert sorted(asked.read_text().split()) == ["sacct", "sacct", "squeue", "squeue"]
         asked.unlink()
-        begun = time.monotonic()
         assert desk.castoff("list", env=env).code == 0
         assert sorted(asked.read_text().split()) == ["sacct", "squeue"]
-        assert time.monotonic() - begun < 30
         assert desk.castoff("cancel", first.path).code == 0
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from launcher.runs import Run
 from tests.launcher.scripts.harness import STALE
+from tests.patience import until
 
 from .desk import Desk
-from .jobs import until
 from .slurm import SlurmCluster
 
 REAL_SBATCH = shutil.which("sbatch")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import patience
 from trainers.metrics import MetricsFile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -69,7 +70,9 @@ def test_it_learns_however_it_is_started(way: str, tmp_path: Path) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             words.append(str(free.getsockname()[1]))
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, timeout=patience.SECONDS, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     (accuracy,) = re.findall(r"test accuracy ([\d.]+)", done.stdout)
     assert float(accuracy) > 0.93

@@ -19,6 +19,7 @@ import pytest
 from launcher import watch
 from launcher.local.control import is_alive
 from launcher.runs import Run
+from tests import patience
 from tests.command_line import Castoff as Castoff
 
 STUBBORN = "trap '' TERM INT HUP; touch here; while :; do sleep 0.1; done"
@@ -62,7 +63,7 @@ class LocalJobs:
 
     def wait(self, run: Run) -> dict[str, Any]:
         """The run's status, once it is over; as `castoff wait --json` prints it, but sooner."""
-        now = watch.wait(run, 60)
+        now = watch.wait(run, patience.SECONDS)
         assert now.over
         told: dict[str, Any] = msgspec.to_builtins(now)
         return told
@@ -185,16 +186,9 @@ def answering(tmp_path: Path) -> Callable[..., dict[str, str]]:
 
 
 @pytest.fixture
-def until() -> Callable[..., None]:
-    """Wait until something holds; a failure after so many seconds."""
-
-    def wait(condition: Callable[[], object], seconds: float = 20.0) -> None:
-        give_up = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < give_up, "it never came true"
-            time.sleep(0.02)
-
-    return wait
+def until() -> Callable[..., object]:
+    """Wait until something holds."""
+    return patience.until
 
 
 @pytest.fixture

@@ -30,6 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import patience
+
 PREFIXES = (
     *("CASTOFF_", "RANK", "WORLD_SIZE", "LOCAL_", "NODE_RANK", "GROUP_", "ROLE_", "MASTER_"),
     *("TORCHELASTIC_", "PMI_", "PMIX_", "OMPI_", "MPI_", "HYDRA_", "HYDI_", "I_MPI_HYDRA_"),
@@ -172,7 +174,11 @@ def in_terminal(command: list[str]) -> None:
     """Type a command into the shell that another one (`salloc`) opens in a terminal."""
     typed = f"{shlex.join(command[1:])}; exit\n"
     subprocess.run(
-        ["script", "-qec", command[0], "/dev/null"], input=typed, text=True, check=True, timeout=60
+        ["script", "-qec", command[0], "/dev/null"],
+        input=typed,
+        text=True,
+        check=True,
+        timeout=patience.SECONDS,
     )
 
 
@@ -246,7 +252,7 @@ def record(name: str, options: argparse.Namespace) -> dict[str, Any]:
         command = fill(scenario, options, folder)
         clean = {n: t for n, t in os.environ.items() if not n.startswith(PREFIXES)}
         clean |= {n: os.environ[n] for n in ("SLURM_CONF",) if n in os.environ}
-        done = subprocess.run(command, capture_output=True, text=True, env=clean, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, env=clean, timeout=patience.SECONDS)
         output = done.stdout + "".join(p.read_text() for p in folder.glob("batch-*.out"))
         if done.returncode:
             sys.exit(f"{name}: exit {done.returncode}\n{output}\n{done.stderr}")

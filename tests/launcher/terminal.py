@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import struct
 import subprocess
 import termios
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from tests import patience
 
 
 class Answer(NamedTuple):
@@ -26,8 +29,12 @@ def on_terminal(
     typed: str = "",
     env: Mapping[str, str] | None = None,
     stdout: int | None = None,
+    then: Iterable[tuple[str, Callable[[], object]]] = (),
 ) -> Answer:
-    """Run a command whose standard streams are a terminal; `stdout`: but for this one."""
+    """Run a command whose standard streams are a terminal; `stdout`: but for this one.
+
+    `then`: what to do as soon as the terminal has been sent such a text, one after the other.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", **(env or {})}
@@ -44,6 +51,7 @@ def on_terminal(
     if typed:
         os.write(ours, typed.encode())
     output = b""
+    awaited = list(then)
     while True:
         try:
             part = os.read(ours, 4096)
@@ -52,5 +60,7 @@ def on_terminal(
         if not part:
             break
         output += part
+        if awaited and re.search(awaited[0][0], output.decode(errors="replace")):
+            awaited.pop(0)[1]()
     os.close(ours)
-    return Answer(process.wait(60), output.decode(errors="replace").replace("\r\n", "\n"))
+    return Answer(process.wait(patience.SECONDS), output.decode(errors="replace").replace("\r\n", "\n"))

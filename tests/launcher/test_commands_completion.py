@@ -16,6 +16,7 @@ import pytest
 
 from launcher.index import Index
 from launcher.runs import Run
+from tests import patience
 
 from .conftest import Castoff, LocalJobs
 
@@ -246,7 +247,7 @@ def test_the_tab_key(castoff: Castoff, tmp_path: Path) -> None:
 def read_until(terminal: int, end: str) -> str:
     """What a terminal shows, up to a text."""
     shown = ""
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + patience.SECONDS
     while end not in shown:
         assert time.monotonic() < give_up, shown
         if select.select([terminal], [], [], 0.2)[0]:

@@ -10,7 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from launcher.runs import LOCK, locked
+from tests import patience
 
 from .conftest import Castoff, LocalJobs, objects
 from .terminal import on_terminal
@@ -67,13 +70,16 @@ class TestWait:
         assert waiting.wait() == 143
 
     def test_too_long(self, castoff: Castoff, jobs: LocalJobs) -> None:
-        jobs.submit("--name", "quick", sh="true")
-        slow = jobs.submit("--name", "slow", sh="sleep 600")
-        answer = castoff("wait", "quick", "slow", "--timeout", "2")
+        jobs.wait(jobs.submit("--name", "quick", sh="true"))
+        slow = jobs.submit("--name", "slow", sh="touch here; sleep 86400")
+        patience.until((jobs.folder / "here").exists)
+        answer = castoff("wait", "quick", "slow", "--timeout", "0.1")
         assert answer.returncode == 124 and "quick-" in answer.stdout
-        assert answer.stderr == f"castoff: {slow.id} is still running after 2 s\n"
+        assert answer.stderr == f"castoff: {slow.id} is still running after 0.1 s\n"
 
-    def test_progress_on_a_terminal_alone(self, castoff: Castoff, tmp_path: Path) -> None:
+    def test_progress_on_a_terminal_alone(
+        self, castoff: Castoff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         made = Made(tmp_path, members=3)
         made.write("plan.json", {"name": "made", "scheduler": "local", "array_count": 3, "walltime": 7200})
         (made.run.path / "job.sh").touch()
@@ -83,7 +89,6 @@ class TestWait:
         made.write("attempts/1.0/start.json", start)
 
         def end() -> None:
-            time.sleep(1.5)
             made.write("attempts/1.0/ending.json", {"ending": "failed", "code": 3, "time": 1})
             made.attempt("2.0", "done")
             (made.run.path / "attempts" / "1.0" / "settled").touch()
@@ -95,24 +100,31 @@ class TestWait:
                 (made.run.path / "attempts" / "2.0").rmdir()
                 (made.run.path / "attempts" / "1.0" / "settled").unlink()
             with locked(made.run.path / LOCK):
-                ending = threading.Thread(target=end)
-                ending.start()
                 if terminal:
-                    answer = on_terminal("castoff", "wait", made.run.path, cwd=tmp_path, columns=120)
                     words = r"run: running, 1/3 done, 1 running, 1 pending, for 10m, at most 1h\d\dm left"
+                    answer = on_terminal(
+                        *("castoff", "wait", made.run.path), cwd=tmp_path, columns=120, then=[(words, end)]
+                    )
                     assert re.search(words, answer.output), answer.output
                     assert answer.code == 3
                     assert answer.output.endswith("run: failed\n")
                 else:
+                    monkeypatch.setattr(time, "sleep", lambda _: end())  # after a look, before the next
                     plain = castoff("wait", made.run.path)
                     assert (plain.stdout, plain.stderr) == ("run: failed\n", "")
-                ending.join()
 
     def test_what_was_printed_is_not_taken_away(self, jobs: LocalJobs) -> None:
         """By what makes room for the progress of the others."""
-        programs = ("true", "sleep 1", "sleep 2")
-        runs = [jobs.submit("--name", f"n{number}", sh=program) for number, program in enumerate(programs)]
-        answer = on_terminal("castoff", "wait", "n0", "n1", "n2", cwd=jobs.folder, columns=120)
+        waits = "until [ -e $0 ]; do sleep 0.05; done"
+        runs = [
+            jobs.submit("--name", f"n{number}", sh=program)
+            for number, program in enumerate(("true", waits.replace("$0", "go1"), waits.replace("$0", "go2")))
+        ]
+        then = [
+            (f"{runs[0].id}: done", (jobs.folder / "go1").touch),
+            (rf"{runs[1].id}: done(?s:.*){runs[2].id}: running", (jobs.folder / "go2").touch),
+        ]
+        answer = on_terminal("castoff", "wait", "n0", "n1", "n2", cwd=jobs.folder, columns=120, then=then)
         assert screen(answer.output) == [f"{run.id}: done" for run in runs]
         assert answer.output.index(f"{runs[1].id}: done") < answer.output.rindex(f"{runs[2].id}: running")
 

@@ -20,6 +20,7 @@ from launcher.journal import Journal
 from launcher.overview import Overview, rebuild
 from launcher.runs import Run
 from launcher.scenes import Scene, survey
+from tests import patience
 
 from ..bench.many_runs import make_runs
 from .test_watch import Made
@@ -136,20 +137,27 @@ class TestRemembering:
         assert [ids(one.choose()[0]) for one in seen] == [[run.id for run in runs]] * 4
         assert len({run.id for run in runs}) == len(index.entries())
 
+    @pytest.mark.parametrize("together", [True, False])
     def test_what_waits_for_its_disk_waits_together(
-        self, tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+        self, together: bool, tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        runs = make_runs(tmp_path / "runs", index, 200)
+        """After a sample, which tells whether the disk is slow: eight looks end when all have begun."""
+        sample, at_once = 2, 8
+        runs = make_runs(tmp_path / "runs", index, sample + 2 * at_once)
+        gate = threading.Barrier(at_once)
+        looks: list[int] = []
 
-        def slow_survey(run: Run) -> Scene:
-            time.sleep(0.02)
+        def waiting_survey(run: Run) -> Scene:
+            looks.append(threading.get_ident())
+            if together and len(looks) > sample:
+                gate.wait(patience.SECONDS)
             return survey(run)
 
-        monkeypatch.setattr(overview, "survey", slow_survey)
-        begun = time.monotonic()
-        seen = Overview(index)
-        assert time.monotonic() - begun < 0.6 * 200 * 0.02
-        assert ids(seen.rows) == [run.id for run in runs]
+        monkeypatch.setattr(overview, "survey", waiting_survey)
+        monkeypatch.setattr(overview, "_SAMPLE", sample)
+        monkeypatch.setattr(overview, "_SLOW", 0.0 if together else float("inf"))
+        assert ids(Overview(index).rows) == [run.id for run in runs]
+        assert len(looks) == len(runs) and (len({*looks}) > 1) == together
 
 
 class TestChoosing:

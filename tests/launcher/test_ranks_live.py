@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests import patience
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import json, os
@@ -36,7 +38,7 @@ def start(folder: Path, command: list[str], **more: str) -> list[dict[str, Any]]
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patience.SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -143,15 +143,13 @@ def test_one_that_begins_again_stays(made: Made, monkeypatch: pytest.MonkeyPatch
     assert left(made) == ["run"]
 
 
-def test_a_scheduler_that_is_about_to_go_is_waited_for(made: Made) -> None:
+def test_a_scheduler_that_is_about_to_go_is_waited_for(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     with (made.run.path / LOCK).open("w") as held:
         import fcntl
 
         fcntl.flock(held, fcntl.LOCK_EX)
-        go = threading.Timer(0.2, lambda: fcntl.flock(held, fcntl.LOCK_UN))
-        go.start()
+        monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(held, fcntl.LOCK_UN))
         remove(made.run)
-        go.join()
     assert left(made) == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -80,14 +80,12 @@ class TestLocks:
                 pass
         assert not is_locked(path)
 
-    def test_a_look_does_not_disturb(self, tmp_path: Path) -> None:
+    def test_a_look_does_not_disturb(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Somebody who looks holds the lock for a moment, too."""
         path = tmp_path / "lock"
         path.touch()
         with path.open() as look:
             fcntl.flock(look, fcntl.LOCK_SH)
-            end = threading.Timer(0.1, lambda: fcntl.flock(look, fcntl.LOCK_UN))
-            end.start()
+            monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(look, fcntl.LOCK_UN))
             with locked(path):
                 assert is_locked(path)
-            end.join()

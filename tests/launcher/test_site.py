@@ -406,10 +406,8 @@ class TestChoice:
 
     def test_a_qsub_that_never_answers(self, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(site_module, "_QSUB_PATIENCE", 0.3)
-        folders.program("qsub", "exec /bin/sleep 60")
-        began = time.monotonic()
+        folders.program("qsub", "exec /bin/sleep 86400")
         assert self.choose(folders)[0] == "local"
-        assert time.monotonic() - began < 10
 
     def test_a_qsub_that_reads_a_job_gets_none(self, folders: Folders, castoff: Castoff) -> None:
         folders.program("qsub", f"/bin/cat >{folders.programs}/read; {OPENPBS}")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from launcher.site import Site
 from launcher.spec import JobSpec
 from launcher.submission import dry_run, submit
 from launcher.watch import wait
+from tests import patience
 
 
 def job(**fields: Any) -> JobSpec:
@@ -35,7 +34,7 @@ def test_what_a_run_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert run.job == told["job"] and str(run.job).startswith("local-")
     assert (told["directory"], told["node_hours"]) == (str(tmp_path), 1.0)
     assert run.plan()["name"] == "mine"
-    assert wait(run, 30).ending == "done"
+    assert wait(run, patience.SECONDS).ending == "done"
     assert [(member, attempt) for member, attempt, _ in run.attempts()] == [(0, 0)]
 
 
@@ -52,7 +51,7 @@ def test_the_environment_is_the_one_that_is_given(tmp_path: Path) -> None:
     run = submit(spec, Site.load("local"), environ={**given, "TOKEN": "t"})
     assert run.path.parent == tmp_path / "r"
     assert [known.path for known, _ in Index.of(given).runs()] == [run.path]
-    assert wait(run, 30).ending == "done"
+    assert wait(run, patience.SECONDS).ending == "done"
     assert "[0] x y:t\n" in run.script_log().read_text()
 
 
@@ -93,9 +92,8 @@ def test_a_failure_on_the_way_leaves_nothing(
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-@pytest.mark.parametrize("starts", [True, False])
-def test_an_interrupt_is_for_us_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: bool) -> None:
-    """Somebody presses Ctrl-C: it is still found out, and said, whether it was submitted."""
+def _interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Press Ctrl-C while the scheduler's answer is waited for."""
     real = subprocess.Popen.communicate
     interrupts = iter([KeyboardInterrupt])
 
@@ -105,23 +103,27 @@ def test_an_interrupt_is_for_us_alone(tmp_path: Path, monkeypatch: pytest.Monkey
         return real(process, **words)
 
     monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_an_interrupt_is_for_us_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: bool) -> None:
+    """Somebody presses Ctrl-C: it is still found out, and said, whether it was submitted."""
+    _interrupt(monkeypatch)
     if not starts:
         monkeypatch.setattr(local, "submit_command", lambda _: ["false"])
     said = "interrupted, but .* was submitted; `castoff cancel" if starts else "nothing was started"
     with pytest.raises(CastoffError, match=said):
         submit(job(), Site.load("local"), runs_dir=tmp_path)
     (script,) = tmp_path.glob("*/job.sh")
-    assert wait(Run(script.parent), 30).ending == ("done" if starts else "failed")
+    assert wait(Run(script.parent), patience.SECONDS).ending == ("done" if starts else "failed")
 
 
 def test_a_scheduler_that_hangs_is_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "_PATIENCE", 0.2)
-    monkeypatch.setattr(local, "submit_command", lambda _: ["sleep", "600"])
-    main = threading.main_thread().ident
-    assert main is not None
-    threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+    monkeypatch.setattr(local, "submit_command", lambda _: ["sleep", "86400"])
+    _interrupt(monkeypatch)
     with pytest.raises(CastoffError, match="failed with exit code -9: killed by signal 9"):
         submit(job(), Site.load("local"), runs_dir=tmp_path)
 

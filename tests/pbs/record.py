@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster import HEAD
-from tests.cluster.jobs import until
+from tests.patience import until
 from tests.pbs.cluster import PbsCluster
 
 AT_ONCE = 6

@@ -18,7 +18,7 @@ from launcher.functions.jobs import FunctionJob, JobEndedError
 from launcher.functions.pbs import PbsJob
 from tests.cluster import HEAD, functions
 from tests.cluster.functions import Jobs, Train, fail, nested, number, place, sleep
-from tests.cluster.jobs import until
+from tests.patience import until
 from tests.pbs.cluster import PbsCluster
 
 trap = pytest.mark.trap

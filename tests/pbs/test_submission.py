@@ -9,7 +9,7 @@ import pytest
 
 from launcher.runs import Run
 from tests.cluster.desk import Desk
-from tests.cluster.jobs import until
+from tests.patience import until
 
 from .cluster import PbsCluster
 

@@ -19,6 +19,7 @@ from torch.optim.lr_scheduler import ExponentialLR
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
 from launcher.ranks import RankEnv
+from tests import patience
 from tests.trainers.toys import Ranks, Toy, config, die_at_effect, digest, run
 from trainers.checkpoint import Checkpoints, load_part
 from trainers.config import ConfigError
@@ -144,7 +145,9 @@ def test_q4_the_guides_example_under_torchrun(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", str(script)]
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=patience.SECONDS, check=False
+    )
     assert done.stdout == "sum=3 sum=3 ", done.stderr
 
 
@@ -404,7 +407,7 @@ def steps(folder: Path) -> int:
 
 
 def until_step(ranks: Ranks, folder: Path, wanted: int) -> None:
-    give_up = time.monotonic() + 100
+    give_up = time.monotonic() + patience.SECONDS
     while steps(folder) < wanted:
         assert time.monotonic() < give_up, ranks.log(0)
         assert all(process.poll() is None for process in ranks.processes), ranks.log(0)
@@ -437,7 +440,7 @@ def test_killed_again_and_again_it_ends_as_if_nothing_were(
     for number, effect in enumerate((3, 12, 16)):  # in each attempt's second save
         ranks = Ranks(tmp_path / f"save{number}", 2, environ)
         ranks.start(train_and_die, Toy(), fields, 2, effect)
-        assert ranks.processes[0].wait(100) == -signal.SIGKILL, ranks.log(0)
+        assert ranks.processes[0].wait(patience.SECONDS) == -signal.SIGKILL, ranks.log(0)
         ranks.kill()
         (folder,) = (tmp_path / "out").iterdir()
         drafts = [path.name[:5] for path in (folder / "checkpoints").glob(".*")]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import patience
+
 SHOW = """
 import sys, torch
 from trainers.distributed import Place
@@ -26,7 +28,9 @@ def shown(rank: int, *, terminal: bool) -> str:
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm"}
     command = [sys.executable, "-c", SHOW, str(rank)]
     error = theirs if terminal else subprocess.PIPE
-    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, stderr=error, timeout=60, check=True)
+    done = subprocess.run(
+        command, env=environ, stdout=subprocess.PIPE, stderr=error, timeout=patience.SECONDS, check=True
+    )
     os.close(theirs)
     told = b""
     try:

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from tests import patience
 from tests.trainers.warm import ForkedRank, Job, perform
 from trainers.data import split
 from trainers.task import Loss, Splits, Task
@@ -107,10 +108,10 @@ class Ranks:
             else:
                 self.processes.append(ForkedRank(Job(pickled, answer, log, environ, str(Path.cwd()))))
 
-    def end(self, timeout: float = 120) -> list[int]:
+    def end(self) -> list[int]:
         """Their exit codes."""
         try:
-            return [process.wait(timeout) for process in self.processes]
+            return [process.wait(patience.SECONDS) for process in self.processes]
         finally:
             self.kill()
 
@@ -122,9 +123,9 @@ class Ranks:
     def log(self, rank: int) -> str:
         return (self.folder / f"log-{rank}").read_text()
 
-    def answers(self, timeout: float = 120) -> list[Any]:
+    def answers(self) -> list[Any]:
         """What the function gave on each rank; all must have done well."""
-        codes = self.end(timeout)
+        codes = self.end()
         assert set(codes) == {0}, "\n".join(self.log(rank) for rank, code in enumerate(codes) if code)
         return [
             pickle.loads((self.folder / f"answer-{rank}").read_bytes()) for rank in range(self.world_size)

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from launcher.runs import LOCK, Run, is_locked, write_submission
 from launcher.schedulers import local
 from launcher.status import RunStatus
 from launcher.watch import status, wait
+from tests import patience
 
 from ..conftest import processes_of
 from .kill_at import Killer
@@ -117,12 +117,9 @@ class Workplace:
 
     def settled(self, run: Run) -> RunStatus:
         """A run's status when nobody sees to it any more."""
-        now = wait(run, 60)
+        now = wait(run, patience.SECONDS)
         assert now.over, now
-        give_up = time.monotonic() + 20
-        while is_locked(run.path / LOCK) or processes_of(run):
-            assert time.monotonic() < give_up, processes_of(run)
-            time.sleep(0.01)
+        patience.until(lambda: not is_locked(run.path / LOCK) and not processes_of(run), run.id)
         return status(run)
 
     def copy_of(self, run: Run) -> Run:

@@ -101,18 +101,26 @@ def test_the_start_of_the_scheduler(workplace: Workplaces, who: str) -> None:
     each_kill(count, workplace, kill)
 
 
+SLOW = "import os, time\nwhile not os.path.exists({go!r}): time.sleep(0.01)\n"
+"""What keeps a Python from getting round to anything until a file is there."""
+
+
 def test_no_second_scheduler_while_the_first_comes_up(
     workplace: Workplaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who submitted is dead, and the scheduler has not got round to anything."""
     here = workplace("slow")
-    (here.folder / "sitecustomize.py").write_text("import time; time.sleep(0.7)\n")
+    go = here.folder / "go"
+    go.touch()
+    (here.folder / "sitecustomize.py").write_text(SLOW.format(go=str(go)))
     monkeypatch.setenv("PYTHONPATH", str(here.folder))
     here.killed(lambda: cli.main(here.submit_words()), 0)
     effects = here.effects()
     at = len(effects) - effects[::-1].index("after _fork_exec")  # the last one: git was asked before
+    go.unlink()
     here = workplace("killed")
     here.killed(lambda: cli.main(here.submit_words()), at)
+    monkeypatch.delenv("PYTHONPATH")
     (run,) = here.runs()
     assert here.castoff("status", run.id).output.splitlines()[1] == "state      pending"
     for words in (["resubmit", run.id], ["resubmit", run.id, "--done-too"]):
@@ -121,6 +129,7 @@ def test_no_second_scheduler_while_the_first_comes_up(
     by_hand = [sys.executable, "-m", "launcher.local.scheduler", str(run.path)]
     answer_by_hand = subprocess.run(by_hand, cwd="/", capture_output=True, text=True, check=False)
     assert answer_by_hand.returncode == 1
+    go.touch()
     assert here.settled(run).ending == "done" and here.ran() == ["0"]
 
 

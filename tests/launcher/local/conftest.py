@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -17,16 +16,19 @@ import psutil
 import pytest
 
 from launcher.local.starter import StartRequest, start_ranks
+from tests import patience
 
 # Signals may be ignored in whatever runs the tests; a starter keeps those ignored.
 _DRIVER = """
 import json, os, signal, sys
 from pathlib import Path
 from launcher.errors import CastoffError
+from launcher.local import supervision
 from launcher.local.starter import StartRequest, start_ranks
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
 fields = json.loads(sys.argv[1])
+supervision._ECHO = fields.pop("echo", supervision._ECHO)
 for name in ("workdir", "log_dir", "failure_file"):
     fields[name] = fields[name] and Path(fields[name])
 request = StartRequest(environment=dict(os.environ), **fields)
@@ -66,7 +68,10 @@ def run() -> Callable[..., Outcome]:
 
 @pytest.fixture
 def spawn() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Start ranks in a process of their own; whatever of it is left is killed at the end."""
+    """Start ranks in a process of their own; whatever of it is left is killed at the end.
+
+    `echo`: seconds within which a repeated signal is a copy.
+    """
     started: list[subprocess.Popen[bytes]] = []
 
     def start(command: list[str], ranks: int = 2, **options: Any) -> subprocess.Popen[bytes]:
@@ -78,6 +83,8 @@ def spawn() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         for name in [name for name in options if name in fields]:
             value = options.pop(name)
             fields[name] = str(value) if isinstance(value, Path) else value
+        if "echo" in options:
+            fields["echo"] = options.pop("echo")
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
         driver = [sys.executable, "-c", _DRIVER, json.dumps(fields)]
         process = cast("subprocess.Popen[bytes]", subprocess.Popen(driver, **options))
@@ -96,17 +103,9 @@ def spawn() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Until `condition` holds; a failure after that long."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
-
-
-def finish(process: subprocess.Popen[bytes], seconds: float = 30.0) -> Outcome:
+def finish(process: subprocess.Popen[bytes]) -> Outcome:
     """The end of a starter that `spawn` started."""
-    output, messages = process.communicate(timeout=seconds)
+    output, messages = process.communicate(timeout=patience.SECONDS)
     return Outcome(process.returncode, (output or b"").decode("utf-8", "replace"), (messages or b"").decode())
 
 
@@ -124,7 +123,7 @@ def pids(folder: Path, count: int) -> dict[str, int]:
     def texts() -> dict[str, str]:
         return {path.name: path.read_text().strip() for path in folder.iterdir()}
 
-    wait_for(lambda: len([text for text in texts().values() if text]) >= count)
+    patience.until(lambda: len([text for text in texts().values() if text]) >= count)
     return {name: int(text) for name, text in texts().items()}
 
 

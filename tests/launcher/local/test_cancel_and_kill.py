@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 
 import psutil
@@ -32,9 +31,7 @@ class TestCancel:
     def test_ignoring_term(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
         run = jobs.submit(sh=STUBBORN)
         until((jobs.folder / "here").exists)
-        begun = time.monotonic()
         assert castoff("cancel", run.path).stdout == f"{run.id}: ended, cancelled\n"
-        assert time.monotonic() - begun < 15
         assert jobs.nothing_left(run)
 
     def test_daemons_go_too(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:

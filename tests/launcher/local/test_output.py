@@ -8,7 +8,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .conftest import Run, Spawn, finish, gone, pids, python, shell, wait_for
+from tests import patience
+from tests.patience import until
+
+from .conftest import Run, Spawn, finish, gone, pids, python, shell
 
 
 class TestOutput:
@@ -92,7 +95,7 @@ os.write(1, b"\\r50%\\r100%")
         time.sleep(0.5)
         assert psutil.Process(process.pid).memory_info().rss < 100 * 2**20
         process.terminate()
-        wait_for(lambda: all(map(gone, pids(tmp_path, 2).values())))
+        until(lambda: all(map(gone, pids(tmp_path, 2).values())))
         assert finish(process).code == 143
 
     def test_a_reader_that_leaves_costs_no_log(self, spawn: Spawn, tmp_path: Path) -> None:
@@ -124,7 +127,7 @@ os.write(1, b"\\r50%\\r100%")
 
     def test_with_logs_a_stuck_reader_does_not_hold_up_the_end(self, spawn: Spawn, tmp_path: Path) -> None:
         process = spawn(shell("seq 30000"), 1, log_dir=tmp_path)
-        assert process.wait(30) == 0
+        assert process.wait(patience.SECONDS) == 0
         assert "lines of output were not shown: nobody read them" in finish(process).messages
         assert len((tmp_path / "rank-00000.log").read_text().splitlines()) == 30000
 

@@ -13,6 +13,7 @@ import pytest
 from launcher.errors import CastoffError
 from launcher.local import processes, starter
 from launcher.local.starter import CannotStart, divide_cores, rank_environment
+from tests import patience
 
 from .conftest import Run, Spawn, finish, linux, python, request
 
@@ -73,7 +74,7 @@ class TestEnvironment:
 
     def test_ranks_read_nothing_but_a_single_one_asks(self, spawn: Spawn) -> None:
         both = spawn(["cat"], 2, stdin=subprocess.PIPE)
-        assert both.wait(30) == 0
+        assert both.wait(patience.SECONDS) == 0
         one = spawn(["cat"], 1, stdin=subprocess.PIPE)
         assert one.stdin is not None
         one.stdin.write(b"yes\n")

@@ -10,6 +10,7 @@ import pytest
 from launcher.errors import CastoffError
 from launcher.local import streams
 from launcher.local.streams import LINE_LIMIT, RankLines, RankLog, Sink, open_logs
+from tests import patience
 
 
 def fed(*pieces: bytes) -> bytes:
@@ -127,7 +128,7 @@ class TestSink:
                 for stream in (memory, text, pipe):
                     sink = Sink(stream, lossy=False)
                     sink.put("é\n".encode())
-                    assert sink.settle(10)
+                    assert sink.settle(patience.SECONDS)
                     sink.close()
             assert reader.read() == memory.getvalue() == text.getvalue().encode() == "é\n".encode()
 
@@ -142,7 +143,7 @@ class TestSink:
                 got: list[bytes] = []
                 thread = threading.Thread(target=lambda: got.append(reader.read()))
                 thread.start()
-                assert sink.settle(10)
+                assert sink.settle(patience.SECONDS)
                 sink.close()
             thread.join()
         assert got == [b"x" * 300_000]
@@ -154,7 +155,7 @@ class TestSink:
         with os.fdopen(writing, "wb", buffering=0) as pipe:
             sink = Sink(pipe, lossy=False, on_change=told.set)
             sink.put(b"x")
-            assert told.wait(10)
+            assert told.wait(patience.SECONDS)
             assert isinstance(sink.error, BrokenPipeError)
             sink.put(b"y" * 2 * streams.BACKLOG_LIMIT)
             assert not sink.full() and sink.settle(0)
@@ -168,8 +169,8 @@ class TestSink:
             sink.put(b"x" * 2 * streams.BACKLOG_LIMIT)
             assert sink.full()
             reader.read(2 * streams.BACKLOG_LIMIT)
-            assert told.wait(10) and not sink.full()
-            assert sink.settle(10)
+            assert told.wait(patience.SECONDS) and not sink.full()
+            assert sink.settle(patience.SECONDS)
             sink.close()
 
     def test_with_logs_a_stopped_reader_misses_lines_and_is_told(
@@ -185,9 +186,9 @@ class TestSink:
                 pass
             sink.put(line * 7)
             assert reader.read(2048 * 1024) == line * 2048
-            assert sink.settle(10)
+            assert sink.settle(patience.SECONDS)
             sink.put(b"back\n")
-            assert sink.settle(10)
+            assert sink.settle(patience.SECONDS)
             sink.close()
             pipe.close()
             assert reader.read() == (b"castoff: 7 lines are only in the logs: nobody read them here\nback\n")
@@ -203,4 +204,4 @@ class TestSink:
                 sink.close()
                 assert sink.skipped == 5
             assert sink._thread is not None
-            sink._thread.join(10)
+            sink._thread.join(patience.SECONDS)

@@ -9,7 +9,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ import msgspec
 import psutil
 
 from launcher import JobSpec, Plan, Site, plan, render
+from tests import patience
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[2]
@@ -46,7 +46,6 @@ class Ended(NamedTuple):
     output: str
     """Both streams."""
     run_dir: Path
-    seconds: float
 
     def record(self, name: str, attempt: str = "0.0") -> dict[str, Any]:
         path = self.run_dir / "attempts" / attempt / f"{name}.json"
@@ -65,7 +64,6 @@ class Started:
     def __init__(self, bench: Bench, script: Path, words: tuple[str, ...], env: Mapping[str, str]):
         self.bench = bench
         self.mark = uuid.uuid4().hex
-        self.begun = time.monotonic()
         environ = {**os.environ, **env, "PROBE_FOLDER": str(bench.seen), "HARNESS_MARK": self.mark}
         self.process = subprocess.Popen(
             ["bash", str(script), *words],
@@ -80,37 +78,34 @@ class Started:
 
     def wait_for(self, name: str, ranks: int) -> None:
         """Until every rank has said so."""
-        for _ in range(400):
-            if all((self.bench.seen / f"{name}-{rank}").exists() for rank in range(ranks)):
-                return
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        self.process.kill()
-        raise AssertionError(f"not all ranks said {name}:\n{self.process.communicate()[0]}")
 
-    def end(self, timeout: float = 40) -> Ended:
+        def said() -> bool:
+            return all((self.bench.seen / f"{name}-{rank}").exists() for rank in range(ranks))
+
+        try:
+            patience.until(lambda: said() or self.process.poll() is not None, f"{ranks} times {name}")
+        finally:
+            if not said():
+                self.process.kill()
+        assert said(), f"not all ranks said {name}:\n{self.process.communicate()[0]}"
+
+    def end(self) -> Ended:
         """Wait for its end; nothing that it started may be left behind."""
         try:
-            output, _ = self.process.communicate(timeout=timeout)
+            output, _ = self.process.communicate(timeout=patience.SECONDS)
         finally:
             if self.process.poll() is None:
                 os.killpg(self.process.pid, signal.SIGKILL)
-        taken = time.monotonic() - self.begun
         self._nothing_left(output)
         code = self.process.returncode
-        return Ended(128 - code if code < 0 else code, output, self.bench.run_dir(), taken)
+        return Ended(128 - code if code < 0 else code, output, self.bench.run_dir())
 
     def _nothing_left(self, output: str) -> None:
-        for _ in range(20):
-            left = list(marked(self.mark))
-            if not left:
-                return
-            time.sleep(0.05)
-        told = [" ".join(process.cmdline()) for process in left if process.is_running()]
-        for process in left:
-            process.kill()
-        raise AssertionError(f"left running: {told}\n{output}")
+        try:
+            patience.until(lambda: not list(marked(self.mark)), f"something is left running:\n{output}")
+        finally:
+            for process in marked(self.mark):
+                process.kill()
 
 
 def marked(mark: str) -> Iterator[psutil.Process]:

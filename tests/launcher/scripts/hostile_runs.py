@@ -17,13 +17,13 @@ from launcher.errors import CastoffError
 from launcher.runs import Run, write_file
 from launcher.schedulers import local
 from launcher.site import Search
+from tests import patience
 
 from .hostile_cluster import write_stand_ins, write_starter, write_the_program, write_torchrun
 from .hostile_jobs import FLAGS, WRITERS, Case, Fields
 from .hostile_surroundings import write_source
 from .hostile_text import HERE
 
-PATIENCE = 60.0
 """Seconds for one script."""
 
 RUN_DIR = "/runs/it's $(canary)"
@@ -114,7 +114,7 @@ class Trial:
 
     def finish(self) -> None:
         """Wait for what runs."""
-        self.outputs = [process.communicate(timeout=PATIENCE)[0] for process in self._processes]
+        self.outputs = [process.communicate(timeout=patience.SECONDS)[0] for process in self._processes]
 
     def abandon(self) -> None:
         """End what still runs."""

@@ -7,6 +7,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from tests import patience
+
 from .conftest import Benches
 from .harness import CASTOFF, PROBE
 
@@ -52,7 +54,7 @@ def test_from_a_laptop(bench: Benches, tmp_path: Path) -> None:
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience.SECONDS,
     )
     output = (home / "output").read_text()
     assert (done.returncode, done.stdout) == (0, "7.head\n"), done.stderr + output

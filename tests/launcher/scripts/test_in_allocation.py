@@ -20,6 +20,7 @@ import pytest
 from launcher.runs import Run
 from launcher.status import RunStatus
 from launcher.watch import status
+from tests import patience
 
 from .conftest import Benches
 from .harness import CASTOFF, PROBE, STALE, Bench
@@ -38,7 +39,7 @@ def launch(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience.SECONDS,
         check=False,
     )
 
@@ -171,7 +172,7 @@ def test_nobody_reads_any_more(bench: Benches) -> None:
         env={**os.environ, **here.allocation(1)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience.SECONDS,
         check=True,
     )
     assert answer.stdout.endswith("code 0\n")
@@ -223,7 +224,7 @@ def test_one_signal_stops_in_order(number: signal.Signals, bench: Benches) -> No
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=patience.SECONDS)
     assert process.returncode == 128 + number, errors
     assert f"castoff: {number.name}: asked the ranks to stop; once more kills them\n" in errors
     assert the_run(here).ending == "cancelled"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from launcher import render
+from tests import patience
 
 from .conftest import Benches
 from .harness import Bench, Ended
@@ -23,8 +24,8 @@ def submitted(here: Bench, **fields: object) -> Ended:
     decided = here.plan_of(**fields)
     (run / "job.sh").write_text(render(decided))
     started = here.start_plan(decided, env={"CASTOFF_RUN_DIR": str(run)})
-    output, _ = started.process.communicate(timeout=40)
-    return Ended(started.process.returncode, output, run, 0)
+    output, _ = started.process.communicate(timeout=patience.SECONDS)
+    return Ended(started.process.returncode, output, run)
 
 
 @pytest.mark.parametrize("kind", ["hydra", "openmpi", "pals", "srun"])

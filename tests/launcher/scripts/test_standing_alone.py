@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from launcher import JobSpec, plan
+from tests import patience
 
 from .conftest import Benches
 from .harness import Bench, Ended
@@ -80,7 +81,7 @@ def test_a_lone_local_script_needs_no_run_directory_name(bench: Benches) -> None
     here = bench("local")
     first, second = here.start(), here.start()
     for running in (first, second):
-        running.process.communicate(timeout=30)
+        running.process.communicate(timeout=patience.SECONDS)
         assert running.process.returncode == 0
     assert len(list(here.folder.glob("castoff-local-*"))) == 2
 
@@ -198,7 +199,7 @@ def test_outside_of_its_scheduler(kind: str, command: str, bench: Benches) -> No
     here = bench(kind)
     name = {"pals": "PBS_JOBID", "srun": "SLURM_JOB_ID"}[kind]
     running = here.start(ranks_per_node=1, env={name: ""})
-    output, _ = running.process.communicate(timeout=20)
+    output, _ = running.process.communicate(timeout=patience.SECONDS)
     assert running.process.returncode != 0
     assert f"castoff: submit this script with {command}" in output
     assert list(here.folder.iterdir()) == [here.folder / "job.sh"]

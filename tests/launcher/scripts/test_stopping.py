@@ -15,6 +15,7 @@ import pytest
 from launcher.errors import CastoffError
 from launcher.resubmission import resubmit
 from launcher.runs import Run, ask_to_stop
+from tests import patience
 
 from ..conftest import give_away
 from ..faults.mounts import mount_small, with_mounts
@@ -90,7 +91,7 @@ class TestPlanted:
 
     def refused(self, here: Bench, path: Path, why: str = ALIEN, **env: str) -> None:
         running = here.start(ranks_per_node=1, env=env)
-        output, _ = running.process.communicate(timeout=30)
+        output, _ = running.process.communicate(timeout=patience.SECONDS)
         assert running.process.returncode == 1
         assert f"castoff: {why.format(path)}\n" in output
         assert here.ranks() == []
@@ -160,7 +161,7 @@ def test_a_directory_that_is_deleted_while_it_runs(kind: str, code: int, bench: 
     """The exit code still says how it ended; of a failure it is the starter's, as nothing else is left."""
     here = bench(kind)
     running = here.start(ranks_per_node=1, command=["sh", "-c", f'rm -r "$CASTOFF_RUN_DIR"; exit {code}'])
-    output, _ = running.process.communicate(timeout=30)
+    output, _ = running.process.communicate(timeout=patience.SECONDS)
     assert (running.process.returncode == 0) == (code == 0), output
 
 

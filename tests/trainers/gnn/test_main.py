@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -173,9 +172,8 @@ def test_a_configuration_that_describes_its_task_is_asked_for_the_rest() -> None
 
 def test_what_is_wrong_is_said_and_nothing_is_left(tmp_path: Path) -> None:
     text = YAML.replace("num_epochs", "num_epoch").replace("batch_size: 16", "batch_size: 0")
-    began = time.perf_counter()
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was loaded')")
     done = program(tmp_path, text)
-    assert time.perf_counter() - began < 10  # torch is not even loaded
     assert done.returncode == 1
     lines = done.stderr.splitlines()
     assert [line.partition("training.")[0] for line in lines] == ["castoff train: causets.yaml: "] * 3
@@ -312,7 +310,7 @@ def ranks_end(tmp_path: Path, text: str, **environ: str) -> list[str]:
     path.write_text(text.replace("path: out", f"path: {tmp_path / 'out'}"))
     ranks = Ranks(tmp_path / "ranks", 2, environ)
     ranks.start(as_program, str(path))
-    assert ranks.end(timeout=100) == [1, 1], ranks.log(0) + ranks.log(1)
+    assert ranks.end() == [1, 1], ranks.log(0) + ranks.log(1)
     return [ranks.log(0), ranks.log(1)]
 
 

@@ -1,0 +1,24 @@
+"""How long tests wait for what must come.
+
+Only a test that fails waits that long, so it is far more than a busy machine takes; no test may depend on how
+fast the machine is. `timeout` in pyproject.toml, which ends a whole test, is longer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+SECONDS = 600.0
+
+
+def until(holds: Callable[[], Found | None], what: str = "it never came true") -> Found:
+    """What `holds` gives as soon as it is something; a failure that says `what` after `SECONDS`."""
+    give_up = time.monotonic() + SECONDS
+    while not (found := holds()):
+        assert time.monotonic() < give_up, what
+        time.sleep(0.02)
+    return found
