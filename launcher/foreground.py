@@ -20,13 +20,13 @@ from typing import IO, BinaryIO, TextIO
 
 from launcher.allocation import Allocation, plan_in, script_environment
 from launcher.errors import CastoffError
-from launcher.local.control import SETTLED, cancel_asked, introduce
+from launcher.local.control import cancel_asked, introduce
 from launcher.local.processes import GRACE, Family, Guardian, send
 from launcher.local.streams import RankLog, Sink
 from launcher.local.supervision import Signals
 from launcher.planning import Plan
 from launcher.rendering import FILTERS, render
-from launcher.runs import Run, read_record, write_file
+from launcher.runs import SETTLED, Run, read_record, write_file
 from launcher.site import Site
 from launcher.spec import JobSpec
 from launcher.submission import recorded, sealed, working_directory

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.local.control import SETTLED
 from launcher.records import Ending, Facts, Failure, Start, Submission, read
-from launcher.runs import Run, names_in
+from launcher.runs import SETTLED, Run, names_in
 from launcher.status import AttemptStatus, MemberStatus, known_ending
 
 _REQUEUE = "requeue"

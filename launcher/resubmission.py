@@ -13,7 +13,8 @@ from launcher.dependencies import resolve
 from launcher.directories import Sealed, check_folder, opened
 from launcher.errors import CastoffError
 from launcher.index import write_down
-from launcher.local.control import forget_cancellation, other_host
+from launcher.local.abandoned import Marked
+from launcher.local.control import forget_cancellation, mark_of, other_host
 from launcher.queue import Queue, Silent
 from launcher.queues import queue_of
 from launcher.runs import LOCK, STOP, Run, locked, read_record, write_file, write_submission
@@ -101,12 +102,15 @@ def _resubmit(
 
 
 def _check_over(run: Run, scheduler: str, environ: Mapping[str, str]) -> None:
-    """Make sure that nothing of a run waits or runs. The local scheduler would hold its lock.
+    """Make sure that nothing of a run waits or runs. What the local one has
+    started holds its lock, or has its mark.
 
     Raises:
         CastoffError: it does, or nobody can tell now.
     """
     if scheduler == "local":
+        if Marked().of(mark_of(run)):
+            raise CastoffError(_still(run))
         return
     (now,) = judge([survey(run, held=True)])
     if now.unsettled:

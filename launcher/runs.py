@@ -39,7 +39,7 @@ from launcher.errors import CastoffError
 RUNS_FOLDER = "castoff-runs"
 """Where run directories go if nobody says otherwise, in the working directory."""
 LOCK = "local.lock"
-"""Held by `submit`, then by the scheduler that it starts, then also by the scripts that this starts:
+"""Held by `submit`, then by the scheduler that it starts, then also by the scripts and ranks of these:
 each inherits it. So whoever finds it free finds nothing left that could still do something."""
 
 STOP = "stop"
@@ -161,6 +161,12 @@ def stop_asked(run: Run) -> bool:
     """Whether somebody asked the run to stop, and has not submitted it again since."""
     return (run.path / STOP).exists()
 
+
+SETTLED = "settled"
+"""Stands in an attempt's folder when its local scheduler has looked at its ending and ended what it left.
+
+Before, an ending is the script's word alone: one that was cancelled may call itself done.
+"""
 
 _LARGEST_RECORD = 1 << 24
 """Bytes; a larger file is no record of ours."""

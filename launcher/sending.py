@@ -18,6 +18,7 @@ from typing import IO, Any, NamedTuple, Protocol
 
 from launcher.directories import Replaced, Sealed
 from launcher.errors import CastoffError
+from launcher.local.abandoned import MARK
 from launcher.queues import queue_of
 from launcher.runs import Run, write_submission
 from launcher.schedulers import local, pbs, slurm
@@ -241,6 +242,7 @@ def send_to_local(
         CastoffError: it does, but somebody interrupted this before it could be said.
     """
     seal.check()
+    environ = {name: value for name, value in environ.items() if name != MARK}  # of a run that submits this
     # From the run directory: a folder named launcher where the user works would win over ours.
     answer = _answer(run, command, environ, str(run.path), [], stdin=lock)
     # The scheduler writes its id down before it lets go of our pipes: so it is certain by now.

@@ -17,10 +17,11 @@ from launcher import local_states
 from launcher.asking import Asking
 from launcher.directories import check_trusted
 from launcher.errors import CastoffError
-from launcher.local.control import other_host
+from launcher.local.abandoned import Marked
+from launcher.local.control import is_abandoned, mark_of, other_host
 from launcher.local_states import LocalRun
 from launcher.records import Start, read
-from launcher.runs import Run
+from launcher.runs import SETTLED, Run
 from launcher.scenes import Scene, survey
 from launcher.status import MemberStatus, RunStatus, code_of, joint_state, worst
 
@@ -65,8 +66,10 @@ def judge(scenes: list[Scene]) -> list[RunStatus]:
 
 def _judge(asking: Asking, scenes: list[Scene]) -> list[RunStatus]:
     scenes, told = asking.told(scenes)
+    marked = Marked()
     return [
-        _status(scene, told[scene.run.path]) if scene.queued else _local_status(scene) for scene in scenes
+        _status(scene, told[scene.run.path]) if scene.queued else _local_status(scene, marked)
+        for scene in scenes
     ]
 
 
@@ -155,8 +158,10 @@ def condition_holds(condition: str, run: Run, looking: Looking | None = None) ->
     return condition == "afterany" or well == (condition == "afterok")
 
 
-def _local_status(scene: Scene) -> RunStatus:
+def _local_status(scene: Scene, marked: Marked) -> RunStatus:
     """The status of a run whose scheduler is castoff itself, or of which nothing but records is known."""
+    if not scene.alive and any(not _is_settled(found) for found in scene.attempts.values()):
+        scene = scene._replace(alive=bool(marked.of(mark_of(scene.run))))
     elsewhere = None if scene.alive else other_host(scene.run)
     run = LocalRun(scene.run, scene.submission, scene.plan, scene.alive, elsewhere, scene.stop_asked)
     members = local_states.judge(run, scene.attempts)
@@ -218,6 +223,11 @@ def _assembled(
     )
 
 
+def _is_settled(attempts: list[tuple[int, Path]]) -> bool:
+    """Whether a scheduler has seen to it that nothing is left of a member's newest attempt."""
+    return (attempts[-1][1] / SETTLED).exists()
+
+
 def _job_of_script(attempts: Mapping[int, list[tuple[int, Path]]]) -> str | None:
     """The id that a script's scheduler gave it, as the script wrote it down."""
     for found in attempts.values():
@@ -246,6 +256,8 @@ def _reason(scene: Scene, elsewhere: str | None, members: list[MemberStatus], jo
         return f"it could not be submitted: {submission.error}"
     if state == "ended" and worst(member.ending for member in members) == "again":
         return _can_go_on(scene, job)
+    if state == "running" and scene.alive and is_abandoned(run):
+        return f"its scheduler is gone, but what it started lives: `castoff cancel {run.id}` ends it"
     if state != "unknown":
         return None
     if not submission:

@@ -6,30 +6,43 @@ import contextlib
 import json
 import os
 import socket
+from collections.abc import Mapping
+from pathlib import Path
 
 from launcher.directories import check_trusted
 from launcher.errors import CastoffError
+from launcher.local import abandoned
+from launcher.local.abandoned import SCHEDULER
 from launcher.runs import LOCK, Run, is_locked, read_record, write_file
-
-SETTLED = "settled"
-"""Stands in an attempt's folder when its scheduler has looked at its ending and ended what it left.
-
-Before, an ending is the script's word alone: one that was cancelled may call itself done.
-"""
 
 _WHO = "local.json"
 _CANCEL = "cancel"
-_MODULE = "launcher.local.scheduler"
 
 
-def introduce(run: Run, submission: int) -> None:
+def introduce(run: Run, submission: int, mark: str | None = None) -> None:
     """Write down that this process is the run's scheduler, and which of its submissions it takes.
+
+    `mark`: that of all that it starts; None: a launch in the foreground, which has a guardian.
 
     Raises:
         OSError: it cannot be written.
     """
-    record = {"pid": os.getpid(), "host": socket.gethostname(), "submission": submission}
+    record = {"pid": os.getpid(), "host": socket.gethostname(), "submission": submission, "mark": mark}
     write_file(run.path / _WHO, json.dumps(record) + "\n")
+
+
+def inherited_lock(environ: Mapping[str, str]) -> list[int]:
+    """The run's lock, if this process has it from its scheduler: file descriptors, at most one."""
+    try:
+        lock = (Path(environ["CASTOFF_RUN_DIR"]) / LOCK).stat()
+        descriptors = [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208
+    except (KeyError, OSError, ValueError):
+        return []
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):  # the one with which they were listed
+            if os.path.samestat(os.fstat(descriptor), lock):
+                return [descriptor]
+    return []
 
 
 def taken(run: Run) -> int | None:
@@ -55,8 +68,8 @@ def other_host(run: Run) -> str | None:
 def cancel(run: Run, member: int | None = None) -> None:
     """Ask the scheduler to end the run, or one member of it alone.
 
-    Its endings are recorded when all processes are gone. Where somebody killed the scheduler alone, its
-    scripts are asked instead.
+    Its endings are recorded when all processes are gone. Where somebody killed the scheduler, this asks its
+    scripts instead, and ends what they leave behind.
 
     Raises:
         CastoffError: the wish cannot be written down.
@@ -66,30 +79,36 @@ def cancel(run: Run, member: int | None = None) -> None:
         write_file(run.path / (_CANCEL if member is None else f"{_CANCEL}-{member}"), "")
     except OSError as error:
         raise CastoffError(f"{run.path}: cannot be written, so {run.id} goes on: {error.strerror}") from error
-    if is_alive(run) and other_host(run) is None and taken(run) is not None and not _has_scheduler(run):
-        _end_scripts(run, member)
+    if is_abandoned(run) and (mark := mark_of(run)):
+        abandoned.end(run, mark, member)
+
+
+def mark_of(run: Run) -> str | None:
+    """The mark of what its newest scheduler has started here; None if it is not to be found here."""
+    mark = read_record(run.path / _WHO).get("mark")
+    return mark if isinstance(mark, str) and other_host(run) is None else None
+
+
+def is_abandoned(run: Run) -> bool:
+    """Whether a local scheduler took the newest submission on this host, and is gone."""
+    if taken(run) != len(run.submission().get("earlier", [])):
+        return False
+    return mark_of(run) is not None and not _has_scheduler(run)
 
 
 def _has_scheduler(run: Run) -> bool:
+    """Whether the scheduler that took its newest submission lives."""
+    pid = read_record(run.path / _WHO).get("pid")
+    if not isinstance(pid, int):
+        return False
+    with contextlib.suppress(OSError):
+        return SCHEDULER.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     import psutil
 
-    pid = read_record(run.path / _WHO).get("pid")
     try:
-        return isinstance(pid, int) and _MODULE in psutil.Process(pid).cmdline()
+        return SCHEDULER in psutil.Process(pid).cmdline()
     except psutil.Error:
         return False
-
-
-def _end_scripts(run: Run, member: int | None) -> None:
-    import psutil
-
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):  # gone, or another user's
-            told = process.environ()
-            if process.cmdline()[-1:] != [str(run.script)] or told.get("CASTOFF_RUN_DIR") != str(run.path):
-                continue
-            if member is None or told.get("CASTOFF_LOCAL_INDEX") == str(member):
-                process.terminate()
 
 
 def cancel_asked(run: Run) -> bool:

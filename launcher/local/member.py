@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
+from launcher.local.abandoned import INDEX, MARK
 from launcher.runs import Run
 
 KILL_AFTER = 10.0
@@ -35,8 +36,8 @@ class Start(NamedTuple):
 class Member:
     """One member's running script."""
 
-    def __init__(self, run: Run, plan: Mapping[str, Any], start: Start, lock: int):
-        """Start it; it inherits `lock`.
+    def __init__(self, run: Run, plan: Mapping[str, Any], start: Start, lock: int, mark: str):
+        """Start it; it inherits `lock`, and has `mark` in its environment.
 
         Raises:
             OSError: it cannot be started.
@@ -51,7 +52,7 @@ class Member:
         with run.script_log(self.number).open("ab") as log:
             self.process = subprocess.Popen(
                 [*shlex.split(str(plan.get("shell", "/bin/bash"))), str(run.script)],
-                env=_environment(run, start),
+                env=_environment(run, start, mark),
                 cwd=run.submission().get("directory"),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -90,7 +91,7 @@ class Member:
             told = process.environ()
         except (psutil.Error, OSError):
             return False
-        return told.get("CASTOFF_LOCAL_INDEX") == str(self.number)
+        return told.get(INDEX) == str(self.number)
 
     @property
     def is_done(self) -> bool:
@@ -107,7 +108,7 @@ def attempt_folder(run: Run, start: Start) -> Path:
     return run.path / "attempts" / f"{start.member}.{start.attempt}"
 
 
-def _environment(run: Run, start: Start) -> dict[str, str]:
+def _environment(run: Run, start: Start, mark: str) -> dict[str, str]:
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -117,10 +118,10 @@ def _environment(run: Run, start: Start) -> dict[str, str]:
         CASTOFF_RUN_DIR=str(run.path),
         CASTOFF_SUBMIT_DIR=str(run.submission().get("directory", run.path)),
         CASTOFF_JOB_ID=f"local-{os.getpid()}",
-        CASTOFF_LOCAL_INDEX=str(start.member),
         CASTOFF_ATTEMPT=str(start.attempt),
         CASTOFF_FIRST_ATTEMPT=str(start.first),
         CASTOFF_PYTHON=sys.executable,
+        **{INDEX: str(start.member), MARK: mark},
     )
     beside = Path(sys.executable).with_name("castoff")
     command = str(beside) if beside.exists() else shutil.which("castoff")

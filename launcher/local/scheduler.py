@@ -2,8 +2,8 @@
 
 `python -m launcher.local.scheduler RUN_DIR` prints the job's id once it holds the run's lock, and
 goes on in the background. The lock tells whether it lives, whatever the clock or the process table
-say; `castoff submit`, which holds it before, hands it down as standard input, and the scripts inherit
-it. It does what Slurm or PBS do elsewhere: it waits for other runs, starts the script of each
+say; `castoff submit`, which holds it before, hands it down as standard input, and the scripts and their
+ranks inherit it. It does what Slurm or PBS do elsewhere: it waits for other runs, starts the script of each
 member, ends it at its walltime, starts it again when the script asks for that, and writes down the
 ending of what could not do so itself.
 
@@ -26,11 +26,12 @@ import psutil
 
 from launcher.directories import check_trusted
 from launcher.errors import CastoffError
-from launcher.local.control import SETTLED, cancel_asked, cancelled_members, introduce, taken
+from launcher.local.control import cancel_asked, cancelled_members, introduce, taken
 from launcher.local.member import Member, Start, attempt_folder
 from launcher.local.processes import become_subreaper
 from launcher.runs import (
     LOCK,
+    SETTLED,
     Run,
     begins,
     read_record,
@@ -56,9 +57,10 @@ _DEFAULT = (signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signa
 class _Scheduler:
     """Runs all members of a run."""
 
-    def __init__(self, run: Run, lock: int):
+    def __init__(self, run: Run, lock: int, mark: str):
         self.run = run
         self.lock = lock
+        self.mark = mark
         self.plan = run.plan()
         due = begins(run.submission(), self.plan)
         self.waiting = [Start(member, attempt, attempt) for member, attempt in sorted(due.items())]
@@ -137,7 +139,7 @@ class _Scheduler:
 
     def _begin(self, start: Start) -> None:
         try:
-            self.running.append(Member(self.run, self.plan, start, self.lock))
+            self.running.append(Member(self.run, self.plan, start, self.lock, self.mark))
         except OSError as error:
             self._record_unstarted(start, "failed", 126, f"its script could not be started: {error}")
 
@@ -287,11 +289,11 @@ def main() -> None:
     os.close(read_end)
     os.setsid()
     become_subreaper()
-    job = f"local-{os.getpid()}"
+    job, mark = f"local-{os.getpid()}", os.urandom(16).hex()
     try:
         log = os.open(run.logs / "scheduler.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         _make_spare(run)
-        introduce(run, number)
+        introduce(run, number, mark)
         # Here, and last: who submitted may be killed, or may not hear us, but this is found.
         write_submission(run, {**record, "job": job})
     except OSError as error:
@@ -300,7 +302,7 @@ def main() -> None:
     with contextlib.suppress(BrokenPipeError):
         os.write(write_end, f"{job}\n".encode())
     os.close(write_end)
-    _Scheduler(run, lock).main()
+    _Scheduler(run, lock, mark).main()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     os._exit(0)  # the lock goes with the process: who finds it free finds nothing left running

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
 
 from launcher.errors import CastoffError
+from launcher.local.control import inherited_lock
 from launcher.local.ports import reserve_port
 from launcher.local.processes import GRACE, Family, Guardian, allowed_cores, on_cores
 from launcher.local.streams import RankLog, open_logs
@@ -188,6 +189,7 @@ def _spawn(
                 cwd=request.workdir,
                 env=environment,
                 start_new_session=True,
+                pass_fds=inherited_lock(request.environment),  # while it lives, its run is not free
             )
     except (OSError, ValueError) as error:
         if reading >= 0:

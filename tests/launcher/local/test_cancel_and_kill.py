@@ -3,18 +3,57 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import psutil
 import pytest
 
-from launcher.local.control import is_alive
-from launcher.runs import Run
+from launcher.cancelling import Cancellation
+from launcher.errors import CastoffError
+from launcher.local import processes
+from launcher.local.control import cancel, is_alive
+from launcher.resubmission import resubmit
+from launcher.runs import LOCK, Run
+from launcher.watch import status
 
 from ..conftest import DAEMON, STUBBORN, Castoff, LocalJobs
 
 Until = Callable[..., None]
+
+CLOSING = """
+import os, time
+open(f"here.{os.environ['RANK']}", "w").close()
+os.closerange(3, 256)
+time.sleep(600)
+"""
+
+
+def abandon(jobs: LocalJobs, run: Run, spared: Sequence[psutil.Process] = ()) -> list[psutil.Process]:
+    """Kill all that was started for a run but its ranks, which are returned, and those `spared`."""
+    ranks: list[psutil.Process] = []
+    others: list[psutil.Process] = []
+    scheduler = jobs.scheduler(run)
+    for process in filter(lives, [scheduler, *scheduler.children(recursive=True)]):
+        is_rank = "RANK" in process.environ() or "sleep" in process.cmdline()
+        (ranks if is_rank else others).append(process)
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: nobody sees the others die
+        for process in others:
+            if process not in spared:
+                process.send_signal(number)
+    psutil.wait_procs([process for process in others if process not in spared])
+    return ranks
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it does, not counting the dead whom nobody has buried."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class TestCancel:
@@ -134,6 +173,75 @@ class TestKilled:
         assert answer.stdout == f"{run.id}: unknown\n"  # of one member: nobody says that it was cancelled
         told = jobs.status(run)
         assert [member["ending"] for member in told["members"]] == ["cancelled", "unknown"]
+
+    @pytest.mark.parametrize(
+        "program",
+        [
+            "touch here.$RANK; exec sleep 600",
+            "touch here.$RANK; exec env -i sleep 600",  # has the lock, and no mark
+            "touch here.$RANK; exec sh -c 'trap : TERM; while :; do sleep 0.1; done'",
+            [sys.executable, "-c", CLOSING],  # has the mark, and no lock
+        ],
+    )
+    def test_everything_but_the_ranks(
+        self, jobs: LocalJobs, until: Until, monkeypatch: pytest.MonkeyPatch, program: str | list[str]
+    ) -> None:
+        """What lives keeps its run from being free; it is found, and ended by whoever cancels the run."""
+        monkeypatch.setattr(processes, "GRACE", 0.5)
+        words = ["--", "sh", "-c", program] if isinstance(program, str) else ["--", *program]
+        run = jobs.submit("--ranks-per-node", "2", *words)
+        until(lambda: len(list(jobs.folder.glob("here.*"))) == 2)
+        ranks = abandon(jobs, run)
+        told = jobs.status(run)
+        assert told["state"] == "running" and "castoff cancel" in told["reason"]
+        with pytest.raises(CastoffError, match="still running"):
+            resubmit(run)
+        cancellation = Cancellation(run, status(run))
+        assert cancellation.asked and cancellation.wait()
+        assert len(ranks) >= 2 and not any(map(lives, ranks))
+        told = jobs.status(run)
+        assert (told["state"], told["ending"], told["code"]) == ("ended", "cancelled", 143)
+        assert "its scheduler was killed" in told["members"][0]["attempts"][0]["reason"]
+
+    def test_an_ending_that_ranks_outlive(self, jobs: LocalJobs, until: Until) -> None:
+        """Their script has seen their starter die, and ended; nobody has seen to them."""
+        run = jobs.submit(sh="touch here; exec sleep 600")
+        until((jobs.folder / "here").exists)
+        script = self.script(jobs, run)
+        abandon(jobs, run, spared=[script])
+        until((run.path / "attempts" / "0.0" / "ending.json").exists)
+        until(lambda: not lives(script))
+        assert jobs.status(run)["state"] == "running"
+        Cancellation(run, status(run)).wait()
+        assert (jobs.status(run)["ending"], jobs.nothing_left(run)) == ("failed", True)
+
+    def test_one_member_s_ranks(self, jobs: LocalJobs, until: Until) -> None:
+        program = "touch here.$CASTOFF_ARRAY_INDEX; exec sleep 600"
+        run = jobs.submit("--set", "array={count: 2, at_most: 2}", sh=program)
+        until(lambda: len(list(jobs.folder.glob("here.*"))) == 2)
+        abandon(jobs, run)
+        cancel(run, 1)
+        assert [one["ending"] for one in jobs.status(run)["members"]] == [None, "cancelled"]
+        (left,) = jobs.processes(run)
+        assert left.environ()["CASTOFF_LOCAL_INDEX"] == "0"
+        cancel(run)
+
+    def test_a_shell_with_the_run_s_variables_is_none_of_its_ranks(
+        self, jobs: LocalJobs, until: Until
+    ) -> None:
+        """Nor is whoever only looks at its lock."""
+        run = jobs.submit(sh="touch here; exec sleep 600")
+        until((jobs.folder / "here").exists)
+        (rank,) = abandon(jobs, run)
+        told = {**os.environ, "CASTOFF_RUN_DIR": str(run.path), "CASTOFF_LOCAL_INDEX": "0"}
+        with (run.path / LOCK).open() as lock:
+            shell = subprocess.Popen(["sleep", "600"], env=told, pass_fds=[lock.fileno()])
+        try:
+            cancel(run)
+            assert not lives(rank) and shell.poll() is None
+        finally:
+            shell.kill()
+            shell.wait()
 
     def test_the_scheduler_is_asked_to_end(self, jobs: LocalJobs, until: Until) -> None:
         run = jobs.submit(sh="touch here; sleep 600")

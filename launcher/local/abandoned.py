@@ -1,0 +1,146 @@
+"""What a local scheduler has started, once somebody has killed it: finding all of it, and ending it.
+
+There are two ways to find it. It holds the run's lock, unless it has closed what it did not open, as
+torchrun's workers have. And the environment in which it was started holds the scheduler's mark, a word that
+nothing else has; but a program may overwrite that, as some do to have a name of their own in lists of
+processes, or may be started in an empty one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launcher.runs import LOCK, SETTLED, Run, write_file
+
+if TYPE_CHECKING:
+    import psutil
+
+SCHEDULER = "launcher.local.scheduler"
+"""The module that a scheduler's command line names."""
+
+MARK = "CASTOFF_MARK"
+"""The variable by which all that a scheduler has started is known to be its own."""
+
+INDEX = "CASTOFF_LOCAL_INDEX"
+"""The variable that says of which member it is."""
+
+_TERM_PATIENCE = 10.0
+"""Seconds that scripts have to end after TERM, as their scheduler gives them."""
+
+_POLL = 0.05
+
+
+class Marked:
+    """What lives on this host of runs whose schedulers are gone; looked for once, when first asked for."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[psutil.Process]] | None = None
+
+    def of(self, mark: str | None) -> list[psutil.Process]:
+        """Every living process with a scheduler's mark, but this one; None: it left none."""
+        if mark is None:
+            return []
+        if self._found is None:
+            import psutil
+
+            self._found = {}
+            for process in psutil.process_iter():
+                if (known := _environment(process).get(MARK)) and process.pid != os.getpid():
+                    self._found.setdefault(known, []).append(process)
+        return self._found.get(mark, [])
+
+
+def end(run: Run, mark: str, member: int | None) -> None:
+    """End what lives of a run without a scheduler, or of one of its members, and record what that ends.
+
+    Scripts get TERM, which they pass on; what they leave gets TERM and then KILL.
+    """
+    import psutil
+
+    from launcher.local.processes import GRACE, send
+
+    _end_scripts(run, mark, member)
+    begun, told = time.monotonic(), set[psutil.Process]()
+    while left := _left(run, mark, member):
+        waited = time.monotonic() - begun
+        if waited > 2 * GRACE:
+            return
+        if waited > GRACE:
+            send(left, signal.SIGKILL)
+        else:
+            send(set(left) - told, signal.SIGTERM)
+            told.update(left)
+        psutil.wait_procs(left, timeout=_POLL)
+    if told:
+        _settle(run, member)
+
+
+def _end_scripts(run: Run, mark: str, member: int | None) -> None:
+    import psutil
+
+    asked = []
+    for process in Marked().of(mark):
+        with contextlib.suppress(psutil.Error):  # gone
+            if process.cmdline()[-1:] == [str(run.script)] and _is_of(process, member):
+                process.terminate()
+                asked.append(process)
+    psutil.wait_procs(asked, timeout=_TERM_PATIENCE)
+
+
+def _left(run: Run, mark: str, member: int | None) -> list[psutil.Process]:
+    return [one for one in {*Marked().of(mark), *_holders(run)} if _is_of(one, member)]
+
+
+def _is_of(process: psutil.Process, member: int | None) -> bool:
+    return member is None or _environment(process).get(INDEX) == str(member)
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    """The environment that a living process was started in; empty if it cannot be known."""
+    import psutil
+
+    try:
+        return process.environ() if process.status() != psutil.STATUS_ZOMBIE else {}
+    except psutil.Error:
+        return {}
+
+
+def _holders(run: Run) -> Iterator[psutil.Process]:
+    """The processes that hold a run's lock (Linux), but for commands of castoff."""
+    import psutil
+
+    path = os.path.realpath(run.path / LOCK)
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError, psutil.Error):  # gone, or another user's
+            names = os.listdir(f"/proc/{process.pid}/fd")  # noqa: PTH208
+            if any(_holds(process.pid, name, path) for name in names):
+                words = process.cmdline()
+                if SCHEDULER not in words and not any(Path(word).name == "castoff" for word in words[:2]):
+                    yield process
+
+
+def _holds(pid: int, descriptor: str, path: str) -> bool:
+    with contextlib.suppress(OSError):
+        if os.readlink(f"/proc/{pid}/fd/{descriptor}") == path:  # noqa: PTH115 - of thousands
+            return "FLOCK" in Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text()
+    return False
+
+
+def _settle(run: Run, member: int | None) -> None:
+    """Write down that nothing of it lives any more, and that what had no ending was cancelled."""
+    reason = "its scheduler was killed before; what it left running was ended on request"
+    record = {"ending": "cancelled", "code": 143, "time": int(time.time()), "reason": reason}
+    newest = {number: folder for number, _, folder in run.attempts()}
+    for number, folder in newest.items():
+        if member in (None, number):
+            with contextlib.suppress(OSError):  # then nobody knows it
+                if not (folder / "ending.json").exists():
+                    write_file(folder / "ending.json", json.dumps(record) + "\n")
+                (folder / SETTLED).touch(mode=0o600)
