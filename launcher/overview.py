@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,8 +55,16 @@ class Row(NamedTuple):
 class Overview:
     """The runs in the index."""
 
-    def __init__(self, index: Index, *, announce: Callable[[int], None] | None = None):
+    def __init__(
+        self,
+        index: Index,
+        *,
+        names: Collection[str] = (),
+        announce: Callable[[int], None] | None = None,
+    ):
         """Look at every run that may not be over; `announce` is told how many they are.
+
+        `names`: only at runs whose name is one of these, where * stands for anything.
 
         Raises:
             CastoffError: the index cannot be read.
@@ -64,11 +73,13 @@ class Overview:
         """What a person should know: runs that were left out, an index that cannot be written."""
         self._shelves = _Shelves()
         entries = index.entries()
+        self.known = len(entries)
+        """Runs in the index, whether their directories are there or not."""
+        if names:
+            entries = [entry for entry in entries if any(fnmatchcase(entry.name, one) for one in names)]
         to_look = [entry for entry in entries if entry.ended is None and self._shelves.hold(entry.path)]
         if announce and to_look:
             announce(len(to_look))
-        self.known = len(entries)
-        """Runs in the index, whether their directories are there or not."""
         seen = self._look_at(to_look, index)
         self.rows = [
             Row(entry, told) for entry in entries if (told := entry.ended or seen.get(entry.path)) is not None

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import itertools
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
-from launcher.queue import Answer, Queue, Silent, failure_of, must, run_to_end
+from launcher.queue import PATIENCE, Answer, Queue, Silent, failure_of, run_to_end
 from launcher.runs import Run
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.pbs import cancel_command
@@ -23,9 +23,6 @@ from launcher.schedulers.pbs_jobs import (
     parse_queue,
     queue_command,
 )
-
-_PATIENCE = 30.0
-"""Seconds for an answer: what a busy server may take."""
 
 _UNKNOWN = 153
 """qstat's exit code where the server does not know the last job that it has no answer for."""
@@ -42,8 +39,8 @@ class PbsQueue(Queue):
     lag = 0.0
     cancel_patience = 60.0  # KILL follows TERM after kill_delay, 10 s unless a queue says otherwise
 
-    def __init__(self, environ: Mapping[str, str] | None = None):
-        super().__init__(environ)
+    def __init__(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE):
+        super().__init__(environ, patience)
         self._keeps_history = True
 
     def ask(self, jobs: Collection[str]) -> Answer:
@@ -71,16 +68,11 @@ class PbsQueue(Queue):
         Raises:
             Silent: qselect or qstat does not answer.
         """
-        found = run_to_end(find_command(self.user_name, history=False), _PATIENCE, self.environ)
+        found = run_to_end(find_command(self.user_name, history=False), self.patience, self.environ)
         return [one for one in self._selected(found) if one.stage in ("pending", "running")]
 
-    def cancel(self, jobs: Iterable[str]) -> None:
-        """Have PBS end jobs: all of an array's.
-
-        Raises:
-            CastoffError: it refuses; with its words.
-        """
-        must(cancel_command(jobs), _PATIENCE, self.environ)
+    def _cancel_command(self, jobs: Sequence[str]) -> list[str]:
+        return cancel_command(jobs)
 
     def is_of(self, told: JobTold, run: Run) -> bool:
         """Whether a job was submitted where a run directory lies, which is named by its id."""
@@ -126,11 +118,11 @@ class PbsQueue(Queue):
             Silent: it does not answer.
         """
         if self._keeps_history:
-            done = run_to_end(command(history=True), _PATIENCE, self.environ)
+            done = run_to_end(command(history=True), self.patience, self.environ)
             if _NO_HISTORY not in done.stderr:
                 return done
             self._keeps_history = False
-        return run_to_end(command(history=False), _PATIENCE, self.environ)
+        return run_to_end(command(history=False), self.patience, self.environ)
 
 
 def _silence(done: subprocess.CompletedProcess[str], job: str) -> str:

@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
-from launcher.errors import CastoffError
 from launcher.runs import Run
 from launcher.schedulers.environment import command_environment
 from launcher.schedulers.jobs import JobTold
+
+PATIENCE = 30.0
+"""Seconds for an answer: what a busy scheduler may take."""
+
+_MOST_CANCELLED = 250
+"""Jobs that one command is to end: so many are ended well within `PATIENCE`."""
 
 Key = tuple[str, int | None]
 """A job's id and its index in an array."""
@@ -79,8 +85,10 @@ class Queue(ABC):
     cancel_patience: ClassVar[float]
     """Seconds that a job may take to be gone once it is cancelled."""
 
-    def __init__(self, environ: Mapping[str, str] | None = None):
+    def __init__(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE):
+        """`environ`: that of its commands (default: this process's); `patience`: seconds for an answer."""
         self.environ = os.environ if environ is None else environ
+        self.patience = patience
         self.user = str(os.geteuid())
 
     @property
@@ -111,13 +119,25 @@ class Queue(ABC):
             Silent: nothing answers.
         """
 
-    @abstractmethod
-    def cancel(self, jobs: Iterable[str]) -> None:
-        """Have jobs ended: all of an array's.
+    def cancel(self, jobs: Sequence[str]) -> dict[str, str]:
+        """Have jobs ended in this order, whole arrays too: by one command for as many as fit.
 
-        Raises:
-            CastoffError: the scheduler refuses; with its words.
+        Those that the scheduler does not end, each with its words.
         """
+        refused: dict[str, str] = {}
+        for begin in range(0, len(jobs), _MOST_CANCELLED):
+            some = jobs[begin : begin + _MOST_CANCELLED]
+            try:
+                done = run_to_end(self._cancel_command(some), self.patience, self.environ)
+            except Silent as why:
+                refused |= dict.fromkeys(some, str(why))
+            else:
+                refused |= _refusals(some, done) if done.returncode else {}
+        return refused
+
+    @abstractmethod
+    def _cancel_command(self, jobs: Sequence[str]) -> list[str]:
+        """The command that ends jobs."""
 
     @abstractmethod
     def is_of(self, told: JobTold, run: Run) -> bool:
@@ -181,16 +201,15 @@ def run_to_end(
         raise Silent(f"{argv[0]} cannot be run: {error.strerror}") from None
 
 
-def must(argv: list[str], patience: float, environ: Mapping[str, str]) -> None:
-    """Run a command that has to succeed.
-
-    Raises:
-        CastoffError: it does not; with its words.
-    """
-    try:
-        answer_of(argv, patience, environ)
-    except Silent as why:
-        raise CastoffError(str(why)) from None
+def _refusals(jobs: Sequence[str], done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """What a command that failed has to say of jobs: of each that it names; of all if it names none."""
+    named = {}
+    for job in jobs:
+        word = re.compile(rf"(?<![\w.]){re.escape(job)}(?!\w)")
+        if lines := [line for line in done.stderr.splitlines() if word.search(line)]:
+            about = subprocess.CompletedProcess(done.args, done.returncode, "", "\n".join(lines))
+            named[job] = failure_of(about)
+    return named or dict.fromkeys(jobs, failure_of(done))
 
 
 def user_name(user: str) -> str:

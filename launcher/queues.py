@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launcher.queue import Queue
+from launcher.queue import PATIENCE, Queue
 
 NAMES = {"slurm": "Slurm", "pbs": "PBS", "local": "castoff's own scheduler", "": "no known scheduler"}
 """How schedulers are called."""
 
 
-def queue_of(scheduler: str, environ: Mapping[str, str] | None = None) -> Queue:
-    """The queue of Slurm or PBS; `environ`: that of its commands (default: this process's)."""
+def queue_of(scheduler: str, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
+    """The queue of Slurm or PBS.
+
+    `environ`: that of its commands (default: this process's). `patience`: seconds for an answer.
+    """
     if scheduler == "slurm":
         from launcher.slurm_queue import SlurmQueue
 
-        return SlurmQueue(environ)
+        return SlurmQueue(environ, patience)
     from launcher.pbs_queue import PbsQueue
 
-    return PbsQueue(environ)
+    return PbsQueue(environ, patience)

@@ -223,12 +223,10 @@ def _withdraw(
         CastoffError: it cannot be cancelled.
     """
     jobs = [str(send["job"]) for send in sends if send["job"]]
-    try:
-        if jobs:
-            queue_of(scheduler, environ).cancel(jobs)
-    except CastoffError as error:
-        which = f"jobs {', '.join(jobs)}, which it took of the same run, go on"
-        raise CastoffError(f"{why}\nbut {which}: {error}") from why
+    if refused := queue_of(scheduler, environ).cancel(jobs):
+        which = f"jobs {', '.join(refused)}, which it took of the same run, go on"
+        words = "; ".join(dict.fromkeys(refused.values()))
+        raise CastoffError(f"{why}\nbut {which}: {words}") from why
 
 
 def send_to_local(

@@ -6,10 +6,10 @@ One squeue answers for all runs, and sacct is asked at most once beside it.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from launcher.errors import CastoffError
-from launcher.queue import Answer, Queue, Silent, answer_of, must, user_name
+from launcher.queue import PATIENCE, Answer, Queue, Silent, answer_of, user_name
 from launcher.runs import Run
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.slurm import cancel_command
@@ -21,9 +21,6 @@ from launcher.schedulers.slurm_jobs import (
     parse_queue,
     queue_command,
 )
-
-_QUEUE_PATIENCE = 30.0
-"""Seconds for squeue: what a busy controller may take."""
 
 _HISTORY_PATIENCE = 8.0
 """Seconds for sacct, without which everything works."""
@@ -45,8 +42,8 @@ class SlurmQueue(Queue):
     lag = 15.0  # the controller tells accounting every few seconds
     cancel_patience = 120.0  # an administrator chooses it: KillWait is 30 s unless a site says otherwise
 
-    def __init__(self, environ: Mapping[str, str] | None = None):
-        super().__init__(environ)
+    def __init__(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE):
+        super().__init__(environ, patience)
         self._history_failed: float | None = None
 
     def ask(self, jobs: Collection[str]) -> Answer:
@@ -81,30 +78,25 @@ class SlurmQueue(Queue):
         return [one for one in self._queued() if one.stage in ("pending", "running")]
 
     def _queued(self) -> list[SlurmJob]:
-        return parse_queue(self._run(queue_command(self.user), _QUEUE_PATIENCE))
+        return parse_queue(self._run(queue_command(self.user), self.patience))
 
     def _accounted(self, command: list[str]) -> list[SlurmJob] | None:
         failed = self._history_failed
         if failed is not None and time.monotonic() - failed < _HISTORY_PAUSE:
             return None
         try:
-            return parse_history(self._run(command, _HISTORY_PATIENCE))
+            return parse_history(self._run(command, min(_HISTORY_PATIENCE, self.patience)))
         except Silent:
             self._history_failed = time.monotonic()
             return None
 
-    def cancel(self, jobs: Iterable[str]) -> None:
-        """Have Slurm end jobs: all of an array's.
-
-        Raises:
-            CastoffError: it refuses; with its words.
-        """
-        must(cancel_command(jobs), _QUEUE_PATIENCE, self.environ)
+    def _cancel_command(self, jobs: Sequence[str]) -> list[str]:
+        return cancel_command(jobs)
 
     def is_of(self, told: JobTold, run: Run) -> bool:
         """Whether a job has the script of a run: another cluster's may have the same id."""
         try:
-            script = self._run(["scontrol", "write", "batch_script", told.job, "-"], _QUEUE_PATIENCE)
+            script = self._run(["scontrol", "write", "batch_script", told.job, "-"], self.patience)
         except Silent:
             return False
         try:

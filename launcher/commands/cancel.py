@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
-from launcher.commands.completers import complete_runs
 from launcher.commands.output import json_option, print_json
+from launcher.commands.run_options import run_options, runs_meant
 from launcher.errors import CastoffError
-from launcher.index import Index
-from launcher.watch import status, statuses
+from launcher.status import RunStatus
+from launcher.watch import statuses
 
 
 @click.command("cancel")
-@click.argument("runs", nargs=-1, required=True, shell_complete=complete_runs)
+@run_options
 @json_option
-def command(runs: tuple[str, ...], as_json: bool) -> int:
-    """End runs, and wait until all their processes are gone."""
-    from launcher.cancelling import Cancellation
+def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int:
+    """End runs, and wait until all their processes are gone.
 
-    found = Index.of(os.environ).find_all(runs)
-    asked, problems = [], []
-    for run, before in zip(found, statuses(found), strict=True):
-        try:
-            asked.append(Cancellation(run, before))
-        except CastoffError as error:
-            problems.append(str(error))
-    told = []
-    for one in asked:
-        is_gone = one.wait()
-        now = status(one.run)
-        told.append({"id": now.id, "state": now.state, "ending": now.ending})
-        if not as_json:
-            already = "" if one.asked else " already"
-            ending = f", {now.ending}" if now.ending not in (None, now.state) else ""
-            click.echo(f"{now.id}: {now.state}{already}{ending}")
-        if not is_gone:
-            why = f"; {now.reason}" if now.reason else ""
-            problems.append(f"{now.id}: still not over after {one.patience:g} s{why}")
-    if as_json:
-        print_json(*told)
+    However many there are, their scheduler is asked to end all of them at once.
+    """
+    from launcher.cancelling import end
+
+    problems = []
+    for batch in end(runs_meant(runs, names)):
+        problems += [one.problem for one in batch if one.problem]
+        ended = [one for one in batch if not one.problem]
+        for one, now in zip(ended, statuses(one.run for one in ended), strict=True):
+            if as_json:
+                print_json({"id": now.id, "state": now.state, "ending": now.ending})
+            else:
+                click.echo(_words(now, asked=one.asked))
+            if one.patience is not None:
+                why = f"; {now.reason}" if now.reason else ""
+                problems.append(f"{now.id}: still not over after {one.patience:g} s{why}")
     if problems:
         raise CastoffError("\n".join(problems))
     return 0
+
+
+def _words(now: RunStatus, *, asked: bool) -> str:
+    already = "" if asked else " already"
+    ending = f", {now.ending}" if now.ending not in (None, now.state) else ""
+    return f"{now.id}: {now.state}{already}{ending}"

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Sized
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import click
@@ -29,11 +30,15 @@ class _Wish(NamedTuple):
 
     older_than: int | None
     endings: tuple[str, ...]
+    names: tuple[str, ...]
     unknown: bool
 
-    def allows(self, ending: str | None, ended: float | None) -> bool:
-        """Whether a run with this ending may be one of them."""
-        if self.endings and ending not in self.endings:
+    def allows(self, told: RunSummary) -> bool:
+        """Whether a run may be one of them."""
+        ended = _ended(told)
+        if self.endings and told.ending not in self.endings:
+            return False
+        if self.names and not any(fnmatchcase(told.name, name) for name in self.names):
             return False
         return self.older_than is None or (ended is not None and time.time() - ended >= self.older_than)
 
@@ -59,6 +64,7 @@ class _Candidate(NamedTuple):
     metavar="ENDING",
     help="Only runs with this ending, as done; may be given again.",
 )
+@click.option("--name", "names", multiple=True, metavar="NAME", help="Only of this name; * is anything.")
 @click.option(
     "--unknown", is_flag=True, help="Also those of RUNS of which nobody knows whether they are over."
 )
@@ -71,23 +77,24 @@ def command(
     runs: tuple[str, ...],
     older_than: int | None,
     endings: tuple[str, ...],
+    names: tuple[str, ...],
     unknown: bool,
     dry: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Remove the directories of runs that are over: those named, or all that --older-than and --ending allow.
+    """Remove the directories of runs that are over: RUNS, or all that the options allow.
 
     Asks first. Runs that go on, or that a waiting run needs, are never removed.
     """
-    if not runs and older_than is None and not endings:
+    if not runs and older_than is None and not endings and not names:
         raise click.UsageError("say which runs: by name, or as in castoff clean --older-than 30d", context)
     if unknown and not runs:
         raise click.UsageError("--unknown is for runs that are named", context)
     if not (yes or dry) and (as_json or not is_terminal(sys.stdin)):
         raise click.UsageError("nobody can be asked: give --yes, or --dry-run to see what would go", context)
     index = Index.of(os.environ)
-    candidates = _candidates(index, index.find_all(runs), _Wish(older_than, endings, unknown))
+    candidates = _candidates(index, index.find_all(runs), _Wish(older_than, endings, names, unknown))
     if not as_json:
         _show(candidates)
     if not dry and not yes and candidates:
@@ -116,7 +123,7 @@ def _candidates(index: Index, named: list[Run], wish: _Wish) -> list[_Candidate]
         except CastoffError as error:
             problems.append(str(error))
             continue
-        if wish.allows(candidate.told.ending, _ended(candidate.told)):
+        if wish.allows(candidate.told):
             candidates.append(candidate)
     if named and problems:
         raise CastoffError("\n".join(problems))
@@ -129,7 +136,7 @@ def _meant(overview: Overview, wish: _Wish) -> list[Run]:
     """The runs that are meant without being named, as far as the index knows."""
 
     def wanted(row: Row) -> bool:
-        return row.told.state == "ended" and wish.allows(row.told.ending, _ended(row.told))
+        return row.told.state == "ended" and wish.allows(row.told)
 
     return [row.run for row in overview.choose(wanted)[0]]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +61,13 @@ def command(
     index = Index.of(os.environ)
     if scan is not None:
         _scan(index, scan)
-    overview = Overview(index, announce=_announce)
+    overview = Overview(index, names=() if name is None else (name,), announce=_announce)
     now = time.time()
 
     def wanted(row: Row) -> bool:
         told = row.told
-        return (
-            (not states or told.state in states or told.ending in states)
-            and (name is None or fnmatchcase(told.name, name))
-            and (since is None or now - row.submitted <= since)
+        return (not states or told.state in states or told.ending in states) and (
+            since is None or now - row.submitted <= since
         )
 
     rows, left_out = overview.choose(wanted, None if everything or as_json else _NEWEST)

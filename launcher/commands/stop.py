@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import time
-
 import click
 
-from launcher.commands.completers import complete_runs
 from launcher.commands.output import json_option, print_json, say
+from launcher.commands.run_options import run_options, runs_meant
 from launcher.errors import CastoffError
-from launcher.index import Index
 from launcher.local.control import other_host
 from launcher.runs import Run, ask_to_stop
 from launcher.status import RunStatus
-from launcher.watch import status, wait
+from launcher.watch import looks, statuses
 
 
 class _StillGoing(CastoffError):
@@ -22,7 +18,7 @@ class _StillGoing(CastoffError):
 
 
 @click.command("stop")
-@click.argument("runs", nargs=-1, required=True, shell_complete=complete_runs)
+@run_options
 @click.option("--wait", "until_over", is_flag=True, help="Return when they are over.")
 @click.option(
     "--timeout",
@@ -30,25 +26,28 @@ class _StillGoing(CastoffError):
     help="Wait no longer than so many seconds (exit code 124); means --wait.",
 )
 @json_option
-def command(runs: tuple[str, ...], until_over: bool, timeout: float | None, as_json: bool) -> int:
+def command(
+    runs: tuple[str, ...], names: tuple[str, ...], until_over: bool, timeout: float | None, as_json: bool
+) -> int:
     """Ask runs to save their state and end; `castoff resubmit` lets them go on.
 
     A program is asked by the file that CASTOFF_STOP_FILE names; one that does not look for it goes
     on. Members that wait do not begin, and nothing is requeued.
     """
-    found = Index.of(os.environ).find_all(runs)
-    over = {run.id for run in found if _is_over(run)}
+    found = runs_meant(runs, names)
+    over = {now.directory for run, now in zip(found, statuses(found), strict=True) if _is_over(run, now)}
     for run in found:
-        if run.id not in over:
+        if str(run.path) not in over:
             ask_to_stop(run)
-    give_up = None if timeout is None else time.monotonic() + timeout
+    states: list[RunStatus] = []
+    if until_over or timeout is not None:
+        for states in looks(found, timeout):  # noqa: B007 - the last of them counts
+            pass
+    else:
+        states = statuses(found)
     told, queued = [], []
-    for run in found:
-        if until_over or timeout is not None:
-            now = wait(run, None if give_up is None else max(give_up - time.monotonic(), 0))
-        else:
-            now = status(run)
-        asked = run.id not in over
+    for run, now in zip(found, states, strict=True):
+        asked = str(run.path) not in over
         told.append({"id": run.id, "asked": asked, "state": now.state, "ending": now.ending})
         if now.scheduler != "local" and now.state == "pending":
             queued.append(run.id)
@@ -70,9 +69,8 @@ def command(runs: tuple[str, ...], until_over: bool, timeout: float | None, as_j
     return 0
 
 
-def _is_over(run: Run) -> bool:
+def _is_over(run: Run, now: RunStatus) -> bool:
     """Whether nothing of it runs or can still begin; False if that cannot be known here."""
-    now = status(run)
     if now.scheduler != "local":  # which was asked
         return now.state == "ended" and (bool(run.submission()) or now.ending != "again")
     if not run.submission():  # a script at work by hand may run anywhere

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -10,11 +9,10 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from launcher.commands.completers import complete_runs
 from launcher.commands.output import is_terminal, json_option, print_json
+from launcher.commands.run_options import newest_and_not_over, run_options, runs_meant
 from launcher.commands.times import brief
 from launcher.errors import CastoffError, printable
-from launcher.index import Index
 from launcher.status import RunStatus, members_words
 from launcher.watch import looks
 
@@ -28,17 +26,18 @@ class _StillGoing(CastoffError):
 
 
 @click.command("wait")
-@click.argument("runs", nargs=-1, required=True, shell_complete=complete_runs)
+@run_options
 @click.option(
     "--timeout", type=click.FloatRange(min=0), help="Give up after so many seconds (exit code 124)."
 )
 @json_option
-def command(runs: tuple[str, ...], timeout: float | None, as_json: bool) -> int:
+def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None, as_json: bool) -> int:
     """Wait until runs are over, and exit with their code: the first that is not 0, in the order given.
 
-    A run whose ending is unknown counts as 1.
+    A run whose ending is unknown counts as 1. With --name, the newest run of each such name counts also if
+    it is over.
     """
-    found = Index.of(os.environ).find_all(runs)
+    found = runs_meant(runs, names, newest_and_not_over)
     told: set[str] = set()
     with _Progress() as progress:
         for now in looks(found, timeout):

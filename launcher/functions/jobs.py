@@ -308,8 +308,8 @@ def _cancel(run: Run, member: int) -> None:
         if one.stage in ("pending", "running") and one.runs(str(run.script))
     ]
     own.sort(key=lambda one: (len(one.job), one.job), reverse=True)  # the end of one may let go another
-    if own:
-        queue.cancel([member_job_id(one.job, one.task) for one in own])
+    for words in queue.cancel([member_job_id(one.job, one.task) for one in own]).values():
+        raise CastoffError(words)
 
 
 def _look_anew(folder: Path) -> None:

@@ -65,8 +65,8 @@ class FakePbs:
 class OnPbs:
     """A run directory of a run on PBS, in some state."""
 
-    def __init__(self, folder: Path, members: int = 1, chain: int = 0, **submission: Any):
-        self.run = Run(folder / "runs" / "made-1")
+    def __init__(self, folder: Path, members: int = 1, chain: int = 0, id: str = "made-1", **submission: Any):
+        self.run = Run(folder / "runs" / id)
         (self.run.path / "attempts").mkdir(parents=True, mode=0o700)
         self.run.path.chmod(0o700)
         count = members if members > 1 else None

@@ -59,8 +59,8 @@ class FakeSlurm:
 class OnSlurm:
     """A run directory of a run on Slurm, in some state."""
 
-    def __init__(self, folder: Path, members: int = 1, **submission: Any):
-        self.run = Run(folder / "runs" / "made-1")
+    def __init__(self, folder: Path, members: int = 1, id: str = "made-1", **submission: Any):
+        self.run = Run(folder / "runs" / id)
         (self.run.path / "attempts").mkdir(parents=True, mode=0o700)
         self.run.path.chmod(0o700)
         count = members if members > 1 else None

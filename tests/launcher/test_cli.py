@@ -72,7 +72,7 @@ class TestWrongWords:
             (["launch", "-n", "2", "x", "y"], "a program stands after --, as in castoff launch -- "),
             (["submit", "sh"], "sh is a program, no job file; it stands after --, as in castoff submit"),
             (["launch", "train.py"], "train.py is a program, no job file"),
-            (["wait"], "missing argument 'RUNS...' (see castoff wait --help)"),
+            (["wait"], "missing argument 'RUNS...', or --name NAME (see castoff wait --help)"),
             (["wait", "x", "--timeout", "soon"], "'soon' is not a valid float"),
             (["cancel"], "missing argument 'RUNS...'"),
             (["status", "a", "b"], "unexpected extra argument (b)"),
@@ -98,7 +98,7 @@ class TestWrongWords:
         """On standard error, one object, whatever is wrong, and with the same exit code."""
         wrong: list[tuple[list[str], str]] = [
             (["status", "no-such-run"], "no-such-run: there is no such run"),
-            (["wait", "x", "--nope"], "no such option '--nope' (see castoff wait --help)"),
+            (["wait", "x", "--xyzzy"], "no such option '--xyzzy' (see castoff wait --help)"),
             (["status", "a\nb"], "a\nb: there is no such run"),
         ]
         for words, said in wrong:

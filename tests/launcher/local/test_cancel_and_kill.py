@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 import psutil
 import pytest
 
-from launcher.cancelling import Cancellation
+from launcher.cancelling import end
 from launcher.errors import CastoffError
 from launcher.local import processes
 from launcher.local.control import cancel, is_alive
 from launcher.resubmission import resubmit
 from launcher.runs import LOCK, Run
-from launcher.watch import status
 
 from ..conftest import DAEMON, STUBBORN, Castoff, LocalJobs
 
@@ -196,8 +195,8 @@ class TestKilled:
         assert told["state"] == "running" and "castoff cancel" in told["reason"]
         with pytest.raises(CastoffError, match="still running"):
             resubmit(run)
-        cancellation = Cancellation(run, status(run))
-        assert cancellation.asked and cancellation.wait()
+        ((ended,),) = end([run])
+        assert ended.asked and ended.problem is None and ended.patience is None
         assert len(ranks) >= 2 and not any(map(lives, ranks))
         told = jobs.status(run)
         assert (told["state"], told["ending"], told["code"]) == ("ended", "cancelled", 143)
@@ -212,7 +211,8 @@ class TestKilled:
         until((run.path / "attempts" / "0.0" / "ending.json").exists)
         until(lambda: not lives(script))
         assert jobs.status(run)["state"] == "running"
-        Cancellation(run, status(run)).wait()
+        ((ended,),) = end([run])
+        assert ended.problem is None and ended.patience is None
         assert (jobs.status(run)["ending"], jobs.nothing_left(run)) == ("failed", True)
 
     def test_one_member_s_ranks(self, jobs: LocalJobs, until: Until) -> None:
