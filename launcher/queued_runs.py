@@ -29,6 +29,8 @@ class Attempt(NamedTuple):
     last: LastWord | None
     next: str | None = None
     """The job that it has submitted to go on."""
+    finished: bool = False
+    """Whether rank 0 has ended well."""
 
     @property
     def job(self) -> str | None:
@@ -79,6 +81,7 @@ def read_attempt(number: int, folder: Path, names: Iterable[str]) -> Attempt:
         read(folder / "failure.json", Failure) if "failure.json" in held else None,
         last,
         following.job if following else None,
+        "finished" in held,
     )
 
 

@@ -187,6 +187,8 @@ class _Judgement:
             if unheard and told is not None and told.ended_itself and self._may_lag(told):
                 return MemberStatus(number, "running", None, [*statuses, self._running(number, newest)])
         if told is not None and told.stage == "ended":
+            if told.may_have_been_killed and newest.end is None and not newest.finished:
+                return self._doubtful_end(number, newest, statuses)
             return _ended_as(number, [*statuses, self._by_scheduler(number, newest, told)])
         if newest.end is not None:
             return _ended_as(number, [*statuses, self._by_records(number, newest)])
@@ -294,11 +296,20 @@ class _Judgement:
             reason += "; by its own records it has begun and not ended"
         return MemberStatus(number, "unknown", "unknown", statuses, reason)
 
+    def _doubtful_end(self, number: int, newest: Attempt, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member that ended well by the word of a scheduler that may not know, and by no record."""
+        reason = (
+            f"{self.known.scheduler} says that it ended well, as of all jobs of {self.known.user} that were "
+            "killed, and no ending was written; castoff does not guess. Read the logs, then resubmit it"
+        )
+        unknown = [*statuses, self._unknown(number, newest, reason)]
+        return MemberStatus(number, "unknown", "unknown", unknown, reason)
+
     def _never_began(self, number: int, last: LastWord, statuses: list[AttemptStatus]) -> MemberStatus:
         """A member that was ended before it began: an attempt all the same, so that it is told of."""
         attempt = max([self.run.begin.get(number, 0) - 1, *(one.attempt for one in statuses)]) + 1
         folder = self.run.run.path / "attempts" / f"{number}.{attempt}"
-        if last.ending == "failed":
+        if last.ending == "failed" and last.ended_itself:
             reason = f"it failed before it wrote any record; see {self.run.run.script_log(number)}"
             last = msgspec.structs.replace(last, reason=reason)
         self.learnt.append((folder, last))

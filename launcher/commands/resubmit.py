@@ -28,7 +28,7 @@ def command(run: str, members: tuple[int, ...], done_too: bool, as_json: bool) -
         print_json({"id": found.id, "job": found.job, "directory": str(found.path), "attempts": begin})
         return
     click.echo(f"run         {found.id}")
-    click.echo(f"job         {found.job} (local)")
+    click.echo(f"job         {found.job} ({found.submission().get('scheduler')})")
     click.echo(f"directory   {found.path}")
     attempts = [f"{member}.{attempt}" for member, attempt in begin.items()]
     more = f" and {len(attempts) - 10} more" if len(attempts) > 10 else ""

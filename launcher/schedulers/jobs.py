@@ -33,6 +33,10 @@ class JobTold(Protocol):
         """Whether its script ended by itself, and so had the last word."""
 
     @property
+    def may_have_been_killed(self) -> bool:
+        """Whether it may have been killed, though it looks as if it ended well."""
+
+    @property
     def start(self) -> float | None:
         """When it began; of a job that waits, when it might. Seconds since the epoch."""
 

@@ -20,8 +20,43 @@ MOST_ASKED = 1000
 _KILLED_BY = 256
 """An Exit_status that is this much and a signal's number: the script was killed by it."""
 
-_WALLTIME = -29
-_MEMORY = (-26, -27)
+_TERMINATED = 91
+"""The substate of a job that was deleted."""
+
+_NOT_STARTED = "PBS could not start it"
+_MOM_STARTED_AGAIN = "PBS was started again on its first node, which ends jobs there"
+_RERUN = "PBS ended it to queue it again"
+_ENDED_BY_PBS = {
+    -1: ("failed", _NOT_STARTED),
+    -2: ("failed", _NOT_STARTED),
+    -3: ("failed", _NOT_STARTED),
+    -4: ("node-failure", _MOM_STARTED_AGAIN),
+    -5: ("node-failure", _MOM_STARTED_AGAIN),
+    -6: ("node-failure", _MOM_STARTED_AGAIN),
+    -7: ("failed", "PBS could not start it again from its checkpoint"),
+    -10: ("failed", "your user or group is not known on its nodes"),
+    -11: ("preempted", _RERUN),
+    -12: ("preempted", "PBS ended it after a checkpoint of its own"),
+    -13: ("failed", "PBS did not accept your password"),
+    -14: ("node-failure", "one of its nodes was lost"),
+    -15: ("preempted", _RERUN),
+    -16: ("failed", "a hook of the site refused it"),
+    -17: ("failed", "a hook of the site refused it"),
+    -18: ("preempted", "a hook of the site ended it to queue it again"),
+    -19: ("cancelled", "a hook of the site deleted it"),
+    -20: ("node-failure", "its first node was lost"),
+    -21: ("failed", "PBS did not trust its own folders on its first node"),
+    -22: ("failed", "a hook of the site failed"),
+    -23: ("failed", "PBS had no Kerberos credentials of yours"),
+    -24: ("failed", "it used more CPUs at once than it had"),
+    -25: ("failed", "it used more CPUs than it had"),
+    -26: ("out-of-memory", "it used more virtual memory than it had"),
+    -27: ("out-of-memory", "it used more memory than it had"),
+    -28: ("failed", "it used more CPU time than its limit, `cput`"),
+    -29: ("walltime", None),
+    -30: ("node-failure", "not all of its nodes took part"),
+}
+"""By Exit_status: castoff's word, and why (JOB_EXEC_ and JOB_EXEC_KILL_ in job.h)."""
 
 
 class PbsJob(NamedTuple):
@@ -44,6 +79,8 @@ class PbsJob(NamedTuple):
     """What qsub was given: its arguments."""
     folder: str = ""
     """Where it was submitted."""
+    substate: int | None = None
+    owner: str = ""
 
     @property
     def stage(self) -> str:
@@ -57,11 +94,9 @@ class PbsJob(NamedTuple):
             return "unknown"
         if self.exit_status is None:  # it was deleted before it ran
             return "cancelled"
-        if self.exit_status == _WALLTIME:
-            return "walltime"
-        if self.exit_status in _MEMORY:
-            return "out-of-memory"
-        if self.exit_status >= _KILLED_BY:
+        if self.exit_status < 0:
+            return _ENDED_BY_PBS.get(self.exit_status, ("failed", None))[0]
+        if self.exit_status >= _KILLED_BY or self.substate == _TERMINATED:
             return "cancelled"
         return "failed" if self.exit_status else "done"
 
@@ -69,6 +104,11 @@ class PbsJob(NamedTuple):
     def ended_itself(self) -> bool:
         """Whether its script ended by itself, and so had the last word."""
         return self.stage == "ended" and self.exit_status is not None and 0 <= self.exit_status < _KILLED_BY
+
+    @property
+    def may_have_been_killed(self) -> bool:
+        """Whether it may have been killed, though it looks as if it ended well: root's have Exit_status 0."""
+        return self.ending == "done" and self.owner.startswith("root@")
 
     @property
     def exit_code(self) -> int | None:
@@ -107,12 +147,13 @@ class PbsJob(NamedTuple):
         """Why it ended so, where that is more than castoff's word for it says."""
         if self.is_void:
             return f"what it waited for can no longer be, or it was deleted ({self.depend})"
-        if self.ending == "failed" and self.exit_status is not None and self.exit_status < 0:
-            told = f": {self.comment}" if self.comment else ""
-            return f"PBS could not run it (Exit_status {self.exit_status}){told}"
-        if self.ending == "out-of-memory":
-            return "it used more memory than it had"
-        return None
+        if self.exit_status is None or self.exit_status >= 0:
+            return None
+        if self.exit_status in _ENDED_BY_PBS:
+            words = _ENDED_BY_PBS[self.exit_status][1]
+            return words and f"{words} (Exit_status {self.exit_status})"
+        told = f": {self.comment}" if self.comment else ""
+        return f"PBS ended it (Exit_status {self.exit_status}){told}"
 
     def runs(self, script: str) -> bool:
         """Whether the job is that of a script in a run directory, which is its tag."""
@@ -201,11 +242,13 @@ def _job(name: str, held: Mapping[str, str]) -> PbsJob | None:
         return None
     number, index, server = place.groups()
     job = name if index is None else f"{number}[]{server or ''}"
+    # Of a member that never ran it tells what it has to tell of the array.
+    ran = not index or "array_index" in held
     return PbsJob(
         job,
         int(index) if index else None,
         word,
-        _number(held.get("Exit_status")),
+        _number(held.get("Exit_status")) if ran else None,
         held.get("comment"),
         held.get("Hold_Types") or "n",
         held.get("depend"),
@@ -214,6 +257,8 @@ def _job(name: str, held: Mapping[str, str]) -> PbsJob | None:
         _seconds(held.get("obittime") or held.get("mtime")) if word in "FX" else None,
         held.get("Submit_arguments") or "",
         _folder(held.get("Variable_List") or ""),
+        _number(held.get("substate")),
+        held.get("Job_Owner") or "",
     )
 
 

@@ -64,6 +64,11 @@ class SlurmJob(NamedTuple):
         return self.word in _SCRIPTS_OWN
 
     @property
+    def may_have_been_killed(self) -> bool:
+        """Whether it may have been killed, though it looks as if it ended well: Slurm tells these apart."""
+        return False
+
+    @property
     def exit_code(self) -> int | None:
         """Its script's code, or 128 and the number of the signal that ended it."""
         return 128 + self.signal if self.signal else self.code

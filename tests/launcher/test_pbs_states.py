@@ -227,6 +227,11 @@ class TestStates:
             (None, -27, ("out-of-memory", 137)),
             (("failed", 137), 137, ("failed", 137)),
             (None, -2, ("failed", 1)),
+            (("cancelled", 143), -20, ("node-failure", 143)),
+            (None, -4, ("node-failure", 1)),
+            (None, -11, ("preempted", 143)),
+            (None, -28, ("failed", 1)),
+            (None, -99, ("failed", 1)),
             (None, 3, ("failed", 3)),
         ],
     )
@@ -243,6 +248,44 @@ class TestStates:
         assert ending(status(made.run)) == ("ended", *expected)
         pbs.tells({})
         assert ending(status(made.run)) == ("ended", *expected)  # what was learnt is kept
+
+    @pytest.mark.parametrize(
+        ("code", "reason"),
+        [
+            (-20, "its first node was lost (Exit_status -20)"),
+            (-1, "PBS could not start it (Exit_status -1)"),
+            (-29, None),
+            (-99, "PBS ended it (Exit_status -99): Job run at noon and failed"),
+        ],
+    )
+    def test_why(self, pbs: FakePbs, made: OnPbs, code: int, reason: str | None) -> None:
+        """PBS says of every one that has begun when it was run."""
+        made.attempt()
+        pbs.tells({"7.head": finished(code, comment="Job run at noon and failed")}, made.run)
+        assert status(made.run).members[0].attempts[0].reason == reason
+
+    def test_one_that_pbs_could_not_start_has_no_log(self, pbs: FakePbs, made: OnPbs) -> None:
+        pbs.tells({"7.head": finished(-1)}, made.run)
+        assert status(made.run).members[0].attempts[0].reason == "PBS could not start it (Exit_status -1)"
+
+    @pytest.mark.parametrize(
+        ("owner", "substate", "names", "expected"),
+        [
+            ("root@head", 92, [], "unknown"),
+            ("root@head", 91, [], "cancelled"),
+            ("root@head", 92, ["finished"], "done"),
+            ("rooted@head", 92, [], "done"),
+        ],
+    )
+    def test_killed_as_root(
+        self, pbs: FakePbs, made: OnPbs, owner: str, substate: int, names: list[str], expected: str
+    ) -> None:
+        """Its Exit_status is 0 whatever has ended it."""
+        folder = made.attempt()
+        for name in names:
+            (folder / name).touch()
+        pbs.tells({"7.head": finished(0, Job_Owner=owner, substate=substate)}, made.run)
+        assert status(made.run).ending == expected
 
     def test_what_it_waited_for_can_no_longer_be(self, pbs: FakePbs, made: OnPbs) -> None:
         pbs.tells({"7.head": finished(None, depend="afterok:6.head@head")}, made.run)
@@ -266,6 +309,17 @@ class TestStates:
             made.run,
         )
         assert [one.state for one in status(made.run).members] == ["ended", "running", "pending"]
+
+    def test_members_that_were_cancelled_before_they_began(self, pbs: FakePbs, tmp_path: Path) -> None:
+        """Of them PBS tells its array's Exit_status."""
+        made = OnPbs(tmp_path, members=2)
+        made.attempt("0.0", job="7[].head")
+        array = finished(1, array="True", array_indices_submitted="0-1", substate=91)
+        begun = finished(271, array_index=0, Submit_arguments=None)
+        pbs.tells({"7[].head": array, "7[0].head": begun, "7[1].head": array}, made.run)
+        now = status(made.run)
+        assert (now.ending, now.counts) == ("cancelled", {"cancelled": 2})
+        assert [one.attempts[0].reason for one in now.members] == [None, None]
 
     def test_another_servers_job(self, pbs: FakePbs, made: OnPbs) -> None:
         pbs.tells({"7.head": {**RUNNING, "Submit_arguments": "other.sh"}})

@@ -71,8 +71,17 @@ env_from: [TOKEN]
         assert told == [("done", 0), ("failed", 1), ("failed", 2)]
         again = desk.castoff("resubmit", run.id)
         assert again.code == 0, again.errors
+        assert f"job         {run.job} (pbs)\n" in again.output
         assert desk.castoff("wait", run.id).code in (1, 2)
         assert [len(one["attempts"]) for one in desk.status(run)["members"]] == [1, 2, 2]
+
+    def test_an_array_that_is_cancelled(self, desk: PbsDesk) -> None:
+        """Those of its members that waited have not failed."""
+        run = desk.submit("--set", "array={count: 3, at_most: 1}", sh="sleep 600")
+        until((run.path / "attempts/0.0/rank.sh").exists, "its start")
+        answer = desk.castoff("cancel", run.id)
+        assert answer.output == f"{run.id}: ended, cancelled\n", answer.errors
+        assert [one["ending"] for one in desk.status(run)["members"]] == 3 * ["cancelled"]
 
     def test_an_array_of_one(self, desk: PbsDesk) -> None:
         run = desk.submit("--set", "array={count: 1}", sh="exit $CASTOFF_ARRAY_INDEX")
