@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from launcher.local.abandoned import INDEX, MARK
+from launcher.local.processes import on_cores_if_allowed
 from launcher.runs import Run
 
 KILL_AFTER = 10.0
@@ -36,20 +37,29 @@ class Start(NamedTuple):
 class Member:
     """One member's running script."""
 
-    def __init__(self, run: Run, plan: Mapping[str, Any], start: Start, lock: int, mark: str):
-        """Start it; it inherits `lock`, and has `mark` in its environment.
+    def __init__(
+        self,
+        run: Run,
+        plan: Mapping[str, Any],
+        start: Start,
+        lock: int,
+        mark: str,
+        cores: list[int],
+    ):
+        """Start it on `cores`; it inherits `lock`, and has `mark` in its environment.
 
         Raises:
             OSError: it cannot be started.
         """
         self.number = start.member
+        self.cores = cores
         self.start = start
         self.folder = attempt_folder(run, start)
         walltime = plan.get("walltime")
         self.kill_at: float | None = None
         self.why: str | None = None
         """Why it was asked to end; None: it was not."""
-        with run.script_log(self.number).open("ab") as log:
+        with run.script_log(self.number).open("ab") as log, on_cores_if_allowed(cores):
             self.process = subprocess.Popen(
                 [*shlex.split(str(plan.get("shell", "/bin/bash"))), str(run.script)],
                 env=_environment(run, start, mark),

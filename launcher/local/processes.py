@@ -237,6 +237,55 @@ def on_cores(cores: Collection[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+@contextlib.contextmanager
+def on_cores_if_allowed(cores: Collection[int]) -> Iterator[None]:
+    """The same where the system allows these cores; it may have taken some away a moment ago."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # slow is better than not at all
+            stack.enter_context(on_cores(cores))
+        yield
+
+
+def shares(most: int, needed: int) -> list[list[int]]:
+    """The cores of each of as many programs as fit on this machine beside each other.
+
+    `most`: no more programs than these, of which each needs `needed` cores; one always fits. Empty lists
+    where nothing is to be bound.
+    """
+    cores = allowed_cores()
+    usable = min(len(cores) or os.cpu_count() or 1, _quota(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")))
+    count = max(1, min(most, usable // needed))
+    width = len(cores) // count if count > 1 else 0
+    return [cores[place * width : (place + 1) * width] for place in range(count)]
+
+
+def _quota(root: Path, own: Path) -> int:
+    """How many cores' time control groups allow this process, as in containers and batch jobs."""
+    allowed = [sys.maxsize]
+    with contextlib.suppress(OSError):
+        for line in own.read_text().splitlines():
+            _, controllers, name = line.split(":", 2)
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            top = root / "cpu" if controllers else root
+            for folder in (Path(name), *Path(name).parents):  # the narrowest counts; all of them hold
+                allowed += _quota_in(top / str(folder).lstrip("/"))
+    return min(allowed)
+
+
+def _quota_in(folder: Path) -> list[int]:
+    """A control group's own limit, at least 1; empty where it sets none."""
+    try:
+        if (folder / "cpu.max").exists():
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota = (folder / "cpu.cfs_quota_us").read_text()
+            period = (folder / "cpu.cfs_period_us").read_text()
+        return [max(1, int(quota) // int(period))] if int(quota) > 0 else []
+    except (OSError, ValueError):  # there is none, or it says `max`
+        return []
+
+
 def allowed_cores() -> list[int]:
     """The cores this process may use, hardware threads of one core side by side.
 

@@ -28,7 +28,7 @@ from launcher.directories import check_trusted
 from launcher.errors import CastoffError
 from launcher.local.control import cancel_asked, cancelled_members, introduce, taken
 from launcher.local.member import Member, Start, attempt_folder
-from launcher.local.processes import become_subreaper
+from launcher.local.processes import become_subreaper, shares
 from launcher.runs import (
     LOCK,
     SETTLED,
@@ -64,7 +64,10 @@ class _Scheduler:
         self.plan = run.plan()
         due = begins(run.submission(), self.plan)
         self.waiting = [Start(member, attempt, attempt) for member, attempt in sorted(due.items())]
-        self.at_most = self.plan.get("array_at_most") or len(due)
+        at_most = self.plan.get("array_at_most") or len(due)
+        needed = self.plan.get("ranks", 1) * (self.plan.get("cores_per_rank") or 1)
+        self.free = shares(min(at_most, len(due)), needed)
+        """The cores of each member that could run beside those that do."""
         self.running: list[Member] = []
         self.cancelled: str | None = None
         """Why the run is ended early; None while it is not."""
@@ -119,11 +122,12 @@ class _Scheduler:
                 self._record_unstarted(start, "cancelled", 143, reason)
             self.waiting.clear()
         self._end_cancelled_members()
-        while self.waiting and len(self.running) < self.at_most:
+        while self.waiting and self.free:
             self._begin(self.waiting.pop(0))
         for member in [member for member in self.running if member.step()]:
             self.running.remove(member)
             self._end_leftovers(member)
+            self.free.append(member.cores)
             self._finish(member)
 
     def _end_cancelled_members(self) -> None:
@@ -138,9 +142,11 @@ class _Scheduler:
             self._record_unstarted(start, "cancelled", 143, "asked to end")
 
     def _begin(self, start: Start) -> None:
+        cores = self.free.pop(0)
         try:
-            self.running.append(Member(self.run, self.plan, start, self.lock, self.mark))
+            self.running.append(Member(self.run, self.plan, start, self.lock, self.mark, cores))
         except OSError as error:
+            self.free.append(cores)
             self._record_unstarted(start, "failed", 126, f"its script could not be started: {error}")
 
     def _finish(self, member: Member) -> None:

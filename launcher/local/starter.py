@@ -11,14 +11,14 @@ import errno
 import os
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
 
 from launcher.errors import CastoffError
 from launcher.local.control import inherited_lock
 from launcher.local.ports import reserve_port
-from launcher.local.processes import GRACE, Family, Guardian, allowed_cores, on_cores
+from launcher.local.processes import GRACE, Family, Guardian, allowed_cores, on_cores_if_allowed
 from launcher.local.streams import RankLog, open_logs
 from launcher.local.supervision import Rank, Report, Signals, Supervision, counted
 from launcher.quantities import cpulist
@@ -179,7 +179,7 @@ def _spawn(
     reading = writing = -1
     try:
         reading, writing = os.pipe()
-        with _bound_if_allowed(cores):
+        with on_cores_if_allowed(cores):
             process = subprocess.Popen(
                 list(request.command),
                 # Several ranks cannot share a terminal's lines; a single one may ask questions.
@@ -199,15 +199,6 @@ def _spawn(
         if writing >= 0:
             os.close(writing)
     return Rank(number, process, reading, log)
-
-
-@contextlib.contextmanager
-def _bound_if_allowed(cores: Sequence[int]) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        # The set of allowed cores may have shrunk a moment ago; slow is better than not at all.
-        with contextlib.suppress(OSError):
-            stack.enter_context(on_cores(cores))
-        yield
 
 
 def _explained(

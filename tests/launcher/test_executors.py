@@ -613,17 +613,17 @@ def test_what_was_killed_is_over(executors: Executors, until: Callable[..., None
 
 @trap(17, "cancel")
 def test_cancel(executors: Executors, until: Callable[..., None]) -> None:
-    jobs = executors().map_array(sleep, [600, 600, 0])
+    jobs = executors().map_array(sleep, [600, 0, 600])
     until(lambda: "sleeps" in (jobs[0].stdout() or ""))
     assert not jobs[0].done() and jobs[0].state in ("PENDING", "RUNNING")
     jobs[0].cancel()
     with pytest.raises(JobEndedError, match=r"function 0 of 3.*: cancelled\n"):
         jobs[0].result()
     assert jobs[0].state == "CANCELLED"
-    assert jobs[2].result() == "rested"  # it alone was cancelled
-    assert not jobs[1].done(force_check=True)
-    jobs[1].cancel_at_deletion()
-    run = jobs[1].run
+    assert jobs[1].result() == "rested"  # it alone was cancelled
+    assert not jobs[2].done(force_check=True)
+    jobs[2].cancel_at_deletion()
+    run = jobs[2].run
     jobs.clear()  # and so deletes them
     until(lambda: not is_alive(run))
 

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from launcher.local.processes import allowed_cores, shares
 from launcher.runs import Run
 
 from ..conftest import DAEMON, STUBBORN, Castoff, LocalJobs
@@ -118,6 +119,23 @@ class TestArray:
         for member in range(4):
             at_once, of = jobs.log(run, member).splitlines()
             assert at_once in ("[0] 1", "[0] 2") and of == "[0] of 4"
+
+    def test_as_many_as_fit_into_the_cores(self, jobs: LocalJobs) -> None:
+        """Each needs all of them, so one runs after the other."""
+        cores = len(allowed_cores())
+        program = "mkdir on || exit 3; sleep 0.1; rmdir on"
+        ranks = ["--ranks-per-node", "1", "--cores-per-rank", str(cores)]
+        run = jobs.submit("--set", "array.count=3", *ranks, sh=program)
+        assert jobs.wait(run)["ending"] == "done"
+
+    def test_members_beside_each_other_have_cores_of_their_own(self, jobs: LocalJobs) -> None:
+        cores = len(allowed_cores())
+        width = len(shares(cores, 1)[0]) or cores
+        program = "import os; print(*os.sched_getaffinity(0))"
+        run = jobs.submit("--set", f"array.count={cores}", "--", sys.executable, "-c", program)
+        assert jobs.wait(run)["ending"] == "done"
+        seen = [jobs.log(run, member) for member in range(cores)]
+        assert {*map(len, map(str.split, seen))} == {1 + width}  # the rank's number before them
 
     def test_one_member_fails(self, castoff: Castoff, jobs: LocalJobs) -> None:
         program = 'echo "member $CASTOFF_ARRAY_INDEX"; exit $((CASTOFF_ARRAY_INDEX == 1 ? 7 : 0))'
