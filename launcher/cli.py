@@ -61,10 +61,9 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
         if verb not in _VERBS and not verb.startswith("-"):
-            from difflib import get_close_matches
+            from launcher.commands.other_words import instead_of_verb
 
-            near = get_close_matches(verb, _VERBS, n=1)
-            ctx.fail(f"there is no verb {verb!r}" + (f"; did you mean {near[0]}?" if near else ""))
+            ctx.fail(f"there is no verb {verb!r}{instead_of_verb(verb, _VERBS)}")
         if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
             ctx.fail(f"{verb} takes no program, so nothing may stand after --")
         return super().resolve_command(ctx, args)
@@ -142,7 +141,7 @@ def _run(words: list[str], program: list[str] | None) -> int:
     except CastoffError as error:
         return _complain(str(error), error.exit_code, words, getattr(error, "problems", []))
     except click.ClickException as error:
-        return _complain(_in_one_line(error), error.exit_code, words)
+        return _complain(_in_one_line(error, words), error.exit_code, words)
     except click.Abort:
         return 130
     return result if isinstance(result, int) else 0
@@ -163,12 +162,16 @@ def _complain(message: str, code: int, words: list[str], problems: list[Problem]
     return code
 
 
-def _in_one_line(error: click.ClickException) -> str:
+def _in_one_line(error: click.ClickException, words: list[str]) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
     if context is None:
         return message
     path = context.command_path
+    if isinstance(error, (click.NoSuchOption, click.BadParameter)):
+        from launcher.commands.other_words import instead_of_option
+
+        message = instead_of_option(error, context.command, words) or message
     if "unexpected extra argument" in message and context.command.name in _TAKE_A_PROGRAM:
         message += f"; a program stands after --, as in {path} -- python train.py"
     return f"{message[:1].lower()}{message[1:]} (see {path} --help)"

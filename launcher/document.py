@@ -392,8 +392,20 @@ def dotted(path: Iterable[str | int]) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean X?` for a near miss, else nothing."""
+    near = near_miss(word, known)
+    return f"; did you mean {near}?" if near else ""
+
+
+def near_miss(word: str, known: Iterable[str]) -> str | None:
+    """The word that was meant, if one is near.
+
+    Near is a slip of the keyboard: `gpu` is no near miss of `cpu`, nor `partition` of `options`.
+    """
     import difflib  # late: only a mistake needs it
 
-    folded = {name.casefold(): name for name in known}
-    near = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
-    return f"; did you mean {folded[near[0]]}?" if near else ""
+    def folded(name: str) -> str:
+        return re.sub("[-_ ]", "", name).casefold()
+
+    names = {folded(name): name for name in known}
+    near = difflib.get_close_matches(folded(word), names, n=1, cutoff=0.75)
+    return names[near[0]] if near else None

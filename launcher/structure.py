@@ -6,6 +6,7 @@ so that a person mends a file in one go.
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable
 from functools import cache
@@ -13,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from launcher.document import Document, FieldPath, did_you_mean, dotted
+from launcher.document import Document, FieldPath, did_you_mean, dotted, near_miss
 from launcher.errors import Problem, shown
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -77,8 +78,7 @@ class _Converter:
         fields = fields_of(kind)
         for key in value:
             if key not in fields:
-                hint = did_you_mean(str(key), fields)
-                self._report((*path, key), f"is no field{hint or f'; there are: {_names(kind)}'}")
+                self._report((*path, key), f"is no field{_hint(kind, str(key), value[key])}")
         arguments = {}
         for name, field in fields.items():
             given = value.get(name, _MISSING)
@@ -124,6 +124,8 @@ class _Converter:
         choices = [choice for member in members for choice in get_args(_bare(member))]
         if isinstance(value, str) and choices:
             hint = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
+        if isinstance(value, str):
+            hint = hint or _as_list(value, members, path)
         # A number is shown as it was written, without the quotes of text.
         shown = _show(given) if given is value else value
         self._report(path, f"is {shown}, but takes {allowed()}{hint}")
@@ -131,6 +133,40 @@ class _Converter:
 
     def _report(self, path: FieldPath, message: str) -> None:
         self.problems.append(Problem(self.document.where(path), dotted(path), message))
+
+
+def _hint(kind: type[msgspec.Struct], name: str, value: Any) -> str:
+    """What to write instead of a field that there is not."""
+    from launcher import synonyms  # late: only a mistake needs it
+
+    of_others = synonyms.OF.get(kind.__name__, synonyms.Synonyms({}))
+    if instead := of_others.hint(name, value):
+        return f"; {instead}"
+    if near := did_you_mean(name, fields_of(kind)):
+        return near
+    # Short words are near to too much.
+    if len(name) > 4 and (meant := near_miss(name, of_others.words())):
+        return f"; {of_others.hint(meant, value)}"
+    return f"; there are: {_names(kind)}"
+
+
+def _as_list(value: str, members: list[Any], path: FieldPath) -> str:
+    """The list that a text should be: a command is split as a shell does, anything else is one item."""
+    if not any(get_origin(_bare(member)) is list for member in members):
+        return ""
+    if not all(isinstance(part, str) for part in path):
+        return ""
+    import shlex  # late, as quoting is: only a mistake needs them
+
+    from launcher.quoting import yaml_field
+
+    items = re.split(r"[,\s]+", value.strip()) if path[-1] in ("env_from", "options", "inherit") else [value]
+    if path[-1] in ("command", "args"):
+        try:
+            items = shlex.split(value)
+        except ValueError:  # a quote that does not end
+            return ""
+    return f"; write {yaml_field(dotted(path), items)}"
 
 
 def _bare(kind: Any) -> Any:

@@ -183,7 +183,8 @@ ARROWS = {
     "quoting": {"errors"},
     # Job file and site
     "document": {"errors"},
-    "structure": {"document", "errors"},
+    "synonyms": {"errors", "quantities", "quoting"},
+    "structure": {"document", "errors", "quoting", "synonyms"},
     "spec": {"document", "errors", "quantities", "structure"},
     "site": {"document", "errors", "quantities", "spec", "structure"},
     # Decisions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -13,46 +14,10 @@ from launcher.errors import InvalidInput, Problem
 from launcher.site import Site
 from launcher.spec import Array, JobSpec, Requeue, program_name
 from launcher.structure import fields_of
+from launcher.synonyms import OF_JOBS, in_words
 
 _REQUEUES = 3
 """How often a function that can go on does so, where the job does not say: submitit's max_num_timeout."""
-
-_INSTEAD = {
-    "timeout_min": 'walltime="60m"',
-    "time": 'walltime="60m"',
-    "tasks_per_node": "ranks_per_node=4",
-    "ntasks_per_node": "ranks_per_node=4",
-    "cpus_per_task": "cores_per_rank=8, in physical cores",
-    "cpus_per_gpu": "cores_per_rank=8, in physical cores of each rank",
-    "gpus_per_node": "devices_per_rank=1, of each rank",
-    "gpus_per_task": "devices_per_rank=1",
-    "num_gpus": "devices_per_rank=1, of each rank",
-    "visible_gpus": "devices_per_rank=1, of each rank",
-    "gres": "devices_per_rank=1, in the site's own spelling; a type of GPU is the site's gpu_type",
-    "mem_gb": 'memory="16G", of each node',
-    "mem": 'memory="16G", of each node',
-    "mem_per_gpu": 'memory="16G", of each node; or directives={"mem-per-gpu": "16G"}',
-    "mem_per_cpu": 'memory="16G", of each node; or directives={"mem-per-cpu": "2G"}',
-    "partition": 'queue="debug"',
-    "job_name": 'name="sweep"',
-    "array_parallelism": 'array={"at_most": 4}',
-    "signal_delay_s": 'grace="2m"',
-    "dependency": 'after={"afterok": ["preprocess"]}',
-    "mail_type": 'mail={"to": "me@example.org", "on": ["end"]}',
-    "mail_user": 'mail={"to": "me@example.org", "on": ["end"]}',
-    "nodelist": 'directives={"nodelist": "n[1-3]"}',
-    "comment": 'directives={"comment": "…"}',
-    "wckey": 'directives={"wckey": "…"}; none is given unless you ask for one',
-    "additional_parameters": 'directives={"licenses": "ansys:2"}',
-    "srun_args": 'start={"args": ["--label"]}',
-    "conda_file": 'setup=["conda activate …"]',
-    "max_num_timeout": 'requeue={"max": 3}',
-    "teardown": "not there: the program's own exit code is the job's; clean up in the function",
-    "use_srun": "not there: without srun only one rank starts, and nothing tells it to stop",
-    "stderr_to_stdout": "not there: a rank's log always holds both",
-    "max_pickle_size_gb": "executor.max_pickle_size_gb, an attribute",
-}
-"""submitit's names, without the prefix of a cluster, and what to write instead."""
 
 
 def job_of(fields: Mapping[str, Any]) -> JobSpec:
@@ -62,7 +27,11 @@ def job_of(fields: Mapping[str, Any]) -> JobSpec:
         InvalidInput: with every field that is wrong, or that is submitit's.
     """
     known = fields_of(JobSpec)
-    problems = [Problem("executor", name, _no_field(name, known)) for name in fields if name not in known]
+    problems = [
+        Problem("executor", name, _no_field(name, value, known))
+        for name, value in fields.items()
+        if name not in known
+    ]
     chosen = {name: value for name, value in fields.items() if name in known}
     array = chosen.get("array")
     if isinstance(array, Mapping):  # how many there are is known when they are submitted
@@ -76,15 +45,34 @@ def job_of(fields: Mapping[str, Any]) -> JobSpec:
     return spec
 
 
-def _no_field(name: str, known: Iterable[str]) -> str:
+def _no_field(name: str, value: Any, known: Iterable[str]) -> str:
     for prefix in ("", "slurm_", "local_", "pbs_"):
         bare = name.removeprefix(prefix)
-        if bare in _INSTEAD:
-            return f"is a parameter of submitit; here: {_INSTEAD[bare]}"
         if prefix and bare != name and bare in known:
             return f"is {bare} here, on every site"
+        if bare == "max_pickle_size_gb":
+            return "is an attribute here: executor.max_pickle_size_gb"
+        if instead := OF_JOBS.find(bare, value):
+            return f"is no field of a job; here: {in_words(instead, _in_python)}"
     hint = did_you_mean(name, known)
     return f"is no field of a job{hint or '; there are: ' + ', '.join(sorted(known))}"
+
+
+def _in_python(path: str, value: Any) -> str:
+    """`array={"at_most": 4}`, of `array.at_most` and 4."""
+    outer, *inner = path.split(".")
+    for key in reversed(inner):
+        value = {key: value}
+    return f"{outer}={_literal(value)}"
+
+
+def _literal(value: Any) -> str:
+    """A value in Python's words, its texts in the double quotes that the documents have."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_literal(name)}: {_literal(item)}' for name, item in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def fields_of_job(spec: JobSpec) -> dict[str, Any]:

@@ -443,10 +443,12 @@ def test_auto_executor_lets_castoff_say_what_is_wrong(tmp_path: Path) -> None:
             nodes=2, pbs_partition="x", pbs_acount="me", pbs_queue=["a"], pbs_setup="x", mem_gb=1
         )
     text = str(error.value)
-    assert 'partition: is a parameter of submitit; here: queue="debug"' in text
+    assert 'partition: is no field of a job; here: write queue="x"' in text
     assert "did you mean account?" in text and "queue: is" in text and "setup: is" in text
     assert executor.spec.nodes is None and executor.parameters == {}
-    with pytest.raises(InvalidInput, match="tasks_per_node: is a parameter of submitit"):
+    with pytest.raises(
+        InvalidInput, match="tasks_per_node: is no field of a job; here: write ranks_per_node=2"
+    ):
         auto(tmp_path, pbs_spec={"tasks_per_node": 2})
     auto_executor.update_parameters(pbs_select="2:ncpus=1")
     with pytest.raises(InvalidInput, match=r"directives\.select: follows from other fields"):
@@ -471,14 +473,14 @@ def test_auto_executors_machine_is_one_of_pbs(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
-        ("timeout_min", 'walltime="60m"'),
-        ("slurm_time", 'walltime="60m"'),
+        ("timeout_min", 'walltime="1m"'),
+        ("slurm_time", 'walltime="1m"'),
         ("tasks_per_node", "ranks_per_node"),
         ("gpus_per_node", "devices_per_rank"),
-        ("mem_gb", 'memory="16G"'),
+        ("mem_gb", 'memory="1G"'),
         ("cpus_per_task", "cores_per_rank"),
         ("slurm_partition", "queue"),
-        ("slurm_array_parallelism", 'array={"at_most": 4}'),
+        ("slurm_array_parallelism", 'array={"at_most": 1}'),
         ("slurm_setup", "is setup here"),
         ("slurm_account", "is account here"),
         ("slurm_use_srun", "without srun only one rank starts"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+import click
 import jinja2
 import msgspec
 import pytest
@@ -28,6 +30,8 @@ from hypothesis import strategies as st
 import launcher
 from launcher import JobSpec, Site, plan, quoting, render
 from launcher.commands import init
+from launcher.commands import render as render_verb
+from launcher.commands.other_words import instead_of_option
 from launcher.document import Document
 from launcher.errors import CastoffError, InvalidInput
 from launcher.rendering import FILTERS, example_job
@@ -203,10 +207,19 @@ def what_no_profile_says_is_refused_too() -> None:
 def what_errors_propose_is_a_job_file() -> None:
     """With the user's own value, whatever it holds."""
     value = "a: #b, [c"
-    with pytest.raises(InvalidInput) as caught:
-        plan(JobSpec.of({"command": ["true"], "directives": {"q": value}}), Site.load("pbs"))
-    proposed = str(caught.value).partition("write ")[2].removesuffix(" instead")
-    assert Document.parse(proposed, "job.yaml").data == {"queue": value}
+    for fields, expected in (
+        ({"directives": {"q": value}}, {"queue": value}),
+        ({"partition": value}, {"queue": value}),
+        ({"setup": value}, {"setup": [value]}),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            plan(JobSpec.of({"command": ["true"], **fields}), Site.load("pbs"))
+        proposed = str(caught.value).partition("write ")[2].removesuffix(" instead")
+        assert Document.parse(proposed, "job.yaml").data == expected
+    error = click.NoSuchOption("--setup")
+    told = instead_of_option(error, render_verb.command, ["render", f"--setup={value}"])
+    _, words = shlex.split((told or "").partition("write ")[2])
+    assert JobSpec.of({"command": ["x"]}, overrides=[words]).setup == [value]
 
 
 def test_what_errors_propose_is_a_job_file() -> None:
