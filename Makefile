@@ -1,5 +1,6 @@
 # make demo        show a job's Aurora script, then train here on two ranks
 # make test        lint, types and the everyday tests; TEST_PROCESSES=1 runs one at a time
+# make test-fast   those that start no ranks, containers or clusters: in two minutes, while one works
 # make test-long   the same with every test
 # make bench       time the command line against bare Python, and the trainer against a loop by hand
 # make lock        choose new versions for constraints.txt
@@ -28,11 +29,13 @@ SYSTEM_PACKAGES += slurmctld slurmd slurm-client slurmdbd mariadb-server munge i
 SYSTEM_PROGRAMS += slurmctld slurmd sbatch slurmdbd mariadbd munged ip
 endif
 
-# Test processes, each of which takes a file at a time and has its own clusters: tests mostly wait.
-TEST_PROCESSES ?= 2
+# Test processes, more than two cores have, for tests mostly wait. One takes all that use a cluster's
+# fixture, or a file at a time: see the groups in tests/conftest.py.
+TEST_PROCESSES ?= 4
 ifneq ($(TEST_PROCESSES),1)
-SIDE_BY_SIDE := --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
 endif
+PYTEST := tests/in_memory.sh .venv/bin/python -m pytest $(SIDE_BY_SIDE)
 
 READY := .venv/.ready
 INTEL_MPI_READY := .venv/intelmpi/.ready
@@ -41,7 +44,7 @@ JOB := examples/causets_job.yaml
 LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]'
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-long bench lock clean check system-packages
+.PHONY: demo test test-fast test-long bench lock clean check system-packages
 
 demo: $(READY)
 	@export PATH="$$PWD/.venv/bin:$$PATH" XDG_STATE_HOME="$$PWD/$(DEMO)/state"
@@ -63,23 +66,14 @@ demo: $(READY)
 	if [ $$code -ne 0 ]; then exit $$code; fi
 	test -s "$$(sed -n 's/.*curves in //p' "$$run/logs/job-0.log")"
 
-# A test that looks at the clock may fail because others are in its way: it has failed if it does so alone.
-define run_tests
-	@code=0
-	.venv/bin/python -m pytest $(SIDE_BY_SIDE) $(1) || code=$$?
-	if [ $$code -eq 1 ] && [ -n "$(SIDE_BY_SIDE)" ]; then
-	  echo "What failed, once more and alone:"
-	  code=0
-	  .venv/bin/python -m pytest --last-failed --last-failed-no-failures none $(1) || code=$$?
-	fi
-	exit $$code
-endef
-
 test: check
-	$(call run_tests,-m "not long")
+	@$(PYTEST) -m "not long"
+
+test-fast: $(READY)
+	@$(PYTEST) -m "not long and not real"
 
 test-long: check
-	$(call run_tests)
+	@$(PYTEST)
 
 check: $(READY) $(INTEL_MPI_READY) system-packages
 	@export PATH="$$PWD/.venv/bin:$$PATH"

@@ -23,6 +23,9 @@ from tests.pbs.cluster import PbsCluster
 NO_SKIPS = "CASTOFF_TESTS_NO_SKIPS"
 NO_SYSTEM_PACKAGES = "CASTOFF_TESTS_NO_SYSTEM_PACKAGES"
 
+CLUSTERS = ("slurm", "pbs")
+"""Fixtures, each a cluster for a whole test run."""
+
 # Read once, before any test can see or change them.
 SKIPS_FAIL = os.environ.get(NO_SKIPS, "") not in ("", "0")
 SYSTEM_PACKAGES_DECLINED = os.environ.get(NO_SYSTEM_PACKAGES, "") not in ("", "0")
@@ -101,6 +104,14 @@ def castoff_command(tmp_path: Path) -> Castoff:
 
 
 @pytest.fixture(scope="session")
+def for_real() -> None:
+    """Requested, also with `usefixtures`, by what starts ranks, containers or a cluster, or installs castoff.
+
+    Whoever uses it, however indirectly, is marked `real`, and `make test-fast` leaves it out.
+    """
+
+
+@pytest.fixture(scope="session")
 def system_program() -> SystemProgram:
     """`system_program("mpiexec.mpich", "mpich")` gives its path."""
 
@@ -122,7 +133,9 @@ def system_program() -> SystemProgram:
 
 
 @pytest.fixture(scope="session")
-def slurm(tmp_path_factory: pytest.TempPathFactory, system_program: SystemProgram) -> Iterator[SlurmCluster]:
+def slurm(
+    tmp_path_factory: pytest.TempPathFactory, system_program: SystemProgram, for_real: None
+) -> Iterator[SlurmCluster]:
     """A real Slurm, one for the whole test run, from the first test that asks for it.
 
     It takes jobs; what a test leaves on it ends with the test run.
@@ -137,7 +150,9 @@ def slurm(tmp_path_factory: pytest.TempPathFactory, system_program: SystemProgra
 
 
 @pytest.fixture(scope="session")
-def pbs(tmp_path_factory: pytest.TempPathFactory, system_program: SystemProgram) -> Iterator[PbsCluster]:
+def pbs(
+    tmp_path_factory: pytest.TempPathFactory, system_program: SystemProgram, for_real: None
+) -> Iterator[PbsCluster]:
     """A PBS, one for the whole test run, from the first test that asks for it: OpenPBS or its double.
 
     It takes jobs; what a test leaves on it ends with the test run.
@@ -149,6 +164,28 @@ def pbs(tmp_path_factory: pytest.TempPathFactory, system_program: SystemProgram)
     cluster = PbsCluster(tmp_path_factory.mktemp("pbs"))
     yield cluster
     cluster.close()
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks, and xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is for real, and group for xdist what should share a process.
+
+    What uses a cluster goes to one process, and comes first, for it takes longest and mostly waits; any other
+    test goes where the others of its file go.
+    """
+    for item in items:
+        fixtures = item.fixturenames if isinstance(item, pytest.Function) else []
+        cluster = None
+        if "for_real" in fixtures:
+            item.add_marker("real")
+            cluster = next((name for name in CLUSTERS if name in fixtures), None)
+        item.add_marker(pytest.mark.xdist_group(cluster or item.path.as_posix()))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    (group,) = next(item.iter_markers("xdist_group")).args
+    return CLUSTERS.index(group) if group in CLUSTERS else len(CLUSTERS)
 
 
 def _skip_fails(report: pytest.TestReport | pytest.CollectReport) -> None:

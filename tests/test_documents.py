@@ -148,7 +148,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path, tools: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def sandbox(tmp_path: Path, tools: Path, monkeypatch: pytest.MonkeyPatch, for_real: None) -> Iterator[Path]:
     """A folder as a reader has it: the checkout's examples, and `python` and `castoff` on PATH."""
     folder = tmp_path / "project"
     folder.mkdir()

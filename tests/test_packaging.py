@@ -38,7 +38,7 @@ def run(*argv: str | Path, cwd: Path, **more: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory: pytest.TempPathFactory, for_real: None) -> Path:
     """castoff's wheel, built from its source distribution with the backend of the test environment."""
     folder = tmp_path_factory.mktemp("dist")
     build = (sys.executable, "-m", "build", "--no-isolation")

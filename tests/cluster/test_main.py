@@ -31,7 +31,9 @@ def cluster(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system_program: SystemProgram) -> Iterator[Path]:
+def folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system_program: SystemProgram, for_real: None
+) -> Iterator[Path]:
     """Where the cluster of these tests lies, whatever other one there is."""
     if why := why_no_hosts():
         pytest.skip(why)

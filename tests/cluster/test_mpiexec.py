@@ -31,7 +31,7 @@ INTEL_MPI = Path(sys.prefix, "intelmpi", "bin", "mpiexec.hydra")
 
 
 @pytest.fixture(scope="module")
-def hosts() -> Iterator[Hosts]:
+def hosts(for_real: None) -> Iterator[Hosts]:
     if why := why_no_hosts():
         pytest.skip(why)
     made = Hosts(HOSTS, {})

@@ -20,7 +20,7 @@ LOCALLY = ["--site", "local", "--nodes", "1", "--ranks-per-node", "2", "--set", 
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, for_real: None) -> Path:
     shutil.copytree(EXAMPLES, tmp_path / "project" / "examples")
     return tmp_path / "project"
 

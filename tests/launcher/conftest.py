@@ -139,7 +139,7 @@ def processes_of(run: Run) -> list[psutil.Process]:
 
 
 @pytest.fixture
-def jobs(castoff: Castoff, tmp_path: Path) -> Iterator[LocalJobs]:
+def jobs(castoff: Castoff, tmp_path: Path, for_real: None) -> Iterator[LocalJobs]:
     """Jobs on the local scheduler; what still runs at the end is killed."""
     local = LocalJobs(castoff, tmp_path)
     yield local

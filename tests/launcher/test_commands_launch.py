@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from .conftest import Castoff
+
+pytestmark = pytest.mark.usefixtures("for_real")
 
 WHO = 'echo "$RANK of $WORLD_SIZE"'
 

@@ -105,7 +105,7 @@ def follow() -> Iterator[Callable[..., Following]]:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, system_program: Callable[[str, str], Path]) -> Benches:
+def bench(tmp_path: Path, system_program: Callable[[str, str], Path], for_real: None) -> Benches:
     return lambda kind: Bench(tmp_path, kind, system_program)
 
 

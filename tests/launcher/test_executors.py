@@ -56,7 +56,7 @@ def by_value() -> Iterator[None]:
 
 
 @pytest.fixture
-def executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Executors]:
+def executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, for_real: None) -> Iterator[Executors]:
     """Makes executors; what still runs at the end is killed."""
     monkeypatch.chdir(tmp_path)
     yield lambda site="local", **fields: launcher.executor(fields, site, tmp_path / "runs")

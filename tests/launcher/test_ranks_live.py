@@ -14,6 +14,8 @@ import pytest
 
 from tests import patience
 
+pytestmark = pytest.mark.usefixtures("for_real")
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import json, os

@@ -20,6 +20,8 @@ from launcher.submission import dry_run, submit
 from launcher.watch import wait
 from tests import patience
 
+pytestmark = pytest.mark.usefixtures("for_real")
+
 
 def job(**fields: Any) -> JobSpec:
     return JobSpec.of({"command": ["true"], **fields})

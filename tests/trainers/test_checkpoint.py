@@ -114,6 +114,7 @@ def save_killed_at(folder: Path, effect: int) -> int:
     return effects()
 
 
+@pytest.mark.usefixtures("for_real")
 def test_killed_at_any_moment_of_a_save(tmp_path: Path) -> None:
     """Between any two effects: the newest is whole, and is the second or the third."""
     (effects,) = run(save_killed_at, tmp_path / "whole", 0, folder=tmp_path / "rank", world_size=1)

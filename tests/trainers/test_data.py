@@ -164,6 +164,7 @@ class Slow(Numbers):
         return super().__getitem__(index)
 
 
+@pytest.mark.usefixtures("for_real")
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 def test_workers_do_not_hear_signals(context: str) -> None:
     """A step takes TERM and USR2 to every process of the rank, from the first moment of its workers on."""

@@ -39,6 +39,8 @@ from trainers.metrics import MetricsFile
 from trainers.stopping import StoppedEarly
 from trainers.task import Loss, Splits
 
+pytestmark = pytest.mark.usefixtures("for_real")
+
 
 def train(task: Toy, fields: dict[str, Any]) -> dict[str, Any]:
     """A whole training on this rank."""

@@ -12,6 +12,8 @@ import pytest
 
 from tests import patience
 
+pytestmark = pytest.mark.usefixtures("for_real")
+
 SHOW = """
 import sys, torch
 from trainers.distributed import Place

@@ -155,7 +155,9 @@ class Workplace:
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[object], Workplace]:
+def workplace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, for_real: None
+) -> Callable[[object], Workplace]:
     """`workplace(3)`: a new one, with templates that are compiled already."""
     render(plan(JobSpec.of({"command": ["true"]}), Site.load("local")))
     return lambda name: Workplace(tmp_path / str(name), monkeypatch)

@@ -68,8 +68,9 @@ def goes_on(here: Workplace, run: Run, words: str) -> None:
 def no_run(here: Workplace) -> None:
     """Nothing ran, nothing is taken for a run, and whoever asks for it is told what became of it."""
     assert here.ran() == []
+    index = Index.of(os.environ).path
     for path in here.drafts():
-        known = path.name[1:].rpartition(".")[0] in Index.of(os.environ).path.read_text()
+        known = index.exists() and path.name[1:].rpartition(".")[0] in index.read_text()
         told = here.castoff("status", path.name[1:].rpartition(".")[0])
         assert told.code == 1 and told.errors.count("\n") == 1
         assert ("its submission was interrupted before anything was sent" in told.errors) == known

@@ -55,7 +55,7 @@ def request(command: list[str], ranks: int = 2, **fields: Any) -> StartRequest:
 
 
 @pytest.fixture
-def run() -> Callable[..., Outcome]:
+def run(for_real: None) -> Callable[..., Outcome]:
     """Start ranks in this process."""
 
     def start(command: list[str], ranks: int = 2, **fields: Any) -> Outcome:
@@ -67,7 +67,7 @@ def run() -> Callable[..., Outcome]:
 
 
 @pytest.fixture
-def spawn() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def spawn(for_real: None) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Start ranks in a process of their own; whatever of it is left is killed at the end.
 
     `echo`: seconds within which a repeated signal is a copy.

@@ -113,6 +113,7 @@ def try_many(trials: Trials, wanted: int, first: int) -> None:
 
 
 @pytest.mark.timeout(900)  # hypothesis may look for five minutes for the smallest case that fails
+@pytest.mark.usefixtures("for_real")
 def test_some_hundred_jobs(tmp_path: Path) -> None:
     """The same ones every time."""
     try_many(Trials(tmp_path / "trials"), 300, first=0)

@@ -25,6 +25,8 @@ from trainers.gnn.__main__ import main
 from trainers.gnn.training import TASK, _with_task
 from trainers.task import Loss
 
+pytestmark = pytest.mark.usefixtures("for_real")
+
 ROOT = Path(__file__).parents[3]
 
 YAML = """

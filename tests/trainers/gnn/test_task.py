@@ -153,7 +153,7 @@ def both(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def two_ranks(tmp_path_factory: pytest.TempPathFactory, for_real: None) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("two")
     return run(both, folder / "out", folder=folder / "ranks", world_size=2)
 
