@@ -12,7 +12,6 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ import msgspec
 from launcher.git import Git, GitError, GitLate
 from launcher.runs import Run, read_record, write_file
 from launcher.snapshot import Taken, take
-from launcher.worktree import Names, Worktree, files_words
+from launcher.worktree import Names, Secrets, Worktree, files_words, is_secret
 
 if TYPE_CHECKING:
     from launcher.spec import Snapshot
@@ -36,20 +35,6 @@ PATIENCE = 10.0
 
 _LOOKED_AT = 5000
 """Of the files that git does not know, so many are looked at; more would not fit, and take their time."""
-
-_SECRET = (
-    *(".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd"),
-    *(".git-credentials", ".ssh", ".aws", ".gnupg", ".kube", ".docker", ".dockercfg"),
-    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks"),
-    *("*.kdbx", "*.keystore", "*.gpg", "*.asc", "*credential*", "*secret*", "*password*", "*passwd*"),
-    *("token", "token.*", "*.token", "*_token", "*_token.*", "*-token", "*-token.*", "*apikey*", "*api_key*"),
-)
-"""Names, in lower case, of files and folders that commonly hold secrets."""
-
-_PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----(?:\\n|[\s+-])*[A-Za-z0-9+/]{16}")
-
-_SECRET_LENGTH = 6
-"""A shorter value of a secret would be found everywhere."""
 
 _CODE = (
     *(".py", ".pyx", ".pyi", ".ipynb", ".sh", ".bash", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp"),
@@ -115,9 +100,8 @@ def record(
     from platform import python_version
 
     code = Code(castoff=_own_version(), python=python_version())
-    values = [os.fsencode(environ[name]) for name in secrets if name in environ]
-    # Line by line: each stands after a + or - there.
-    diff = _Diff([line for value in values for line in value.splitlines() if len(line) >= _SECRET_LENGTH])
+    kept = Secrets(environ[name] for name in secrets if name in environ)
+    diff = _Diff(kept)
     try:
         tree = Worktree.around(directory, run_path, time.monotonic() + PATIENCE, environ)
         code.repository = str(tree.top)
@@ -127,7 +111,7 @@ def record(
     except (GitError, OSError) as error:
         code.incomplete = str(error)
     if snapshot is not None:
-        code.snapshot = take(run_path, directory, snapshot, environ)
+        code.snapshot = take(run_path, directory, snapshot, environ, kept)
     text = b"".join(diff.texts)
     code.diff_bytes, code.left_out = len(text), diff.left_out
     write_file(run_path / "code.json", json.dumps(msgspec.to_builtins(code), indent=2) + "\n")
@@ -233,7 +217,7 @@ def _without_password(url: str) -> str:
 class _Diff:
     """The text of code.diff as it grows, and what it leaves out."""
 
-    def __init__(self, secrets: list[bytes]):
+    def __init__(self, secrets: Secrets):
         self.texts: list[bytes] = []
         self.room = DIFF_LIMIT
         self.left_out: dict[str, Names] = {}
@@ -241,7 +225,7 @@ class _Diff:
 
     def add(self, name: str, text: bytes | None) -> None:
         """Add a file's difference, whole or not at all; None stands for one that is too long."""
-        if _is_secret(name) or (text and self._holds_secret(text)):
+        if is_secret(name) or (text and self._secrets.are_in(text)):
             self.leave_out(name, "may hold a secret")
         elif text is None or len(text) > self.room:
             self.leave_out(name, _NO_ROOM)
@@ -253,20 +237,6 @@ class _Diff:
 
     def leave_out(self, name: str, reason: str) -> None:
         self.left_out.setdefault(reason, Names()).add(name)
-
-    def _holds_secret(self, text: bytes) -> bool:
-        return bool(_PRIVATE_KEY.search(text)) or any(secret in text for secret in self._secrets)
-
-
-def _is_secret(name: str) -> bool:
-    return any(_secret_words().match(word) for word in name.lower().split("/"))
-
-
-@cache
-def _secret_words() -> re.Pattern[str]:
-    from fnmatch import translate
-
-    return re.compile("|".join(map(translate, _SECRET)))
 
 
 def _differences(
@@ -293,7 +263,7 @@ def _add_new(tree: Worktree, names: list[str], diff: _Diff, prefix: str = "") ->
     room = diff.room
     chosen = []
     for name in sorted(sizes, key=lambda name: (_is_data(name), sizes[name])):
-        if _is_secret(name):
+        if is_secret(name):
             diff.leave_out(prefix + name, "may hold a secret")
         elif sizes[name] > room:
             diff.leave_out(prefix + name, _NO_ROOM)

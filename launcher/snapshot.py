@@ -22,7 +22,7 @@ import msgspec
 from launcher.errors import CastoffError
 from launcher.git import GitError
 from launcher.quantities import size, size_words
-from launcher.worktree import Names, Worktree, files_words, own_folders, parents, shown
+from launcher.worktree import Names, Secrets, Worktree, files_words, is_secret, own_folders, parents, shown
 
 if TYPE_CHECKING:
     from launcher.spec import Snapshot
@@ -31,6 +31,9 @@ MAX_FILES = 20_000
 
 _SURVEY = 5 * MAX_FILES
 """Of what is far too much, no more than so many files are looked at."""
+
+_LOOKED_INTO = 2**20
+"""Bytes of a file in which a secret is looked for."""
 
 PATIENCE = 120.0
 """Seconds that git may take to list the files."""
@@ -50,7 +53,8 @@ class Taken(msgspec.Struct):
     files: int
     bytes: int
     left_out: Names
-    """What git ignores, or where there is no git the folders of tools; whole folders end in `/`."""
+    """What git ignores, or where there is no git the folders of tools; and of what git does not know, what
+    may hold a secret. Whole folders end in `/`."""
     links: dict[str, str]
     """Links that lead out of the snapshot, and where to."""
 
@@ -69,6 +73,8 @@ class _Entry(NamedTuple):
 
     name: str
     about: os.stat_result
+    known: bool
+    """Whether git knows it, or the job names it."""
 
     @property
     def is_link(self) -> bool:
@@ -85,8 +91,14 @@ class _Tree(NamedTuple):
     """Complete when all entries were looked at."""
 
 
-def take(run_path: Path, directory: Path, asked: Snapshot, environ: Mapping[str, str]) -> Taken:
-    """Copy the code around `directory` into a run directory.
+def take(
+    run_path: Path,
+    directory: Path,
+    asked: Snapshot,
+    environ: Mapping[str, str],
+    secrets: Secrets | None = None,
+) -> Taken:
+    """Copy the code around `directory` into a run directory, but no `secrets` that git does not know.
 
     Raises:
         CastoffError: there is too much of it, or it cannot be read, or what is named is not there.
@@ -96,7 +108,9 @@ def take(run_path: Path, directory: Path, asked: Snapshot, environ: Mapping[str,
     try:
         tree = _tree(run_path, directory, asked.paths, environ)
         linked = {_link_name(tree, directory, wish): wish for wish in asked.link}
-        wanted = (entry for entry in tree.entries if linked.keys().isdisjoint(parents(entry.name)))
+        wanted = (
+            entry for entry in _without_secret_names(tree) if linked.keys().isdisjoint(parents(entry.name))
+        )
         entries = list(itertools.islice(wanted, _SURVEY))
     except GitError as error:
         message = f"snapshot: {directory}: git does not tell which files are code: {error}"
@@ -104,6 +118,7 @@ def take(run_path: Path, directory: Path, asked: Snapshot, environ: Mapping[str,
     except OSError as error:
         raise CastoffError(f"snapshot: {error.filename}: cannot be read: {error.strerror}") from error
     _check_size(tree.top, entries, asked)
+    entries = list(_without_secrets(tree, entries, secrets or Secrets()))
     code = run_path / "code"
     code.mkdir(mode=0o700)
     (code / tree.here).mkdir(parents=True, exist_ok=True)
@@ -131,8 +146,8 @@ def _tree(run_path: Path, directory: Path, paths: list[str], environ: Mapping[st
             raise
         return _tree_on_disk(run_path, directory, paths)
     wanted = _wanted(git.top, directory, paths)
-    names = [*git.tracked(wanted), *git.untracked(wanted)]
-    found = {parent for name in names for parent in parents(name)} if wanted else set()
+    tracked, untracked = git.tracked(wanted), git.untracked(wanted)
+    found = {parent for name in (*tracked, *untracked) for parent in parents(name)} if wanted else set()
     for name in wanted:
         if name not in found:
             raise CastoffError(
@@ -140,10 +155,40 @@ def _tree(run_path: Path, directory: Path, paths: list[str], environ: Mapping[st
                 "what it ignores can be linked (snapshot.link)"
             )
     left_out = [name for name in git.ignored(wanted) if Path(name).name not in _CACHES]
-    return _Tree(git.top, os.path.relpath(directory, git.top), _entries(git, names), left_out)
+    known, new = _entries(git, tracked, known=True), _entries(git, untracked, known=False)
+    entries = (
+        entry._replace(known=entry.known or entry.name in wanted) for entry in itertools.chain(known, new)
+    )
+    return _Tree(git.top, os.path.relpath(directory, git.top), entries, left_out)
 
 
-def _entries(git: Worktree, names: Iterable[str], prefix: str = "") -> Iterator[_Entry]:
+def _without_secret_names(tree: _Tree) -> Iterator[_Entry]:
+    for entry in tree.entries:
+        if entry.known or not is_secret(entry.name):
+            yield entry
+        else:
+            tree.left_out.append(entry.name)
+
+
+def _without_secrets(tree: _Tree, entries: Iterable[_Entry], secrets: Secrets) -> Iterator[_Entry]:
+    """The entries in which none stands; what is as long as data is not looked into."""
+    for entry in entries:
+        if entry.known or entry.is_link or entry.about.st_size > _LOOKED_INTO:
+            yield entry
+        elif secrets.are_in(_content(tree.top / entry.name)):
+            tree.left_out.append(entry.name)
+        else:
+            yield entry
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CastoffError(f"snapshot: {path}: cannot be read: {error.strerror}") from error
+
+
+def _entries(git: Worktree, names: Iterable[str], prefix: str = "", *, known: bool) -> Iterator[_Entry]:
     """Files and links of a working tree, those of repositories in it included."""
     real = {"": True}
     for name in names:
@@ -156,10 +201,11 @@ def _entries(git: Worktree, names: Iterable[str], prefix: str = "") -> Iterator[
         if stat.S_ISDIR(about.st_mode):
             inner = git.within(name)
             if inner is not None:
-                known = [*inner.tracked(), *inner.untracked()]
-                yield from _entries(inner, known, f"{prefix}{name.rstrip('/')}/")
+                here = f"{prefix}{name.rstrip('/')}/"
+                yield from _entries(inner, inner.tracked(), here, known=True)
+                yield from _entries(inner, inner.untracked(), here, known=False)
         elif stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
-            yield _Entry(prefix + name, about)
+            yield _Entry(prefix + name, about, known)
 
 
 def _is_real_folder(top: Path, name: str, known: dict[str, bool]) -> bool:
@@ -185,7 +231,7 @@ def _on_disk(top: Path, name: str, runs: list[str], left_out: list[str]) -> Iter
     """Files and links of a folder, or a file; folders that are no code are added to `left_out`."""
     about = os.lstat(top / name)
     if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
-        yield _Entry(name, about)
+        yield _Entry(name, about, known=True)
         return
     for folder, folders, files in os.walk(top / name, onerror=_raise):
         prefix = os.path.relpath(folder, top) + "/"
@@ -196,7 +242,7 @@ def _on_disk(top: Path, name: str, runs: list[str], left_out: list[str]) -> Iter
         for one in sorted([*folders, *files]):
             about = os.lstat(f"{folder}/{one}")
             if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
-                yield _Entry(prefix + one, about)
+                yield _Entry(prefix + one, about, known=False)
             elif stat.S_ISDIR(about.st_mode) and (prefix + one in runs or _is_no_code(Path(folder, one))):
                 folders.remove(one)
                 if one not in _CACHES and prefix + one not in runs:
@@ -204,7 +250,7 @@ def _on_disk(top: Path, name: str, runs: list[str], left_out: list[str]) -> Iter
 
 
 def _is_no_code(folder: Path) -> bool:
-    return folder.name in _NOT_CODE or os.path.lexists(folder / "pyvenv.cfg")
+    return folder.name in _NOT_CODE or is_secret(folder.name) or os.path.lexists(folder / "pyvenv.cfg")
 
 
 def _raise(error: OSError) -> None:

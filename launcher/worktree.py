@@ -1,9 +1,14 @@
-"""The files of a git working tree: what git knows, what it does not, and never those of castoff's runs."""
+"""The files of a git working tree: what git knows, what it does not, and never those of castoff's runs.
+
+What git does not know may hold a secret, and then goes neither into a run's record nor into its snapshot.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -12,6 +17,20 @@ from launcher.git import Git
 from launcher.runs import RUNS_FOLDER
 
 _NAMED = 100
+
+_SECRET = (
+    *(".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd"),
+    *(".git-credentials", ".ssh", ".aws", ".gnupg", ".kube", ".docker", ".dockercfg"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks"),
+    *("*.kdbx", "*.keystore", "*.gpg", "*.asc", "*credential*", "*secret*", "*password*", "*passwd*"),
+    *("token", "token.*", "*.token", "*_token", "*_token.*", "*-token", "*-token.*", "*apikey*", "*api_key*"),
+)
+"""Names, in lower case, of files and folders that commonly hold secrets."""
+
+_PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----(?:\\n|[\s+-])*[A-Za-z0-9+/]{16}")
+
+_SECRET_LENGTH = 6
+"""A shorter value of a secret would be found everywhere."""
 
 
 class Names(msgspec.Struct):
@@ -30,6 +49,31 @@ class Names(msgspec.Struct):
         """One more."""
         self.count += 1
         self.first = [*self.first, name][:_NAMED]
+
+
+def is_secret(name: str) -> bool:
+    """Whether a file's name, or a folder's that it is in, says that it may hold a secret."""
+    return any(_secret_words().match(word) for word in name.lower().split("/"))
+
+
+@cache
+def _secret_words() -> re.Pattern[str]:
+    from fnmatch import translate
+
+    return re.compile("|".join(map(translate, _SECRET)))
+
+
+class Secrets:
+    """What may not be in a file that is kept: a private key, and values of the job's secrets."""
+
+    def __init__(self, values: Iterable[str] = ()):
+        # Line by line: in a diff each stands after a + or -.
+        lines = (line for value in values for line in os.fsencode(value).splitlines())
+        self._lines = [line for line in lines if len(line) >= _SECRET_LENGTH]
+
+    def are_in(self, text: bytes) -> bool:
+        """Whether one of them stands there."""
+        return bool(_PRIVATE_KEY.search(text)) or any(line in text for line in self._lines)
 
 
 class Worktree:

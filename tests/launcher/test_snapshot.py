@@ -18,7 +18,7 @@ from launcher.provenance import read
 from launcher.runs import Run
 from launcher.snapshot import Taken, take
 from launcher.spec import JobSpec, Snapshot
-from launcher.worktree import Names
+from launcher.worktree import Names, Secrets
 
 from .conftest import LocalJobs
 from .repository import Repository
@@ -68,6 +68,32 @@ class TestInARepository:
         assert (told.left_out, told.links) == (Names(3, [".venv/", "data/", "y.log"]), {})
         assert told.words().endswith("; not in it: .venv/, data/, y.log")
         assert not (code / ".git").exists()
+
+    def test_no_secrets_that_git_does_not_know(self, repository: Repository) -> None:
+        """As in the record; what git knows is part of the code, whatever its name."""
+        repository.write("token.py", "known")
+        repository.commit()
+        repository.git("clone", "-q", str(repository.folder), "cloned")
+        secret = {".env", "sub/.netrc", "cloned/.env", "key.txt", "notes.md"}
+        for name in secret:
+            repository.write(name, "x")
+        repository.write("key.txt", f"-----BEGIN RSA PRIVATE KEY-----\n{'A' * 64}\n")
+        repository.write("notes.md", "it is hunter22!\n")
+        repository.write("cloned/new.py", "x")
+        run = repository.folder.parent / "run"
+        run.mkdir()
+        told = take(run, repository.folder, Snapshot(), os.environ, Secrets(["hunter22"]))
+        assert set(files(run / "code")) == {
+            "a.py",
+            "token.py",
+            "cloned/a.py",
+            "cloned/token.py",
+            "cloned/new.py",
+        }
+        assert told.left_out.first == sorted(secret)
+        code, told = taken(repository.folder, paths=["a.py", ".env"], link=["sub/.netrc"])
+        assert set(files(code)) == {"a.py", ".env", "sub/.netrc"} and (code / "sub/.netrc").is_symlink()
+        assert told.left_out == Names()
 
     def test_from_a_folder_below(self, repository: Repository) -> None:
         repository.write("sub/deep/x.py")
@@ -233,6 +259,15 @@ class TestWithoutGit:
         assert set(files(code)) == {"src/x.py", "src/deep/y.py", "z.yaml"}
         with pytest.raises(CastoffError, match=r"snapshot.paths: .*nothing: there is no such"):
             taken(folder, paths=["nothing"])
+
+    def test_no_secrets(self, tmp_path: Path) -> None:
+        folder = tmp_path / "work"
+        for name in ("a.py", ".env", ".aws/config"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("x")
+        code, told = taken(folder)
+        assert set(files(code)) == {"a.py"} and told.left_out.first == [".aws/", ".env"]
+        assert set(files(taken(folder, paths=[".env"])[0])) == {".env"}
 
 
 class TestRefusals:
