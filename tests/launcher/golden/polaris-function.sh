@@ -268,6 +268,20 @@ castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
 castoff_late= # whether it is the walltime that ends this job
 if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_late=1; fi
 
+if ((castoff_code != 0)) && [[ -z $castoff_terminated && ! -e $CASTOFF_FAILURE_FILE ]]; then # and no rank has failed
+  case $(timeout 10 mpiexec --version 2>&1 </dev/null || true) in
+    *"Open MPI"* | *OpenRTE* | *PRTE*) castoff_found=openmpi ;;
+    *"Intel(R) MPI"*) castoff_found=intelmpi ;;
+    *HYDRA*) castoff_found=hydra ;;
+    *) castoff_found=pals ;;
+  esac
+  if [[ $castoff_found != pals ]]; then
+    echo "castoff: this job's starter is $(command -v mpiexec), which is $castoff_found," \
+      "and the site's is pals. Have setup put the site's own first on PATH (module load)," \
+      "or set the profile's starter to $castoff_found" >&2
+  fi
+fi
+
 if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk was full
   castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
   castoff_code=$(castoff_field code)

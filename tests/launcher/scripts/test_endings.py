@@ -6,6 +6,7 @@ import json
 import signal
 import time
 
+import msgspec
 import pytest
 
 from .conftest import Benches
@@ -26,6 +27,19 @@ def test_one_failing_rank_ends_the_job_with_its_code(kind: str, bench: Benches) 
     if kind != "local":
         assert failure["log"] == "rank-00001.log"
         assert f"rank 1 on {failure['host']} was the first to fail, with code 3" in ended.output
+
+
+@pytest.mark.parametrize(("kind", "found"), [("hydra", "openmpi"), ("pals", "hydra"), ("openmpi", "hydra")])
+def test_another_mpiexec_than_the_sites(kind: str, found: str, bench: Benches) -> None:
+    """As one that a conda environment has put first on PATH."""
+    here, other = bench(kind), bench(found)
+    program = other.site.mpiexec
+    assert program is not None
+    flags = ["-ppn", "1"] if found == "openmpi" else ["--no-such-flag"]
+    here.site = msgspec.structs.replace(here.site, mpiexec=program, start_args=flags)
+    ended = here.run(ranks_per_node=1)
+    assert ended.code != 0
+    assert f"starter is {program}, which is {found}, and the site's is {kind}." in ended.output
 
 
 @pytest.mark.parametrize("kind", KINDS)
