@@ -35,7 +35,9 @@ _ASK_LESS = 1.5
 class Asking:
     """Asks the schedulers of runs about them when that is due."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float | None = None) -> None:
+        """`patience`: seconds for an answer (default: what a busy scheduler may take)."""
+        self._patience = patience
         self._sides: dict[str, _Side] = {}
 
     @property
@@ -47,7 +49,7 @@ class Asking:
         """What is known of runs on Slurm or PBS, by directory, and all scenes as they are by now."""
         found: dict[Path, Told] = {}
         for scheduler in sorted({scene.plan.scheduler for scene in scenes if scene.queued}):
-            side = self._sides.setdefault(scheduler, _Side(scheduler))
+            side = self._sides.setdefault(scheduler, _Side(scheduler, self._patience))
             own = [scene for scene in scenes if scene.queued and scene.plan.scheduler == scheduler]
             fresh, told = side.told(own)
             found |= told
@@ -59,8 +61,9 @@ class Asking:
 class _Side:
     """One scheduler, asked about all runs that are its own."""
 
-    def __init__(self, scheduler: str) -> None:
+    def __init__(self, scheduler: str, patience: float | None) -> None:
         self._scheduler = scheduler
+        self._patience = patience
         self._queue: Queue | None = None
         self._answer: Answer | None = None
         self._history: Mapping[str, list[JobTold]] | None = None
@@ -98,9 +101,11 @@ class _Side:
         return waited >= (_ASK if changed else self._interval)
 
     def _ask(self, runs: list[QueuedRun]) -> None:
+        from launcher.queue import PATIENCE
         from launcher.queues import queue_of
 
-        self._queue = self._queue or queue_of(self._scheduler)
+        if self._queue is None:
+            self._queue = queue_of(self._scheduler, patience=self._patience or PATIENCE)
         self._jobs = {job for run in runs for job in run.jobs}
         self._answer, self._history = self._queue.ask(self._jobs), None
         self._asked = time.monotonic()

@@ -9,13 +9,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
+from launcher.asking import Asking
 from launcher.directories import DEPTH, check_trusted, find_run_directories
 from launcher.errors import CastoffError
 from launcher.index import Entry, Index
 from launcher.runs import Run
 from launcher.scenes import Scene, survey
 from launcher.status import RunSummary, summary
-from launcher.watch import judge
+from launcher.watch import by_records, judge
 
 _BATCH = 512
 """Runs that are looked at before what was seen is written down: an interrupt costs no more."""
@@ -61,10 +62,12 @@ class Overview:
         *,
         names: Collection[str] = (),
         announce: Callable[[int], None] | None = None,
+        ask: bool = True,
     ):
         """Look at every run that may not be over; `announce` is told how many they are.
 
-        `names`: only at runs whose name is one of these, where * stands for anything.
+        `names`: only at runs whose name is one of these, where * stands for anything. `ask`: False where
+        schedulers are asked later, by `ask`.
 
         Raises:
             CastoffError: the index cannot be read.
@@ -72,6 +75,8 @@ class Overview:
         self.notes: list[str] = []
         """What a person should know: runs that were left out, an index that cannot be written."""
         self._shelves = _Shelves()
+        self._index = index
+        self._doubtful: dict[str, tuple[Entry, Scene]] = {}
         entries = index.entries()
         self.known = len(entries)
         """Runs in the index, whether their directories are there or not."""
@@ -85,6 +90,36 @@ class Overview:
             Row(entry, told) for entry in entries if (told := entry.ended or seen.get(entry.path)) is not None
         ]
         """Oldest first; that those the index knows are still on disk is seen only when they are chosen."""
+        if ask:
+            self.ask()
+
+    def is_doubtful(self, row: Row) -> bool:
+        """Whether a scheduler has still to be asked about a run, of which its records tell until then."""
+        return row.entry.path in self._doubtful
+
+    def ask(self, patience: float | None = None) -> None:
+        """Ask about all runs whose records leave a doubt: one question to each scheduler.
+
+        `patience`: seconds for an answer (default: what a busy scheduler may take).
+        """
+        asking = Asking(patience)
+        doubtful = list(self._doubtful.values())
+        seen: dict[str, RunSummary] = {}
+        looks = _judge([scene for _, scene in doubtful], asking)
+        self._take(
+            [(entry, look) for (entry, _), look in zip(doubtful, looks, strict=True)], seen, self._index
+        )
+        self._doubtful = {}
+        self.rows = [row._replace(told=seen.get(row.entry.path, row.told)) for row in self.rows]
+        if asking.silence:
+            count = sum(look.told is not None and look.told.unsettled for look in looks)
+            runs = "1 run is" if count == 1 else f"{count} runs are"
+            self.notes.append(f"{asking.silence}: {runs} shown as unknown, and may go on")
+
+    def now(self, rows: list[Row]) -> list[Row]:
+        """These rows as they are after `ask`."""
+        by_path = {row.entry.path: row for row in self.rows}
+        return [by_path[row.entry.path] for row in rows]
 
     def choose(
         self, wanted: Callable[[Row], bool] = lambda _: True, newest: int | None = None
@@ -107,15 +142,11 @@ class Overview:
 
     def _look_at(self, entries: list[Entry], index: Index) -> dict[str, RunSummary]:
         seen: dict[str, RunSummary] = {}
-        asking: list[tuple[Entry, Scene]] = []
         for start in range(0, len(entries), _BATCH):
             batch = entries[start : start + _BATCH]
             looked = list(zip(batch, _look_at_each(batch), strict=True))
             self._take(looked, seen, index)
-            asking += [(entry, look.scene) for entry, look in looked if look.scene]
-        # One question to Slurm answers for all of these.
-        answers = _judge([scene for _, scene in asking])
-        self._take([(entry, look) for (entry, _), look in zip(asking, answers, strict=True)], seen, index)
+            self._doubtful |= {entry.path: (entry, look.scene) for entry, look in looked if look.scene}
         return seen
 
     def _take(self, looked: list[tuple[Entry, _Look]], seen: dict[str, RunSummary], index: Index) -> None:
@@ -166,16 +197,16 @@ def _look(entry: Entry) -> _Look:
     try:
         scene = survey(entry.run)
         if scene.queued and scene.queued.needs_queue():
-            return _Look(scene=scene)
+            return _Look(summary(by_records(scene)), scene=scene)
         (now,) = judge([scene])
     except CastoffError as error:
         return _Look(_unreadable(entry.name, str(error)))
     return _Look(summary(now), now.final)
 
 
-def _judge(scenes: list[Scene]) -> list[_Look]:
+def _judge(scenes: list[Scene], asking: Asking) -> list[_Look]:
     """Looks that end with one question to each scheduler for all of them."""
-    return [_Look(summary(now), now.final) for now in judge(scenes)] if scenes else []
+    return [_Look(summary(now), now.final) for now in judge(scenes, asking)] if scenes else []
 
 
 def _unreadable(name: str, why: str) -> RunSummary:
@@ -217,7 +248,7 @@ def rebuild(index: Index, folder: Path) -> Rebuilt:
     known = {entry.path: entry for entry in index.entries()}
     there = [Entry(str(path), path.name, 0.0) for path in found.directories]
     looks = _look_at_each(there)
-    answers = iter(_judge([look.scene for look in looks if look.scene]))
+    answers = iter(_judge([look.scene for look in looks if look.scene], Asking()))
     news = [
         (entry.run, look.told, look.final)
         for entry, look in zip(there, (next(answers) if one.scene else one for one in looks), strict=True)

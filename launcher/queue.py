@@ -196,7 +196,7 @@ def run_to_end(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Silent(f"{argv[0]} gave no answer within {patience:.0f} s") from None
+        raise Silent(f"{argv[0]} gave no answer within {patience:g} s") from None
     except OSError as error:
         raise Silent(f"{argv[0]} cannot be run: {error.strerror}") from None
 

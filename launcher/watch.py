@@ -28,6 +28,9 @@ from launcher.status import MemberStatus, RunStatus, code_of, joint_state, worst
 if TYPE_CHECKING:
     from launcher.queued_states import Told
 
+AT_A_GLANCE = 5.0
+"""Seconds for a scheduler's answer that a person waits for."""
+
 _POLL = 0.2
 _SLOWEST_POLL = 2.0
 """Seconds between two looks at a run: more of them the longer it takes, but never more than these."""
@@ -37,13 +40,13 @@ _REQUEUE_MEMORY = 3600.0
 forgotten it (MinJobAge, 300 s unless a site says otherwise), and PBS reruns none that has ended."""
 
 
-def status(run: Run) -> RunStatus:
+def status(run: Run, asking: Asking | None = None) -> RunStatus:
     """The status of a run; a scheduler is asked only where its records leave something in doubt.
 
     Raises:
         CastoffError: something in its directory cannot be read.
     """
-    return statuses([run])[0]
+    return judge([survey(run)], asking)[0]
 
 
 def statuses(runs: Iterable[Run]) -> list[RunStatus]:
@@ -55,22 +58,43 @@ def statuses(runs: Iterable[Run]) -> list[RunStatus]:
     return judge([survey(run) for run in runs])
 
 
-def judge(scenes: list[Scene]) -> list[RunStatus]:
-    """The statuses of runs whose directories have just been read.
+def judge(scenes: list[Scene], asking: Asking | None = None) -> list[RunStatus]:
+    """The statuses of runs whose directories have just been read; `asking` asks their schedulers.
 
     Raises:
         CastoffError: something in their directories cannot be read.
     """
-    return _judge(Asking(), scenes)
-
-
-def _judge(asking: Asking, scenes: list[Scene]) -> list[RunStatus]:
-    scenes, told = asking.told(scenes)
+    scenes, told = (asking or Asking()).told(scenes)
     marked = Marked()
     return [
         _status(scene, told[scene.run.path]) if scene.queued else _local_status(scene, marked)
         for scene in scenes
     ]
+
+
+def by_records(scene: Scene) -> RunStatus:
+    """A run as its own records tell of it: what they leave in doubt is unknown, for nobody was asked.
+
+    Raises:
+        CastoffError: something in its directory cannot be read.
+    """
+    if scene.queued is None:
+        return _local_status(scene, Marked())
+    from launcher import queued_states
+    from launcher.queue import Answer
+    from launcher.queues import NAMES
+
+    known = queued_states.Known(
+        NAMES[scene.plan.scheduler],
+        Answer({}, frozenset(), silence="it was not asked yet"),
+        {},
+        accounted=False,
+        lag=0.0,
+        seen=frozenset(),
+        user="",
+        now=time.time(),
+    )
+    return _status(scene, queued_states.judge(scene.queued, known))
 
 
 class Looking:
@@ -100,7 +124,7 @@ class Looking:
         Raises:
             CastoffError: something in their directories cannot be read.
         """
-        return _judge(self._asking, [survey(run) for run in runs])
+        return judge([survey(run) for run in runs], self._asking)
 
     def look_at_rest(self) -> list[RunStatus]:
         """The same, but those that were over stay as they were."""

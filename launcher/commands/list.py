@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
-from launcher.commands.output import is_terminal, json_option, print_json, print_table, say
+from launcher.commands.output import Table, is_terminal, json_option, print_json, say
 from launcher.commands.times import brief, duration
 from launcher.index import Index
 from launcher.overview import Overview, Row, rebuild
 from launcher.status import ENDINGS, RunSummary, members_words
+from launcher.watch import AT_A_GLANCE
 
 _NEWEST = 20
 """How many runs that are over fit a glance."""
@@ -22,10 +23,15 @@ _NEWEST = 20
 _MANY = 500
 """Runs that have to be looked at from which on a list says why it takes a while."""
 
+_STATES = ("pending", "running", "ended", *reversed(ENDINGS))
+
+_HEADINGS = ("run", "site", "state", "code", "attempts", "age", "took", "members")
+
+_ROOM = {"state": max(map(len, _STATES)), "code": 3}
+"""Characters of columns that an answer may yet fill."""
+
 _DISPENSABLE = ("attempts", "site", "code", "took", "members", "age")
 """What a narrow terminal goes without: `castoff status` tells it, too."""
-
-_STATES = ("pending", "running", "ended", *reversed(ENDINGS))
 
 
 @click.command("list")
@@ -61,7 +67,7 @@ def command(
     index = Index.of(os.environ)
     if scan is not None:
         _scan(index, scan)
-    overview = Overview(index, names=() if name is None else (name,), announce=_announce)
+    overview = Overview(index, names=() if name is None else (name,), announce=_announce, ask=False)
     now = time.time()
 
     def wanted(row: Row) -> bool:
@@ -70,12 +76,26 @@ def command(
             since is None or now - row.submitted <= since
         )
 
-    rows, left_out = overview.choose(wanted, None if everything or as_json else _NEWEST)
-    if as_json:
-        print_json(*map(_plain, rows))
-    elif rows:
-        headings = ("run", "site", "state", "code", "attempts", "age", "took", "members")
-        print_table(headings, [_cells(row, now) for row in rows], dispensable=_DISPENSABLE)
+    def possible(row: Row) -> bool:
+        return overview.is_doubtful(row) or wanted(row)
+
+    rows, left_out = overview.choose(possible, None if everything or as_json else _NEWEST)
+    known = next((at for at, row in enumerate(rows) if overview.is_doubtful(row)), len(rows))
+    room = _ROOM if known < len(rows) else None
+    table = Table(_HEADINGS, [_cells(row, now) for row in rows], dispensable=_DISPENSABLE, room=room)
+
+    def show(some: list[Row]) -> None:
+        if as_json:
+            print_json(*map(_plain, some))
+        elif some:
+            table.print([_cells(row, now) for row in some])
+
+    show(rows[:known])  # first, for a scheduler may take its time
+    overview.ask(AT_A_GLANCE)
+    rest = [row for row in overview.now(rows[known:]) if wanted(row)]
+    show(rest)
+    if as_json or known or rest:
+        pass
     elif states or name is not None or since is not None:
         say("there are no such runs")
     elif overview.known:

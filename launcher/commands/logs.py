@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from launcher.asking import Asking
 from launcher.commands.completers import complete_attempts, complete_members, complete_ranks, complete_runs
 from launcher.commands.output import json_option, print_json, say
 from launcher.errors import CastoffError
@@ -25,7 +26,7 @@ from launcher.logs.sources import Selection, rank_logs
 from launcher.logs.tail import tail_start
 from launcher.runs import Run
 from launcher.status import AttemptStatus, MemberStatus, RunStatus, failure_words
-from launcher.watch import status
+from launcher.watch import AT_A_GLANCE, status
 
 _NAMED = 10  # logs that an error names
 
@@ -88,7 +89,7 @@ def command(
 
 def _follow(run: Run, selection: Selection, as_json: bool) -> int:
     """Follow a run to its end; its code, or that of what was selected."""
-    members = _members(run, status(run), selection)
+    members = _members(run, status(run, Asking(AT_A_GLANCE)), selection)
     _check_ranks(run, selection)
     show = Json() if as_json else _text(several=len(members) > 1, labels=len(selection.ranks) != 1)
     follower = Follower(run, selection, show, write=_write, say=say, pause=_pause())
@@ -140,7 +141,7 @@ def _attempts(run: Run, selection: Selection) -> list[tuple[int, AttemptStatus]]
     Raises:
         CastoffError: there is none; or one that was named is not there, or never began.
     """
-    now = status(run)
+    now = status(run, Asking(AT_A_GLANCE))
     chosen, problems = [], []
     for member in _members(run, now, selection):
         try:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from launcher.asking import Asking
 from launcher.commands.completers import complete_runs
 from launcher.commands.output import json_option, print_json, print_table, say
 from launcher.commands.times import brief, moment
@@ -17,8 +18,9 @@ from launcher.index import Index
 from launcher.provenance import words
 from launcher.quantities import cpulist
 from launcher.runs import Run
+from launcher.scenes import survey
 from launcher.status import AttemptStatus, MemberStatus, RunStatus, failure_words, members_words
-from launcher.watch import status
+from launcher.watch import AT_A_GLANCE, by_records, judge, status
 
 _ROWS = 20
 """Members that have a row each; more are grouped by what became of them."""
@@ -37,14 +39,15 @@ def command(run: str | None, as_json: bool) -> None:
     without it, the newest run. `castoff list` lists all.
     """
     index = Index.of(os.environ)
-    one = status(index.newest() if run is None else index.find(run))
+    found = index.newest() if run is None else index.find(run)
     if as_json:
-        print_json(msgspec.to_builtins(one))
+        print_json(msgspec.to_builtins(status(found, Asking(AT_A_GLANCE))))
         return
     now = time.time()
-    _print_head(one, now)
-    if code := words(Run(Path(one.directory))):
-        _line("code", code)
+    scene = survey(found)
+    _print_head(by_records(scene), now)  # first, for a scheduler may take its time
+    (one,) = judge([scene], Asking(AT_A_GLANCE))
+    _print_state(one)
     if len(one.members) > 1:
         _print_members(one, now)
     for member in one.members if len(one.members) == 1 else ():
@@ -53,18 +56,24 @@ def command(run: str | None, as_json: bool) -> None:
 
 
 def _print_head(one: RunStatus, now: float) -> None:
-    ending = f", {one.ending}" if one.ending and one.state != "unknown" else ""
-    code = f" (code {one.code})" if one.code else ""
-    stop = ", asked to stop" if one.stop_asked and not one.over else ""
+    """What no scheduler has to be asked about."""
     job = f", job {one.job}" if one.job else ""
     _line("run", one.id)
-    _line("state", f"{one.state}{ending}{code}{stop}")
-    if one.reason:
-        _line("", one.reason)
     _line("site", f"{one.site or 'not known'}{job}")
     if one.submitted:
         _line("submitted", f"{moment(one.submitted)}, {brief(now - one.submitted)} ago")
     _line("directory", one.directory)
+    if code := words(Run(Path(one.directory))):
+        _line("code", code)
+
+
+def _print_state(one: RunStatus) -> None:
+    ending = f", {one.ending}" if one.ending and one.state != "unknown" else ""
+    code = f" (code {one.code})" if one.code else ""
+    stop = ", asked to stop" if one.stop_asked and not one.over else ""
+    _line("state", f"{one.state}{ending}{code}{stop}")
+    if one.reason:
+        _line("", one.reason)
 
 
 def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus, now: float) -> None:

@@ -351,7 +351,7 @@ class TestStatusInWords:
         made = Made(tmp_path)
         (made.run.path / "job.sh").touch()
         made.attempt("0.0", "again", 75)
-        assert castoff("status", made.run.path).stdout.splitlines()[1:3] == [
+        assert castoff("status", made.run.path).stdout.splitlines()[3:5] == [
             "state      ended, again (code 75)",
             "           it stopped early and can go on: castoff resubmit run",
         ]
