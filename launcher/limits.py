@@ -203,10 +203,10 @@ def _queue(spec: JobSpec, site: Site, kind: _Kind, walltime: int | None) -> list
             (
                 field,
                 f"{which} does not take {asked}; it takes {taken} {source}"
-                f"{_others(kind.known, nodes, walltime)}",
+                f"{_others(kind.known, nodes, walltime, _members(spec))}",
             )
         )
-    return [*found, *_job_limit(spec, site, queue, name, source)]
+    return [*found, *_job_limit(spec, site, kind, walltime)]
 
 
 def _unknown(site: Site, kind: _Kind) -> list[tuple[str, str]]:
@@ -225,14 +225,15 @@ def _unknown(site: Site, kind: _Kind) -> list[tuple[str, str]]:
     return [(kind.field, f"is {kind.name!r}, which {site.name} does not have{there}")]
 
 
-def _job_limit(spec: JobSpec, site: Site, queue: Queue, name: str, source: str) -> list[tuple[str, str]]:
-    found = []
+def _job_limit(spec: JobSpec, site: Site, kind: _Kind, walltime: int | None) -> list[tuple[str, str]]:
+    queue, name, found = kind.known[kind.name], kind.name, []
+    source = f"({queue.source}, {queue.date})"
     array = spec.array if spec.array is not None and spec.array.count > 1 else None
     if array is not None and queue.max_jobs is not None and array.count > queue.max_jobs:
         jobs = "1 job" if queue.max_jobs == 1 else f"{queue.max_jobs} jobs"
         message = (
             f"is {array.count}, but {name} allows a user {jobs} queued or running {source}; "
-            "lower it, or use another queue"
+            f"{_room_for_members(spec, kind, walltime)}"
         )
         found.append(("array.count", message))
     most = queue.array_at_most
@@ -306,10 +307,29 @@ def _nodes(count: int) -> str:
     return "1 node" if count == 1 else f"{count} nodes"
 
 
-def _others(queues: dict[str, Queue], nodes: int, walltime: int | None) -> str:
-    fitting = [
+def _others(queues: dict[str, Queue], nodes: int, walltime: int | None, members: int) -> str:
+    fitting = _taking(queues, nodes, walltime, members)
+    return f"; what would: {', '.join(fitting)}" if fitting else ""
+
+
+def _taking(queues: dict[str, Queue], nodes: int, walltime: int | None, members: int) -> list[str]:
+    """The queues that take so many jobs of this size from one user."""
+    return [
         name
         for name, queue in queues.items()
-        if any(_fits(range_, nodes, walltime) for range_ in queue.ranges)
+        if queue.submit_to is None
+        and (not queue.ranges or any(_fits(range_, nodes, walltime) for range_ in queue.ranges))
+        and (queue.max_jobs is None or members <= queue.max_jobs)
     ]
-    return f"; what would: {', '.join(fitting)}" if fitting else ""
+
+
+def _room_for_members(spec: JobSpec, kind: _Kind, walltime: int | None) -> str:
+    """Where an array could go that one queue does not take."""
+    nodes, members = spec.nodes or 1, _members(spec)
+    asked = f"{members} members of {_nodes(nodes)}" + (f" for {clock(walltime)}" if walltime else "")
+    if fitting := _taking(kind.known, nodes, walltime, members):
+        return f"{asked} are taken by {', '.join(fitting)}"
+    rooms = {name: kind.known[name].max_jobs or 0 for name in _taking(kind.known, nodes, walltime, 1)}
+    where = max(rooms, key=lambda name: rooms[name], default=None)
+    most = f"; {where} takes the most, {rooms[where]}" if where is not None and rooms[where] > 1 else ""
+    return f"no {kind.field} that the profile knows takes {asked}{most}: lower it, and send the rest later"

@@ -135,6 +135,27 @@ class TestAurorasQueues:
             assert problems(aurora, **fields, array=array) == {}
         assert set(problems(aurora, **fields, array={"count": 101, "at_most": 10})) == {"array.count"}
 
+    def test_an_array_that_a_queue_does_not_take_goes_where_it_fits(self, aurora: Site) -> None:
+        def refusal(count: int, **fields: Any) -> str:
+            return problems(aurora, **{**GOOD, **fields}, array={"count": count})["array.count"]
+
+        message = refusal(8, queue="debug", nodes=2)
+        assert message.startswith("is 8, but debug allows a user 1 job queued or running (")
+        assert message.endswith("; 8 members of 2 nodes for 00:30:00 are taken by visualization")
+        assert refusal(3, queue="debug", nodes=1).endswith("are taken by capacity, visualization")
+        assert refusal(200, queue="prod", nodes=256).endswith(
+            "; no queue that the profile knows takes 200 members of 256 nodes for 00:30:00; "
+            "prod takes the most, 100: lower it, and send the rest later"
+        )
+        wrong = problems(aurora, **{**GOOD, "queue": "debug", "nodes": 4}, array={"count": 8})
+        assert wrong["queue"].endswith("; what would: visualization"), "capacity takes no array of 8"
+
+    def test_a_queue_without_limits_takes_everything(self) -> None:
+        short = Queue(ranges=[Range(max_nodes=1)], max_jobs=1, **FACT)
+        at = site("slurm", queues={"short": short, "any": Queue(**FACT)})
+        assert problems(at, queue="short", nodes=2)["queue"].endswith("; what would: any")
+        assert problems(at, queue="short", array={"count": 2})["array.count"].endswith("are taken by any")
+
 
 class TestNewSites:
     """Edges of the queues and QOS of Polaris, Perlmutter and Frontier."""
