@@ -48,6 +48,9 @@ GpuType = Annotated[
 
 _BUILT_IN = Path(__file__).parent / "sites"
 
+NO_SCHEDULER = "neither sbatch nor a qsub of PBS is on PATH"
+"""Why a site is local that nobody has chosen."""
+
 _QSUB_PATIENCE = 5.0
 """Seconds that a qsub gets to say its version."""
 
@@ -446,7 +449,7 @@ def _choose(search: Search, inside: str | None) -> tuple[str, str]:
     qsub = which("qsub", path=path)
     if qsub and _is_pbs(qsub):
         return "pbs", f"{qsub} is on PATH and is PBS's"
-    return "local", "neither sbatch nor a qsub of PBS is on PATH"
+    return "local", NO_SCHEDULER
 
 
 class _Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

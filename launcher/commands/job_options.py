@@ -10,7 +10,8 @@ import click
 
 from launcher.commands.completers import complete_fields, complete_job_files, complete_sites
 from launcher.commands.output import say
-from launcher.site import Site
+from launcher.errors import InvalidInput, Problem, printable
+from launcher.site import NO_SCHEDULER, Search, Site
 from launcher.spec import JobSpec
 from launcher.structure import fields_of
 
@@ -92,10 +93,46 @@ def _number(name: str, text: str) -> str | int:
     return int(text) if name in _NUMBERS and text.isdecimal() and len(text) < 19 else text
 
 
-def load_site(name: str | None) -> Site:
-    """The site by name, else by the rule of `Site.choose`; says on standard error which and why."""
+def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
+    """The site by name, else by the rule of `Site.choose`; says on standard error which and why.
+
+    Raises:
+        InvalidInput: nobody has named a site, there is no scheduler here, and the job asks for a cluster's.
+    """
     if name is not None:
         return Site.load(name)
     site, why = Site.choose()
+    if spec is not None and why == NO_SCHEDULER:
+        _refuse_a_clusters_job(spec)
     say(f"site {site.name}: {why}")
     return site
+
+
+_OF_CLUSTERS = (
+    "account",
+    "queue",
+    "qos",
+    "constraint",
+    "reservation",
+    "exclude",
+    "exclusive",
+    "mail",
+    "options",
+)
+
+
+def _refuse_a_clusters_job(spec: JobSpec) -> None:
+    asked = [f"nodes: {spec.nodes}"] if (spec.nodes or 1) > 1 else []
+    for field in _OF_CLUSTERS:
+        value = getattr(spec, field)
+        if value:
+            asked.append(f"{field}: {printable(value)}" if isinstance(value, str) else field)
+    asked += ["directives"] if spec.directives else []
+    if asked:
+        origin = spec.source.origin if spec.source else "job"
+        there = [name for name in Search.here().profiles() if name != "local"]
+        message = (
+            f"is for a cluster ({', '.join(asked)}), but no site is named, and {NO_SCHEDULER}: name the "
+            f"machine with --site, one of {', '.join(there)}; or --site local for this one alone"
+        )
+        raise InvalidInput([Problem(origin, "", message)])

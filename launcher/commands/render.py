@@ -34,7 +34,8 @@ def command(
     from launcher.planning import plan
     from launcher.rendering import render
 
-    decided = plan(load_job(job, overrides, flags), load_site(site_name))
+    spec = load_job(job, overrides, flags)
+    decided = plan(spec, load_site(site_name, spec))
     script = render(decided)
     if as_json:
         print_json({"plan": msgspec.to_builtins(decided), "script": script})

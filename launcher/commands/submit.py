@@ -32,7 +32,8 @@ def command(
     from launcher.provenance import read, words
     from launcher.submission import dry_run, submit
 
-    spec, site = load_job(job, overrides, flags), load_site(site_name)
+    spec = load_job(job, overrides, flags)
+    site = load_site(site_name, spec)
     if dry:
         would = dry_run(spec, site)
         if as_json:

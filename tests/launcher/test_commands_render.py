@@ -8,7 +8,10 @@ import stat
 import subprocess
 from pathlib import Path
 
-from launcher import JobSpec
+import pytest
+
+from launcher import InvalidInput, JobSpec
+from launcher.commands.job_options import load_site
 
 from .conftest import Castoff
 
@@ -253,3 +256,35 @@ class TestExplain:
         assert answer.returncode == 1
         assert "cannot tell which rank it is" in answer.stdout
         assert json.loads(castoff("explain", "--json", env={"RANK": "3"}).stdout)["error"]
+
+
+class TestNoSiteNamed:
+    """Where neither Slurm nor PBS is, a cluster's job is not planned for a laptop."""
+
+    @pytest.mark.parametrize(
+        ("lines", "words"),
+        [
+            ("nodes: 2\nqueue: debug", "is for a cluster (nodes: 2, queue: debug), but no site is named"),
+            ("account: me", "is for a cluster (account: me), but"),
+            ("directives: {pbs: {filesystems: home}}", "is for a cluster (directives), but"),
+            ("nodes: 1\nranks_per_node: 2\nwalltime: 1h\narray: {count: 2}", None),
+        ],
+    )
+    def test_a_job(
+        self, lines: str, words: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        Path("job.yaml").write_text(f"command: [x]\n{lines}\n")
+        spec = JobSpec.load("job.yaml")
+        if words is None:
+            assert load_site(None, spec).name == "local"
+            return
+        with pytest.raises(InvalidInput) as caught:
+            load_site(None, spec)
+        told = str(caught.value)
+        assert told.startswith(f"job.yaml: {words}") and "--site local" in told
+        assert "with --site, one of aurora, frontier, " in told and "one of local" not in told
+        assert load_site("local", spec).name == "local"
+        monkeypatch.setenv("CASTOFF_SITE", "local")
+        assert load_site(None, spec).name == "local"
