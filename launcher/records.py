@@ -30,7 +30,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     code: Code
     rank: Number | None = None
-    """None where torchrun started the ranks: it alone knows which it was."""
+    """None where it was none of the ranks: a node's torchrun itself, or what stages files there."""
     host: str | None = None
     signal: str | None = None
     time: Seconds | None = None

@@ -192,10 +192,15 @@ def _stale(plan: Plan) -> list[str]:
 
 def _program(plan: Plan) -> str:
     """The program as shell words, with what the starter must start in front of it."""
-    program = _submitit_program(plan) if plan.function else _words(_one_program(plan))
+    words = _one_program(plan)
+    if plan.torchrun:  # which would take $$ for $ and put the local rank in place of ${local_rank}
+        words = [word.replace("$", "$$") for word in words]
+    program = _submitit_program(plan) if plan.function else _words(words)
     if plan.torchrun and plan.starter == "local":  # elsewhere each node's shim starts torchrun
         agent = ["python", "-m", "torch.distributed.run", "--standalone"]
-        return _words([*agent, f"--nproc-per-node={plan.ranks}", "--no-python"]) + " \\\n  " + program
+        agent += [f"--nproc-per-node={plan.ranks}", "--no-python"]
+        shim = '"$CASTOFF_ATTEMPT_DIR/torchrun_rank.sh"'
+        return " \\\n    ".join((_words(agent), shim, program))
     return program
 
 

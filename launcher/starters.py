@@ -150,8 +150,8 @@ STARTERS: dict[StarterName, Starter] = {
     "srun": Starter(srun, None, "SLURM_TASKS_PER_NODE", goes_on=False),
     "pals": Starter(pals, None, "PALS_LOCAL_SIZE", goes_on=True),
     # MPICH 4.0.2 takes 999 words and dies of SIGSEGV at one more (HYD_NUM_TMP_STRINGS in its hydra.h);
-    # rank.sh is one, and a command with a lone : takes four.
-    "hydra": Starter(hydra, "-f", "MPI_LOCALNRANKS", goes_on=True, most_words=994),
+    # the three that look for rank.sh, and that itself, are four, and a command with a lone : takes four.
+    "hydra": Starter(hydra, "-f", "MPI_LOCALNRANKS", goes_on=True, most_words=991),
     "intelmpi": Starter(intelmpi, "-machinefile", "MPI_LOCALNRANKS", goes_on=True),
     "openmpi": Starter(openmpi, "--hostfile", "OMPI_COMM_WORLD_LOCAL_SIZE", goes_on=False),
     "local": Starter(local, None, "LOCAL_WORLD_SIZE", goes_on=False),

@@ -285,15 +285,21 @@ class Supervision:
         self._end_others()
 
     def _report_failure(self, rank: Rank, code: int, killer: int | None) -> None:
-        how = f"exit code {code}" if killer is None else f"killed by {signal_name(killer)} ({code})"
         log = f"; its log: {rank.log.path}" if rank.log is not None else ""
-        host = self._report.host
-        record = {"rank": rank.number, "host": host, "code": code, "time": time.time()}
-        record["signal"] = None if killer is None else signal_name(killer)
+        first: dict[str, object] = {
+            "rank": rank.number,
+            "host": self._report.host,
+            "code": code,
+            "time": time.time(),
+        }
+        first["signal"] = None if killer is None else signal_name(killer)
         trouble = None
         if self._report.failure_file is not None:
-            trouble = write_once(self._report.failure_file, json.dumps(record) + "\n")
-        self.say(f"rank {rank.number} on host {host} failed first: {how}{log}")
+            trouble = write_once(self._report.failure_file, json.dumps(first) + "\n")
+            first = _recorded(self._report.failure_file) or first
+        killed = f"killed by {first['signal']} ({first['code']})"
+        how = killed if first["signal"] else f"exit code {first['code']}"
+        self.say(f"rank {first['rank']} on host {first['host']} failed first: {how}{log}")
         if trouble:
             self.say(trouble)
 
@@ -384,6 +390,17 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"SIG{number}"
+
+
+def _recorded(path: Path) -> dict[str, object] | None:
+    """The failure on record: of torchrun, which is one rank here, it is that of a rank of its own."""
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return (
+        record if isinstance(record, dict) and {"rank", "host", "code", "signal"} <= record.keys() else None
+    )
 
 
 def write_once(path: Path, text: str) -> str | None:

@@ -40,15 +40,15 @@ class _Traceback(NamedTuple):
     name: int
 
 
-def excerpt(text: bytes, path: str, *, cut: bool = False) -> list[bytes]:
+def excerpt(text: bytes, path: str, *, cut: bool = False, rank: int | None = None) -> list[bytes]:
     """The lines to show of a log's end `text`; what is left out is said, with the log's `path`.
 
-    `cut`: whether `text` is not all of the log.
+    `cut`: whether `text` is not all of the log; `rank`: whose failure it is to tell of, where that is known.
     """
     lines = [_narrow(line) for line in text.split(b"\n")]
     if not lines[-1]:
         lines.pop()
-    found = _traceback(lines, text)
+    found = _traceback(lines, text, rank)
     if found is None:
         left = len(lines) - _LAST
         if left > 0 or cut:
@@ -63,11 +63,13 @@ def excerpt(text: bytes, path: str, *, cut: bool = False) -> list[bytes]:
     return told + after
 
 
-def _traceback(lines: list[bytes], text: bytes) -> _Traceback | None:
+def _traceback(lines: list[bytes], text: bytes, rank: int | None) -> _Traceback | None:
     """The last traceback of an exception that may have ended the rank."""
     found = [one for one in _tracebacks(lines) if _TORCHRUN not in lines[one.name]]
-    if causes := _ROOT_CAUSE.findall(text):
-        who = b"[rank%d]: " % int(causes[-1])
+    if rank is None and (causes := _ROOT_CAUSE.findall(text)):
+        rank = int(causes[-1])
+    if rank is not None:
+        who = b"[rank%d]: " % rank
         found = [one for one in found if one.who == who] or found
     return found[-1] if found else None
 

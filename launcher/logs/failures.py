@@ -24,7 +24,7 @@ class FailedRank(NamedTuple):
         if self.log is None:
             return []
         text, cut = _end(self.log, LOOK_BACK)
-        return excerpt(text, str(self.log), cut=cut)
+        return excerpt(text, str(self.log), cut=cut, rank=self.failure.rank)
 
     def last_lines(self, count: int) -> bytes:
         """The last lines of its log."""

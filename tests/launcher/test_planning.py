@@ -346,11 +346,11 @@ class TestStarters:
             planned(derived("pbs", starter="srun"))
 
     def test_more_words_than_mpich_can_take(self) -> None:
-        assert planned("pbs", command=["x"] * 994)
-        message = refused("pbs", command=["x"] * 995)["command"]
+        assert planned("pbs", command=["x"] * 991)
+        message = refused("pbs", command=["x"] * 992)["command"]
         assert (
             message
-            == "has 995 words, but hydra takes 994 at the most: write them to a file that the program reads"
+            == "has 992 words, but hydra takes 991 at the most: write them to a file that the program reads"
         )
         assert planned("slurm", command=["x"] * 5000) and planned("aurora", command=["x"] * 5000)
 

@@ -157,6 +157,11 @@ for _ in {1..50}; do # a port that takes a connection is somebody else's; this i
   MASTER_PORT=$((20000 + (MASTER_PORT + 1) % 10000))
 done
 
+# A node that does not share the run directory could only say that a file is not there.
+# shellcheck disable=SC2016
+castoff_look='[ -e "$0" ] || { echo "castoff: $(hostname) does not see ${0%/*}: a run directory must lie where all'
+# shellcheck disable=SC2016
+castoff_look+=' nodes see it; castoff submit --runs-dir names another folder" >&2; kill -s KILL $$; }; exec "$0" "$@"'
 # --- Who each rank is: this runs once for each of them --------------------------------------------
 cat >"$CASTOFF_ATTEMPT_DIR/rank.sh" <<'CASTOFF_RANK'
 #!/bin/sh
@@ -165,14 +170,15 @@ RANK=${PALS_RANKID:?castoff: PALS did not say which rank this is}
 LOCAL_RANK=${PALS_LOCAL_RANKID:?castoff: PALS did not say which local rank this is}
 NODE_RANK=${PALS_NODEID:?castoff: PALS did not say which node this is}
 LOCAL_WORLD_SIZE=12
-refuse() { # this is not how the script laid the ranks out
-  echo "castoff: $1" >&2
+castoff_refuse() { # this is not how the script laid the ranks out
+  echo "castoff: $*" >&2
   kill -s KILL "$$" # on an exit code alone some starters let the other ranks run on
 }
 [ "${PALS_LOCAL_SIZE:-$LOCAL_WORLD_SIZE}" -eq "$LOCAL_WORLD_SIZE" ] ||
-  refuse "rank $RANK has $PALS_LOCAL_SIZE ranks on its node; this script lays $LOCAL_WORLD_SIZE out there"
+  castoff_refuse "rank $RANK has $PALS_LOCAL_SIZE ranks on its node;" \
+    "this script lays $LOCAL_WORLD_SIZE out there"
 [ "$LOCAL_RANK" -lt "$LOCAL_WORLD_SIZE" ] ||
-  refuse "rank $RANK has local rank $LOCAL_RANK; this script lays $LOCAL_WORLD_SIZE ranks out there"
+  castoff_refuse "rank $RANK has local rank $LOCAL_RANK; this script lays $LOCAL_WORLD_SIZE ranks out there"
 export PATH="$CASTOFF_STAGE_DIR"/env/bin:"$PATH"
 WORLD_SIZE=24
 CASTOFF_STARTER=pals
@@ -180,52 +186,66 @@ CASTOFF_RANK=$RANK/$WORLD_SIZE # tells this rank from those that its program may
 export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK CASTOFF_STARTER CASTOFF_RANK
 export CASTOFF_DEVICE="$LOCAL_RANK" # among those that this rank sees
 
-log=rank-$(printf %05d "$RANK").log
-exec 3>>"$CASTOFF_LOG_DIR/$log"
-told= # whether somebody ended this rank: then its code says nothing
-program=
-pass_on() {
-  interrupted=1
-  [ -z "$program" ] || kill -s "$1" "$program" 2>/dev/null
+castoff_log=rank-$(printf %05d "$RANK").log
+exec 3>>"$CASTOFF_LOG_DIR/$castoff_log"
+castoff_become() {
+  exec </dev/null >&3 2>&1 3>&-
+  exec "$@" # so that a program named echo is none of sh's own
 }
-trap 'told=1; pass_on TERM' TERM INT HUP
-trap 'pass_on USR1' USR1
-trap 'pass_on USR2' USR2
-(exec "$@") </dev/null >&3 2>&1 3>&- & # exec: a program named echo is none of sh's own
-program=$!
-[ -z "$told" ] || pass_on TERM
-code=127
-interrupted=1
-while [ -n "$interrupted" ] || kill -s 0 "$program" 2>/dev/null; do # a signal ends wait alone
-  interrupted=
-  wait "$program"
-  last=$?
+castoff_on_usr1() {
+  castoff_pass_on USR1
+}
+castoff_told= # whether somebody ended this rank: then its code says nothing
+castoff_program=
+castoff_pass_on() {
+  castoff_interrupted=1
+  [ -z "$castoff_program" ] || kill -s "$1" "$castoff_program" 2>/dev/null
+}
+trap 'castoff_told=1; castoff_pass_on TERM' TERM INT HUP
+trap castoff_on_usr1 USR1
+trap 'castoff_pass_on USR2' USR2
+(castoff_become "$@") &
+castoff_program=$!
+[ -z "$castoff_told" ] || castoff_pass_on TERM
+castoff_code=127
+castoff_interrupted=1
+while [ -n "$castoff_interrupted" ] || kill -s 0 "$castoff_program" 2>/dev/null; do # a signal ends wait alone
+  castoff_interrupted=
+  wait "$castoff_program"
+  castoff_last=$?
   # 127: its code is known already, or there is no such program. bash 5.2 says -1 where it has lost the code
   # to a signal; then what the signal left counts, as it is most often what the program died of.
-  [ "$last" -ge 0 ] && [ "$last" -ne 127 ] || break
-  code=$last
+  [ "$castoff_last" -ge 0 ] && [ "$castoff_last" -ne 127 ] || break
+  castoff_code=$castoff_last
 done
-if [ "$code" -ne 0 ] && [ -z "$told" ]; then
-  signal=null
-  if [ "$code" -gt 128 ] && name=$(kill -l "$code" 2>/dev/null); then signal="\"SIG$name\""; fi
+castoff_record_failure() { # RANK
+  castoff_signal=null
+  if [ "$castoff_code" -gt 128 ] && castoff_name=$(kill -l "$castoff_code" 2>/dev/null); then
+    castoff_signal="\"SIG$castoff_name\""
+  fi
   # noclobber: the first writer wins
   (set -C && printf '{"rank": %s, "host": "%s", "code": %s, "signal": %s, "log": "%s", "time": %s}\n' \
-    "$RANK" "$(hostname)" "$code" "$signal" "$log" "$(date +%s)" \
+    "$1" "$(hostname)" "$castoff_code" "$castoff_signal" \
+    "$castoff_log" "$(date +%s)" \
     >"$CASTOFF_FAILURE_FILE") 2>/dev/null
+}
+if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_told" ]; then
+  castoff_record_failure "$RANK"
   kill -s KILL "$$" # on an exit code alone the starter would let the others run on
 fi
-[ "$code" -ne 0 ] || [ "$RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
+[ "$castoff_code" -ne 0 ] || [ "$RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
 # The last rank of a node removes what was staged there: in a job that is being ended nobody else can.
 mkdir "$CASTOFF_STAGE_DIR/.castoff-end-$LOCAL_RANK" 2>/dev/null
 set -- "$CASTOFF_STAGE_DIR"/.castoff-end-*
 if [ "$#" -ge "$LOCAL_WORLD_SIZE" ]; then
-  limit=60
-  [ -z "$told" ] || limit=4
-  timeout "$limit" "$CASTOFF_ATTEMPT_DIR/stage.sh" clean "$CASTOFF_STAGE_DIR" "" &
-  program=$!
-  while kill -s 0 "$program" 2>/dev/null; do wait "$program"; done
+  castoff_limit=60
+  [ -z "$castoff_told" ] || castoff_limit=4
+  timeout "$castoff_limit" \
+    "$CASTOFF_ATTEMPT_DIR/stage.sh" clean "$CASTOFF_STAGE_DIR" "" &
+  castoff_program=$!
+  while kill -s 0 "$castoff_program" 2>/dev/null; do wait "$castoff_program"; done
 fi
-exit "$code"
+exit "$castoff_code"
 CASTOFF_RANK
 chmod 700 "$CASTOFF_ATTEMPT_DIR/rank.sh"
 
@@ -237,142 +257,147 @@ cat >"$CASTOFF_ATTEMPT_DIR/stage.sh" <<'CASTOFF_STAGE'
 #!/bin/sh
 # stage.sh VERB STAGE_DIR SUBMIT_DIR: `measure` runs once; then, on each node, `copy` and `clean`.
 set -u
-verb=$1
-stage_dir=$2
-submit_dir=$3
-attempt=${0%/*}
-host=$(hostname)
-complain() { printf 'castoff: stage: on %s: %s\n' "$host" "$1" >&2; } # echo may take a \ for its own
-fail() { # MESSAGE [CODE]
-  complain "$1"
+castoff_verb=$1
+castoff_stage_dir=$2
+castoff_submit_dir=$3
+castoff_attempt=${0%/*}
+castoff_host=$(hostname)
+castoff_complain() { printf 'castoff: stage: on %s: %s\n' "$castoff_host" "$1" >&2; } # echo may take a \ for its own
+castoff_fail() { # MESSAGE [CODE]
+  castoff_complain "$1"
   # noclobber: the first writer wins
   (set -C && printf '{"rank": null, "host": "%s", "code": %s, "signal": null, "log": "%s", "time": %s}\n' \
-    "$host" "${2:-1}" stage.log "$(date +%s)" >"$attempt/failure.json") 2>/dev/null
-  clean
+    "$castoff_host" "${2:-1}" stage.log "$(date +%s)" >"$castoff_attempt/failure.json") 2>/dev/null
+  castoff_clean
   exit "${2:-1}"
 }
-clean() { # what this attempt has made, and nothing else
-  rmdir "$stage_dir" 2>/dev/null && return
-  [ "$(cat "$stage_dir/.castoff" 2>/dev/null)" = "$attempt" ] || return 0
+castoff_clean() { # what this attempt has made, and nothing else
+  rmdir "$castoff_stage_dir" 2>/dev/null && return
+  [ "$(cat "$castoff_stage_dir/.castoff" 2>/dev/null)" = "$castoff_attempt" ] || return 0
   # Two ranks may both be the last; a copied folder may be one that nobody may write.
-  empty 2>/dev/null || { chmod -R u+rwx "$stage_dir" && empty; } 2>/dev/null
-  rm -rf "$stage_dir" || ! complain "cannot remove all of $stage_dir"
+  castoff_empty 2>/dev/null || { chmod -R u+rwx "$castoff_stage_dir" && castoff_empty; } 2>/dev/null
+  rm -rf "$castoff_stage_dir" || ! castoff_complain "cannot remove all of $castoff_stage_dir"
 }
-empty() { # .castoff goes last: should this be cut short, the next to clean still knows whose it is
-  find "$stage_dir" -mindepth 1 -maxdepth 1 ! -name .castoff -exec rm -rf {} +
+castoff_empty() { # .castoff goes last: should this be cut short, the next to clean still knows whose it is
+  find "$castoff_stage_dir" -mindepth 1 -maxdepth 1 ! -name .castoff -exec rm -rf {} +
 }
-each_item() { # FUNCTION, which is given: FROM TO unpack|copy activate|leave [SHA-256]
+castoff_each_item() { # FUNCTION, which is given: FROM TO unpack|copy activate|leave [SHA-256]
   "$1" ./env.tar.gz env unpack activate
   "$1" /data/shards data/shards copy leave
   "$1" '/data/it'"'"'s words.txt' 'it'"'"'s words.txt' copy leave abababababababababababababababababababababababababababababababab
 }
-mib() { awk -v "kib=$1" 'BEGIN { printf "%.1f MiB\n", kib / 1024 }'; }
-count() { # PATH; says how many files it has, and their bytes
-  sizes=$(find -H "$1" -type f -printf '%s\n') || return 1
-  echo "$sizes" | awk 'NF { files++; bytes += $1 } END { printf "%d %.0f\n", files, bytes }'
+castoff_mib() { awk -v "kib=$1" 'BEGIN { printf "%.1f MiB\n", kib / 1024 }'; }
+castoff_count() { # PATH; says how many files it has, and their bytes
+  castoff_sizes=$(find -H "$1" -type f -printf '%s\n') || return 1
+  echo "$castoff_sizes" | awk 'NF { files++; bytes += $1 } END { printf "%d %.0f\n", files, bytes }'
 }
-measure() {
-  [ -f "$1" ] || [ -d "$1" ] || fail "there is no file or folder $1"
-  [ -f "$1" ] || [ -z "${5:-}" ] || fail "$1 is a folder, and a sha256 is a file's"
-  count "$1" || fail "cannot read all of $1"
+castoff_measure() {
+  [ -f "$1" ] || [ -d "$1" ] || castoff_fail "there is no file or folder $1"
+  [ -f "$1" ] || [ -z "${5:-}" ] || castoff_fail "$1 is a folder, and a sha256 is a file's"
+  castoff_count "$1" || castoff_fail "cannot read all of $1"
 }
 
-child=
-give_up() { # this job ends, or another node has failed
+castoff_child=
+castoff_give_up() { # this job ends, or another node has failed
   trap '' TERM INT HUP
-  [ -z "$child" ] || kill "$child" 2>/dev/null
+  [ -z "$castoff_child" ] || kill "$castoff_child" 2>/dev/null
   wait
-  clean
+  castoff_clean
   exit 143
 }
-run() { # COMMAND...
+castoff_run() { # COMMAND...
   "$@" &
-  child=$!
-  looks=0
-  while kill -s 0 "$child" 2>/dev/null; do
-    [ ! -e "$attempt/failure.json" ] || give_up
-    looks=$((looks + 1))
-    if [ "$looks" -lt 20 ]; then sleep 0.02; else sleep 0.5; fi
+  castoff_child=$!
+  castoff_looks=0
+  while kill -s 0 "$castoff_child" 2>/dev/null; do
+    [ ! -e "$castoff_attempt/failure.json" ] || castoff_give_up
+    castoff_looks=$((castoff_looks + 1))
+    if [ "$castoff_looks" -lt 20 ]; then sleep 0.02; else sleep 0.5; fi
   done
-  wait "$child"
+  wait "$castoff_child"
 }
-sum() { exec sha256sum <"$1" >"$stage_dir/.castoff-sum"; }
-check_sum() { # PATH [SHA-256]
+castoff_sum() { exec sha256sum <"$1" >"$castoff_stage_dir/.castoff-sum"; }
+castoff_check_sum() { # PATH [SHA-256]
   [ -n "${2:-}" ] || return 0
-  run sum "$1" || fail "cannot read $1" $?
-  read -r found _ <"$stage_dir/.castoff-sum"
-  [ "$found" = "$2" ] || fail "$1 has the SHA-256 sum $found, and not $2"
+  castoff_run castoff_sum "$1" || castoff_fail "cannot read $1" $?
+  read -r castoff_found _ <"$castoff_stage_dir/.castoff-sum"
+  [ "$castoff_found" = "$2" ] || castoff_fail "$1 has the SHA-256 sum $castoff_found, and not $2"
 }
-compare() { # FROM TARGET: as many files and bytes, and links that lead where they led
-  expected=$(sed -n "${item}p" "$attempt/stage-sizes")
-  found=$(count "$2") || fail "cannot read all of $2"
-  [ "$found" = "$expected" ] ||
-    fail "the copy of $1 has ${found% *} files of ${found#* } bytes, the original ${expected% *} of ${expected#* }"
-  lost=$(find "$2" -xtype l -printf '%P\n')
-  while IFS= read -r link; do
-    [ -z "$link" ] || [ ! -e "$1/$link" ] || fail "$1/$link is a link out of the folder, so the copy lacks it"
+castoff_compare() { # FROM TARGET: as many files and bytes, and links that lead where they led
+  castoff_expected=$(sed -n "${castoff_item}p" "$castoff_attempt/stage-sizes")
+  castoff_found=$(castoff_count "$2") || castoff_fail "cannot read all of $2"
+  [ "$castoff_found" = "$castoff_expected" ] ||
+    castoff_fail "the copy of $1 has ${castoff_found% *} files of ${castoff_found#* } bytes,\
+ the original ${castoff_expected% *} of ${castoff_expected#* }"
+  castoff_lost=$(find "$2" -xtype l -printf '%P\n')
+  while IFS= read -r castoff_link; do
+    [ -z "$castoff_link" ] || [ ! -e "$1/$castoff_link" ] ||
+      castoff_fail "$1/$castoff_link is a link out of the folder, so the copy lacks it"
   done <<LOST
-$lost
+$castoff_lost
 LOST
 }
-copy() {
-  item=$((item + 1))
-  target=$stage_dir/$2
+castoff_copy() {
+  castoff_item=$((castoff_item + 1))
+  castoff_target=$castoff_stage_dir/$2
   case $2 in # never the stage directory itself, which somebody may have cleaned
-    */*) (cd "$stage_dir" && mkdir -p "./${2%/*}") || fail "cannot make ${target%/*}" ;;
+    */*) (cd "$castoff_stage_dir" && mkdir -p "./${2%/*}") || castoff_fail "cannot make ${castoff_target%/*}" ;;
   esac
   if [ -d "$1" ]; then
-    mkdir "$target" || fail "cannot make $target"
-    run cp -a "$1/." "$target" || fail "cannot copy $1" $?
-    compare "$1" "$target"
+    mkdir "$castoff_target" || castoff_fail "cannot make $castoff_target"
+    castoff_run cp -a "$1/." "$castoff_target" || castoff_fail "cannot copy $1" $?
+    castoff_compare "$1" "$castoff_target"
   elif [ "$3" = unpack ]; then
-    check_sum "$1" "${5:-}"
-    mkdir "$target" || fail "cannot make $target"
+    castoff_check_sum "$1" "${5:-}"
+    mkdir "$castoff_target" || castoff_fail "cannot make $castoff_target"
     case $1 in
-      *.zip) run unzip -q "$1" -d "$target" ;;
-      *) run tar --no-unquote -x -f "$1" -C "$target" ;;
-    esac || fail "cannot unpack $1" $?
+      *.zip) castoff_run unzip -q "$1" -d "$castoff_target" ;;
+      *) castoff_run tar --no-unquote -x -f "$1" -C "$castoff_target" ;;
+    esac || castoff_fail "cannot unpack $1" $?
   else
-    run cp -p "$1" "$target" || fail "cannot copy $1" $?
-    compare "$1" "$target"
-    check_sum "$target" "${5:-}"
+    castoff_run cp -p "$1" "$castoff_target" || castoff_fail "cannot copy $1" $?
+    castoff_compare "$1" "$castoff_target"
+    castoff_check_sum "$castoff_target" "${5:-}"
   fi
   if [ "$4" = activate ]; then
-    [ -d "$target/bin" ] || fail "$1 is to be activated, but has no bin"
-    [ ! -x "$target/bin/conda-unpack" ] || run env PATH="$target/bin:$PATH" conda-unpack ||
-      fail "conda-unpack cannot make $1 fit its place" $?
+    [ -d "$castoff_target/bin" ] || castoff_fail "$1 is to be activated, but has no bin"
+    [ ! -x "$castoff_target/bin/conda-unpack" ] || castoff_run env PATH="$castoff_target/bin:$PATH" conda-unpack ||
+      castoff_fail "conda-unpack cannot make $1 fit its place" $?
   fi
 }
-copy_all() {
-  began=$(date +%s)
-  storage=${stage_dir%/*}
-  [ -d "$storage" ] && [ -w "$storage" ] || fail "there is no folder $storage that can be written"
-  need=$(awk '{ bytes += $2 } END { printf "%.0f\n", bytes / 1024 }' "$attempt/stage-sizes")
-  free=$(df -k --output=avail "$storage" | tail -n 1)
-  [ "$free" -ge "$need" ] || fail "$storage has $(mib "$free") free, and stage needs at least $(mib "$need")"
-  (umask 077 && mkdir "$stage_dir" && printf '%s\n' "$attempt" >"$stage_dir/.castoff") ||
-    fail "cannot make $stage_dir anew; is $storage really a folder of this node alone?"
-  item=0
-  each_item copy
-  echo "castoff: staged in $(($(date +%s) - began)) s on $host"
+castoff_copy_all() {
+  castoff_began=$(date +%s)
+  castoff_storage=${castoff_stage_dir%/*}
+  [ -d "$castoff_storage" ] && [ -w "$castoff_storage" ] ||
+    castoff_fail "there is no folder $castoff_storage that can be written"
+  castoff_need=$(awk '{ bytes += $2 } END { printf "%.0f\n", bytes / 1024 }' "$castoff_attempt/stage-sizes")
+  castoff_free=$(df -k --output=avail "$castoff_storage" | tail -n 1)
+  [ "$castoff_free" -ge "$castoff_need" ] ||
+    castoff_fail "$castoff_storage has $(castoff_mib "$castoff_free") free,\
+ and stage needs at least $(castoff_mib "$castoff_need")"
+  (umask 077 && mkdir "$castoff_stage_dir" && printf '%s\n' "$castoff_attempt" >"$castoff_stage_dir/.castoff") ||
+    castoff_fail "cannot make $castoff_stage_dir anew; is $castoff_storage really a folder of this node alone?"
+  castoff_item=0
+  castoff_each_item castoff_copy
+  echo "castoff: staged in $(($(date +%s) - castoff_began)) s on $castoff_host"
 }
 
-if [ "$verb" = clean ]; then
-  clean
+if [ "$castoff_verb" = clean ]; then
+  castoff_clean
   exit
 fi
-cd "$submit_dir" || fail "cannot enter $submit_dir"
-if [ "$verb" = measure ]; then
-  each_item measure
+cd "$castoff_submit_dir" || castoff_fail "cannot enter $castoff_submit_dir"
+if [ "$castoff_verb" = measure ]; then
+  castoff_each_item castoff_measure
 else
-  trap give_up TERM INT HUP
-  copy_all
+  trap castoff_give_up TERM INT HUP
+  castoff_copy_all
 fi
 CASTOFF_STAGE
 chmod 700 "$CASTOFF_ATTEMPT_DIR/stage.sh"
 castoff_stage=( # one process a node
   mpiexec -n 2 --ppn 1 --line-buffer --pmi=pmix
-  "$CASTOFF_ATTEMPT_DIR/stage.sh"
+  /bin/sh -c "$castoff_look" "$CASTOFF_ATTEMPT_DIR/stage.sh"
 )
 castoff_run() { # COMMAND... in the background, where signals reach it; leaves its code in castoff_code
   "$@" "$CASTOFF_STAGE_DIR" "$castoff_submit_dir" &
@@ -394,13 +419,16 @@ castoff_unstage() { # CODE, the starter's; never for long, since somebody may be
   castoff_staged=
   # A signal now ends the cleaning; it is too late to be the ranks' ending.
   local castoff_code castoff_starter=none castoff_terminated=$castoff_terminated
-  local limit=60 cleaner=("${castoff_stage[@]}")
-  if [[ -n $castoff_terminated ]]; then limit=4; fi
+  local castoff_limit=60 castoff_cleaner=("${castoff_stage[@]}")
+  if [[ -n $castoff_terminated ]]; then castoff_limit=4; fi
   # The last rank of a node has cleaned it. Slurm starts nothing more in a job that is being ended.
-  if [[ -n $castoff_terminated ]] || (($1 == 0)); then cleaner=("$CASTOFF_ATTEMPT_DIR/stage.sh"); fi
-  castoff_run timeout --kill-after=2 "$limit" "${cleaner[@]}" clean
+  if [[ -n $castoff_terminated ]] || (($1 == 0)); then
+    castoff_cleaner=("$CASTOFF_ATTEMPT_DIR/stage.sh")
+  fi
+  castoff_run timeout --kill-after=2 "$castoff_limit" "${castoff_cleaner[@]}" clean
   if ((castoff_code != 0)); then
-    echo "castoff: $CASTOFF_STAGE_DIR may still be there on some node: removing it failed or took over $limit s" >&2
+    echo "castoff: $CASTOFF_STAGE_DIR may still be there on some node:" \
+      "removing it failed or took over $castoff_limit s" >&2
   fi
 }
 castoff_end() { # CODE
@@ -445,7 +473,7 @@ grep 'castoff: staged in' "$CASTOFF_LOG_DIR/stage.log"
 mpiexec -n 24 --ppn 12 \
   --cpu-bind list:1-8:9-16:17-24:25-32:33-40:41-48:53-60:61-68:69-76:77-84:85-92:93-100 \
   --line-buffer --pmi=pmix \
-  "$CASTOFF_ATTEMPT_DIR/rank.sh" \
+  /bin/sh -c "$castoff_look" "$CASTOFF_ATTEMPT_DIR/rank.sh" \
   python -m trainers.gnn --config causets.yaml &
 castoff_starter=$!
 tail -n +1 -f -s 0.2 --pid="$castoff_starter" "$CASTOFF_LOG_DIR/rank-00000.log" & # the others' are beside it
@@ -512,7 +540,8 @@ if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk wa
   castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
   castoff_code=$(castoff_field code)
   castoff_log=$(castoff_field log)
-  echo "castoff: rank $(castoff_field rank) on $(castoff_field host) was the first to fail," \
+  castoff_who="rank $(castoff_field rank)"
+  echo "castoff: $castoff_who on $(castoff_field host) was the first to fail," \
     "with code $castoff_code; see $CASTOFF_LOG_DIR/$castoff_log" >&2
   if [[ $castoff_log != rank-00000.log ]]; then tail -n 40 "$CASTOFF_LOG_DIR/$castoff_log" >&2 || true; fi
   exit "${castoff_code:-1}"

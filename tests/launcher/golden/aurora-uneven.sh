@@ -156,6 +156,11 @@ for _ in {1..50}; do # a port that takes a connection is somebody else's; this i
   MASTER_PORT=$((20000 + (MASTER_PORT + 1) % 10000))
 done
 
+# A node that does not share the run directory could only say that a file is not there.
+# shellcheck disable=SC2016
+castoff_look='[ -e "$0" ] || { echo "castoff: $(hostname) does not see ${0%/*}: a run directory must lie where all'
+# shellcheck disable=SC2016
+castoff_look+=' nodes see it; castoff submit --runs-dir names another folder" >&2; kill -s KILL $$; }; exec "$0" "$@"'
 # --- Who each rank is: this runs once for each of them --------------------------------------------
 cat >"$CASTOFF_ATTEMPT_DIR/rank.sh" <<'CASTOFF_RANK'
 #!/bin/sh
@@ -164,56 +169,70 @@ RANK=${PALS_RANKID:?castoff: PALS did not say which rank this is}
 LOCAL_RANK=${PALS_LOCAL_RANKID:?castoff: PALS did not say which local rank this is}
 NODE_RANK=${PALS_NODEID:?castoff: PALS did not say which node this is}
 LOCAL_WORLD_SIZE=$((NODE_RANK < 1 ? 12 : 11))
-refuse() { # this is not how the script laid the ranks out
-  echo "castoff: $1" >&2
+castoff_refuse() { # this is not how the script laid the ranks out
+  echo "castoff: $*" >&2
   kill -s KILL "$$" # on an exit code alone some starters let the other ranks run on
 }
 [ "${PALS_LOCAL_SIZE:-$LOCAL_WORLD_SIZE}" -eq "$LOCAL_WORLD_SIZE" ] ||
-  refuse "rank $RANK has $PALS_LOCAL_SIZE ranks on its node; this script lays $LOCAL_WORLD_SIZE out there"
+  castoff_refuse "rank $RANK has $PALS_LOCAL_SIZE ranks on its node;" \
+    "this script lays $LOCAL_WORLD_SIZE out there"
 [ "$LOCAL_RANK" -lt "$LOCAL_WORLD_SIZE" ] ||
-  refuse "rank $RANK has local rank $LOCAL_RANK; this script lays $LOCAL_WORLD_SIZE ranks out there"
+  castoff_refuse "rank $RANK has local rank $LOCAL_RANK; this script lays $LOCAL_WORLD_SIZE ranks out there"
 WORLD_SIZE=23
 CASTOFF_STARTER=pals
 CASTOFF_RANK=$RANK/$WORLD_SIZE # tells this rank from those that its program may start itself
 export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK CASTOFF_STARTER CASTOFF_RANK
 export CASTOFF_DEVICE="$LOCAL_RANK" # among those that this rank sees
 
-log=rank-$(printf %05d "$RANK").log
-exec 3>>"$CASTOFF_LOG_DIR/$log"
-told= # whether somebody ended this rank: then its code says nothing
-program=
-pass_on() {
-  interrupted=1
-  [ -z "$program" ] || kill -s "$1" "$program" 2>/dev/null
+castoff_log=rank-$(printf %05d "$RANK").log
+exec 3>>"$CASTOFF_LOG_DIR/$castoff_log"
+castoff_become() {
+  exec </dev/null >&3 2>&1 3>&-
+  exec "$@" # so that a program named echo is none of sh's own
 }
-trap 'told=1; pass_on TERM' TERM INT HUP
-trap 'pass_on USR1' USR1
-trap 'pass_on USR2' USR2
-(exec "$@") </dev/null >&3 2>&1 3>&- & # exec: a program named echo is none of sh's own
-program=$!
-[ -z "$told" ] || pass_on TERM
-code=127
-interrupted=1
-while [ -n "$interrupted" ] || kill -s 0 "$program" 2>/dev/null; do # a signal ends wait alone
-  interrupted=
-  wait "$program"
-  last=$?
+castoff_on_usr1() {
+  castoff_pass_on USR1
+}
+castoff_told= # whether somebody ended this rank: then its code says nothing
+castoff_program=
+castoff_pass_on() {
+  castoff_interrupted=1
+  [ -z "$castoff_program" ] || kill -s "$1" "$castoff_program" 2>/dev/null
+}
+trap 'castoff_told=1; castoff_pass_on TERM' TERM INT HUP
+trap castoff_on_usr1 USR1
+trap 'castoff_pass_on USR2' USR2
+(castoff_become "$@") &
+castoff_program=$!
+[ -z "$castoff_told" ] || castoff_pass_on TERM
+castoff_code=127
+castoff_interrupted=1
+while [ -n "$castoff_interrupted" ] || kill -s 0 "$castoff_program" 2>/dev/null; do # a signal ends wait alone
+  castoff_interrupted=
+  wait "$castoff_program"
+  castoff_last=$?
   # 127: its code is known already, or there is no such program. bash 5.2 says -1 where it has lost the code
   # to a signal; then what the signal left counts, as it is most often what the program died of.
-  [ "$last" -ge 0 ] && [ "$last" -ne 127 ] || break
-  code=$last
+  [ "$castoff_last" -ge 0 ] && [ "$castoff_last" -ne 127 ] || break
+  castoff_code=$castoff_last
 done
-if [ "$code" -ne 0 ] && [ -z "$told" ]; then
-  signal=null
-  if [ "$code" -gt 128 ] && name=$(kill -l "$code" 2>/dev/null); then signal="\"SIG$name\""; fi
+castoff_record_failure() { # RANK
+  castoff_signal=null
+  if [ "$castoff_code" -gt 128 ] && castoff_name=$(kill -l "$castoff_code" 2>/dev/null); then
+    castoff_signal="\"SIG$castoff_name\""
+  fi
   # noclobber: the first writer wins
   (set -C && printf '{"rank": %s, "host": "%s", "code": %s, "signal": %s, "log": "%s", "time": %s}\n' \
-    "$RANK" "$(hostname)" "$code" "$signal" "$log" "$(date +%s)" \
+    "$1" "$(hostname)" "$castoff_code" "$castoff_signal" \
+    "$castoff_log" "$(date +%s)" \
     >"$CASTOFF_FAILURE_FILE") 2>/dev/null
+}
+if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_told" ]; then
+  castoff_record_failure "$RANK"
   kill -s KILL "$$" # on an exit code alone the starter would let the others run on
 fi
-[ "$code" -ne 0 ] || [ "$RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
-exit "$code"
+[ "$castoff_code" -ne 0 ] || [ "$RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
+exit "$castoff_code"
 CASTOFF_RANK
 chmod 700 "$CASTOFF_ATTEMPT_DIR/rank.sh"
 
@@ -222,7 +241,7 @@ chmod 700 "$CASTOFF_ATTEMPT_DIR/rank.sh"
 mpiexec -n 23 --ppn 12 \
   --cpu-bind list:1-8:9-16:17-24:25-32:33-40:41-48:53-60:61-68:69-76:77-84:85-92:93-100 \
   --line-buffer --pmi=pmix \
-  "$CASTOFF_ATTEMPT_DIR/rank.sh" \
+  /bin/sh -c "$castoff_look" "$CASTOFF_ATTEMPT_DIR/rank.sh" \
   python -m trainers.gnn --config causets.yaml &
 castoff_starter=$!
 tail -n +1 -f -s 0.2 --pid="$castoff_starter" "$CASTOFF_LOG_DIR/rank-00000.log" & # the others' are beside it
@@ -288,7 +307,8 @@ if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk wa
   castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
   castoff_code=$(castoff_field code)
   castoff_log=$(castoff_field log)
-  echo "castoff: rank $(castoff_field rank) on $(castoff_field host) was the first to fail," \
+  castoff_who="rank $(castoff_field rank)"
+  echo "castoff: $castoff_who on $(castoff_field host) was the first to fail," \
     "with code $castoff_code; see $CASTOFF_LOG_DIR/$castoff_log" >&2
   if [[ $castoff_log != rank-00000.log ]]; then tail -n 40 "$CASTOFF_LOG_DIR/$castoff_log" >&2 || true; fi
   exit "${castoff_code:-1}"

@@ -134,15 +134,15 @@ fi
 export CASTOFF_WORKDIR=$PWD
 export CASTOFF_BINDS= # folders that are inside what they are outside, one a line
 castoff_bind() {      # FOLDER, unless it lies in one that is there already
-  local around
+  local castoff_around
   case $1 in
     / | *[':,\^']* | *$'\n'*)
       echo "castoff: container: apptainer cannot bind a folder of this name: $1" >&2
       exit 1
       ;;
   esac
-  while IFS= read -r around; do
-    if [[ -n $around && $1/ == "$around"/* ]]; then return; fi
+  while IFS= read -r castoff_around; do
+    if [[ -n $castoff_around && $1/ == "$castoff_around"/* ]]; then return; fi
   done <<<"$CASTOFF_BINDS"
   CASTOFF_BINDS+=${CASTOFF_BINDS:+$'\n'}$1
 }
@@ -153,12 +153,12 @@ cat >"$CASTOFF_ATTEMPT_DIR/container.sh" <<'CASTOFF_CONTAINER'
 #!/bin/sh
 set -u
 # Should the image set one of these too, inside.sh puts it back.
-for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT OMP_NUM_THREADS; do
-  eval "[ -z \"\${$name+set}\" ] || export CASTOFF_GIVEN_$name=\"\$$name\""
+for castoff_name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT OMP_NUM_THREADS; do
+  eval "[ -z \"\${$castoff_name+set}\" ] || export CASTOFF_GIVEN_$castoff_name=\"\$$castoff_name\""
 done
 set -- /images/torch.sif /bin/sh "$CASTOFF_ATTEMPT_DIR/inside.sh" "$@"
-while IFS= read -r folder; do
-  set -- --bind "$folder:$folder" "$@"
+while IFS= read -r castoff_folder; do
+  set -- --bind "$castoff_folder:$castoff_folder" "$@"
 done <<FOLDERS
 $CASTOFF_BINDS
 FOLDERS
@@ -173,9 +173,9 @@ if [ -z "${CASTOFF_WORKDIR:-}" ]; then
   echo "castoff: the environment did not reach the container: leave out flags that drop it, as --cleanenv does" >&2
   exit 1
 fi
-for name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT OMP_NUM_THREADS; do
-  eval "[ -z \"\${CASTOFF_GIVEN_$name+set}\" ] || export $name=\"\$CASTOFF_GIVEN_$name\""
-  unset -v "CASTOFF_GIVEN_$name"
+for castoff_name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT OMP_NUM_THREADS; do
+  eval "[ -z \"\${CASTOFF_GIVEN_$castoff_name+set}\" ] || export $castoff_name=\"\$CASTOFF_GIVEN_$castoff_name\""
+  unset -v "CASTOFF_GIVEN_$castoff_name"
 done
 export PATH=/opt/conda/bin:"$PATH"
 if ! cd "$CASTOFF_WORKDIR"; then

@@ -128,136 +128,141 @@ cat >"$CASTOFF_ATTEMPT_DIR/stage.sh" <<'CASTOFF_STAGE'
 #!/bin/sh
 # stage.sh VERB STAGE_DIR SUBMIT_DIR: `measure` runs once; then, on each node, `copy` and `clean`.
 set -u
-verb=$1
-stage_dir=$2
-submit_dir=$3
-attempt=${0%/*}
-host=$(hostname)
-complain() { printf 'castoff: stage: on %s: %s\n' "$host" "$1" >&2; } # echo may take a \ for its own
-fail() { # MESSAGE [CODE]
-  complain "$1"
+castoff_verb=$1
+castoff_stage_dir=$2
+castoff_submit_dir=$3
+castoff_attempt=${0%/*}
+castoff_host=$(hostname)
+castoff_complain() { printf 'castoff: stage: on %s: %s\n' "$castoff_host" "$1" >&2; } # echo may take a \ for its own
+castoff_fail() { # MESSAGE [CODE]
+  castoff_complain "$1"
   # noclobber: the first writer wins
   (set -C && printf '{"rank": null, "host": "%s", "code": %s, "signal": null, "log": "%s", "time": %s}\n' \
-    "$host" "${2:-1}" stage.log "$(date +%s)" >"$attempt/failure.json") 2>/dev/null
-  clean
+    "$castoff_host" "${2:-1}" stage.log "$(date +%s)" >"$castoff_attempt/failure.json") 2>/dev/null
+  castoff_clean
   exit "${2:-1}"
 }
-clean() { # what this attempt has made, and nothing else
-  rmdir "$stage_dir" 2>/dev/null && return
-  [ "$(cat "$stage_dir/.castoff" 2>/dev/null)" = "$attempt" ] || return 0
+castoff_clean() { # what this attempt has made, and nothing else
+  rmdir "$castoff_stage_dir" 2>/dev/null && return
+  [ "$(cat "$castoff_stage_dir/.castoff" 2>/dev/null)" = "$castoff_attempt" ] || return 0
   # Two ranks may both be the last; a copied folder may be one that nobody may write.
-  empty 2>/dev/null || { chmod -R u+rwx "$stage_dir" && empty; } 2>/dev/null
-  rm -rf "$stage_dir" || ! complain "cannot remove all of $stage_dir"
+  castoff_empty 2>/dev/null || { chmod -R u+rwx "$castoff_stage_dir" && castoff_empty; } 2>/dev/null
+  rm -rf "$castoff_stage_dir" || ! castoff_complain "cannot remove all of $castoff_stage_dir"
 }
-empty() { # .castoff goes last: should this be cut short, the next to clean still knows whose it is
-  find "$stage_dir" -mindepth 1 -maxdepth 1 ! -name .castoff -exec rm -rf {} +
+castoff_empty() { # .castoff goes last: should this be cut short, the next to clean still knows whose it is
+  find "$castoff_stage_dir" -mindepth 1 -maxdepth 1 ! -name .castoff -exec rm -rf {} +
 }
-each_item() { # FUNCTION, which is given: FROM TO unpack|copy activate|leave [SHA-256]
+castoff_each_item() { # FUNCTION, which is given: FROM TO unpack|copy activate|leave [SHA-256]
   "$1" ./env.tar.gz env unpack activate
   "$1" /data/shards data/shards copy leave
   "$1" '/data/it'"'"'s words.txt' 'it'"'"'s words.txt' copy leave abababababababababababababababababababababababababababababababab
 }
-mib() { awk -v "kib=$1" 'BEGIN { printf "%.1f MiB\n", kib / 1024 }'; }
-count() { # PATH; says how many files it has, and their bytes
-  sizes=$(find -H "$1" -type f -printf '%s\n') || return 1
-  echo "$sizes" | awk 'NF { files++; bytes += $1 } END { printf "%d %.0f\n", files, bytes }'
+castoff_mib() { awk -v "kib=$1" 'BEGIN { printf "%.1f MiB\n", kib / 1024 }'; }
+castoff_count() { # PATH; says how many files it has, and their bytes
+  castoff_sizes=$(find -H "$1" -type f -printf '%s\n') || return 1
+  echo "$castoff_sizes" | awk 'NF { files++; bytes += $1 } END { printf "%d %.0f\n", files, bytes }'
 }
-measure() {
-  [ -f "$1" ] || [ -d "$1" ] || fail "there is no file or folder $1"
-  [ -f "$1" ] || [ -z "${5:-}" ] || fail "$1 is a folder, and a sha256 is a file's"
-  count "$1" || fail "cannot read all of $1"
+castoff_measure() {
+  [ -f "$1" ] || [ -d "$1" ] || castoff_fail "there is no file or folder $1"
+  [ -f "$1" ] || [ -z "${5:-}" ] || castoff_fail "$1 is a folder, and a sha256 is a file's"
+  castoff_count "$1" || castoff_fail "cannot read all of $1"
 }
 
-child=
-give_up() { # this job ends, or another node has failed
+castoff_child=
+castoff_give_up() { # this job ends, or another node has failed
   trap '' TERM INT HUP
-  [ -z "$child" ] || kill "$child" 2>/dev/null
+  [ -z "$castoff_child" ] || kill "$castoff_child" 2>/dev/null
   wait
-  clean
+  castoff_clean
   exit 143
 }
-run() { # COMMAND...
+castoff_run() { # COMMAND...
   "$@" &
-  child=$!
-  looks=0
-  while kill -s 0 "$child" 2>/dev/null; do
-    [ ! -e "$attempt/failure.json" ] || give_up
-    looks=$((looks + 1))
-    if [ "$looks" -lt 20 ]; then sleep 0.02; else sleep 0.5; fi
+  castoff_child=$!
+  castoff_looks=0
+  while kill -s 0 "$castoff_child" 2>/dev/null; do
+    [ ! -e "$castoff_attempt/failure.json" ] || castoff_give_up
+    castoff_looks=$((castoff_looks + 1))
+    if [ "$castoff_looks" -lt 20 ]; then sleep 0.02; else sleep 0.5; fi
   done
-  wait "$child"
+  wait "$castoff_child"
 }
-sum() { exec sha256sum <"$1" >"$stage_dir/.castoff-sum"; }
-check_sum() { # PATH [SHA-256]
+castoff_sum() { exec sha256sum <"$1" >"$castoff_stage_dir/.castoff-sum"; }
+castoff_check_sum() { # PATH [SHA-256]
   [ -n "${2:-}" ] || return 0
-  run sum "$1" || fail "cannot read $1" $?
-  read -r found _ <"$stage_dir/.castoff-sum"
-  [ "$found" = "$2" ] || fail "$1 has the SHA-256 sum $found, and not $2"
+  castoff_run castoff_sum "$1" || castoff_fail "cannot read $1" $?
+  read -r castoff_found _ <"$castoff_stage_dir/.castoff-sum"
+  [ "$castoff_found" = "$2" ] || castoff_fail "$1 has the SHA-256 sum $castoff_found, and not $2"
 }
-compare() { # FROM TARGET: as many files and bytes, and links that lead where they led
-  expected=$(sed -n "${item}p" "$attempt/stage-sizes")
-  found=$(count "$2") || fail "cannot read all of $2"
-  [ "$found" = "$expected" ] ||
-    fail "the copy of $1 has ${found% *} files of ${found#* } bytes, the original ${expected% *} of ${expected#* }"
-  lost=$(find "$2" -xtype l -printf '%P\n')
-  while IFS= read -r link; do
-    [ -z "$link" ] || [ ! -e "$1/$link" ] || fail "$1/$link is a link out of the folder, so the copy lacks it"
+castoff_compare() { # FROM TARGET: as many files and bytes, and links that lead where they led
+  castoff_expected=$(sed -n "${castoff_item}p" "$castoff_attempt/stage-sizes")
+  castoff_found=$(castoff_count "$2") || castoff_fail "cannot read all of $2"
+  [ "$castoff_found" = "$castoff_expected" ] ||
+    castoff_fail "the copy of $1 has ${castoff_found% *} files of ${castoff_found#* } bytes,\
+ the original ${castoff_expected% *} of ${castoff_expected#* }"
+  castoff_lost=$(find "$2" -xtype l -printf '%P\n')
+  while IFS= read -r castoff_link; do
+    [ -z "$castoff_link" ] || [ ! -e "$1/$castoff_link" ] ||
+      castoff_fail "$1/$castoff_link is a link out of the folder, so the copy lacks it"
   done <<LOST
-$lost
+$castoff_lost
 LOST
 }
-copy() {
-  item=$((item + 1))
-  target=$stage_dir/$2
+castoff_copy() {
+  castoff_item=$((castoff_item + 1))
+  castoff_target=$castoff_stage_dir/$2
   case $2 in # never the stage directory itself, which somebody may have cleaned
-    */*) (cd "$stage_dir" && mkdir -p "./${2%/*}") || fail "cannot make ${target%/*}" ;;
+    */*) (cd "$castoff_stage_dir" && mkdir -p "./${2%/*}") || castoff_fail "cannot make ${castoff_target%/*}" ;;
   esac
   if [ -d "$1" ]; then
-    mkdir "$target" || fail "cannot make $target"
-    run cp -a "$1/." "$target" || fail "cannot copy $1" $?
-    compare "$1" "$target"
+    mkdir "$castoff_target" || castoff_fail "cannot make $castoff_target"
+    castoff_run cp -a "$1/." "$castoff_target" || castoff_fail "cannot copy $1" $?
+    castoff_compare "$1" "$castoff_target"
   elif [ "$3" = unpack ]; then
-    check_sum "$1" "${5:-}"
-    mkdir "$target" || fail "cannot make $target"
+    castoff_check_sum "$1" "${5:-}"
+    mkdir "$castoff_target" || castoff_fail "cannot make $castoff_target"
     case $1 in
-      *.zip) run unzip -q "$1" -d "$target" ;;
-      *) run tar --no-unquote -x -f "$1" -C "$target" ;;
-    esac || fail "cannot unpack $1" $?
+      *.zip) castoff_run unzip -q "$1" -d "$castoff_target" ;;
+      *) castoff_run tar --no-unquote -x -f "$1" -C "$castoff_target" ;;
+    esac || castoff_fail "cannot unpack $1" $?
   else
-    run cp -p "$1" "$target" || fail "cannot copy $1" $?
-    compare "$1" "$target"
-    check_sum "$target" "${5:-}"
+    castoff_run cp -p "$1" "$castoff_target" || castoff_fail "cannot copy $1" $?
+    castoff_compare "$1" "$castoff_target"
+    castoff_check_sum "$castoff_target" "${5:-}"
   fi
   if [ "$4" = activate ]; then
-    [ -d "$target/bin" ] || fail "$1 is to be activated, but has no bin"
-    [ ! -x "$target/bin/conda-unpack" ] || run env PATH="$target/bin:$PATH" conda-unpack ||
-      fail "conda-unpack cannot make $1 fit its place" $?
+    [ -d "$castoff_target/bin" ] || castoff_fail "$1 is to be activated, but has no bin"
+    [ ! -x "$castoff_target/bin/conda-unpack" ] || castoff_run env PATH="$castoff_target/bin:$PATH" conda-unpack ||
+      castoff_fail "conda-unpack cannot make $1 fit its place" $?
   fi
 }
-copy_all() {
-  began=$(date +%s)
-  storage=${stage_dir%/*}
-  [ -d "$storage" ] && [ -w "$storage" ] || fail "there is no folder $storage that can be written"
-  need=$(awk '{ bytes += $2 } END { printf "%.0f\n", bytes / 1024 }' "$attempt/stage-sizes")
-  free=$(df -k --output=avail "$storage" | tail -n 1)
-  [ "$free" -ge "$need" ] || fail "$storage has $(mib "$free") free, and stage needs at least $(mib "$need")"
-  (umask 077 && mkdir "$stage_dir" && printf '%s\n' "$attempt" >"$stage_dir/.castoff") ||
-    fail "cannot make $stage_dir anew; is $storage really a folder of this node alone?"
-  item=0
-  each_item copy
-  echo "castoff: staged in $(($(date +%s) - began)) s on $host"
+castoff_copy_all() {
+  castoff_began=$(date +%s)
+  castoff_storage=${castoff_stage_dir%/*}
+  [ -d "$castoff_storage" ] && [ -w "$castoff_storage" ] ||
+    castoff_fail "there is no folder $castoff_storage that can be written"
+  castoff_need=$(awk '{ bytes += $2 } END { printf "%.0f\n", bytes / 1024 }' "$castoff_attempt/stage-sizes")
+  castoff_free=$(df -k --output=avail "$castoff_storage" | tail -n 1)
+  [ "$castoff_free" -ge "$castoff_need" ] ||
+    castoff_fail "$castoff_storage has $(castoff_mib "$castoff_free") free,\
+ and stage needs at least $(castoff_mib "$castoff_need")"
+  (umask 077 && mkdir "$castoff_stage_dir" && printf '%s\n' "$castoff_attempt" >"$castoff_stage_dir/.castoff") ||
+    castoff_fail "cannot make $castoff_stage_dir anew; is $castoff_storage really a folder of this node alone?"
+  castoff_item=0
+  castoff_each_item castoff_copy
+  echo "castoff: staged in $(($(date +%s) - castoff_began)) s on $castoff_host"
 }
 
-if [ "$verb" = clean ]; then
-  clean
+if [ "$castoff_verb" = clean ]; then
+  castoff_clean
   exit
 fi
-cd "$submit_dir" || fail "cannot enter $submit_dir"
-if [ "$verb" = measure ]; then
-  each_item measure
+cd "$castoff_submit_dir" || castoff_fail "cannot enter $castoff_submit_dir"
+if [ "$castoff_verb" = measure ]; then
+  castoff_each_item castoff_measure
 else
-  trap give_up TERM INT HUP
-  copy_all
+  trap castoff_give_up TERM INT HUP
+  castoff_copy_all
 fi
 CASTOFF_STAGE
 chmod 700 "$CASTOFF_ATTEMPT_DIR/stage.sh"
@@ -284,11 +289,12 @@ castoff_unstage() { # CODE, the starter's; never for long, since somebody may be
   castoff_staged=
   # A signal now ends the cleaning; it is too late to be the ranks' ending.
   local castoff_code castoff_starter=none castoff_terminated=$castoff_terminated
-  local limit=60 cleaner=("${castoff_stage[@]}")
-  if [[ -n $castoff_terminated ]]; then limit=4; fi
-  castoff_run timeout --kill-after=2 "$limit" "${cleaner[@]}" clean
+  local castoff_limit=60 castoff_cleaner=("${castoff_stage[@]}")
+  if [[ -n $castoff_terminated ]]; then castoff_limit=4; fi
+  castoff_run timeout --kill-after=2 "$castoff_limit" "${castoff_cleaner[@]}" clean
   if ((castoff_code != 0)); then
-    echo "castoff: $CASTOFF_STAGE_DIR may still be there on some node: removing it failed or took over $limit s" >&2
+    echo "castoff: $CASTOFF_STAGE_DIR may still be there on some node:" \
+      "removing it failed or took over $castoff_limit s" >&2
   fi
 }
 castoff_end() { # CODE

@@ -120,6 +120,56 @@ unset -v CASTOFF_STARTER CASTOFF_RANK CASTOFF_DEVICE RANK WORLD_SIZE LOCAL_RANK 
   SLURM_LAUNCH_NODE_IPADDR SLURM_SRUN_COMM_HOST SLURM_SRUN_COMM_PORT
 export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 
+# --- Which of torchrun's ranks failed: this runs once for each, and runs the program ---------------
+cat >"$CASTOFF_ATTEMPT_DIR/torchrun_rank.sh" <<'CASTOFF_TORCHRUN_RANK'
+#!/bin/sh
+set -u
+castoff_log=rank-00000.log # torchrun's
+castoff_become() { exec "$@" </dev/null; }
+castoff_on_usr1() { castoff_pass_on USR1; }
+castoff_told= # whether somebody ended this rank: then its code says nothing
+castoff_program=
+castoff_pass_on() {
+  castoff_interrupted=1
+  [ -z "$castoff_program" ] || kill -s "$1" "$castoff_program" 2>/dev/null
+}
+trap 'castoff_told=1; castoff_pass_on TERM' TERM INT HUP
+trap castoff_on_usr1 USR1
+trap 'castoff_pass_on USR2' USR2
+(castoff_become "$@") &
+castoff_program=$!
+[ -z "$castoff_told" ] || castoff_pass_on TERM
+castoff_code=127
+castoff_interrupted=1
+while [ -n "$castoff_interrupted" ] || kill -s 0 "$castoff_program" 2>/dev/null; do # a signal ends wait alone
+  castoff_interrupted=
+  wait "$castoff_program"
+  castoff_last=$?
+  # 127: its code is known already, or there is no such program. bash 5.2 says -1 where it has lost the code
+  # to a signal; then what the signal left counts, as it is most often what the program died of.
+  [ "$castoff_last" -ge 0 ] && [ "$castoff_last" -ne 127 ] || break
+  castoff_code=$castoff_last
+done
+castoff_record_failure() { # RANK
+  castoff_signal=null
+  if [ "$castoff_code" -gt 128 ] && castoff_name=$(kill -l "$castoff_code" 2>/dev/null); then
+    castoff_signal="\"SIG$castoff_name\""
+  fi
+  # noclobber: the first writer wins
+  (set -C && printf '{"rank": %s, "host": "%s", "code": %s, "signal": %s, "log": "%s", "time": %s}\n' \
+    "$1" "$(hostname)" "$castoff_code" "$castoff_signal" \
+    "$castoff_log" "$(date +%s)" \
+    >"$CASTOFF_FAILURE_FILE") 2>/dev/null
+}
+# With restarts left, torchrun starts all ranks again.
+if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_told" ] &&
+  [ "${TORCHELASTIC_RESTART_COUNT:-0}" -ge "${TORCHELASTIC_MAX_RESTARTS:-0}" ]; then
+  castoff_record_failure "$RANK"
+fi
+exit "$castoff_code"
+CASTOFF_TORCHRUN_RANK
+chmod 700 "$CASTOFF_ATTEMPT_DIR/torchrun_rank.sh"
+
 # --- Start the ranks ------------------------------------------------------------------------------
 ( # bash lets a background command ignore INT and QUIT; the ranks would inherit that
   trap - INT QUIT
@@ -127,7 +177,8 @@ export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
     --job-id "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" \
     --log-dir "$CASTOFF_LOG_DIR" --failure-file "$CASTOFF_FAILURE_FILE" -- \
     python -m torch.distributed.run --standalone --nproc-per-node=2 --no-python \
-  python -m trainers.gnn --config causets.yaml
+    "$CASTOFF_ATTEMPT_DIR/torchrun_rank.sh" \
+    python -m trainers.gnn --config causets.yaml
 ) &
 castoff_starter=$!
 # bash may lose the code of what a signal ends while `wait` waits for it: so that asks when it has ended.

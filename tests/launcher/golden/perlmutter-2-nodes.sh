@@ -27,12 +27,12 @@ castoff_submit_dir=$SLURM_SUBMIT_DIR
 castoff_restarts=${SLURM_RESTART_COUNT:-0}
 castoff_hosts() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
 castoff_end_time() {
-  local end=${SLURM_JOB_END_TIME:-}
-  if [[ -z $end ]]; then # older than Slurm 23.02
-    end=$(squeue --noheader --job "$castoff_member" --format %e 2>/dev/null || true)
-    end=$(date -d "${end:-unknown}" +%s 2>/dev/null || true)
+  local castoff_end=${SLURM_JOB_END_TIME:-}
+  if [[ -z $castoff_end ]]; then # older than Slurm 23.02
+    castoff_end=$(squeue --noheader --job "$castoff_member" --format %e 2>/dev/null || true)
+    castoff_end=$(date -d "${castoff_end:-unknown}" +%s 2>/dev/null || true)
   fi
-  echo "$end"
+  echo "$castoff_end"
 }
 
 # --- Run directory: records and logs --------------------------------------------------------------
@@ -172,6 +172,11 @@ for _ in {1..50}; do # a port that takes a connection is somebody else's; this i
   MASTER_PORT=$((20000 + (MASTER_PORT + 1) % 10000))
 done
 
+# A node that does not share the run directory could only say that a file is not there.
+# shellcheck disable=SC2016
+castoff_look='[ -e "$0" ] || { echo "castoff: $(hostname) does not see ${0%/*}: a run directory must lie where all'
+# shellcheck disable=SC2016
+castoff_look+=' nodes see it; castoff submit --runs-dir names another folder" >&2; exit 1; }; exec "$0" "$@"'
 # --- Who each rank is: this runs once for each of them --------------------------------------------
 cat >"$CASTOFF_ATTEMPT_DIR/rank.sh" <<'CASTOFF_RANK'
 #!/bin/sh
@@ -179,15 +184,16 @@ set -u
 RANK=${SLURM_PROCID:?castoff: srun did not say which rank this is}
 LOCAL_RANK=${SLURM_LOCALID:?castoff: srun did not say which local rank this is}
 NODE_RANK=${SLURM_NODEID:?castoff: srun did not say which node this is}
-started=${SLURM_STEP_NUM_TASKS:?castoff: this is no step of srun}
+castoff_started=${SLURM_STEP_NUM_TASKS:?castoff: this is no step of srun}
 LOCAL_WORLD_SIZE=4
-refuse() { # this is not how the script laid the ranks out
-  echo "castoff: $1" >&2
+castoff_refuse() { # this is not how the script laid the ranks out
+  echo "castoff: $*" >&2
   kill -s KILL "$$" # on an exit code alone some starters let the other ranks run on
 }
-[ "$started" -eq 8 ] || refuse "srun started $started processes; this script is for 8"
+[ "$castoff_started" -eq 8 ] ||
+  castoff_refuse "srun started $castoff_started processes; this script is for 8"
 [ "$LOCAL_RANK" -lt "$LOCAL_WORLD_SIZE" ] ||
-  refuse "rank $RANK has local rank $LOCAL_RANK; this script lays $LOCAL_WORLD_SIZE ranks out there"
+  castoff_refuse "rank $RANK has local rank $LOCAL_RANK; this script lays $LOCAL_WORLD_SIZE ranks out there"
 export CUDA_VISIBLE_DEVICES=3,2,1,0
 WORLD_SIZE=8
 CASTOFF_STARTER=srun
@@ -195,43 +201,59 @@ CASTOFF_RANK=$RANK/$WORLD_SIZE # tells this rank from those that its program may
 export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK CASTOFF_STARTER CASTOFF_RANK
 export CASTOFF_DEVICE="$LOCAL_RANK" # among those that this rank sees
 
-log=rank-$(printf %05d "$RANK").log
-exec 3>>"$CASTOFF_LOG_DIR/$log"
-told= # whether somebody ended this rank: then its code says nothing
-program=
-pass_on() {
-  interrupted=1
-  [ -z "$program" ] || kill -s "$1" "$program" 2>/dev/null
+castoff_log=rank-$(printf %05d "$RANK").log
+exec 3>>"$CASTOFF_LOG_DIR/$castoff_log"
+castoff_become() {
+  exec </dev/null >&3 2>&1 3>&-
+  trap '' USR1 # it gets it when the script ends the ranks, too, and must not die of that
+  exec "$@" # so that a program named echo is none of sh's own
 }
-trap 'told=1; pass_on TERM' TERM INT HUP
-# The script's sign to stop, if this file is there; else the program's own, which srun has told too.
-trap '[ -n "$told" ] || [ ! -e "$CASTOFF_ATTEMPT_DIR/terminated" ] || { told=1; pass_on TERM; }' USR1
-trap 'pass_on USR2' USR2
-# It gets USR1 when the script ends the ranks, too, and must not die of that.
-(trap '' USR1 && exec "$@") </dev/null >&3 2>&1 3>&- &
-program=$!
-[ -z "$told" ] || pass_on TERM
-code=127
-interrupted=1
-while [ -n "$interrupted" ] || kill -s 0 "$program" 2>/dev/null; do # a signal ends wait alone
-  interrupted=
-  wait "$program"
-  last=$?
+castoff_on_usr1() {
+  # The script's sign to stop, if this file is there; else the program's own, which srun has told too.
+  if [ -z "$castoff_told" ] && [ -e "$CASTOFF_ATTEMPT_DIR/terminated" ]; then
+    castoff_told=1
+    castoff_pass_on TERM
+  fi
+}
+castoff_told= # whether somebody ended this rank: then its code says nothing
+castoff_program=
+castoff_pass_on() {
+  castoff_interrupted=1
+  [ -z "$castoff_program" ] || kill -s "$1" "$castoff_program" 2>/dev/null
+}
+trap 'castoff_told=1; castoff_pass_on TERM' TERM INT HUP
+trap castoff_on_usr1 USR1
+trap 'castoff_pass_on USR2' USR2
+(castoff_become "$@") &
+castoff_program=$!
+[ -z "$castoff_told" ] || castoff_pass_on TERM
+castoff_code=127
+castoff_interrupted=1
+while [ -n "$castoff_interrupted" ] || kill -s 0 "$castoff_program" 2>/dev/null; do # a signal ends wait alone
+  castoff_interrupted=
+  wait "$castoff_program"
+  castoff_last=$?
   # 127: its code is known already, or there is no such program. bash 5.2 says -1 where it has lost the code
   # to a signal; then what the signal left counts, as it is most often what the program died of.
-  [ "$last" -ge 0 ] && [ "$last" -ne 127 ] || break
-  code=$last
+  [ "$castoff_last" -ge 0 ] && [ "$castoff_last" -ne 127 ] || break
+  castoff_code=$castoff_last
 done
-if [ "$code" -ne 0 ] && [ -z "$told" ]; then
-  signal=null
-  if [ "$code" -gt 128 ] && name=$(kill -l "$code" 2>/dev/null); then signal="\"SIG$name\""; fi
+castoff_record_failure() { # RANK
+  castoff_signal=null
+  if [ "$castoff_code" -gt 128 ] && castoff_name=$(kill -l "$castoff_code" 2>/dev/null); then
+    castoff_signal="\"SIG$castoff_name\""
+  fi
   # noclobber: the first writer wins
   (set -C && printf '{"rank": %s, "host": "%s", "code": %s, "signal": %s, "log": "%s", "time": %s}\n' \
-    "$RANK" "$(hostname)" "$code" "$signal" "$log" "$(date +%s)" \
+    "$1" "$(hostname)" "$castoff_code" "$castoff_signal" \
+    "$castoff_log" "$(date +%s)" \
     >"$CASTOFF_FAILURE_FILE") 2>/dev/null
+}
+if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_told" ]; then
+  castoff_record_failure "$RANK"
 fi
-[ "$code" -ne 0 ] || [ "$RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
-exit "$code"
+[ "$castoff_code" -ne 0 ] || [ "$RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
+exit "$castoff_code"
 CASTOFF_RANK
 chmod 700 "$CASTOFF_ATTEMPT_DIR/rank.sh"
 
@@ -239,7 +261,7 @@ chmod 700 "$CASTOFF_ATTEMPT_DIR/rank.sh"
 : >"$CASTOFF_LOG_DIR/rank-00000.log"
 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=32 --kill-on-bad-exit=1 --wait=0 \
   --export=ALL --cpu-bind=cores \
-  "$CASTOFF_ATTEMPT_DIR/rank.sh" \
+  /bin/sh -c "$castoff_look" "$CASTOFF_ATTEMPT_DIR/rank.sh" \
   python -m trainers.gnn --config causets.yaml &
 castoff_starter=$!
 tail -n +1 -f -s 0.2 --pid="$castoff_starter" "$CASTOFF_LOG_DIR/rank-00000.log" & # the others' are beside it
@@ -267,7 +289,8 @@ if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk wa
   castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
   castoff_code=$(castoff_field code)
   castoff_log=$(castoff_field log)
-  echo "castoff: rank $(castoff_field rank) on $(castoff_field host) was the first to fail," \
+  castoff_who="rank $(castoff_field rank)"
+  echo "castoff: $castoff_who on $(castoff_field host) was the first to fail," \
     "with code $castoff_code; see $CASTOFF_LOG_DIR/$castoff_log" >&2
   if [[ $castoff_log != rank-00000.log ]]; then tail -n 40 "$CASTOFF_LOG_DIR/$castoff_log" >&2 || true; fi
   exit "${castoff_code:-1}"

@@ -114,6 +114,8 @@ def _started_as_asked(trial: Trial) -> None:
     """One starter was called, with its own words in their order and then the program's."""
     (words,) = trial.seen("starter")
     start, program = _encoded(trial.plan.start), _encoded(trial.fields["command"])
+    if trial.plan.torchrun:
+        program = [word.replace(b"$", b"$$") for word in program]
     if trial.case.kind == "local":
         assert words[: len(start)] == start
         assert words[-len(program) :] == program
@@ -129,6 +131,9 @@ def _started_as_asked(trial: Trial) -> None:
     at = words.index(os.fsencode(rank))
     flag = STARTERS[trial.plan.starter].hostfile_flag
     first = words[len(own) : at][:1]
+    if trial.plan.nodes > 1:
+        assert words[at - 3 : at - 1] == [b"/bin/sh", b"-c"]
+        first = words[len(own) : at - 3][:1]
     if trial.fields.get("container", {}).get("runtime") == "pyxis":
         assert flag is None and first[0].startswith(b"--container-image=")
     else:

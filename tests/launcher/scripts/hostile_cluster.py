@@ -8,6 +8,7 @@ hold anything, or nothing. What they note lies in `here`/seen.
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 MARK = b"\0== and ==\0"
@@ -15,7 +16,22 @@ MARK = b"\0== and ==\0"
 
 _TOOLS = [
     *("awk", "bash", "cat", "chmod", "cksum", "cmp", "cp", "date", "df", "env", "find", "grep", "hostname"),
-    *("id", "mkdir", "mktemp", "mv", "rm", "rmdir", "sed", "sh", "sha256sum", "sleep", "sort", "tar", "wc"),
+    *(
+        "id",
+        "mkdir",
+        "mktemp",
+        "mv",
+        "rm",
+        "rmdir",
+        "sed",
+        "sh",
+        "sha256sum",
+        "sleep",
+        "sort",
+        "stat",
+        "tar",
+        "wc",
+    ),
 ]
 """What a script may call besides these stand-ins; anything else is `command not found`."""
 
@@ -42,11 +58,15 @@ printf '%s\\0' qsub "$@" >{here}/seen/$kind.$$
 [ $kind = call ] || echo 8.head
 """
 
-_TORCHRUN = """#!/bin/sh
-printf '%s\\0' "$0" >{here}/seen/python.$$
-until [ "$1" = --no-python ]; do shift; done
-shift
-exec "$@"
+_TORCHRUN = f"""#!{sys.executable} -SE
+import os, string, sys
+told = open("/proc/self/environ", "rb").read().split(b"\\0")[:-1]  # Python itself adds LC_CTYPE
+environ = dict(one.partition(b"=")[::2] for one in told)
+with open(f"{{here}}/seen/python.{{{{os.getpid()}}}}", "w") as seen:
+    seen.write(sys.argv[0] + "\\0")
+words = sys.argv[sys.argv.index("--no-python") + 1 :]
+words = [string.Template(word).safe_substitute(local_rank=0) for word in words]
+os.execvpe(words[0], words, {{{{**environ, b"RANK": b"0"}}}})
 """
 
 _CONTAINER = """#!/bin/sh

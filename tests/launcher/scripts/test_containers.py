@@ -77,7 +77,7 @@ def test_what_a_program_sees_inside(runtime: str, kind: str, containers: Contain
         command=[*PROBE, *WORDS],
         ranks_per_node=2,
         setup=["export FROM_SETUP=set", "export LD_LIBRARY_PATH=/host/libs"],
-        env={"GREETING": "it's the job"},
+        env={"GREETING": "it's the job", "name": "mine", "folder": "mine"},
         env_from=["A_SECRET"],
         container=container(here, runtime, env={"ONLY_INSIDE": "it's\nCASTOFF_INSIDE\n$HOME"}),
     )
@@ -97,6 +97,7 @@ def test_what_a_program_sees_inside(runtime: str, kind: str, containers: Contain
         )
         assert environ["MASTER_ADDR"] != "image" and environ["OMP_NUM_THREADS"] != "99"
         assert (environ["GREETING"], environ["A_SECRET"]) == ("it's the job", SECRET)
+        assert (environ["name"], environ["folder"]) == ("mine", "mine")
         assert (environ["ONLY_IMAGE"], environ["FROM_SETUP"]) == ("yes", "set")
         assert environ["ONLY_INSIDE"] == "it's\nCASTOFF_INSIDE\n$HOME"
         assert environ["PATH"] == IMAGE_SAYS["PATH"]

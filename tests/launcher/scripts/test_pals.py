@@ -32,7 +32,8 @@ def test_golden_scripts(name: str) -> None:
         options, _ = pals.parse([*words, "stage.sh"])
         assert options["-n"] == str(decided.nodes)
     options, program = pals.parse(command)
-    assert program[0] == "$CASTOFF_ATTEMPT_DIR/rank.sh"
+    look = ["/bin/sh", "-c", "$castoff_look"] if decided.nodes > 1 else []
+    assert program[: len(look) + 1] == [*look, "$CASTOFF_ATTEMPT_DIR/rank.sh"]
     assert "--line-buffer" in options
     assert options["-n"] == str(decided.nodes if decided.torchrun else decided.ranks)
 

@@ -234,6 +234,20 @@ def test_torchrun_is_started_once_a_node_and_believed(bench: Benches) -> None:
     assert (ended.run_dir / "logs" / "0.0" / "node-00000.log").is_file()
 
 
+@pytest.mark.parametrize("kind", ["srun", "pals"])
+def test_a_node_that_does_not_see_the_run_directory(kind: str, bench: Benches, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give each node a file system of its own")
+    here = bench(kind)
+    own = {"STUB_LOCAL_STORAGE": str(here.folder)}
+    ended = here.run(nodes=2, ranks_per_node=2, command=["sleep", "60"], env=own)
+    assert ended.ending[0] == "failed" and ended.code != 0
+    attempt = ended.run_dir / "attempts" / "0.0"
+    assert (
+        f"castoff: x1 does not see {attempt}: a run directory must lie where all nodes see it" in ended.output
+    )
+
+
 def test_a_starter_that_lays_ranks_out_otherwise_is_refused(bench: Benches) -> None:
     here = bench("pals")
     seven_first = "[(rank // 7, rank % 7, 7 if rank < 7 else 5) for rank in range(12)]"

@@ -1,0 +1,91 @@
+"""torchrun between the starter and the ranks: the rank that failed first is known all the same."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import JobSpec, Run, Site, plan, render
+
+from .conftest import Benches
+from .test_rendering import inner
+
+OTHERS_WAIT = 'if [ "$RANK" = 2 ]; then {}; fi; exec sleep 60'
+SECOND_ROUND = """
+case $TORCHELASTIC_RESTART_COUNT$RANK in 00) exit 5 ;; 12) {} ;; esac
+[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exec sleep 60
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "program", "env", "told"),
+    [
+        ("hydra", OTHERS_WAIT.format("exit 7"), {}, (2, 7, None)),
+        ("local", OTHERS_WAIT.format("kill -s KILL $$"), {}, (2, 137, "SIGKILL")),
+        # The rank's whole session, with what castoff has put there.
+        ("hydra", OTHERS_WAIT.format("kill -s KILL 0"), {}, (2, 137, "SIGKILL")),
+        ("hydra", SECOND_ROUND.format("exit 7"), {"PET_MAX_RESTARTS": "1"}, (2, 7, None)),
+        pytest.param(
+            *("hydra", SECOND_ROUND.format("true"), {"PET_MAX_RESTARTS": "1"}, None), marks=pytest.mark.long
+        ),
+        pytest.param(*("hydra", "exit 7", {}, (None, 7, None)), marks=pytest.mark.long),
+    ],
+)
+def test_the_rank_that_failed(
+    kind: str, program: str, env: dict[str, str], told: tuple[Any, ...] | None, bench: Benches
+) -> None:
+    pytest.importorskip("torch")
+    asked: dict[str, Any] = {"ranks_per_node": 3, "start": {"torchrun": True}, "env": env}
+    ended = bench(kind).run(command=["sh", "-c", program], **asked)
+    if told is None:
+        assert (ended.code, ended.ending) == (0, ("done", 0)), ended.output
+        assert not (ended.run_dir / "attempts" / "0.0" / "failure.json").exists()
+        return
+    record = ended.record("failure")
+    rank = record["rank"] if told[0] is not None else None
+    assert (rank, record["code"], record["signal"]) == told, ended.output
+    assert ended.ending == ("failed", told[1])
+    assert f"rank {record['rank']} on " in ended.output
+    assert (Run(ended.run_dir).logs / "0.0" / record["log"]).is_file()
+
+
+@pytest.fixture(params=["dash", "bash"])
+def shim(
+    request: pytest.FixtureRequest, system_program: Callable[[str, str], Path], tmp_path: Path
+) -> Callable[..., dict[str, Any] | None]:
+    """What castoff puts round each of torchrun's ranks, under both shells; the failure that it records."""
+    decided = plan(JobSpec.of({"command": ["x"], "start": {"torchrun": True}}), Site.load("slurm"))
+    script, failure = tmp_path / "torchrun_rank.sh", tmp_path / "failure.json"
+    script.write_text(inner(render(decided))["TORCHRUN_RANK"])
+    shell = tmp_path / "sh"
+    shell.symlink_to(system_program(request.param, request.param))
+
+    def run(program: str, **env: str) -> dict[str, Any] | None:
+        told = {"RANK": "5", "NODE_RANK": "1", "CASTOFF_FAILURE_FILE": str(failure), **env}
+        subprocess.run([shell, script, "sh", "-c", program], env=told, start_new_session=True, check=False)
+        record: dict[str, Any] | None = json.loads(failure.read_text()) if failure.exists() else None
+        failure.unlink(missing_ok=True)
+        return record
+
+    return run
+
+
+def test_round_one_rank(shim: Callable[..., dict[str, Any] | None]) -> None:
+    record = shim("exit 9")
+    assert record is not None
+    assert {**record, "host": "", "time": 0} == {
+        **{"rank": 5, "host": "", "code": 9, "signal": None, "log": "node-00001.log", "time": 0}
+    }
+    assert shim("exit 0") is None
+    segv = shim("kill -s SEGV $$")
+    assert segv is not None and (segv["code"], segv["signal"]) == (128 + signal.SIGSEGV, "SIGSEGV")
+    assert shim("kill -s TERM $PPID; sleep 1; exit 3") is None, "torchrun ends it for another's failure"
+    rounds = {"TORCHELASTIC_RESTART_COUNT": "1", "TORCHELASTIC_MAX_RESTARTS": "2"}
+    assert shim("exit 9", **rounds) is None, "torchrun starts it again"
+    assert shim("exit 9", **{**rounds, "TORCHELASTIC_RESTART_COUNT": "2"}) is not None
