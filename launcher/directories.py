@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -124,11 +124,14 @@ class Sealed(NamedTuple):
     script: bytes
     """What its job.sh holds."""
 
-    def check(self) -> None:
+    def check(self, since: Mapping[Path, int] | None = None) -> dict[Path, int]:
         """Make sure that whoever reads the script by its path reads this one.
 
+        Returns when each folder around it that others could rename was last changed; with `since`, that of
+        an earlier look, that whoever has read it meanwhile has read this one, too.
+
         Raises:
-            Replaced: he would not.
+            Replaced: he would not, or may not have.
         """
         try:
             about = self.path.lstat()
@@ -147,6 +150,25 @@ class Sealed(NamedTuple):
             raise Replaced(f"{self.path}: was changed while it was being submitted: {error}") from error
         if found != self.script:
             raise Replaced(f"{self.path}/job.sh: was changed while it was being submitted")
+        try:
+            return self._changed_around(since or {})
+        except OSError as error:
+            raise Replaced(f"{self.path}: was moved while it was being submitted: {error}") from error
+
+    def _changed_around(self, since: Mapping[Path, int]) -> dict[Path, int]:
+        changed = {}
+        for folder in self.path.parents:
+            if _why_replaceable(folder.parent.stat()) is None:
+                continue
+            about = folder.stat()
+            changed[folder] = about.st_ctime_ns
+            # To rename a folder changes it alone; what is put into it or taken out, its contents as well.
+            if about.st_ctime_ns not in (since.get(folder, about.st_ctime_ns), about.st_mtime_ns):
+                raise Replaced(
+                    f"{folder}: was renamed and renamed back while {self.path.name} was being submitted, so "
+                    f"something else may have been sent in its place{_whose_doing(self.path)}"
+                )
+        return changed
 
 
 def make_folder(folder: Path) -> None:
@@ -184,8 +206,9 @@ def check_folder(folder: Path) -> None:
     if about.st_uid == os.geteuid():
         who = "".join(word for word, bit in (("g", stat.S_IWGRP), ("o", stat.S_IWOTH)) if about.st_mode & bit)
         raise CastoffError(f"{danger}; chmod {who}-w {folder}")
+    own = folder / _who(os.geteuid()).split()[-1]
     raise CastoffError(
-        f"{danger}; choose a folder of your own, as with --runs-dir {folder}/{_who(os.geteuid()).split()[-1]}"
+        f"{danger}; choose one of your own, as with --runs-dir {own} (a run directory can be moved there)"
     )
 
 

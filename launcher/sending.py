@@ -108,10 +108,10 @@ def send_to_queue(
         sends.append({"job": None, "time": time.time(), **_members(sending)})
         write_submission(run, record)
         try:
-            seal.check()
+            around = seal.check()
             answer = _answer(run, command, {**cleaned, **variables}, record["directory"], [lock.fileno()])
             sends[-1]["job"] = _job(run, record, command, answer, environ)
-            seal.check()  # the command has read the script between the two
+            seal.check(around)  # the command has read the script between the two
         except NotSent as refusal:
             sends.pop()
             write_submission(run, record)

@@ -202,6 +202,21 @@ class TestSending:
         assert (tmp_path / "read").read_text() == HIS
         assert slurm.questions()[-1] == "scancel"
 
+    @pytest.mark.parametrize("renamed", [True, False])
+    def test_what_was_read_while_a_folder_had_another_name_is_cancelled(
+        self, shared: Path, slurm: FakeSlurm, renamed: bool
+    ) -> None:
+        """He has put all back before anybody looks. To put something into a folder is no such thing."""
+        runs = shared / "castoff-runs"
+        there_and_back = f"sleep 0.05; mv {runs} {runs}.gone; mv {runs}.gone {runs}"
+        slurm.program("sbatch", f"{there_and_back if renamed else f'mkdir {runs}/another'}; echo 4711")
+        if renamed:
+            with pytest.raises(CastoffError, match=f"{runs}: was renamed and renamed back .*: {shared} may"):
+                submitted(runs)
+            assert slurm.questions()[-1] == "scancel"
+        else:
+            assert submitted(runs).job == "4711"
+
     def test_our_own_other_run_is_not_sent_in_its_place(
         self, tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
