@@ -22,7 +22,7 @@ from launcher.allocation import Allocation, plan_in, script_environment
 from launcher.errors import CastoffError
 from launcher.local.control import cancel_asked, introduce
 from launcher.local.processes import GRACE, Family, Guardian, send
-from launcher.local.streams import RankLog, Sink
+from launcher.local.streams import RankLines, RankLog, Sink
 from launcher.local.supervision import Signals
 from launcher.planning import Plan
 from launcher.rendering import FILTERS, render
@@ -140,6 +140,12 @@ class _Attempt:
         stack.callback(self._log.close)
         self._output = Sink(output, lossy=True, on_change=self._signals.nudge)
         self._messages = Sink(messages, lossy=True, on_change=self._signals.nudge)
+        # On a terminal whole lines, as `castoff logs` shows them; else what is written, as it is written.
+        self._lines = {
+            sink: RankLines(b"", terminal=True)
+            for sink, stream in ((self._output, output), (self._messages, messages))
+            if stream.isatty()
+        }
         self._pipes: dict[IO[bytes], Sink] = {}
         self._stop_time: float | None = None  # seconds since 1970
         self._asked: signal.Signals | None = None
@@ -169,6 +175,8 @@ class _Attempt:
             self._look(_POLL if process.poll() is None and self._kill_time is None else _ENDING_POLL, process)
         for pipe in list(self._pipes):
             self._copy(pipe, pieces=1024 * 1024 // _READ)  # bounded: somebody else may hold the other end
+        for sink, lines in self._lines.items():
+            sink.put(lines.flush())
         code = self._code(process.returncode)
         with contextlib.suppress(OSError):  # then it counts as soon as this process is gone
             (self._folder / SETTLED).touch(mode=0o600)
@@ -230,11 +238,14 @@ class _Attempt:
                 data = os.read(pipe.fileno(), _READ)
             except BlockingIOError:
                 return
+            lines = self._lines.get(sink)
             if not data:
                 del self._pipes[pipe]
+                if lines is not None:
+                    sink.put(lines.flush())
                 return
             trouble = self._log.write(data)
-            sink.put(data)
+            sink.put(data if lines is None else lines.feed(data, time.monotonic()))
             if trouble:
                 self.say(trouble)
 
@@ -255,6 +266,9 @@ class _Attempt:
     def _step(self, process: subprocess.Popen[bytes]) -> bool:
         """Do what is due; whether all is over."""
         now = time.monotonic()
+        for sink, lines in self._lines.items():
+            if (due := lines.due()) is not None and due <= now:
+                sink.put(lines.flush())
         if self._stop_time is not None and time.time() >= self._stop_time and self._folder.is_dir():
             (self._folder / "stop").touch()
             self._stop_time = None

@@ -104,7 +104,7 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
             environment = rank_environment(request, number, port, _share(request, cores))
             log_file = logs[number] if logs else None
             mine = cores[number] if cores else []
-            rank = _spawn(request, number, environment, mine, log_file)
+            rank = _spawn(request, number, environment, mine, log_file, terminal=output.isatty())
             supervision.add(rank)
             if guardian is not None:
                 guardian.watch(rank.process.pid)
@@ -175,6 +175,8 @@ def _spawn(
     environment: dict[str, str],
     cores: Sequence[int],
     log: RankLog | None,
+    *,
+    terminal: bool,
 ) -> Rank:
     reading = writing = -1
     try:
@@ -198,7 +200,7 @@ def _spawn(
     finally:
         if writing >= 0:
             os.close(writing)
-    return Rank(number, process, reading, log)
+    return Rank(number, process, reading, log, terminal=terminal)
 
 
 def _explained(

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import select
 import threading
 import time
@@ -34,6 +35,32 @@ STALL = 10.0
 _PIECE = 16 * 1024  # of one write; small, so that a slow reader is seen to read
 
 
+PLAIN = b"\x1b[0m"
+"""Ends all colours."""
+
+_CONTROL = re.compile(
+    rb"(?P<colour>\x1b\[[0-9;:]*m)"
+    rb"|\x1b\[[0-?]*[ -/]*[@-~]"  # any other CSI: moves the cursor, clears the screen
+    rb"|\x1b[\]PX^_][^\n]*?(?:\x07|\x1b\\|$)"  # strings: titles, clipboards
+    rb"|\x1b[ -/]*[0-~]|\xc2[\x80-\x9f]"  # other escapes; C1 controls in UTF-8
+    rb"|(?P<char>[\x00-\x08\x0b-\x1f\x7f])",
+    re.MULTILINE,
+)
+_COLOURED = re.compile(rb"^.*\x1b\[.*$", re.MULTILINE)
+
+
+def for_terminal(lines: bytes) -> bytes:
+    """Lines without what could make a terminal do more than show text, each line in its own colours."""
+    lines = _CONTROL.sub(_harmless, lines)
+    return _COLOURED.sub(rb"\g<0>" + PLAIN, lines) if b"\x1b" in lines else lines
+
+
+def _harmless(found: re.Match[bytes]) -> bytes:
+    if found["colour"]:
+        return found[0]
+    return b"^%c" % (found["char"][0] ^ 0x40) if found["char"] else b""
+
+
 def _visible(line: bytes) -> bytes:
     """What a terminal would show of `line`: what follows its last carriage return."""
     if b"\r" not in line:
@@ -41,11 +68,19 @@ def _visible(line: bytes) -> bytes:
     return line.rstrip(b"\r").rpartition(b"\r")[2]
 
 
+def _as_it_is(lines: bytes) -> bytes:
+    return lines
+
+
 class RankLines:
     """One rank's output, turned into whole lines that each start with `prefix`."""
 
-    def __init__(self, prefix: bytes, patience: float = LINE_PATIENCE):
-        """`patience`: seconds that an unfinished line may stand before it is due."""
+    def __init__(self, prefix: bytes, patience: float = LINE_PATIENCE, *, terminal: bool = False):
+        """`patience`: seconds that an unfinished line may stand before it is due.
+
+        `terminal`: leave out what could make one do more than show text.
+        """
+        self._harmless = for_terminal if terminal else _as_it_is
         self.cuts = 0
         """How often a line was cut because it was longer than `LINE_LIMIT`."""
         self._prefix = prefix
@@ -72,7 +107,7 @@ class RankLines:
                 self._drop_overwritten()
             while len(self._pending) > LINE_LIMIT:
                 shown += self._head()
-        return shown
+        return self._harmless(shown)
 
     def due(self) -> float | None:
         """When the pending line should be shown as it is (monotonic seconds); None: nothing is."""
@@ -90,7 +125,7 @@ class RankLines:
         if blank:
             return b""
         self._continued = True
-        return self._prefix + text + b"\n"
+        return self._harmless(self._prefix + text + b"\n")
 
     def _lines(self, text: bytes) -> bytes:
         if self._continued:

@@ -46,13 +46,22 @@ class Report(NamedTuple):
 class Rank:
     """One started rank: its process, the reading end of its pipe, its log."""
 
-    def __init__(self, number: int, process: subprocess.Popen[bytes], pipe: int, log: RankLog | None):
+    def __init__(
+        self,
+        number: int,
+        process: subprocess.Popen[bytes],
+        pipe: int,
+        log: RankLog | None,
+        *,
+        terminal: bool = False,
+    ):
+        """`terminal`: its lines are shown on one."""
         self.number = number
         self.process = process
         self.pipe: int | None = pipe
         self.pidfd: int | None = None
         self.log = log
-        self.lines = RankLines(b"[%d] " % number)
+        self.lines = RankLines(b"[%d] " % number, terminal=terminal)
 
 
 class Signals:

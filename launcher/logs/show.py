@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from launcher.local.streams import PLAIN, for_terminal
 from launcher.logs.failures import FailedRank
 from launcher.logs.lines import Source, by_rank
 from launcher.status import failure_words
@@ -15,29 +15,6 @@ from launcher.status import failure_words
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 """SGR codes of the ranks, in turn; red is for failures."""
 _FAILURE = b"\x1b[1;31m"
-_PLAIN = b"\x1b[0m"
-
-_CONTROL = re.compile(
-    rb"(?P<colour>\x1b\[[0-9;:]*m)"
-    rb"|\x1b\[[0-?]*[ -/]*[@-~]"  # any other CSI: moves the cursor, clears the screen
-    rb"|\x1b[\]PX^_][^\n]*?(?:\x07|\x1b\\|$)"  # strings: titles, clipboards
-    rb"|\x1b[ -/]*[0-~]|\xc2[\x80-\x9f]"  # other escapes; C1 controls in UTF-8
-    rb"|(?P<char>[\x00-\x08\x0b-\x1f\x7f])",
-    re.MULTILINE,
-)
-_COLOURED = re.compile(rb"^.*\x1b\[.*$", re.MULTILINE)
-
-
-def for_terminal(lines: bytes) -> bytes:
-    """Lines without what could make a terminal do more than show text, each line in its own colours."""
-    lines = _CONTROL.sub(_harmless, lines)
-    return _COLOURED.sub(rb"\g<0>" + _PLAIN, lines) if b"\x1b" in lines else lines
-
-
-def _harmless(found: re.Match[bytes]) -> bytes:
-    if found["colour"]:
-        return found[0]
-    return b"^%c" % (found["char"][0] ^ 0x40) if found["char"] else b""
 
 
 class End(NamedTuple):
@@ -119,7 +96,7 @@ class Text:
         text = line.encode(errors="surrogateescape")
         if self._terminal:
             text = for_terminal(text)
-        return (_FAILURE + text + _PLAIN if self._colours else text) + b"\n"
+        return (_FAILURE + text + PLAIN if self._colours else text) + b"\n"
 
     def _label(self, source: Source) -> bytes:
         label = self._known.get(source)
@@ -138,7 +115,7 @@ class Text:
         label = b"[%s]" % words.encode()
         if self._colours:
             number = source.member if source.rank is None else source.rank
-            label = b"\x1b[%dm%s%s" % (_COLOURS[number % len(_COLOURS)], label, _PLAIN)
+            label = b"\x1b[%dm%s%s" % (_COLOURS[number % len(_COLOURS)], label, PLAIN)
         return label + b" "
 
 

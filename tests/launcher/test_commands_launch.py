@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import Castoff
+from .terminal import on_terminal
 
 pytestmark = pytest.mark.usefixtures("for_real")
 
@@ -19,6 +20,14 @@ def test_a_program(castoff: Castoff) -> None:
     assert answer.returncode == 0
     assert sorted(answer.stdout.splitlines()) == ["[0] 0 of 2", "[1] 1 of 2"]
     assert answer.stderr.startswith("castoff: 2 ranks on ") and answer.stderr.count("\n") == 1
+
+
+def test_a_terminal_shows_text_in_colours_and_nothing_else(castoff: Castoff, tmp_path: Path) -> None:
+    """A pipe gets what was written."""
+    words = ["launch", "--", "sh", "-c", r"printf '\033[2Ja\033[31mb\033]52;c;aGk=\007c\n'"]
+    shown = on_terminal("castoff", *words, cwd=tmp_path).output
+    assert "[0] a\x1b[31mbc\x1b[0m\n" in shown
+    assert castoff(*words).stdout == "[0] \x1b[2Ja\x1b[31mb\x1b]52;c;aGk=\x07c\n"
 
 
 def test_logs_and_failure(castoff: Castoff, tmp_path: Path) -> None:

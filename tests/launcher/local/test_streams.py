@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -21,6 +22,18 @@ def fed(*pieces: bytes) -> bytes:
 class TestLines:
     def test_whole_lines_get_the_prefix(self) -> None:
         assert fed(b"a\n\nb\n") == b"[3] a\n[3] \n[3] b\n"
+
+    @pytest.mark.parametrize("cut", range(1, 21))
+    def test_on_a_terminal_colours_pass_and_nothing_else(self, cut: int) -> None:
+        """Wherever the output is cut: by two reads, or where a line has stood for too long."""
+        written = b"\x1b[2Ja\x1b[31mb\x1b]0;t\x07c"
+        lines = RankLines(b"[3] ", terminal=True)
+        shown = lines.feed(written[:cut], 0.0) + lines.feed(written[cut:] + b"\n", 0.1)
+        assert shown == b"[3] a\x1b[31mbc\x1b[0m\n"
+        shown = lines.feed(written[:cut], 0.0) + lines.flush() + lines.feed(written[cut:] + b"\n", 9.0)
+        left = shown.replace(b"\x1b[31m", b"").replace(b"\x1b[0m", b"")
+        assert not re.search(rb"[\x00-\x09\x0b-\x1f\x7f]", left), shown
+        assert fed(written + b"\n") == b"[3] " + written + b"\n"
 
     def test_a_line_in_pieces_comes_out_whole(self) -> None:
         lines = RankLines(b"[0] ")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from launcher.local.streams import for_terminal
 from launcher.logs.failures import FailedRank
 from launcher.logs.lines import Source
-from launcher.logs.show import End, Json, Text, for_terminal
+from launcher.logs.show import End, Json, Text
 from launcher.records import Failure
 
 FAILED = FailedRank(Failure(code=9, rank=2, host="n1", time=5.0), Path("/logs/rank-00002.log"))

@@ -21,6 +21,7 @@ from launcher.runs import Run
 from launcher.status import RunStatus
 from launcher.watch import status
 from tests import patience
+from tests.launcher.terminal import on_terminal
 
 from .conftest import Benches
 from .harness import CASTOFF, PROBE, STALE, Bench
@@ -92,6 +93,17 @@ def test_the_walltime_counts_from_the_launch_on_pbs(bench: Benches) -> None:
     words = ["--set", "walltime=60s", "--set", "grace=58s", "--", *PROBE]
     assert launch(here, *words, env={"PROBE": "stop"}).returncode == 75
     assert the_run(here).ending == "walltime"
+
+
+def test_a_terminal_shows_text_in_colours_and_nothing_else(bench: Benches) -> None:
+    """Here as on one host; the log has all bytes."""
+    here = bench("srun")
+    words = ["launch", "--", "sh", "-c", r"printf '\033[2Ja\033[31mb\033]52;c;aGk=\007c\n'"]
+    env = {**here.allocation(1)}
+    shown = on_terminal(CASTOFF, *words, cwd=here.folder, env=env).output
+    assert "a\x1b[31mbc\x1b[0m\n" in shown and "\x1b[2J" not in shown and "\x1b]" not in shown
+    (path,) = (here.folder / "castoff-runs").iterdir()
+    assert b"\x1b[2Ja\x1b[31mb\x1b]52;c;aGk=\x07c" in Run(path).script_log().read_bytes()
 
 
 def test_which_site(bench: Benches) -> None:
