@@ -98,7 +98,8 @@ def devices(node: Node, ranks: int, per_rank: int) -> Devices:
     if shared and (ranks % total or ranks // total > node.ranks_per_device):
         fits = ", ".join(str(total * times) for times in range(2, node.ranks_per_device + 1))
         evenly = f", or {fits} that share them evenly" if fits else ""
-        raise ValueError(f"a node has {total} devices; what fits: up to {total} ranks{evenly}")
+        fits = f"up to {total} ranks{evenly}; or devices_per_rank: 0, for ranks that use none"
+        raise ValueError(f"a node has {total} devices; what fits: {fits}")
     numbers = _in_order_of_cores(node)
     if shared:
         return Devices(per_rank=[str(numbers[rank * total // ranks]) for rank in range(ranks)], index="0")

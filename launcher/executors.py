@@ -61,6 +61,9 @@ def executor(
 class CastoffExecutor(core.Executor):
     """Submits functions; `launcher.executor` makes one."""
 
+    _prefix = ""
+    """What its users write before the name of a field."""
+
     def __init__(
         self,
         folder: str | Path,
@@ -141,7 +144,7 @@ class CastoffExecutor(core.Executor):
         """
         from launcher.functions.parameters import job_of
 
-        self.spec = job_of({**self.parameters, **kwargs})
+        self.spec = job_of({**self.parameters, **kwargs}, self._prefix)
         self.parameters.update(kwargs)
 
     def _internal_process_submissions(
@@ -207,6 +210,8 @@ class PbsExecutor(CastoffExecutor):
 
     `pbs_spec=` and `pbs_site=` are AutoExecutor's way to hand over a job's fields and the machine.
     """
+
+    _prefix = "pbs_"
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from launcher.commands.completers import complete_attempts, complete_members, co
 from launcher.commands.output import json_option, print_json, say
 from launcher.errors import CastoffError
 from launcher.index import Index
-from launcher.logs.failures import failed_rank
+from launcher.logs.failures import failed_rank, lacking
 from launcher.logs.following import Follower
 from launcher.logs.printing import print_logs
 from launcher.logs.show import End, Json, Text, failure_facts
@@ -202,6 +202,8 @@ def _print(run: Run, attempts: list[tuple[int, AttemptStatus]], selection: Selec
         _copy(path, selection.tail)
     else:
         print_logs(run, attempts, selection, _text(several=len(attempts) > 1, labels=not alone), _write)
+    if words := lacking(run, attempts):
+        say(words)
 
 
 def _holds(folder: Path) -> str:

@@ -20,15 +20,17 @@ _REQUEUES = 3
 """How often a function that can go on does so, where the job does not say: submitit's max_num_timeout."""
 
 
-def job_of(fields: Mapping[str, Any]) -> JobSpec:
+def job_of(fields: Mapping[str, Any], prefix: str = "") -> JobSpec:
     """The job of an executor's fields; `command` is the functions' own affair.
+
+    `prefix`: what stands before a field's name where they were given.
 
     Raises:
         InvalidInput: with every field that is wrong, or that is submitit's.
     """
     known = fields_of(JobSpec)
     problems = [
-        Problem("executor", name, _no_field(name, value, known))
+        Problem("executor", name, _no_field(name, value, known, prefix))
         for name, value in fields.items()
         if name not in known
     ]
@@ -45,7 +47,10 @@ def job_of(fields: Mapping[str, Any]) -> JobSpec:
     return spec
 
 
-def _no_field(name: str, value: Any, known: Iterable[str]) -> str:
+def _no_field(name: str, value: Any, known: Iterable[str], own_prefix: str) -> str:
+    def written(path: str, value: Any) -> str:
+        return own_prefix + _in_python(path, value)
+
     for prefix in ("", "slurm_", "local_", "pbs_"):
         bare = name.removeprefix(prefix)
         if prefix and bare != name and bare in known:
@@ -53,7 +58,7 @@ def _no_field(name: str, value: Any, known: Iterable[str]) -> str:
         if bare == "max_pickle_size_gb":
             return "is an attribute here: executor.max_pickle_size_gb"
         if instead := OF_JOBS.find(bare, value):
-            return f"is no field of a job; here: {in_words(instead, _in_python)}"
+            return f"is no field of a job; here: {in_words(instead, written)}"
     hint = did_you_mean(name, known)
     return f"is no field of a job{hint or '; there are: ' + ', '.join(sorted(known))}"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +12,9 @@ from launcher.logs.excerpt import LOOK_BACK, excerpt
 from launcher.records import Failure
 from launcher.runs import Run, read_record
 from launcher.status import AttemptStatus
+
+_ROOM = 64 * 1024
+"""Bytes: where fewer are left, what was written last may have found no room."""
 
 
 class FailedRank(NamedTuple):
@@ -44,6 +49,24 @@ def failed_rank(run: Run, member: int, attempt: AttemptStatus) -> FailedRank | N
         return FailedRank(attempt.failure, None)
     log = run.logs / f"{member}.{attempt.attempt}" / name
     return FailedRank(attempt.failure, log if log.is_file() else None)
+
+
+def lacking(run: Run, attempts: Collection[tuple[int, AttemptStatus]]) -> str | None:
+    """Why the logs of attempts, with their members, may lack their end: the disk is, or was, full."""
+    for member, attempt in attempts:
+        record = run.path / "attempts" / f"{member}.{attempt.attempt}" / "failure.json"
+        with contextlib.suppress(OSError):
+            if record.stat().st_size == 0:  # it was made, and there was no room for a word in it
+                return (
+                    f"{run.path}: the disk was full when a rank of {member}.{attempt.attempt} failed: "
+                    "nobody could write down which, and the logs may lack what came last"
+                )
+    if any(attempt.ending != "done" for _, attempt in attempts):
+        with contextlib.suppress(OSError):
+            room = os.statvfs(run.path)
+            if room.f_bavail * room.f_frsize < _ROOM or (room.f_files and not room.f_favail):
+                return f"{run.path}: the disk is full, so the logs may lack what came last"
+    return None
 
 
 def _end(path: Path, size: int) -> tuple[bytes, bool]:

@@ -440,10 +440,19 @@ def test_auto_executor_lets_castoff_say_what_is_wrong(tmp_path: Path) -> None:
     auto_executor, executor = auto(tmp_path)
     with pytest.raises(InvalidInput) as error:
         auto_executor.update_parameters(
-            nodes=2, pbs_partition="x", pbs_acount="me", pbs_queue=["a"], pbs_setup="x", mem_gb=1
+            nodes=2,
+            pbs_partition="x",
+            pbs_acount="me",
+            pbs_queue=["a"],
+            pbs_setup="x",
+            pbs_array_parallelism=4,
+            pbs_slurm_constraint="x",
+            mem_gb=1,
         )
     text = str(error.value)
-    assert 'partition: is no field of a job; here: write queue="x"' in text
+    assert 'partition: is no field of a job; here: write pbs_queue="x"' in text
+    assert 'array_parallelism: is no field of a job; here: write pbs_array={"at_most": 4}' in text
+    assert "slurm_constraint: is constraint here" in text
     assert "did you mean account?" in text and "queue: is" in text and "setup: is" in text
     assert executor.spec.nodes is None and executor.parameters == {}
     with pytest.raises(
