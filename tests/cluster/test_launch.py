@@ -121,7 +121,7 @@ def test_ranks_start_on_all_hosts(shell: Shell) -> None:
         "4 ranks, 2 on each of 2 nodes, started by srun\n" in ended.errors
     )
     listed = shell.run("castoff", "list", "--json")
-    assert [one["id"] for one in json.loads(listed.output)] == [run.id]
+    assert [json.loads(line)["id"] for line in listed.output.splitlines()] == [run.id]
 
 
 def test_several_runs_in_one_allocation(shell: Shell) -> None:

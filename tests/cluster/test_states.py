@@ -129,7 +129,7 @@ class TestEnded:
         if not slurm.limits_memory:
             pytest.skip("only root can make the control groups that limit memory")
         program = "bytearray(400_000_000).count(1)"
-        words = ["--site", "slurm", "--set", "directives.mem=100M", "--name", "greedy"]
+        words = ["--site", "slurm", "--set", "memory=100M", "--name", "greedy"]
         assert desk.castoff("submit", *words, "--", sys.executable, "-c", program).code == 0
         answer = desk.castoff("wait", "greedy")
         shown = desk.castoff("status", "greedy").output
@@ -157,11 +157,11 @@ class TestLost:
     def test_preempted_and_started_again(self, desk: Watched) -> None:
         run = desk.submit(
             *("--set", "requeue.max=1", "--walltime", "10m", "--set", "directives.nodelist=n4"),
-            *("--set", "directives.exclusive=true", "--name", "low"),
+            *("--set", "exclusive=true", "--name", "low"),
             sh="touch begun.$CASTOFF_ATTEMPT; [ $CASTOFF_ATTEMPT = 1 ] || sleep 600",
         )
         desk.begun()
-        more = ["--queue", "urgent", "--set", "directives.nodelist=n4", "--set", "directives.exclusive=true"]
+        more = ["--queue", "urgent", "--set", "directives.nodelist=n4", "--set", "exclusive=true"]
         urgent = desk.submit("--name", "high", *more, sh="until [ -e go ]; do sleep 0.1; done")
         until(lambda: len(list((run.path / "attempts").iterdir())) == 1, "one attempt")
         until((urgent.path / "attempts/0.0/start.json").exists, "the urgent one")

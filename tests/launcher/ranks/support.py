@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,26 @@ PLACED = [name for name, recording in RECORDINGS.items() if "expected" in record
 EACH_RANK = [(name, i) for name in PLACED for i in range(len(RECORDINGS[name]["ranks"]))]
 PLACE = ("rank", "world_size", "local_rank", "local_world_size", "node_rank")
 TRAP = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+
+
+def each_rank(names: Sequence[str] = PLACED) -> Callable[[Callable[[str, int], None]], Callable[[str], None]]:
+    """Have a test of a rank try every rank of these recordings; each recording is a case."""
+
+    def of(test: Callable[[str, int], None]) -> Callable[[str], None]:
+        def of_each_rank(name: str) -> None:
+            for index in range(len(RECORDINGS[name]["ranks"])):
+                try:
+                    test(name, index)
+                except BaseException as error:
+                    error.add_note(f"of rank {index} in {name}")
+                    raise
+
+        of_each_rank.__name__ = test.__name__
+        of_each_rank.__doc__ = test.__doc__
+        marked: Callable[[str], None] = pytest.mark.parametrize("name", names)(of_each_rank)
+        return marked
+
+    return of
 
 
 def rank(name: str, index: int = 0) -> dict[str, str]:

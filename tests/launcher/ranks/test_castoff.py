@@ -7,9 +7,10 @@ import pytest
 from launcher.rank_decision import MARKERS
 
 from .support import (
-    EACH_RANK,
+    PLACED,
     RECORDINGS,
     detect,
+    each_rank,
     expected_place,
     outcome,
     place,
@@ -22,9 +23,7 @@ from .support import (
 # castoff's marker
 
 
-@pytest.mark.parametrize(
-    ("name", "index"), [(n, i) for n, i in EACH_RANK if RECORDINGS[n]["starter"] in MARKERS]
-)
+@each_rank([name for name in PLACED if RECORDINGS[name]["starter"] in MARKERS])
 def test_marker_is_believed_in_its_own_ranks(name: str, index: int) -> None:
     starter = RECORDINGS[name]["starter"]
     expected = RECORDINGS[name]["expected"]

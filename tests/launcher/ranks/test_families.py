@@ -11,10 +11,10 @@ from launcher.rank_families import VERIFIED, tasks_on_node
 from launcher.ranks import RankEnv
 
 from .support import (
-    EACH_RANK,
     PLACED,
     RECORDINGS,
     detect,
+    each_rank,
     expected_place,
     place,
     rank,
@@ -24,7 +24,7 @@ from .support import (
 # What starters tell
 
 
-@pytest.mark.parametrize(("name", "index"), EACH_RANK)
+@each_rank()
 def test_rank_of_each_recorded_environment(name: str, index: int) -> None:
     recording = RECORDINGS[name]
     expected = recording["expected"][index]

@@ -13,9 +13,11 @@ from launcher.ranks import RankEnv, explain
 
 from .support import (
     EACH_RANK,
+    PLACED,
     RECORDINGS,
     TRAP,
     detect,
+    each_rank,
     expected_place,
     outcome,
     place,
@@ -27,17 +29,14 @@ from .support import (
 
 
 # torchrun sets these itself; a single process is rank 0 of 1.
-@pytest.mark.parametrize(
-    ("name", "index"),
-    [(n, i) for n, i in EACH_RANK if RECORDINGS[n]["starter"] not in ("torchrun", "single")],
-)
+@each_rank([name for name in PLACED if RECORDINGS[name]["starter"] not in ("torchrun", "single")])
 def test_left_over_single_rank_never_makes_all_ranks_the_same(name: str, index: int) -> None:
     message = refusal({**rank(name, index), **TRAP}, name)
     assert "RANK=0, WORLD_SIZE=1, LOCAL_RANK=0" in message or "must not be larger" in message
     assert "unset RANK WORLD_SIZE LOCAL_RANK" in message
 
 
-@pytest.mark.parametrize(("name", "index"), EACH_RANK)
+@each_rank()
 def test_triple_that_agrees_with_the_starter(name: str, index: int) -> None:
     where = expected_place(name, index)
     triple = {n: str(w) for n, w in zip(TRAP, where[:3], strict=True)}
@@ -143,26 +142,19 @@ def test_starters_variable_without_its_companions(name: str) -> None:
     assert "unset" in message
 
 
-def each_source() -> list[tuple[str, int, str]]:
-    """Each variable from which one field of one recorded rank comes."""
-    found = []
-    for name, index in EACH_RANK:
-        sources = detect(rank(name, index), name).sources
-        lost = {sources[field] for field in ("rank", "world_size", "local_rank")}
-        lost.add(sources["local_world_size"])
-        found += [(name, index, variable) for variable in lost & set(rank(name, index))]
-    return sorted(found)
-
-
-@pytest.mark.parametrize(("name", "index", "lost"), each_source())
-def test_starter_that_lost_a_variable(name: str, index: int, lost: str) -> None:
-    environ = rank(name, index)
-    del environ[lost]
-    me, message = outcome(environ, name)
-    if me is None:
-        assert any(word in message for word in ("unset", "srun", "Export", "mpiexec --env"))
-    else:
-        assert place(me) == expected_place(name, index)
+@each_rank()
+def test_starter_that_lost_a_variable(name: str, index: int) -> None:
+    """Each of those from which a field of its place comes."""
+    sources = detect(rank(name, index), name).sources
+    fields = ("rank", "world_size", "local_rank", "local_world_size")
+    for lost in {sources[field] for field in fields} & {*rank(name, index)}:
+        environ = rank(name, index)
+        del environ[lost]
+        me, message = outcome(environ, name)
+        if me is None:
+            assert any(word in message for word in ("unset", "srun", "Export", "mpiexec --env")), lost
+        else:
+            assert place(me) == expected_place(name, index), lost
 
 
 @given(st.data())
@@ -202,11 +194,11 @@ def test_whatever_is_lost_no_rank_becomes_another(data: st.DataObject) -> None:
         ("documented-jsm", "JSM_NAMESPACE_SIZE"),
     ],
 )
-@pytest.mark.parametrize("text", ["-1", "1.0", "one", "²", " 1", "+1", "9" * 30])
-def test_numbers_that_are_none(name: str, variable: str, text: str) -> None:
-    message = refusal({**rank(name), variable: text}, name)
-    assert f"{variable}={text!r}" in message
-    assert f"unset {variable}" in message
+def test_numbers_that_are_none(name: str, variable: str) -> None:
+    for text in ("-1", "1.0", "one", "²", " 1", "+1", "9" * 30):
+        message = refusal({**rank(name), variable: text}, name)
+        assert f"{variable}={text!r}" in message
+        assert f"unset {variable}" in message
 
 
 @pytest.mark.parametrize(

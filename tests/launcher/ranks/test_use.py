@@ -17,10 +17,10 @@ from launcher.rank_families import VERIFIED
 from launcher.ranks import STALE_VARIABLES, RankEnv, explain, explain_json
 
 from .support import (
-    EACH_RANK,
     RECORDINGS,
     TRAP,
     detect,
+    each_rank,
     place,
     rank,
     refusal,
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[3]
 # What a rank exports
 
 
-@pytest.mark.parametrize(("name", "index"), EACH_RANK)
+@each_rank()
 def test_export_serves_programs_and_says_the_same_again(name: str, index: int) -> None:
     environ = {**rank(name, index)}
     me = detect(environ, name)
@@ -101,7 +101,7 @@ def test_variables_leave_out_what_is_unknown() -> None:
 # What a start block unsets
 
 
-@pytest.mark.parametrize(("name", "index"), EACH_RANK)
+@each_rank()
 def test_nothing_is_left_of_a_rank_after_unsetting(name: str, index: int) -> None:
     environ = {**rank(name, index), **shim_of(name, index, CASTOFF_RANK="1/2")}
     left = {n: text for n, text in environ.items() if n not in STALE_VARIABLES}
