@@ -1,6 +1,6 @@
 # make demo        show a job's Aurora script, then train here on two ranks
 # make test        lint, types and the everyday tests; TEST_PROCESSES=1 runs one at a time
-# make test-fast   those that start no ranks, containers or clusters: in two minutes, while one works
+# make test-fast   those that start no ranks, containers or clusters: while one works
 # make test-long   the same with every test
 # make bench       time the command line against bare Python, and the trainer against a loop by hand
 # make lock        choose new versions for constraints.txt

@@ -78,7 +78,6 @@ def test_a_function_that_submits(jobs: Jobs) -> None:
 
 @trap(12, "MaxArraySize is not looked at")
 def test_an_array_in_parts(login: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.functions.watcher._SOON", SECONDS)
     count = MAX_ARRAY_SIZE + 2
     executor = launcher.executor({}, "slurm", login / "runs")
     array = executor.map_array(number, range(count))
@@ -89,6 +88,7 @@ def test_an_array_in_parts(login: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ]
     assert len({job.run.path for job in array}) == 1
     assert array[0].run.script.read_text() == executor.render(number, count=count)
+    monkeypatch.setattr("launcher.functions.watcher._SOON", SECONDS)
     before = FunctionJob.watcher.num_calls
     assert [job.state for job in array] and FunctionJob.watcher.num_calls <= before + 1
 
