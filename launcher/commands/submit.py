@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from launcher.commands.job_options import job_options, load_job, load_site
 from launcher.commands.output import json_option, print_json, say
+
+if TYPE_CHECKING:
+    from launcher.submission import DryRun
 
 
 @click.command("submit")
@@ -41,7 +46,11 @@ def command(
             print_json({"plan": plan, "script": would.script, "command": would.command})
         else:
             click.echo(would.script.encode(), nl=False)  # UTF-8, whatever the locale
-            say(f"would run: {would.command}")
+            say("would make a run directory and run this; these lines can be pasted:")
+            given = ["--site", site.name, *([job] if job else []), *_options(overrides, flags)]
+            program = click.get_current_context().obj
+            rendering = ["castoff", "render", *given, *(["--", *program] if program is not None else [])]
+            click.echo("\n".join(_by_hand(would, rendering, runs_dir)), err=True)
         return
     run = submit(spec, site, runs_dir=runs_dir)
     record = run.submission()
@@ -59,3 +68,32 @@ def command(
     if code is not None and code.snapshot is not None:
         click.echo(f"snapshot    {code.snapshot.words()}")
     click.echo(f"node-hours  {'no walltime, so no bound' if hours is None else f'at most {hours:.2f}'}")
+
+
+def _options(overrides: tuple[str, ...], flags: dict[str, Any]) -> Iterator[str]:
+    """The words that say the same to `castoff render`."""
+    for override in overrides:
+        yield from ("--set", override)
+    for name, value in flags.items():
+        if value is not None:
+            yield from (f"--{name.replace('_', '-')}", str(value))
+
+
+def _by_hand(would: DryRun, rendering: list[str], runs_dir: Path | None) -> Iterator[str]:
+    """Lines for a POSIX shell that do what a submission does, with a run directory of their own."""
+    from launcher.quoting import visible_word
+    from launcher.runs import runs_folder
+    from launcher.schedulers.environment import command_environment
+
+    script = " ".join(map(visible_word, rendering))
+    if would.plan.scheduler == "local":  # castoff's own scheduler takes nothing but submissions
+        yield f"{script} | bash"
+        return
+    folder = visible_word(str((runs_dir or runs_folder(os.environ)).resolve()))
+    yield f"CASTOFF_RUN_DIR=$(mkdir -p -m 755 {folder} && mktemp -d {folder}/by-hand-XXXXXX)"
+    yield 'mkdir "$CASTOFF_RUN_DIR/attempts" "$CASTOFF_RUN_DIR/logs"'
+    yield f'{script} >"$CASTOFF_RUN_DIR/job.sh"'
+    misleading = sorted(os.environ.keys() - command_environment(os.environ).keys() - {"CASTOFF_RUN_DIR"})
+    names = " ".join(name for name in misleading if name.isidentifier())
+    for line in would.command.split("\n"):
+        yield f"(unset {names}; {line})" if names else line

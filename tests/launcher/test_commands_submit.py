@@ -132,11 +132,48 @@ class TestDryRun:
         answer = castoff("submit", "--dry-run", *words)
         assert answer.returncode == 0
         assert answer.stdout == castoff("render", *words).stdout
-        line = answer.stderr.removeprefix("castoff: would run: ")
-        command = shlex.split(line)
-        assert command[1:] == ["-m", "launcher.local.scheduler", "$CASTOFF_RUN_DIR"]
-        assert Path(command[0]).samefile(sys.executable)
+        line = answer.stderr.splitlines()[-1]
+        assert line == f"castoff render {shlex.join(words)} | bash"
         assert everything(tmp_path) == everything(fresh_home) == set()
+
+    @pytest.mark.parametrize(("scheduler", "program"), [("slurm", "sbatch"), ("pbs", "qsub")])
+    def test_it_can_be_pasted(self, castoff: Castoff, tmp_path: Path, scheduler: str, program: str) -> None:
+        """Into any shell, whatever it has in its environment: the script is there, and is told where."""
+        words = [
+            "--site",
+            scheduler,
+            "--name",
+            "plain",
+            "--set",
+            "env.A=it's $(touch x)",
+            "--",
+            "echo",
+            "a  b",
+        ]
+        environment = {"SBATCH_PARTITION": "wrong", "PBS_JOBID": "9"}
+        answer = castoff("submit", "--dry-run", "--runs-dir", "a b", *words, env=environment)
+        note, *lines = answer.stderr.splitlines()
+        assert note.endswith("these lines can be pasted:") and all(map(str.isprintable, lines))
+        (tmp_path / "bin").mkdir()
+        sent = tmp_path / "bin" / program
+        sent.write_text('#!/bin/sh\nfor script; do :; done\ncp "$script" sent\nenv >environ\n')
+        sent.chmod(0o755)
+        path = f"{tmp_path}/bin:{os.environ['PATH']}"
+        pasted = subprocess.run(
+            ["sh", "-e"],
+            input="\n".join(lines),
+            cwd=tmp_path,
+            env={**os.environ, **environment, "PATH": path},
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        assert pasted.returncode == 0, pasted.stderr
+        assert (tmp_path / "sent").read_text() == answer.stdout
+        told = (tmp_path / "environ").read_text()
+        assert f"\nCASTOFF_RUN_DIR={tmp_path}/a b/by-hand-" in f"\n{told}"
+        assert "SBATCH_PARTITION" not in told and "PBS_JOBID" not in told
+        assert not (tmp_path / "x").exists()
 
     def test_json(self, castoff: Castoff) -> None:
         answer = castoff("submit", "--dry-run", "--json", "--site", "aurora", "--", "true")
