@@ -161,7 +161,9 @@ class QueuedRun:
         """The ids of all jobs that its scheduler may still have something to say about."""
         own = {self.job, *(send.job for send in self.sends)}
         for found in self.attempts.values():
-            own |= {one.job for one in found if not one.is_certain} | {one.next for one in found[-1:]}
+            own |= {one.job for one in found if not one.is_certain} | {
+                one.next for one in found[-2:]
+            }  # the last may not have said whose it is
         return {job for job in own if job is not None}
 
     def following(self, one: Attempt) -> str | None:

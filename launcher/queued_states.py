@@ -99,7 +99,8 @@ class _Judgement:
             return self._left_alone(number, statuses)
         if newest is None:
             return self._not_begun(number, send, statuses)
-        return self._begun(number, newest, send.job, statuses)
+        before = self.run.following(own[-2]) if len(own) > 1 else None
+        return self._begun(number, newest, before or send.job, statuses)
 
     def _left_alone(self, number: int, statuses: list[AttemptStatus]) -> MemberStatus:
         """A member that nothing was sent off for, by the newest submission."""

@@ -346,6 +346,13 @@ class TestGoingOn:
         now = status(made.run)
         assert (now.state, [one.ending for one in now.members[0].attempts]) == ("running", ["again", None])
 
+    def test_its_copy_has_just_made_its_folder(self, pbs: FakePbs, made: OnPbs) -> None:
+        """And has not said in it whose it is; the job before it has ended well."""
+        made.goes_on()
+        (made.run.path / "attempts/0.1").mkdir()
+        pbs.tells({"7.head": finished(0), "8.head": RUNNING}, made.run)
+        assert status(made.run).state == "running"
+
     def test_its_copy_was_deleted(self, pbs: FakePbs, made: OnPbs) -> None:
         made.goes_on()
         pbs.tells({"8.head": finished(None)}, made.run)

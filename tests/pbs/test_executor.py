@@ -199,12 +199,13 @@ def test_what_is_wrong_is_said_before_qsub(login: Path) -> None:
     assert not (login / "wrong").exists() or not [*(login / "wrong").iterdir()]
 
 
-def test_a_script_that_is_killed(jobs: Jobs) -> None:
+def test_a_script_that_is_killed(jobs: Jobs, pbs: PbsCluster) -> None:
+    """OpenPBS says of root's jobs, as these are, that they ended well."""
     job = jobs["killed"]
     ends(job)
-    with pytest.raises(JobEndedError, match="cancelled"):
+    with pytest.raises(JobEndedError, match="unknown|cancelled" if pbs.is_real else "cancelled"):
         job.result()
-    assert job.state == "CANCELLED"
+    assert job.state in (("UNKNOWN", "CANCELLED") if pbs.is_real else ("CANCELLED",))
 
 
 def test_one_that_pbs_starts_again(jobs: Jobs) -> None:
