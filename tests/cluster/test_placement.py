@@ -42,6 +42,8 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
     submit("accelerate", command=[*PROGRAMS, "accelerate"], **two)
     submit("env", command=[*PROGRAMS, "env"], **two)
     submit("inner", start={"torchrun": True}, python=sys.executable, **two)
+    failing = ["sh", "-c", '[ "$RANK" != 3 ] || exit 7; exec sleep 600']
+    submit("inner-fails", command=failing, start={"torchrun": True}, python=sys.executable, **two)
     by_hand = ["sh", "-c", f"exec {' '.join(TORCHRUN)} {PROBE[1]}"]
     submit("outer", command=by_hand, nodes=2)
     for hosts in (1, 2, 3, 4):
@@ -109,6 +111,14 @@ def test_torchrun(name: str, jobs: dict[str, Submitted]) -> None:
     """Started by castoff on every node, or by a program of one rank a node."""
     assert placed(jobs[name]) == blocks(2, 2)
     assert {rank["detected"]["starter"] for rank in jobs[name].ranks()} == {"torchrun"}
+
+
+def test_a_rank_that_fails_under_torchrun(jobs: dict[str, Submitted]) -> None:
+    """Known by its number among all ranks, and over at once."""
+    job = jobs["inner-fails"]
+    assert job.ending() == ("failed", 7), job.output()
+    record = job.record("failure")
+    assert (record["rank"], record["code"], record["log"]) == (3, 7, "node-00001.log")
 
 
 @pytest.mark.parametrize("name", ["env", "accelerate", "lightning"])

@@ -196,7 +196,7 @@ def test_what_init_says_next_is_for_a_shell(tmp_path: Path) -> None:
 def what_no_profile_says_is_refused_too() -> None:
     """A site that was made in Python, and that nobody has checked."""
     job = JobSpec.of({"command": ["true"], "name": "j"})
-    for kind, directive in (("slurm", "comment"), ("pbs", "A"), ("pbs", "other")):
+    for kind, directive in (("slurm", "comment"), ("pbs", "P"), ("pbs", "other")):
         site = Site.load(kind)
         for changes in ({"directives": {directive: "x\ntouch CANARY"}}, {"shell": "/bin/sh\ntouch CANARY"}):
             with pytest.raises(InvalidInput, match=rf"j on {kind}: (directives\.{directive}|shell): is "):
