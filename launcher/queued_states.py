@@ -311,7 +311,13 @@ class _Judgement:
         attempt = max([self.run.begin.get(number, 0) - 1, *(one.attempt for one in statuses)]) + 1
         folder = self.run.run.path / "attempts" / f"{number}.{attempt}"
         if last.ending == "failed" and last.ended_itself:
-            reason = f"it failed before it wrote any record; see {self.run.run.script_log(number)}"
+            log = self.run.run.script_log(number)
+            reason = f"it failed before it wrote any record; see {log}"
+            if not log.exists():
+                reason = (
+                    f"it failed and wrote nothing: its first node may not see {self.run.run.path}, and a run "
+                    "directory must lie where all nodes see it; castoff submit --runs-dir names another"
+                )
             last = msgspec.structs.replace(last, reason=reason)
         self.learnt.append((folder, last))
         one = Attempt(attempt, folder, None, None, None, last)

@@ -215,7 +215,16 @@ class TestStates:
         slurm.remembers(("7", "FAILED", "1:0", 999, 1000), run=made.run)
         now = status(made.run)
         assert ending(now) == ("ended", "failed", 1)
-        reason = now.members[0].attempts[0].reason
+        reason = now.members[0].attempts[0].reason or ""
+        assert reason.startswith(
+            f"it failed and wrote nothing: its first node may not see {made.run.path}, and a"
+        )
+
+    def test_it_never_wrote_a_record(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.run.logs.mkdir()
+        made.run.script_log(0).touch()
+        slurm.remembers(("7", "FAILED", "1:0", 999, 1000), run=made.run)
+        reason = status(made.run).members[0].attempts[0].reason
         assert reason == f"it failed before it wrote any record; see {made.run.path}/logs/job-0.log"
 
     def test_nor_failed(self, slurm: FakeSlurm, made: OnSlurm) -> None:

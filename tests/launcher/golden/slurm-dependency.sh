@@ -36,6 +36,11 @@ castoff_end_time() {
 # --- Run directory: records and logs --------------------------------------------------------------
 # `castoff submit` names it. A script that stands alone makes castoff-<job id> where it was submitted,
 # and copies itself there; a directory that a parent job left in the environment is not believed.
+if [[ -n ${CASTOFF_RUN_DIR:-} && ! -e $CASTOFF_RUN_DIR ]]; then
+  echo "castoff: $(hostname) does not see $CASTOFF_RUN_DIR: a run directory must lie where all nodes see it;" \
+    "castoff submit --runs-dir names another folder; should it be another job's, unset CASTOFF_RUN_DIR first" >&2
+  exit 1
+fi
 if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh"; then
   CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
   unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET

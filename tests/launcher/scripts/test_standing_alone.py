@@ -76,6 +76,17 @@ def test_a_parents_run_directory_is_not_believed(kind: str, bench: Benches) -> N
     assert here.ranks()[0]["cwd"] == str(here.folder)
 
 
+@pytest.mark.parametrize("kind", ["pals", "srun"])
+def test_a_run_directory_that_this_node_does_not_see(kind: str, bench: Benches) -> None:
+    here = bench(kind)
+    gone = here.seen.parent / "elsewhere"
+    running = here.start(ranks_per_node=1, env={"CASTOFF_RUN_DIR": str(gone)})
+    output, _ = running.process.communicate(timeout=patience.SECONDS)
+    assert running.process.returncode == 1
+    assert f" does not see {gone}: a run directory must lie where all nodes see it; " in output
+    assert here.ranks() == [] and not list(here.folder.glob("castoff-*"))
+
+
 def test_a_lone_local_script_needs_no_run_directory_name(bench: Benches) -> None:
     """Two that start at once, or a process id that comes again, do not share a directory."""
     here = bench("local")
