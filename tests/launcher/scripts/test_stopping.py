@@ -235,7 +235,7 @@ def test_submitted_again(bench: Benches, monkeypatch: pytest.MonkeyPatch) -> Non
     run = Run(ended.run_dir)
     ask_to_stop(run)
     (words,) = submit_again(here, run, monkeypatch, **given)
-    assert words == "-v LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT"
+    assert words == "-f -v LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT"
     assert sorted(path.name for path in (run.path / "attempts").iterdir()) == ["0.0", "0.1"]
     assert ended.record("ending", "0.1")["ending"] == "done"
     told = here.ranks()[0]["environ"]
