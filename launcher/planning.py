@@ -12,13 +12,14 @@ import msgspec
 
 from launcher import binding, directives, given_directives
 from launcher.binding import Devices
+from launcher.binding_by_hand import binding_problems, lists_of
 from launcher.containers import ContainerPlan, container_problems
 from launcher.containers import decide as decide_container
 from launcher.document import Document, FieldPath
 from launcher.errors import InvalidInput, Problem
 from launcher.limits import Shared, requeue_way, sharing_queue, site_problems
 from launcher.options import fixed_ranks, option_problems, with_options
-from launcher.quantities import cpulist, seconds
+from launcher.quantities import cpulist, cpus, seconds
 from launcher.site import Site
 from launcher.spec import (
     SCHEDULERS,
@@ -32,7 +33,7 @@ from launcher.spec import (
 )
 from launcher.staging import StagePlan, stage_problems
 from launcher.staging import decide as decide_stage
-from launcher.starters import OF_SCHEDULER, STARTERS, Layout, Request
+from launcher.starters import OF_SCHEDULER, STARTERS, Layout, Request, start
 from launcher.structure import fields_of
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -207,6 +208,11 @@ class _Planner:
         for problem in (*check(spec), *site_problems(spec, site, self.name, self.walltime, self.grace)):
             self._report(problem.path, problem.message)
         self._check_given_directives(layout, per_rank)
+        if site.scheduler == "local" and spec.binding is not None:
+            self.notes.append("binding: is for a scheduler's job, and has no effect here")
+        else:
+            for message in binding_problems(spec, site, starter, layout, whole_nodes=self._whole_nodes):
+                self._report("binding", message)
         if self.problems:
             raise InvalidInput(self.problems)
         processes = self._processes(starter, layout, cores, cpu_lists, per_rank)
@@ -429,6 +435,8 @@ class _Planner:
 
     def _cores(self, layout: Layout, per_rank: int) -> tuple[int | None, list[str]]:
         """Cores of each rank, where they are known, and the CPU list of each local rank."""
+        if by_hand := lists_of(self.spec):
+            return min(len(cpus(one)) for one in by_hand), by_hand
         asked, node = self.spec.cores_per_rank, self.site.node
         if node is None or not node.sockets:
             return asked, []
@@ -454,7 +462,8 @@ class _Planner:
         devices = self._node_devices(layout, per_rank)
         if not self.spec.start.torchrun:
             own = starter == "srun" and self._own_distribution()
-            return Request(layout, cores, cpu_lists, per_rank, devices, self.site, own)
+            by_hand = self.spec.binding is not None
+            return Request(layout, cores, cpu_lists, per_rank, devices, self.site, own, by_hand)
         node = self.site.node
         whole = binding.core_lists(node, 1, None) if node else []
         return Request(
@@ -475,8 +484,9 @@ class _Planner:
         )
 
     def _start(self, starter: StarterName, processes: Request) -> list[str]:
-        argv = STARTERS[starter].argv(processes)
-        return argv if starter == "local" else [*argv, *self._site_args(starter), *self.spec.start.args]
+        if starter == "local":
+            return STARTERS[starter].argv(processes)
+        return start(starter, processes, self._site_args(starter), self.spec.start.args)
 
     def _site_args(self, starter: StarterName) -> list[str]:
         """The site's own flags, which are those of its own starter."""

@@ -18,7 +18,9 @@ MEMORY_PATTERN = rf"^[1-9][0-9]{{0,9}}[KMGT]{END}"
 MEMORY_TAKES = "a size with a unit K, M, G or T (powers of 1024), as in 64G"
 
 _CPUS = "[0-9]{1,5}(?:-[0-9]{1,5})?"
-CPULIST_PATTERN = rf"^{_CPUS}(?:,{_CPUS})*{END}"
+_CPULIST = rf"{_CPUS}(?:,{_CPUS})*"
+CPULIST_PATTERN = rf"^{_CPULIST}{END}"
+CPULISTS_PATTERN = rf"^{_CPULIST}(?::{_CPULIST})*{END}"
 
 
 def seconds(duration: str) -> int:

@@ -12,7 +12,14 @@ import msgspec
 
 from launcher.document import Document, FieldPath, dotted
 from launcher.errors import InvalidInput, Problem, shown
-from launcher.quantities import DURATION_PATTERN, DURATION_TAKES, END, MEMORY_PATTERN, MEMORY_TAKES
+from launcher.quantities import (
+    CPULISTS_PATTERN,
+    DURATION_PATTERN,
+    DURATION_TAKES,
+    END,
+    MEMORY_PATTERN,
+    MEMORY_TAKES,
+)
 from launcher.structure import convert_valid, meaning, takes
 
 _SCALAR = {"x-scalar": True}
@@ -49,6 +56,10 @@ Count = Annotated[int, takes("a whole number of at least 1", ge=1, le=10_000_000
 CountOrNone = Annotated[int, takes("a whole number of at least 0", ge=0, le=1_000_000)]
 Duration = Annotated[str, takes(DURATION_TAKES, pattern=DURATION_PATTERN)]
 Memory = Annotated[str, takes(MEMORY_TAKES, pattern=MEMORY_PATTERN)]
+CpuLists = Annotated[
+    str,
+    takes("a CPU list for each rank of a node, joined by :, as in 4-7:8-11", pattern=CPULISTS_PATTERN),
+]
 DirectiveName = Annotated[
     str,
     takes("a directive's name (letters, digits, - and _)", pattern=rf"^[A-Za-z][A-Za-z0-9_-]*{END}"),
@@ -221,6 +232,10 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         meaning(
             "Devices (GPUs, tiles) of each rank; 0 asks for none. Default: 1 where the site has devices."
         ),
+    ] = None
+    binding: Annotated[
+        CpuLists | None,
+        meaning("The cores of each rank of a node, by hand; default: the site's and the starter's choice."),
     ] = None
     memory: Annotated[Memory | None, meaning("Memory of each node.")] = None
     walltime: Annotated[Duration | None, meaning("How long the job may run.")] = None

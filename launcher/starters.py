@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from launcher.quantities import cpus
 from launcher.site import Site
 from launcher.spec import StarterName
 
@@ -67,6 +68,8 @@ class Request(NamedTuple):
     site: Site
     own_distribution: bool = False
     """Whether further flags of the job say where srun starts each process."""
+    by_hand: bool = False
+    """Whether the job itself names the cores of each process."""
 
 
 def srun(request: Request) -> list[str]:
@@ -79,7 +82,14 @@ def srun(request: Request) -> list[str]:
     if request.cores is not None:
         # srun does not inherit it from sbatch since Slurm 22.05.
         argv.append(f"--cpus-per-task={request.site.slurm_cpus(request.cores)}")
+    if request.by_hand:
+        # Numbers of CPUs as the kernel has them, for Slurm takes masks as they are on a job's whole nodes.
+        argv.append(f"--cpu-bind=mask_cpu:{','.join(_masks(request))}")
     return [*argv, *_srun_devices(request), "--kill-on-bad-exit=1", "--wait=0", "--export=ALL"]
+
+
+def _masks(request: Request) -> list[str]:
+    return [hex(sum(1 << cpu for cpu in cpus(one))) for one in request.cpu_lists]
 
 
 def _srun_devices(request: Request) -> list[str]:
@@ -109,12 +119,18 @@ def pals(request: Request) -> list[str]:
 
 def hydra(request: Request) -> list[str]:
     """MPICH's mpiexec; the host file holds the processes of each host."""
-    return [request.site.mpiexec, "-n", str(request.layout.processes)]
+    argv = [request.site.mpiexec, "-n", str(request.layout.processes)]
+    if request.by_hand:  # seen on MPICH 4.0.2: an entry for each process of a host
+        own = ["+".join(map(str, cpus(one))) for one in request.cpu_lists]
+        argv += ["-bind-to", f"user:{','.join(own)}"]
+    return argv
 
 
 def intelmpi(request: Request) -> list[str]:
     """Intel MPI's mpiexec, a Hydra; the machine file holds the processes of each host."""
-    return hydra(request)
+    argv = [request.site.mpiexec, "-n", str(request.layout.processes)]
+    # Its -bind-to is MPICH's and does nothing; the masks bind any program (seen on Intel MPI 2021).
+    return [*argv, "-genv", "I_MPI_PIN_DOMAIN", f"[{','.join(_masks(request))}]"] if request.by_hand else argv
 
 
 def openmpi(request: Request) -> list[str]:
@@ -142,21 +158,70 @@ class Starter(NamedTuple):
     """The variable that tells a rank how many there are on its node."""
     goes_on: bool
     """Whether it lets the other ranks run on when one exits non-zero."""
+    bind_flags: tuple[str, ...] = ()
+    """Its own flags that bind processes to cores."""
+    takes_lists: bool = False
+    """Whether it can be told the cores of each process."""
     most_words: int | None = None
     """How many words of a command it takes; None: any number."""
 
 
 STARTERS: dict[StarterName, Starter] = {
-    "srun": Starter(srun, None, "SLURM_TASKS_PER_NODE", goes_on=False),
-    "pals": Starter(pals, None, "PALS_LOCAL_SIZE", goes_on=True),
+    "srun": Starter(
+        *(srun, None, "SLURM_TASKS_PER_NODE"),
+        goes_on=False,
+        bind_flags=("--cpu-bind", "--cpu_bind"),
+        takes_lists=True,
+    ),
+    "pals": Starter(
+        *(pals, None, "PALS_LOCAL_SIZE"), goes_on=True, bind_flags=("--cpu-bind",), takes_lists=True
+    ),
     # MPICH 4.0.2 takes 999 words and dies of SIGSEGV at one more (HYD_NUM_TMP_STRINGS in its hydra.h);
     # the three that look for rank.sh, and that itself, are four, and a command with a lone : takes four.
-    "hydra": Starter(hydra, "-f", "MPI_LOCALNRANKS", goes_on=True, most_words=991),
-    "intelmpi": Starter(intelmpi, "-machinefile", "MPI_LOCALNRANKS", goes_on=True),
-    "openmpi": Starter(openmpi, "--hostfile", "OMPI_COMM_WORLD_LOCAL_SIZE", goes_on=False),
+    "hydra": Starter(
+        *(hydra, "-f", "MPI_LOCALNRANKS"),
+        goes_on=True,
+        bind_flags=("-bind-to", "--bind-to"),
+        takes_lists=True,
+        most_words=991,
+    ),
+    "intelmpi": Starter(intelmpi, "-machinefile", "MPI_LOCALNRANKS", goes_on=True, takes_lists=True),
+    "openmpi": Starter(
+        *(openmpi, "--hostfile", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        goes_on=False,
+        bind_flags=("--bind-to", "-bind-to"),
+    ),
     "local": Starter(local, None, "LOCAL_WORLD_SIZE", goes_on=False),
 }
 """The starters by name."""
+
+
+def start(name: StarterName, request: Request, of_site: list[str], of_job: list[str]) -> list[str]:
+    """A starter's argv with the further flags of the site and of the job; only one of them binds."""
+    flags = STARTERS[name].bind_flags
+    argv = STARTERS[name].argv(request)
+    if binds(name, of_job):
+        argv, of_site = _without(flags, argv), _without(flags, of_site)
+    elif request.by_hand:
+        of_site = _without(flags, of_site)
+    elif binds(name, of_site):
+        argv = _without(flags, argv)
+    return [*argv, *of_site, *of_job]
+
+
+def binds(name: StarterName, words: list[str]) -> bool:
+    """Whether flags for this starter say how processes are bound to cores."""
+    return any(word.partition("=")[0] in STARTERS[name].bind_flags for word in words)
+
+
+def _without(flags: tuple[str, ...], words: list[str]) -> list[str]:
+    left, after = [], False
+    for word in words:
+        if not after and word.partition("=")[0] not in flags:
+            left.append(word)
+        after = not after and word in flags  # its value is a word of its own
+    return left
+
 
 OF_SCHEDULER: dict[str, list[StarterName]] = {
     "slurm": ["srun", "hydra", "intelmpi", "openmpi"],

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from launcher.errors import printable
-from launcher.quantities import DURATION_PATTERN, MEMORY_PATTERN
+from launcher.quantities import CPULISTS_PATTERN, DURATION_PATTERN, MEMORY_PATTERN
 from launcher.quoting import yaml_field
 
 
@@ -213,7 +213,13 @@ def _nodes_by_ranks(value: Any) -> Instead:
 
 
 def _binding(value: Any) -> str:
-    return str(value).removeprefix("list:").removeprefix("map_cpu:").replace(",", ":")
+    """From PALS's list: or srun's map_cpu:, which has one core for each rank."""
+    text = str(value)
+    lists = text.removeprefix("map_cpu:").replace(",", ":") if text.startswith("map_cpu:") else text
+    lists = lists.removeprefix("list:")
+    if not re.search(CPULISTS_PATTERN, lists):
+        raise ValueError(value)
+    return lists
 
 
 def _raw(scheduler: str, name: str, note: str = "") -> Callable[[Any], Instead]:
@@ -321,6 +327,7 @@ OF_JOBS = Synonyms(
         **_many("srun_args mpi_args mpiexec_args launcher_args start_args", _to("start.args", _words)),
         **_many("image container_image docker_image sif", _to("container.image", str)),
         **_many("container_mounts mounts volumes", _to("container.binds", _names)),
+        **_many("cpu_bind cpu_binding bind bind_to", _to("binding", _binding)),
         # Many and again
         **_many("dependency dependencies depends depends_on", _dependency),
         **_many("array_parallelism max_parallel array_limit concurrency", _to("array.at_most", _number)),
@@ -516,7 +523,7 @@ _SAME_IN_DEFAULTS = frozenset(
             "inherit",
         ),
         *("workdir", "snapshot", "python", "container", "requeue", "grace", "command", "start", "after"),
-        *("templates", "memory"),
+        *("templates", "memory", "binding"),
     }
 )
 """A job file's fields that a profile has not."""

@@ -189,7 +189,7 @@ ARROWS = {
     "site": {"document", "errors", "quantities", "spec", "structure"},
     # Decisions
     "binding": {"quantities", "site"},
-    "starters": {"site", "spec"},
+    "starters": {"quantities", "site", "spec"},
     "containers": {"site", "spec"},
     "staging": {"spec"},
 }
@@ -203,6 +203,7 @@ PURE = [
         "starters",
         "directives",
         "given_directives",
+        "binding_by_hand",
         "limits",
         "containers",
         "staging",

@@ -22,6 +22,7 @@ nodes: 2
 qos: 007
 walltime: "1:30:00"
 memory: 64G
+binding: 0:1
 exclusive: false
 mail: {to: me@example.org, on: [begin, fail]}
 setup: [module load x, 5]
@@ -189,7 +190,14 @@ class TestSchema:
                 "walltime: soon",
             ),
             *("walltme: 1h", "name: ''", "account: [a]", "exclusive: yes", "env: {A B: 1}", "env: {C: [1]}"),
-            *("env_from: [1A]", "inherit: al", "directives: {a b: x}", "directives: {c: [1]}", "grace: 5"),
+            *(
+                "env_from: [1A]",
+                "inherit: al",
+                "directives: {a b: x}",
+                "directives: {c: [1]}",
+                "grace: 5",
+                "binding: list:0",
+            ),
             *("directives: {pbs: home}", "directives: {lsf: {x: y}}", "directives: {pbs: {a b: x}}"),
             *("mail: {to: me, on: [ended]}", "mail: {to: me, cc: you}", "mail: {on: [end]}"),
             *("start: {starter: slurm}", "start: {torchrun: 'on'}", "array: {at_most: 2}", "setup: x"),

@@ -59,6 +59,7 @@ env: {OMP_NUM_THREADS: 1, my_opts: "a b; echo", LR: 1e-3, EMPTY: ""}
 env_from: [WANDB_API_KEY]
 inherit: [HOME]
 workdir: /w
+binding: 4-7:8,10-11
 snapshot: {paths: [src, 007], link: [data], limit: 1G}
 python: /opt/bin/python
 directives: {comment: null, hold: true, x: false, n: 5, pbs: {filesystems: "home:flare"}, slurm: null}
@@ -212,6 +213,7 @@ MISTAKES: dict[str, dict[str, str]] = {
     "requeue: {max: -1, min: 2}": {"requeue.max": "is -1", "requeue.min": "is no field; there are: max, how"},
     "grace: 5": {"grace": "is 5, but takes a duration"},
     "setup: module load x": {"setup": "is 'module load x', but takes a list of shell lines"},
+    "binding: 4-7;8": {"binding": "is '4-7;8', but takes a CPU list for each rank of a node, joined by :"},
     "python: bin/python": {"python": "must be absolute"},
     "ranks: 4": {"ranks": "excludes ranks_per_node"},
 }

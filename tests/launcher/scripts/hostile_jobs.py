@@ -153,6 +153,7 @@ FIELDS: dict[str, Callable[[Kind], st.SearchStrategy[Any] | None]] = {
     "ranks": lambda kind: st.integers(1, 3),
     "cores_per_rank": lambda kind: st.integers(1, 4),
     "devices_per_rank": lambda kind: st.integers(0, 2),
+    "binding": lambda kind: None if kind == "local" else st.sampled_from(["0", "0-1", "1,3-4"]),
     "memory": _among("4G", "100M"),
     "walltime": _among("00:30:00", "2h", "1-00:00:00"),
     "account": _lines,
@@ -333,6 +334,13 @@ def _agreeing(fields: Fields, kind: Kind) -> Fields:
             del fields[outer]
     if fields.get("array", {}).get("count", 1) > 1:
         fields.get("requeue", {}).pop("how", None)
+    start = fields.get("start", {})
+    if start.get("torchrun") or start.get("starter") == "openmpi":
+        fields.pop("binding", None)
+    if "binding" in fields:  # a list for each rank, of a whole node's cores
+        fields |= {"ranks_per_node": 1, "exclusive": True}
+        fields.pop("ranks", None)
+        fields.pop("cores_per_rank", None)
     _agree_on_surroundings(fields, kind)
     taken = {*fields.get("env", {}), *fields.get("container", {}).get("env", {})}
     fields["env_from"] = [name for name in fields.get("env_from", []) if name not in taken]

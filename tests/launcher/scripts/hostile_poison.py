@@ -28,6 +28,7 @@ _BAD_DIRECTIVES = ("a b", "a;touch CANARY", "a=b", "-x", "1", "é", "a\nb")
 _BAD_VALUES: dict[str, list[Any]] = {
     **dict.fromkeys(("nodes", "walltime", "memory", "grace", "ranks", "devices_per_rank"), _BAD_NUMBERS),
     "command": [["-x"], [""], ["\x00"], []],
+    "binding": ["0;touch CANARY", "$(canary)", "0:", ":", "0-", "٣", "0\n", "list:0", ""],
     "name": ["a/b", "..", ".", "/", "x" * 201],
     "env": [{name: "a[$(touch CANARY)]"} for name in _BAD_VARIABLES],
     "env_from": [[name] for name in _BAD_VARIABLES],
