@@ -14,7 +14,7 @@ from launcher.directories import Sealed, check_folder, opened
 from launcher.errors import CastoffError
 from launcher.index import write_down
 from launcher.local.abandoned import Marked
-from launcher.local.control import forget_cancellation, mark_of, other_host
+from launcher.local.control import forget_cancellation, other_host, started_by
 from launcher.queue import Queue, Silent
 from launcher.queues import queue_of
 from launcher.runs import LOCK, STOP, Run, locked, read_record, write_file, write_submission
@@ -109,7 +109,7 @@ def _check_over(run: Run, scheduler: str, environ: Mapping[str, str]) -> None:
         CastoffError: it does, or nobody can tell now.
     """
     if scheduler == "local":
-        if Marked().of(mark_of(run)):
+        if Marked().of(started_by(run)):
             raise CastoffError(_still(run))
         return
     (now,) = judge([survey(run, held=True)])

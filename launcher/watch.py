@@ -18,7 +18,7 @@ from launcher.asking import Asking
 from launcher.directories import check_trusted
 from launcher.errors import CastoffError
 from launcher.local.abandoned import Marked
-from launcher.local.control import is_abandoned, mark_of, other_host
+from launcher.local.control import is_abandoned, other_host, started_by
 from launcher.local_states import LocalRun
 from launcher.records import Start, read
 from launcher.runs import SETTLED, Run
@@ -185,7 +185,7 @@ def condition_holds(condition: str, run: Run, looking: Looking | None = None) ->
 def _local_status(scene: Scene, marked: Marked) -> RunStatus:
     """The status of a run whose scheduler is castoff itself, or of which nothing but records is known."""
     if not scene.alive and any(not _is_settled(found) for found in scene.attempts.values()):
-        scene = scene._replace(alive=bool(marked.of(mark_of(scene.run))))
+        scene = scene._replace(alive=bool(marked.of(started_by(scene.run))))
     elsewhere = None if scene.alive else other_host(scene.run)
     run = LocalRun(scene.run, scene.submission, scene.plan, scene.alive, elsewhere, scene.stop_asked)
     members = local_states.judge(run, scene.attempts)

@@ -15,7 +15,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from launcher.runs import LOCK, SETTLED, Run, write_file
 
@@ -36,6 +36,24 @@ _TERM_PATIENCE = 10.0
 
 _POLL = 0.05
 
+_CLOCK = 2.0
+"""Seconds by which the kernel's idea of when processes began may have moved."""
+
+
+class Started(NamedTuple):
+    """How all that a scheduler has started is known."""
+
+    mark: str
+    since: float
+    """When the scheduler began: nothing that holds the lock and is older is its own."""
+
+    @classmethod
+    def now(cls) -> Started:
+        """That of this process."""
+        import psutil
+
+        return cls(os.urandom(16).hex(), psutil.Process().create_time())
+
 
 class Marked:
     """What lives on this host of runs whose schedulers are gone; looked for once, when first asked for."""
@@ -43,9 +61,9 @@ class Marked:
     def __init__(self) -> None:
         self._found: dict[str, list[psutil.Process]] | None = None
 
-    def of(self, mark: str | None) -> list[psutil.Process]:
-        """Every living process with a scheduler's mark, but this one; None: it left none."""
-        if mark is None:
+    def of(self, started: Started | None) -> list[psutil.Process]:
+        """Every living process with a scheduler's mark, but this one; None: there was none."""
+        if started is None:
             return []
         if self._found is None:
             import psutil
@@ -54,10 +72,10 @@ class Marked:
             for process in psutil.process_iter():
                 if (known := _environment(process).get(MARK)) and process.pid != os.getpid():
                     self._found.setdefault(known, []).append(process)
-        return self._found.get(mark, [])
+        return self._found.get(started.mark, [])
 
 
-def end(run: Run, mark: str, member: int | None) -> None:
+def end(run: Run, started: Started, member: int | None) -> None:
     """End what lives of a run without a scheduler, or of one of its members, and record what that ends.
 
     Scripts get TERM, which they pass on; what they leave gets TERM and then KILL.
@@ -66,9 +84,9 @@ def end(run: Run, mark: str, member: int | None) -> None:
 
     from launcher.local.processes import GRACE, send
 
-    _end_scripts(run, mark, member)
+    _end_scripts(run, started, member)
     begun, told = time.monotonic(), set[psutil.Process]()
-    while left := _left(run, mark, member):
+    while left := _left(run, started, member):
         waited = time.monotonic() - begun
         if waited > 2 * GRACE:
             return
@@ -82,11 +100,11 @@ def end(run: Run, mark: str, member: int | None) -> None:
         _settle(run, member)
 
 
-def _end_scripts(run: Run, mark: str, member: int | None) -> None:
+def _end_scripts(run: Run, started: Started, member: int | None) -> None:
     import psutil
 
     asked = []
-    for process in Marked().of(mark):
+    for process in Marked().of(started):
         with contextlib.suppress(psutil.Error):  # gone
             if process.cmdline()[-1:] == [str(run.script)] and _is_of(process, member):
                 process.terminate()
@@ -94,8 +112,8 @@ def _end_scripts(run: Run, mark: str, member: int | None) -> None:
     psutil.wait_procs(asked, timeout=_TERM_PATIENCE)
 
 
-def _left(run: Run, mark: str, member: int | None) -> list[psutil.Process]:
-    return [one for one in {*Marked().of(mark), *_holders(run)} if _is_of(one, member)]
+def _left(run: Run, started: Started, member: int | None) -> list[psutil.Process]:
+    return [one for one in {*Marked().of(started), *_holders(run, started.since)} if _is_of(one, member)]
 
 
 def _is_of(process: psutil.Process, member: int | None) -> bool:
@@ -112,13 +130,15 @@ def _environment(process: psutil.Process) -> dict[str, str]:
         return {}
 
 
-def _holders(run: Run) -> Iterator[psutil.Process]:
-    """The processes that hold a run's lock (Linux), but for commands of castoff."""
+def _holders(run: Run, since: float) -> Iterator[psutil.Process]:
+    """The processes that hold a run's lock (Linux): none of castoff's commands, and none that is older."""
     import psutil
 
     path = os.path.realpath(run.path / LOCK)
     for process in psutil.process_iter():
         with contextlib.suppress(OSError, psutil.Error):  # gone, or another user's
+            if process.pid == os.getpid() or process.create_time() < since - _CLOCK:
+                continue
             names = os.listdir(f"/proc/{process.pid}/fd")  # noqa: PTH208
             if any(_holds(process.pid, name, path) for name in names):
                 words = process.cmdline()

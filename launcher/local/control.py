@@ -12,23 +12,24 @@ from pathlib import Path
 from launcher.directories import check_trusted
 from launcher.errors import CastoffError
 from launcher.local import abandoned
-from launcher.local.abandoned import SCHEDULER
+from launcher.local.abandoned import SCHEDULER, Started
 from launcher.runs import LOCK, Run, is_locked, read_record, write_file
 
 _WHO = "local.json"
 _CANCEL = "cancel"
 
 
-def introduce(run: Run, submission: int, mark: str | None = None) -> None:
+def introduce(run: Run, submission: int, started: Started | None = None) -> None:
     """Write down that this process is the run's scheduler, and which of its submissions it takes.
 
-    `mark`: that of all that it starts; None: a launch in the foreground, which has a guardian.
+    `started`: how all that it starts is known; None: a launch in the foreground, which has a guardian.
 
     Raises:
         OSError: it cannot be written.
     """
-    record = {"pid": os.getpid(), "host": socket.gethostname(), "submission": submission, "mark": mark}
-    write_file(run.path / _WHO, json.dumps(record) + "\n")
+    record = {"pid": os.getpid(), "host": socket.gethostname(), "submission": submission}
+    known = started._asdict() if started else {}
+    write_file(run.path / _WHO, json.dumps({**record, **known}) + "\n")
 
 
 def inherited_lock(environ: Mapping[str, str]) -> list[int]:
@@ -79,21 +80,24 @@ def cancel(run: Run, member: int | None = None) -> None:
         write_file(run.path / (_CANCEL if member is None else f"{_CANCEL}-{member}"), "")
     except OSError as error:
         raise CastoffError(f"{run.path}: cannot be written, so {run.id} goes on: {error.strerror}") from error
-    if is_abandoned(run) and (mark := mark_of(run)):
-        abandoned.end(run, mark, member)
+    if is_abandoned(run) and (started := started_by(run)):
+        abandoned.end(run, started, member)
 
 
-def mark_of(run: Run) -> str | None:
-    """The mark of what its newest scheduler has started here; None if it is not to be found here."""
-    mark = read_record(run.path / _WHO).get("mark")
-    return mark if isinstance(mark, str) and other_host(run) is None else None
+def started_by(run: Run) -> Started | None:
+    """How what its newest scheduler has started here is known; None if it is not to be found here."""
+    record = read_record(run.path / _WHO)
+    mark, since = record.get("mark"), record.get("since")
+    if other_host(run) is None and isinstance(mark, str) and isinstance(since, float):
+        return Started(mark, since)
+    return None
 
 
 def is_abandoned(run: Run) -> bool:
     """Whether a local scheduler took the newest submission on this host, and is gone."""
     if taken(run) != len(run.submission().get("earlier", [])):
         return False
-    return mark_of(run) is not None and not _has_scheduler(run)
+    return started_by(run) is not None and not _has_scheduler(run)
 
 
 def _has_scheduler(run: Run) -> bool:

@@ -26,6 +26,7 @@ import psutil
 
 from launcher.directories import check_trusted
 from launcher.errors import CastoffError
+from launcher.local.abandoned import Started
 from launcher.local.control import cancel_asked, cancelled_members, introduce, taken
 from launcher.local.member import Member, Start, attempt_folder
 from launcher.local.processes import become_subreaper, shares
@@ -295,11 +296,11 @@ def main() -> None:
     os.close(read_end)
     os.setsid()
     become_subreaper()
-    job, mark = f"local-{os.getpid()}", os.urandom(16).hex()
+    job, started = f"local-{os.getpid()}", Started.now()
     try:
         log = os.open(run.logs / "scheduler.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         _make_spare(run)
-        introduce(run, number, mark)
+        introduce(run, number, started)
         # Here, and last: who submitted may be killed, or may not hear us, but this is found.
         write_submission(run, {**record, "job": job})
     except OSError as error:
@@ -308,7 +309,7 @@ def main() -> None:
     with contextlib.suppress(BrokenPipeError):
         os.write(write_end, f"{job}\n".encode())
     os.close(write_end)
-    _Scheduler(run, lock, mark).main()
+    _Scheduler(run, lock, started.mark).main()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     os._exit(0)  # the lock goes with the process: who finds it free finds nothing left running
