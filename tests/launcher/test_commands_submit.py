@@ -259,7 +259,7 @@ class TestRefusals:
         assert everything(tmp_path) == {"sbatch"} and everything(fresh_home) == set()
 
     def test_problems_of_the_job(self, castoff: Castoff, tmp_path: Path, fresh_home: Path) -> None:
-        answer = castoff("submit", "--site", "local", "--nodes", "2", "--walltime", "1m", "--", "true")
+        answer = castoff("submit", "--site", "local", "--nodes", "2", "--walltime", "0s", "--", "true")
         assert answer.returncode == 2
         assert len(answer.stderr.splitlines()) == 2
         assert everything(tmp_path) == everything(fresh_home) == set()
