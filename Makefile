@@ -30,7 +30,7 @@ SYSTEM_PROGRAMS += slurmctld slurmd sbatch slurmdbd mariadbd munged ip
 endif
 
 # Test processes, more than two cores have, for tests mostly wait. One takes all that use a cluster's
-# fixture, or a file at a time: see the groups in tests/conftest.py.
+# fixture, or a file at a time: see tests/grouping.py.
 TEST_PROCESSES ?= 4
 ifneq ($(TEST_PROCESSES),1)
 SIDE_BY_SIDE := --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder

@@ -9,10 +9,11 @@ import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
+from tests import grouping
 from tests.cluster.hosts import why_no_hosts
 from tests.cluster.slurm import PACKAGES, SlurmCluster
 from tests.command_line import Castoff as Castoff
@@ -22,9 +23,6 @@ from tests.pbs.cluster import PbsCluster
 
 NO_SKIPS = "CASTOFF_TESTS_NO_SKIPS"
 NO_SYSTEM_PACKAGES = "CASTOFF_TESTS_NO_SYSTEM_PACKAGES"
-
-CLUSTERS = ("slurm", "pbs")
-"""Fixtures, each a cluster for a whole test run."""
 
 # Read once, before any test can see or change them.
 SKIPS_FAIL = os.environ.get(NO_SKIPS, "") not in ("", "0")
@@ -166,26 +164,29 @@ def pbs(
     cluster.close()
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks, and xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is for real, and group for xdist what should share a process.
-
-    What uses a cluster goes to one process, and comes first, for it takes longest and mostly waits; any other
-    test goes where the others of its file go.
-    """
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is for real, and group what should share a test process: see `tests.grouping`."""
+    clusters: dict[str, str] = {}
     for item in items:
         fixtures = item.fixturenames if isinstance(item, pytest.Function) else []
-        cluster = None
         if "for_real" in fixtures:
             item.add_marker("real")
-            cluster = next((name for name in CLUSTERS if name in fixtures), None)
-        item.add_marker(pytest.mark.xdist_group(cluster or item.path.as_posix()))
-    items.sort(key=_turn)
+            for name in {*grouping.CLUSTERS} & {*fixtures}:
+                clusters[item.nodeid] = name
+    grouping.arrange(config, items, clusters)
 
 
-def _turn(item: pytest.Item) -> int:
-    (group,) = next(item.iter_markers("xdist_group")).args
-    return CLUSTERS.index(group) if group in CLUSTERS else len(CLUSTERS)
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of xdist where to leave the groups."""
+    node.workerinput["groups"] = str(grouping.groups_file(node.config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> grouping.ByGroup | None:
+    """Deal out by these groups where `--dist loadgroup` asks for groups."""
+    return grouping.ByGroup(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def _skip_fails(report: pytest.TestReport | pytest.CollectReport) -> None:

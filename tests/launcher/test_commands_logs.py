@@ -355,7 +355,10 @@ class TestOnACluster:
     def test_what_the_script_itself_says(self, bench: Benches, logs: Logs) -> None:
         """Each line once, though its log repeats those of the first rank and of the one that failed."""
         here = bench("hydra")
-        program = "echo one $RANK; echo two $RANK; [ $RANK = 1 ] && { sleep 1; exit 6; }; sleep 600"
+        program = (
+            "echo one $RANK; echo two $RANK; [ $RANK = 0 ] && { touch said; sleep 600; }; "
+            "while [ ! -e said ]; do sleep 0.05; done; exit 6"
+        )
         ended = here.run(ranks_per_node=2, command=["sh", "-c", program], setup=["echo loading modules"])
         assert ended.output.count("one 0") == ended.output.count("one 1") == 1
         run = Run(ended.run_dir)

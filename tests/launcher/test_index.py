@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from launcher import journal
 from launcher.drafts import new_run
 from launcher.errors import CastoffError
 from launcher.index import Entry, Index
@@ -22,6 +23,7 @@ from launcher.journal import Journal
 from launcher.runs import Run
 from launcher.status import RunSummary, summary
 from launcher.watch import status
+from tests import patience
 
 from .test_watch import Made
 
@@ -33,6 +35,7 @@ def make_run(folder: Path, name: str = "job") -> Run:
 
 
 def add_many(index: Index, folder: Path, first: int) -> None:
+    journal._PATIENCE = patience.SECONDS  # in a process of its own
     for number in range(first, first + 50):
         run = Run(folder / str(number))
         run.path.mkdir()

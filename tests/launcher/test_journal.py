@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from launcher import journal
 from launcher.journal import Journal
+from tests import patience
 
 WHOLE = {"path": "/a", "name": "whole"}
 
@@ -33,6 +34,7 @@ def read(path: Path) -> list[object]:
 
 
 def append_many(path: Path, word: str) -> None:
+    journal._PATIENCE = patience.SECONDS  # in a process of its own
     for number in range(200):
         Journal(path).append([{"word": word, "number": number, "filler": "x" * (number * 50)}] * 2)
 

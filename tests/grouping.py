@@ -1,0 +1,56 @@
+"""Which tests share a test process, where several run beside each other: pytest-xdist deals out groups.
+
+Its own groups do nothing with pytest 9.2, which has no names of tests any more that could be written on. So a
+worker leaves the groups in a file, before the controller deals anything out.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+CLUSTERS = ("slurm", "pbs")
+"""Fixtures, each a cluster for a whole test run: all tests with one of them are a group, and the first."""
+
+_FILE = pytest.StashKey[Path]()
+
+
+def arrange(config: pytest.Config, items: list[pytest.Item], clusters: dict[str, str]) -> None:
+    """Put the tests that use a cluster first, and tell the controller the groups.
+
+    `clusters`: the cluster of each test that uses one, by its name; the others go with those of their file.
+    """
+    groups = {item.nodeid: clusters.get(item.nodeid, item.path.as_posix()) for item in items}
+    turns = {name: turn for turn, name in enumerate(CLUSTERS)}
+    items.sort(key=lambda item: turns.get(groups[item.nodeid], len(turns)))
+    told = getattr(config, "workerinput", {})
+    if told.get("workerid") == "gw0":
+        Path(told["groups"]).write_text(json.dumps(groups))
+
+
+def groups_file(config: pytest.Config) -> Path:
+    """Where a worker leaves the groups."""
+    if _FILE not in config.stash:
+        config.stash[_FILE] = Path(tempfile.mkdtemp(prefix="castoff-groups-")) / "groups.json"
+    return config.stash[_FILE]
+
+
+class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives a worker a group at a time."""
+
+    def __init__(self, config: pytest.Config, log: Any):
+        super().__init__(config, log)
+        self._groups: dict[str, str] = {}
+
+    def _split_scope(self, nodeid: str) -> str:
+        if not self._groups:
+            path = groups_file(self.config)
+            self._groups = json.loads(path.read_text())
+            path.unlink()
+            path.parent.rmdir()
+        return self._groups[nodeid]
