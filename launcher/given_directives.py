@@ -46,14 +46,37 @@ class _Rules(NamedTuple):
     """Those that may be changed but not removed, and why."""
     of_others: dict[str, str]
     """Names that are another scheduler's, and whose."""
+    meant: Callable[[str], str]
+    """The directive that a spelling of its name means to the scheduler: the name itself, or a longer one."""
     misplaced: Callable[[str], str | None]
     """What is wrong with a name whatever its value."""
     line: Callable[[str, str | bool], str]
     """How it is written into a script."""
 
 
+_SLURM_LETTERS = {
+    **{"A": "account", "a": "array", "b": "begin", "C": "constraint", "c": "cpus-per-task", "D": "chdir"},
+    **{"d": "dependency", "e": "error", "G": "gpus", "J": "job-name", "L": "licenses", "m": "distribution"},
+    **{"N": "nodes", "n": "ntasks", "o": "output", "p": "partition", "q": "qos", "t": "time"},
+    **{"w": "nodelist", "x": "exclude"},
+}
+
+
+def _meant_on_slurm(name: str) -> str:
+    """sbatch reads its options with getopt_long(3), to which the beginning of a name will do."""
+    if len(name) == 1:
+        return _SLURM_LETTERS.get(name, name)
+    known = {*_SLURM_WORDS, *_RULES["slurm"].owned, *_RULES["slurm"].typed}
+    return name if name in known else next((word for word in sorted(known) if word.startswith(name)), name)
+
+
+def _meant_on_pbs(name: str) -> str:
+    """PBS compares names of resources without regard to case; its flags are letters."""
+    return name if len(name) == 1 else name.lower()
+
+
 def _misplaced_on_slurm(name: str) -> str | None:
-    return "is a short flag; write the long one, as in constraint for C" if len(name) == 1 else None
+    return "is a short flag; write the long one, as in nodelist for w" if len(name) == 1 else None
 
 
 def _misplaced_on_pbs(name: str) -> str | None:
@@ -97,6 +120,7 @@ _RULES = {
             "no-requeue": "Slurm would start a failed node's job again without castoff's count",
         },
         of_others=dict.fromkeys(PBS_WORDS, "pbs"),
+        meant=_meant_on_slurm,
         misplaced=_misplaced_on_slurm,
         line=slurm_directive,
     ),
@@ -117,6 +141,7 @@ _RULES = {
             "r": "PBS would run a failed job again without castoff's count",
         },
         of_others=dict.fromkeys(_SLURM_WORDS, "slurm"),
+        meant=_meant_on_pbs,
         misplaced=_misplaced_on_pbs,
         line=pbs_directive,
     ),
@@ -162,17 +187,15 @@ def directive_problems(spec: JobSpec, site: Site) -> Iterator[tuple[str, str]]:
                 yield f"directives.{name}" if here else f"directives.{scheduler}.{name}", message
 
 
-def site_directive_problems(site: Site) -> Iterator[tuple[str, str]]:
-    """Directives of a profile that no limit of a queue or a node would be held against."""
-    rules = _RULES.get(site.scheduler)
-    for name, value in of_scheduler(site.directives, site.scheduler).items() if rules else ():
-        field = rules and _field_of(name, value, rules)
-        if field and value:
-            default = yaml_field(f"defaults.{field}", value)
-            yield (
-                place(f"directives.{name}", site.directives, site.scheduler),
-                f"is what the field {field} says, which is checked; write {default}",
-            )
+def site_directive_problems(spec: JobSpec, site: Site) -> Iterator[tuple[str, str]]:
+    """The same of the directives of the site's profile."""
+    if site.scheduler not in _RULES:
+        return
+    where = f"{site.name} runs {SCHEDULERS[site.scheduler]}"
+    for name, value in of_scheduler(site.directives, site.scheduler).items():
+        message = _wrong(name, value, site.scheduler, spec, where, under="defaults.")
+        if message is not None:
+            yield place(f"directives.{name}", site.directives, site.scheduler), message
 
 
 def _field_of(name: str, value: Directive, rules: _Rules) -> str | None:
@@ -186,29 +209,39 @@ def _section(given: Given, scheduler: str) -> dict[str, Directive]:
     return section if isinstance(section, dict) else {}
 
 
-def _wrong(name: str, value: Directive, scheduler: str, spec: JobSpec, where: str) -> str | None:
+def _wrong(
+    name: str, value: Directive, scheduler: str, spec: JobSpec, where: str, under: str = ""
+) -> str | None:
+    """What is wrong with one; `under` says where its document has the job's fields, as in `defaults.`."""
     rules = _RULES[scheduler]
     if value is None or value is False:
         if (name in rules.owned or name in rules.needed) and _is_there(name, spec):
             return f"cannot be removed: {rules.needed.get(name) or f'it follows from {rules.owned[name]}'}"
         return None
     if name in rules.of_others:
-        return _of_another(name, value, rules.of_others[name], where)
-    if name in rules.owned:
-        return f"follows from other fields; set {rules.owned[name]} instead"
-    if field := _field_of(name, value, rules):
-        example = yaml_field(field, value)
-        return f"is what the field {field} says, which is checked; write {example} instead"
-    if name in ("mem-per-cpu", "mem-per-gpu") and spec.memory is not None:
+        return _of_another(name, value, rules.of_others[name], where, under)
+    meant = rules.meant(name)
+    stands = "" if meant == name else f"stands for {meant}, which "
+    if meant in rules.owned:
+        return f"{stands}follows from other fields; set {under}{rules.owned[meant]} instead"
+    if field := _field_of(meant, value, rules):
+        example = yaml_field(under + field, value)
+        return f"{stands}is what the field {field} says, which is checked; write {example} instead"
+    if meant in ("mem-per-cpu", "mem-per-gpu") and spec.memory is not None:
         return f"excludes memory, which is {spec.memory}, in Slurm's eyes: keep one of the two"
-    return rules.misplaced(name) or _unwritable(name, value, rules)
+    if misplaced := rules.misplaced(meant):
+        return stands + misplaced
+    if stands:
+        return f"stands for {meant}; write {yaml_field(meant, value)}, in full"
+    return _unwritable(name, value, rules)
 
 
-def _of_another(name: str, value: str | bool, whose: str, where: str) -> str:
+def _of_another(name: str, value: str | bool, whose: str, where: str, under: str) -> str:
     title = SCHEDULERS[whose]
     rules = _RULES[whose]
     if field := rules.owned.get(name) or rules.typed.get(name) or _PBS_IN_SELECT.get(name):
-        return f"is {title}'s, but {where}; set {field} instead, which every scheduler gets in its own words"
+        instead = f"set {under}{field} instead, which every scheduler gets in its own words"
+        return f"is {title}'s, but {where}; {instead}"
     section = yaml_field(f"directives.{whose}.{name}", value)
     return f"is {title}'s, but {where}; write {section}, and it stays in the file for {title} alone"
 

@@ -508,7 +508,7 @@ class _Planner:
 
     def _check_given_directives(self, layout: Layout, per_rank: int) -> None:
         """What is given as the scheduler's own words may not contradict what was decided, or slip past it."""
-        for field, message in given_directives.site_directive_problems(self.site):
+        for field, message in given_directives.site_directive_problems(self.spec, self.site):
             self.problems.append(Problem(f"site {self.site.name}", field, message))
         if self.site.scheduler == "slurm":
             per_task = per_rank * layout.most if self.spec.start.torchrun else per_rank

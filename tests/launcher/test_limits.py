@@ -451,7 +451,24 @@ class TestDirectives:
         assert "cannot be removed" in problems(site("pbs"), directives={name: None})[f"directives.{name}"]
 
     def test_a_short_flag_of_slurm(self) -> None:
-        assert "write the long one" in problems(site("slurm"), directives={"C": "gpu"})["directives.C"]
+        assert "write the long one" in problems(site("slurm"), directives={"K": "gpu"})["directives.K"]
+
+    @pytest.mark.parametrize(
+        ("scheduler", "name", "words"),
+        [
+            ("slurm", "p", "stands for partition, which is what the field queue says, "),
+            ("slurm", "parti", "stands for partition, which is what the field queue says, "),
+            ("slurm", "t", "stands for time, which follows from other fields; set walltime instead"),
+            ("slurm", "ntasks-per", "stands for ntasks-per-node, which follows from other fields"),
+            ("slurm", "w", "stands for nodelist; write nodelist: x, in full"),
+            ("slurm", "G", "stands for gpus; write gpus: x, in full"),
+            ("pbs", "WallTime", "stands for walltime, which follows from other fields; set walltime instead"),
+            ("pbs", "NCPUS", "stands for ncpus, which cannot stand beside the select"),
+        ],
+    )
+    def test_other_spellings_of_a_name_do_not_slip_past(self, scheduler: str, name: str, words: str) -> None:
+        message = problems(site(scheduler), directives={name: "x"})[f"directives.{name}"]
+        assert message.startswith(words)
 
     @pytest.mark.parametrize(
         ("scheduler", "name", "words"),
@@ -484,7 +501,7 @@ class TestDirectives:
     @pytest.mark.parametrize("at", ["slurm", "pbs", "local"])
     def test_what_stands_under_a_schedulers_name_is_checked_everywhere(self, at: str) -> None:
         pbs = {"filesystems": "home", "N": "x", "ncpus": "4", "l": "x", "j": None, "site": "a&b"}
-        slurm = {"comment": "a", "time": "1h", "C": "gpu", "select": "1", "network": "a"}
+        slurm = {"comment": "a", "time": "1h", "K": "gpu", "select": "1", "network": "a"}
         wrong = problems(site(at), directives={"pbs": pbs, "slurm": slurm})
         expected = {
             "directives.pbs.N": "set name instead",
@@ -493,7 +510,7 @@ class TestDirectives:
             "directives.pbs.j": "cannot be removed: castoff keeps one log",
             "directives.pbs.site": "is 'a&b', but PBS takes plain ASCII without &",
             "directives.slurm.time": "set walltime instead",
-            "directives.slurm.C": "write the long one",
+            "directives.slurm.K": "write the long one",
             "directives.slurm.select": "is PBS's, but ",
         }
         for path, words in expected.items():

@@ -408,6 +408,10 @@ class TestNothingSlipsPast:
             planned(msgspec.structs.replace(at, directives={"slurm": {"partition": "short"}}))
         assert str(caught.value).startswith("site slurm: directives.slurm.partition: ")
 
+    def test_nor_from_a_profile(self) -> None:
+        at = derived("slurm", directives={"time": "4:00:00", "export": "ALL", "signal": None, "p": "short"})
+        assert list(refused(at, walltime="1h")) == [f"directives.{name}" for name in at.directives]
+
     def test_memory(self) -> None:
         node = {"memory": "500G", **FACT}
         for name in ("slurm", "pbs"):
