@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from launcher import JobSpec, Plan, Site, plan
 from launcher.errors import CastoffError
+from launcher.local.abandoned import INDEX, MARK
 from launcher.schedulers import local, pbs, slurm
+from launcher.schedulers.environment import command_environment
 from launcher.schedulers.submission import Order, Part, Submission
 from launcher.sendings import Restart, sendings_again
 
@@ -216,3 +218,8 @@ def test_a_chain_again() -> None:
     assert waits == ["depend=afterok:3.h", "depend=afternotok:8.h", "depend=afternotok:9.h"]
     assert [order.environment["CASTOFF_CHAIN"] for order in orders] == ["0", "1", "2"]
     assert {order.environment["CASTOFF_ATTEMPT"] for order in orders} == {"4"}
+
+
+def test_what_a_local_run_submits_is_not_known_by_its_mark() -> None:
+    """Or it would be ended with that, were it on the same host."""
+    assert command_environment({"HERE": "1", MARK: "a1", INDEX: "0"}) == {"HERE": "1"}
