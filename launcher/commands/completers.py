@@ -128,20 +128,21 @@ def _fields(kind: Any, prefix: str = "") -> Iterator[str]:
     """`name=` for a field, `name.` for one that holds names of the user's."""
     import msgspec
 
-    from launcher.structure import fields_of
-
-    for name, field in fields_of(kind).items():
-        about = msgspec.inspect.type_info(field.type)
+    # Not of each field's own type: msgspec 0.22 frees what it made of `directives` twice.
+    struct = msgspec.inspect.type_info(kind)
+    assert isinstance(struct, msgspec.inspect.StructType)
+    for field in struct.fields:
+        name, about = field.encode_name, field.type
         while isinstance(about, msgspec.inspect.Metadata):
             about = about.type
         options = about.types if isinstance(about, msgspec.inspect.UnionType) else (about,)
-        structs = [option.cls for option in options if isinstance(option, msgspec.inspect.StructType)]
+        inner = [option.cls for option in options if isinstance(option, msgspec.inspect.StructType)]
         if any(isinstance(option, msgspec.inspect.DictType) for option in options):
             yield f"{prefix}{name}."
-        if not structs or len(options) > 2:
+        if not inner or len(options) > 2:
             yield f"{prefix}{name}="
-        for struct in structs:
-            yield from _fields(struct, f"{prefix}{name}.")
+        for other in inner:
+            yield from _fields(other, f"{prefix}{name}.")
 
 
 def _item(value: str, type: str = "plain") -> CompletionItem[str]:
