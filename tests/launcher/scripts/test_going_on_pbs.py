@@ -157,7 +157,10 @@ class TestChain:
 
     def test_another_jobs_chain_is_not_believed(self, here: Bench) -> None:
         """As where a job with inherit: all submits another by hand."""
-        ended = self.link(here, 1, "outcome done", here.folder / "castoff-gone")
+        others = here.folder / "others"
+        others.mkdir(mode=0o700)
+        (others / "job.sh").write_text("another script\n")
+        ended = self.link(here, 1, "outcome done", others)
         assert ended.ending == ("done", 0)
         assert "CASTOFF_CHAIN" not in here.ranks()[0]["environ"]
 
