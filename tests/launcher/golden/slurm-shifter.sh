@@ -86,6 +86,7 @@ castoff_ending=failed
 castoff_record_ending() { # ENDING CODE
   # A child that a signal ends as it begins still has this script's traps.
   if [[ $BASHPID != "$$" ]]; then return 0; fi
+  if [[ $1 == failed && $2 == 0 ]]; then set -- failed 1; fi # a signal ended it, or an `exit` in setup
   (
     umask 077
     printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \

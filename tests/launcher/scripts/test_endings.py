@@ -322,3 +322,11 @@ def test_a_setup_that_fails_starts_nothing(bench: Benches) -> None:
     ended = here.run(ranks_per_node=1, options=["copper"], env={})
     assert (ended.code, ended.ending) == (4, ("failed", 4))
     assert here.ranks() == []
+
+
+@pytest.mark.parametrize("line", ["exit 0", "kill -s USR1 $$"])
+def test_what_failed_has_no_code_0(line: str, bench: Benches) -> None:
+    """bash runs the EXIT trap with 0 also when a signal ends the script."""
+    here = bench("srun")
+    assert here.run(setup=[line]).ending == ("failed", 1)
+    assert here.ranks() == []
