@@ -65,7 +65,10 @@ DirectiveName = Annotated[
     takes("a directive's name (letters, digits, - and _)", pattern=rf"^[A-Za-z][A-Za-z0-9_-]*{END}"),
 ]
 Directive = Word | bool | None
-Directives = dict[DirectiveName, Directive | dict[DirectiveName, Directive]]
+Directives = Annotated[
+    dict[DirectiveName, Directive | dict[DirectiveName, Directive]],
+    takes("names, each with text, true, false or null, and under slurm or pbs those for that one alone"),
+]
 Sha256 = Annotated[str, takes("a SHA-256 sum: 64 hexadecimal digits", pattern=rf"^[0-9A-Fa-f]{{64}}{END}")]
 StarterName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "local"]
 RuntimeName = Literal["apptainer", "shifter", "podman-hpc", "pyxis"]

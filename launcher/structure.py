@@ -89,12 +89,27 @@ class _Converter:
                 converted = self.convert(given, field.type, (*path, name))
                 if len(self.problems) == known:
                     arguments[field.name] = converted
+                else:
+                    self._propose(kind, (*path, name), given, known)
             elif field.required:
                 self._report((*path, name), f"is missing; it takes {_allowed(field.type)}")
         try:
             return kind(**arguments)
         except TypeError:  # a required field is missing or wrong, which has been reported
             return None
+
+    def _propose(self, kind: type[msgspec.Struct], path: FieldPath, value: Any, first: int) -> None:
+        """Add to what was just said of a field's value how to write it."""
+        from launcher import synonyms  # late, as quoting is: only a mistake needs them
+        from launcher.quoting import yaml_field
+
+        problem = self.problems[first]
+        instead = synonyms.VALUES.get(kind.__name__, synonyms.Synonyms({})).find(str(path[-1]), value)
+        if instead is None or problem.path != dotted(path) or "; write " in problem.message:
+            return
+        if all(held is not None for _, held in instead.fields):
+            message = f"{problem.message}; {synonyms.in_words(instead, yaml_field)}"
+            self.problems[first] = Problem(problem.where, problem.path, message)
 
     def _dict(self, value: Any, kind: Any, path: FieldPath) -> dict[str, Any]:
         key_kind, item_kind = get_args(kind)
@@ -116,6 +131,8 @@ class _Converter:
             self._report(path, f"is {_show(value)}, which is not UTF-8 text: no script could hold it")
             return None
         for member in members:
+            if get_origin(_bare(member)) in (dict, list):
+                continue  # no leaf fits; and msgspec 0.22 crashes as it frees some types of nested dicts
             try:
                 return msgspec.convert(value, member)
             except msgspec.ValidationError:

@@ -546,6 +546,98 @@ OF = {
 """By the name of the struct that has the fields."""
 
 
+# --- What is written into a field as others would ------------------------------------------------------
+
+
+def array(value: Any) -> Instead:
+    """sbatch's --array, and qsub's -J: 0-7%2, or how many there are."""
+    span, _, at_most = str(value or "").partition("%")
+    first, _, last = span.partition("-")
+    if not (first.isdecimal() and (last.isdecimal() or not last)) or not (at_most.isdecimal() or not at_most):
+        return Instead([("array.count", None)])
+    count = int(last) - int(first) + 1 if last else int(first)
+    held = {"count": count, "at_most": int(at_most)} if at_most else {"count": count}
+    return Instead([("array", held)], "members count from 0, in CASTOFF_ARRAY_INDEX")
+
+
+def _quoted_number(value: Any) -> int:
+    if not isinstance(value, str) or not re.fullmatch(r" *[1-9][0-9]{0,17} *", value):
+        raise ValueError(value)
+    return int(value)
+
+
+def _without_unit(value: Any) -> Instead:
+    note = "a number alone is minutes to Slurm, but seconds to PBS" if str(value).isdecimal() else ""
+    return Instead([("walltime", None if value is None else _duration(value))], note)
+
+
+def _with_unit(value: Any) -> str:
+    if str(value).isdecimal():
+        raise ValueError(value)
+    return _size(value)
+
+
+def _after(value: Any) -> Instead:
+    if value is None or ":" in str(value):
+        return _dependency(value)
+    return Instead([("after", {"afterok": _names(value)})])
+
+
+def _of_text(text: Any, what: str, end: str = "=") -> tuple[str, str]:
+    found = re.fullmatch(rf"{what}([A-Za-z_][A-Za-z0-9_-]*){end}(.+)", str(text))
+    if found is None:
+        raise ValueError(text)
+    return found[1], found[2]
+
+
+def _start(value: Any) -> Instead:
+    if value == "torchrun":
+        return Instead([("start.torchrun", True)])
+    return Instead([("start.starter", _starter(value) if value is not None else None)])
+
+
+def _times(value: Any) -> int:
+    """How often: `requeue: true` is once."""
+    return int(str(value)) if not isinstance(value, bool) else int(value)
+
+
+def _address(value: Any) -> str:
+    if "@" not in str(value):
+        raise ValueError(value)
+    return str(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+VALUES = {
+    "JobSpec": Synonyms(
+        {
+            **{name: _to(name, _quoted_number) for name in ("nodes", "ranks", "ranks_per_node")},
+            **{name: _to(name, _quoted_number) for name in ("cores_per_rank", "devices_per_rank")},
+            "walltime": _without_unit,
+            "memory": _to("memory", _with_unit),
+            "array": array,
+            "after": _after,
+            "requeue": _to("requeue.max", _times),
+            "start": _start,
+            "container": _to("container.image", _text),
+            "mail": _to("mail.to", _address),
+            "env": _to("env", lambda items: dict(_of_text(item, "") for item in _list(items))),
+            "directives": _to(
+                "directives", lambda items: dict(_of_text(item, "--", "[= ]") for item in _list(items))
+            ),
+        }
+    ),
+    "Array": Synonyms({name: _to(name, _quoted_number) for name in ("count", "at_most")}),
+    "Requeue": Synonyms({"max": _to("max", _quoted_number)}),
+}
+"""By the name of the struct, its own fields: how to write what holds a value that they do not take."""
+
+
 def _verbs(words: str, verb: str) -> dict[str, str]:
     return dict.fromkeys(words.split(), verb)
 

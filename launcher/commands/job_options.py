@@ -80,12 +80,26 @@ def check_job_file(job: str) -> None:
     """
     from shutil import which
 
-    if job.endswith((".py", ".sh")) or (not Path(job).exists() and which(job)):
-        verb = click.get_current_context().command_path
-        raise click.UsageError(
-            f"{job} is a program, no job file; it stands after --, as in {verb} -- {job}",
-            click.get_current_context(),
-        )
+    path = Path(job)
+    if not job.endswith((".py", ".sh")) and (path.exists() or not which(job)):
+        return
+    context = click.get_current_context()
+    starts = {".py": "python ", ".sh": "bash "}.get(path.suffix, "")
+    says = f"is a program, no job file; it stands after --, as in {context.command_path} -- {starts}{job}"
+    for command, mark in (("sbatch", "#SBATCH "), ("qsub", "#PBS ")):
+        if mark in _beginning(path):
+            says = f"is a script for {command}, no job file; `castoff init` writes one to start from"
+    raise click.UsageError(f"{job} {says}", context)
+
+
+def _beginning(path: Path) -> str:
+    if not path.is_file():
+        return ""
+    try:
+        with path.open(errors="replace") as file:
+            return file.read(65536)
+    except OSError:  # what cannot be read says nothing
+        return ""
 
 
 def _number(name: str, text: str) -> str | int:

@@ -12,7 +12,7 @@ from launcher.errors import shown
 from launcher.quoting import visible_word, yaml_field
 from launcher.spec import JobSpec
 from launcher.structure import fields_of
-from launcher.synonyms import OF_JOBS, OPTION_LETTERS, VERBS, Instead, in_words
+from launcher.synonyms import OF_JOBS, OPTION_LETTERS, VALUES, VERBS, Instead, array, in_words
 
 
 def instead_of_verb(word: str, verbs: Mapping[str, str]) -> str:
@@ -54,22 +54,14 @@ def _of_a_job(option: str, value: str | None) -> Instead | None:
     """The field of a job that an option means: by another's word for it, or by its own name."""
     if not option.startswith("--"):
         field = OPTION_LETTERS.get(option.removeprefix("-"))
-        return Instead([(field, value)]) if field else OF_JOBS.find(option, value)
+        if field is None:
+            return OF_JOBS.find(option, value)
+        meant = VALUES["JobSpec"].find(field, value)
+        return meant if meant and meant.fields[0][1] is not None else Instead([(field, value)])
     name = option.removeprefix("--").replace("-", "_")
     if name in _BY_SET:
         return _BY_SET[name](value)
     return Instead([(name, value)]) if name in fields_of(JobSpec) else OF_JOBS.find(option, value)
-
-
-def _array(value: str | None) -> Instead:
-    """sbatch's --array, and qsub's -J: 0-7%2, or how many there are."""
-    span, _, at_most = (value or "").partition("%")
-    first, _, last = span.partition("-")
-    if not (first.isdecimal() and (last.isdecimal() or not last)) or not (at_most.isdecimal() or not at_most):
-        return Instead([("array.count", None)])
-    count = int(last) - int(first) + 1 if last else int(first)
-    more = [("array.at_most", int(at_most))] if at_most else []
-    return Instead([("array.count", count), *more], "members count from 0, in CASTOFF_ARRAY_INDEX")
 
 
 def _env(value: str | None) -> Instead:
@@ -82,7 +74,7 @@ def _items(field: str) -> Callable[[str | None], Instead]:
 
 
 _BY_SET: dict[str, Callable[[str | None], Instead]] = {
-    "array": _array,
+    "array": array,
     "env": _env,
     "command": lambda value: Instead([], "the program stands after --, as in -- python train.py"),
     "exclusive": lambda value: Instead([("exclusive", True)]),

@@ -30,6 +30,42 @@ def refused(text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("line", "instead"),
     [
+        ('nodes: "2"', "nodes: 2"),
+        ("walltime: 90", "walltime: 90m; a number alone is minutes to Slurm, but seconds to PBS"),
+        ("walltime: 1:30", "walltime: 1m30s"),
+        ("memory: 64 GB", "memory: 64G"),
+        ("array: 1-8%2", "array: {count: 8, at_most: 2}; members count from 0"),
+        ("array: 10", "array: {count: 10}"),
+        ("after: 1234", "after: {afterok: [1234]}"),
+        ("after: afternotok:12", "after: {afternotok: [12]}"),
+        ("requeue: 3", "requeue: {max: 3}"),
+        ("requeue: true", "requeue: {max: 1}"),
+        ("start: torchrun", "start: {torchrun: true}"),
+        ("start: srun", "start: {starter: srun}"),
+        ("container: image.sif", "container: {image: image.sif}"),
+        ("mail: me@example.org", "mail: {to: me@example.org}"),
+        ("env: [A=1, B=x=y]", "env: {A: 1, B: x=y}"),
+        ("directives: [--comment=a]", "directives: {comment: a}"),
+    ],
+)
+def test_a_value_as_others_would_write_it(line: str, instead: str) -> None:
+    (message,) = refused(line).values()
+    _, _, hint = message.partition("; write ")
+    assert hint.startswith(instead)
+    JobSpec.of({"command": ["x"], **Document.parse(hint.partition("; ")[0], "job.yaml").data})
+
+
+@pytest.mark.parametrize(
+    "line", ["nodes: -1", "nodes: two", "memory: 64", "mail: true", "start: ssh", "env: 1"]
+)
+def test_a_value_that_nobody_would_write(line: str) -> None:
+    (message,) = refused(line).values()
+    assert "write" not in message
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
         ("partition: gpu", "queue: gpu"),
         ("modules: [cuda, gcc/12]", 'setup: ["module load cuda", "module load gcc/12"]'),
         ("conda: torch", 'setup: ["conda activate torch"]'),
@@ -213,7 +249,8 @@ def test_verbs(verb: str, instead: str) -> None:
             "--dependency afterok:1",
             "there is no option --dependency; write --set 'after={afterok: [1]}'",
         ),
-        (render, "--array 0-7%2", "write --set array.count=8 and --set array.at_most=2"),
+        (render, "--array 0-7%2", "write --set 'array={count: 8, at_most: 2}'; members count"),
+        (render, "-t 60", "there is no option -t; write --walltime 60m; a number alone is"),
         (render, "--array x", "write --set array.count=…"),
         (render, "--env A=1", "there is no option --env; write --set env.A=1"),
         (render, "--exclusive", "there is no option --exclusive; write --set exclusive=true"),
@@ -248,3 +285,20 @@ def test_an_executor_shows_pythons_words(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput) as caught:
             runs.update_parameters(**{word: value})
         assert f"{word}: is no field of a job; here: write {said}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("#SBATCH -N 2", "is a script for sbatch"),
+        ("#PBS -q a", "is a script for qsub"),
+        ("true", "-- bash my.sh"),
+    ],
+)
+def test_a_batch_script_is_no_job_file(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my.sh").write_text(f"#!/bin/sh\n{text}\n")
+    error = CliRunner().invoke(render.command, ["my.sh"], standalone_mode=False).exception
+    assert said in str(error)
