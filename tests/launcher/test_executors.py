@@ -94,7 +94,7 @@ def environment() -> dict[str, Any]:
 def fail(message: str, rank: int = 0) -> int:
     if int(os.environ["RANK"]) == rank:
         raise ValueError(message)
-    time.sleep(600)
+    signal.pause()
     return 0
 
 
@@ -582,10 +582,8 @@ def test_setup_that_fails(executors: Executors) -> None:
 @trap(16, "an error starts a debugger")
 def test_the_first_failure_ends_the_job_and_is_told(executors: Executors) -> None:
     job = executors(ranks_per_node=3).submit(fail, "no such luck", rank=1)
-    begun = time.monotonic()
     with pytest.raises(submitit.core.utils.FailedJobError, match="no such luck"):
-        job.results()
-    assert time.monotonic() - begun < 15
+        job.results()  # the others would never end
     assert job.state == "FAILED" and job.get_info()["Failure"].startswith("rank 1 on ")
     told = str(job.task(0).exception())
     assert "rank 1 on" in told and "ValueError: no such luck" in told
