@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,5 +96,8 @@ def _by_hand(would: DryRun, rendering: list[str], runs_dir: Path | None) -> Iter
     yield f'{script} >"$CASTOFF_RUN_DIR/job.sh"'
     misleading = sorted(os.environ.keys() - command_environment(os.environ).keys() - {"CASTOFF_RUN_DIR"})
     names = " ".join(name for name in misleading if name.isidentifier())
-    for line in would.command.split("\n"):
-        yield f"(unset {names}; {line})" if names else line
+    commands = would.command.split("\n")
+    for number, command in enumerate(commands, 1):
+        line = re.sub(r":JOB\b", ":${JOB%%;*}", command)  # sbatch --parsable may add ;CLUSTER to the id
+        line = f"(unset {names}; {line})" if names else line
+        yield line if number == len(commands) else f"JOB=$({line})"  # the next one waits for it

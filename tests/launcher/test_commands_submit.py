@@ -173,6 +173,38 @@ class TestDryRun:
         told = (tmp_path / "environ").read_text()
         assert f"\nCASTOFF_RUN_DIR={tmp_path}/a b/by-hand-" in f"\n{told}"
         assert "SBATCH_PARTITION" not in told and "PBS_JOBID" not in told
+
+    @pytest.mark.parametrize(
+        ("words", "program", "waits"),
+        [
+            (["slurm", "--set", "array={count: 2500, at_most: 3}"], "sbatch", "--dependency=afterany:"),
+            (
+                ["pbs", "--walltime", "1h", "--set", "requeue={max: 2, how: chain}"],
+                "qsub",
+                "depend=afternotok:",
+            ),
+        ],
+    )
+    def test_several_jobs_wait_for_each_other(
+        self, castoff: Castoff, tmp_path: Path, words: list[str], program: str, waits: str
+    ) -> None:
+        _, *lines = castoff("submit", "--dry-run", "--site", *words, "--", "true").stderr.splitlines()
+        (tmp_path / "bin").mkdir()
+        sent = tmp_path / "bin" / program
+        sent.write_text('#!/bin/sh\necho "$*" >>sent\nn=$(wc -l <sent)\necho "471$n;cluster"\n')
+        sent.chmod(0o755)
+        path = f"{tmp_path}/bin:{os.environ['PATH']}"
+        subprocess.run(
+            ["sh", "-e"],
+            input="\n".join(lines),
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            text=True,
+            check=True,
+        )
+        first, second, third = (tmp_path / "sent").read_text().splitlines()
+        assert waits not in first
+        assert f"{waits}4711 " in second and f"{waits}4712 " in third
         assert not (tmp_path / "x").exists()
 
     def test_json(self, castoff: Castoff) -> None:
