@@ -131,9 +131,11 @@ class TestCheck:
     def test_no_scheduler(self, words: tuple[str, ...], castoff: Castoff, answering: Answers) -> None:
         answer = castoff("sites", "check", "polaris", *words, env=answering("slurm-plain"))
         assert (answer.returncode, answer.stdout) == (2, "")
-        assert answer.stderr == (
-            "castoff: site polaris: qstat is not on PATH; run this on a login node of the machine\n"
-        )
+        why = "site polaris: qstat is not on PATH; run this on a login node of the machine"
+        if words:
+            assert json.loads(answer.stderr) == {"error": why, "exit_code": 2}
+        else:
+            assert answer.stderr == f"castoff: {why}\n"
 
     def test_its_own_words(self, castoff: Castoff, answering: Answers) -> None:
         environ = answering("pbs", qstat="echo 'Connection refused' >&2; exit 111")

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 
 import launcher
 from launcher import JobSpec, Site, plan, quoting, render
-from launcher.commands import init
+from launcher.commands import init, submit  # noqa: F401 - which must be loaded: it quotes
 from launcher.commands import render as render_verb
 from launcher.commands.other_words import instead_of_option
 from launcher.document import Document
@@ -199,7 +199,7 @@ def what_no_profile_says_is_refused_too() -> None:
     for kind, directive in (("slurm", "comment"), ("pbs", "P"), ("pbs", "other")):
         site = Site.load(kind)
         for changes in ({"directives": {directive: "x\ntouch CANARY"}}, {"shell": "/bin/sh\ntouch CANARY"}):
-            with pytest.raises(InvalidInput, match=rf"j on {kind}: (directives\.{directive}|shell): is "):
+            with pytest.raises(InvalidInput, match=rf"{kind}: (directives\.{directive}|shell): is "):
                 render(plan(job, msgspec.structs.replace(site, **changes)))
         named = render(plan(job, msgspec.structs.replace(site, name="x\ntouch CANARY")))
         assert "touch CANARY" not in named.split("\n")
