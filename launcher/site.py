@@ -411,14 +411,16 @@ def _layers(name: str, search: Search) -> Iterator[Document]:
     """The profile's documents, the profile itself first, then what each extends."""
     seen: set[Path] = set()
     profiles = search.profiles()
+    asked_by = ""
     while True:
         candidates = [path for _, path in profiles.get(name, []) if path not in seen]
         if not candidates:
             if name in profiles:
-                raise CastoffError(f"site {name}: extends itself in a circle; drop one `extends:`")
+                raise CastoffError(f"{asked_by}site {name}: extends itself in a circle; drop one `extends:`")
             known = ", ".join(profiles)
+            others = [other for other in profiles if profiles[other][0][1] not in seen]
             raise CastoffError(
-                f"site {name}: there is no such profile{did_you_mean(name, profiles)}\n"
+                f"{asked_by}site {name}: there is no such profile{did_you_mean(name, others)}\n"
                 f"there are: {known} (`castoff sites`)"
             )
         seen.add(candidates[0])
@@ -430,6 +432,7 @@ def _layers(name: str, search: Search) -> Iterator[Document]:
         if parent is None:
             return
         name = str(parent)
+        asked_by = f"{document.where(('extends',))}: extends: "
 
 
 def _choose(search: Search, inside: str | None) -> tuple[str, str]:

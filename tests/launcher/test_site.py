@@ -231,6 +231,8 @@ class TestExtends:
         message = folders.refusal("a", "extends: aurorra")
         assert "site aurorra: there is no such profile; did you mean aurora?" in message
         assert "there are: a, aurora, frontier, local, pbs, perlmutter, polaris, slurm" in message
+        assert "a.yaml:1: extends: " in message
+        assert "did you mean" not in folders.refusal("mine", "extends: minee")
 
     @pytest.mark.parametrize("given", ["A=b", "a=b/mpiexec", "mpiexec -l", "$(x)", "./mpiexec", "~/mpiexec"])
     def test_an_mpiexec_that_is_one_program(self, folders: Folders, given: str) -> None:
