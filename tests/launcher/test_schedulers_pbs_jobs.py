@@ -42,7 +42,9 @@ def jobs(draw: st.DrawFn) -> tuple[PbsJob, str]:
     word, folder, script = draw(st.sampled_from("QHWTRESUBFXM")), draw(WORDS), draw(WORDS)
     status = draw(st.none() | st.integers(-30, 300))
     further = draw(FURTHER)
-    environment = {"PBS_O_HOME": draw(WORDS), "E": draw(WORDS), "PBS_O_WORKDIR": folder.replace("\\", "")}
+    environment = {"PBS_O_HOME": draw(WORDS), "E": draw(WORDS), "PBS_O_WORKDIR": folder}
+    # Without \, which before the comma that ends a value means another comma.
+    environment = {key: value.replace("\\", "") for key, value in environment.items()}
     variables = ",".join(f"{key}=" + value.replace(",", r"\,") for key, value in environment.items())
     attributes = {
         **further,
