@@ -1001,7 +1001,7 @@ def test_one_look_serves_all_jobs(executors: Executors, monkeypatch: pytest.Monk
     others = [executors().submit(abs, 1)]
     for job in (*jobs, *others):
         job.wait()
-    settle(others[0])
+        settle(job)
     calls = watcher.num_calls
     watcher.clear()
     assert [job.state for job in (*jobs, *others)] == ["COMPLETED"] * 4
