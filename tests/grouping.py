@@ -17,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 CLUSTERS = ("slurm", "pbs")
 """Fixtures, each a cluster for a whole test run: all tests with one of them are a group, and the first."""
 
-_FILE = pytest.StashKey[Path]()
+_FOLDER = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
 def arrange(config: pytest.Config, items: list[pytest.Item], clusters: dict[str, str]) -> None:
@@ -35,9 +35,10 @@ def arrange(config: pytest.Config, items: list[pytest.Item], clusters: dict[str,
 
 def groups_file(config: pytest.Config) -> Path:
     """Where a worker leaves the groups."""
-    if _FILE not in config.stash:
-        config.stash[_FILE] = Path(tempfile.mkdtemp(prefix="castoff-groups-")) / "groups.json"
-    return config.stash[_FILE]
+    if _FOLDER not in config.stash:
+        config.stash[_FOLDER] = folder = tempfile.TemporaryDirectory(prefix="castoff-groups-")
+        config.add_cleanup(folder.cleanup)
+    return Path(config.stash[_FOLDER].name) / "groups.json"
 
 
 class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
@@ -49,8 +50,5 @@ class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         if not self._groups:
-            path = groups_file(self.config)
-            self._groups = json.loads(path.read_text())
-            path.unlink()
-            path.parent.rmdir()
+            self._groups = json.loads(groups_file(self.config).read_text())
         return self._groups[nodeid]

@@ -105,12 +105,6 @@ class Stage:
         """Until it is in one of these."""
         until(lambda: self.state(job) in states, f"{job} in {states}, which is in {self.state(job)}")
 
-    def took(self, what: str, done: Callable[[], None], since: float | None = None) -> None:
-        """Write down about how long something takes, from now on or from another moment."""
-        began = time.monotonic() if since is None else since
-        done()
-        self.found(what, "at once" if time.monotonic() - began < 7 else "seconds")
-
     def _plain(self, text: str) -> str:
         text = text.replace("\n\t", "" if "Job Id: " in text else "\n\t")
         text = text.replace(str(self.folder), "FOLDER")
@@ -331,11 +325,11 @@ def deleting(stage: Stage) -> None:
     for name in ("one", "other"):
         until((stage.folder / f"{name}.begun").exists, name)
     stage.run("qdel", one, held, "99999999")
-    deleted = time.monotonic()
     stage.run("qdel", other)
-    stage.took("the end of one that heeds", lambda: stage.wait(one))
+    ended = until(lambda: [job for job in (one, other) if stage.state(job) == "F"])
+    stage.found("the first to end", "the one that heeds" if ended == [one] else "one that does not")
     stage.run("qstat", "-x", "-f", held)
-    stage.took("the end of one that does not", lambda: stage.wait(other), deleted)
+    stage.wait(other)
     stage.run("qstat", "-x", "-f", other)
     stage.run("qdel", held)
     stage.run("qdel", "-x", held)
@@ -492,10 +486,15 @@ def holding(stage: Stage) -> None:
     stage.run("qhold", huge)
     stage.run("qstat", huge)
     stage.run("qdel", huge)
-    soon = time.strftime("%Y%m%d%H%M.%S", time.localtime(time.time() + 4))
-    _, told, _ = stage.ask("qsub", "-a", soon, stage.write("true", "true"))
-    stage.found("one for later", stage.state(told.strip()))
-    stage.wait(told.strip())
+    soon, later = (
+        time.strftime("%Y%m%d%H%M.%S", time.localtime(time.time() + seconds)) for seconds in (2, 3600)
+    )
+    script = stage.write("true", "true")
+    _, waits, _ = stage.ask("qsub", "-a", later, script)
+    stage.found("one for later", stage.state(waits.strip()))
+    stage.ask("qdel", waits.strip())
+    _, begins, _ = stage.ask("qsub", "-a", soon, script)
+    stage.wait(begins.strip())
 
 
 @scene
