@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-CLUSTERS = ("slurm", "pbs")
-"""Fixtures, each a cluster for a whole test run: all tests with one of them are a group, and the first."""
+CLUSTERS = {"slurm": 2, "pbs": 1}
+"""Fixtures, each a cluster for a whole test run, and how many test processes have one of their own.
+
+The tests that use them come first: they mostly wait, and what takes longest must not begin last.
+"""
 
 _FOLDER = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
@@ -23,11 +26,17 @@ _FOLDER = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 def arrange(config: pytest.Config, items: list[pytest.Item], clusters: dict[str, str]) -> None:
     """Put the tests that use a cluster first, and tell the controller the groups.
 
-    `clusters`: the cluster of each test that uses one, by its name; the others go with those of their file.
+    `clusters`: the cluster of each test that uses one. Files stay whole.
     """
-    groups = {item.nodeid: clusters.get(item.nodeid, item.path.as_posix()) for item in items}
+    groups = {item.nodeid: item.path.as_posix() for item in items}
+    for name, processes in CLUSTERS.items():
+        own = [item for item in items if clusters.get(item.nodeid) == name]
+        parts: dict[str, int] = {}  # a file stays whole
+        for place, item in enumerate(own):
+            part = parts.setdefault(item.path.as_posix(), place * processes // len(own))
+            groups[item.nodeid] = f"{name} {part}"
     turns = {name: turn for turn, name in enumerate(CLUSTERS)}
-    items.sort(key=lambda item: turns.get(groups[item.nodeid], len(turns)))
+    items.sort(key=lambda item: turns.get(clusters.get(item.nodeid, ""), len(turns)))
     told = getattr(config, "workerinput", {})
     if told.get("workerid") == "gw0":
         Path(told["groups"]).write_text(json.dumps(groups))
