@@ -118,8 +118,7 @@ def test_an_array_has_an_end(slurm: SlurmCluster, tmp_path: Path) -> None:
 
 HOLDING = """
 def test_it(slurm):
-    job = 'touch FOLDER/$SLURM_PROCID; exec sleep 600'
-    slurm.run("head", ["srun", "-N4", "sh", "-c", job], timeout=patience.SECONDS)
+    slurm.run("head", ["srun", "-N4", "sh", "-c", 'touch FOLDER/$SLURM_PROCID; exec sleep inf'])
 """
 
 
@@ -148,7 +147,12 @@ def another(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    until(lambda: len(list(tmp_path.glob("[0-3]"))) == 4, "four tasks")
+
+    def begun() -> bool:
+        assert process.poll() is None, process.communicate()[0]
+        return len(list(tmp_path.glob("[0-3]"))) == 4
+
+    until(begun, "four tasks")
     yield process
     process.kill()
     process.communicate()
