@@ -17,6 +17,7 @@ import pytest
 from launcher import provenance
 from launcher.provenance import Code, read, record, words
 from launcher.runs import Run
+from tests import patience
 
 from .conftest import LocalJobs
 from .repository import Repository
@@ -428,12 +429,12 @@ class TestWhereGitDoesNotTell:
                     left.append(process)
             except psutil.Error:
                 continue
-        assert left == []
+        assert psutil.wait_procs(left, timeout=patience.SECONDS)[1] == []  # KILL takes a moment
 
     def test_a_git_that_hangs(
         self, repository: Repository, impatient: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        (tmp_path / "git").write_text("#!/bin/sh\nsleep 600\n")
+        (tmp_path / "git").write_text("#!/bin/sh\nsleep inf\n")
         (tmp_path / "git").chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
         code, _ = recorded(repository.folder)
@@ -443,7 +444,7 @@ class TestWhereGitDoesNotTell:
         repository.write(".gitattributes", "*.big filter=hangs\n")
         repository.write("x.big")
         repository.commit()
-        repository.git("config", "filter.hangs.clean", "sleep 600")
+        repository.git("config", "filter.hangs.clean", "sleep inf")
         repository.write("a.py", "changed\n")
         repository.write("x.big", "other\n")
         code, _ = recorded(repository.folder)
