@@ -155,9 +155,7 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
     finally:
         if process.stdout is not None:
             process.stdout.close()
-        if (
-            process.returncode is None
-        ):  # not waited for, so the group is its own, even if git itself has ended
+        if process.returncode is None:  # so its group is its own still, even if git itself has ended
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):  # a dead file system holds it
