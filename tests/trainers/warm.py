@@ -57,8 +57,8 @@ class ForkedRank:
         self._connection.connect(_server())
         self._connection.sendall(pickle.dumps(job))
         self._connection.shutdown(socket.SHUT_WR)
-        self._lines = self._connection.makefile("rb")
-        self.pid = int(self._lines.readline())
+        with self._connection.makefile("rb", buffering=0) as line:  # the exit code may be there already
+            self.pid = int(line.readline())
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -77,7 +77,6 @@ class ForkedRank:
             except TimeoutError:
                 raise subprocess.TimeoutExpired(f"rank of pid {self.pid}", timeout or 0) from None
             self.returncode = int(told)
-            self._lines.close()
             self._connection.close()
         return self.returncode
 
