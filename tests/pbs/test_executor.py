@@ -80,7 +80,7 @@ def submitted(login: Path) -> Jobs:
     return {
         "train": train,
         "chain": auto(pbs_requeue={"max": 1, "how": "chain"}).submit(Wait()),
-        "late": auto(pbs_walltime="25s", pbs_grace="21s").submit(Wait()),
+        "late": auto(pbs_walltime="10m", pbs_grace="596s").submit(Wait()),
         "walltime": auto(pbs_walltime="3s", pbs_grace="1s").submit(sleep, 600),
         "uneven": auto(nodes=2, pbs_ranks=3).submit(place),
         "failing": auto(nodes=2, tasks_per_node=1).submit(fail, 1),
