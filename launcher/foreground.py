@@ -190,7 +190,7 @@ class _Attempt:
         try:
             process = subprocess.Popen(
                 command,
-                env=environment,
+                env={**environment, **guardian.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

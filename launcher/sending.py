@@ -19,6 +19,7 @@ from typing import IO, Any, NamedTuple, Protocol
 from launcher.directories import Replaced, Sealed
 from launcher.errors import CastoffError
 from launcher.local.abandoned import MARK
+from launcher.local.processes import GUARDED
 from launcher.queues import queue_of
 from launcher.runs import Run, write_submission
 from launcher.schedulers import local, pbs, slurm
@@ -32,8 +33,8 @@ _PATIENCE = 5.0
 _UNCLEAR_PATIENCE = 20.0
 """Seconds in which the queue is asked after an unclear answer."""
 
-_LIMITS_PATIENCE = 20.0
-"""Seconds for its limits; without them a site's profile decides."""
+_CONFIGURATION_PATIENCE = 20.0
+"""Seconds for Slurm's settings; without them a site's profile decides on limits."""
 
 
 class _SubmitCommands(Protocol):
@@ -186,22 +187,24 @@ def _is_slurms_own(qsub: str) -> bool:
     return False
 
 
-def largest_array(environ: Mapping[str, str]) -> int | None:
-    """How many members an array of this cluster may have; None where Slurm does not say."""
+def configuration(scheduler: str, environ: Mapping[str, str]) -> slurm.Configuration:
+    """What Slurm says of itself here; nothing where it does not answer, or is not the scheduler."""
+    if scheduler != "slurm":
+        return slurm.Configuration()
     try:
         answer = subprocess.run(
-            slurm.LIMITS,
+            slurm.CONFIGURATION,
             env=command_environment(environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            timeout=_LIMITS_PATIENCE,
+            timeout=_CONFIGURATION_PATIENCE,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):  # sbatch will say what is wrong
-        return None
-    return slurm.largest_array(answer.stdout)
+        return slurm.Configuration()
+    return slurm.read_configuration(answer.stdout)
 
 
 def _members(sending: Sending) -> dict[str, Any]:
@@ -240,7 +243,8 @@ def send_to_local(
         CastoffError: it does, but somebody interrupted this before it could be said.
     """
     seal.check()
-    environ = {name: value for name, value in environ.items() if name != MARK}  # of a run that submits this
+    marks = (MARK, GUARDED)  # of a run that submits this
+    environ = {name: value for name, value in environ.items() if name not in marks}
     # From the run directory: a folder named launcher where the user works would win over ours.
     answer = _answer(run, command, environ, str(run.path), [], stdin=lock)
     # The scheduler writes its id down before it lets go of our pipes: so it is certain by now.

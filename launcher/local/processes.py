@@ -34,15 +34,18 @@ ranks=
 while read -r word; do
   case $word in done) exit 0 ;; *) ranks="$ranks $word" ;; esac
 done
-exec "$1" -I "$2" "$3" $ranks
+exec "$1" -I "$2" "$3" "$4" $ranks
 """
+
+GUARDED = "CASTOFF_GUARDED"
+"""The variable by which a guardian knows a rank that was started, and of which it has not yet been told."""
 
 
 class Guardian:
     """Ends the ranks should this process die without doing so itself.
 
     It lives in a session of its own and reads from a pipe that only this process writes to; at the
-    pipe's end it looks for what lives in the ranks' sessions or descends from them.
+    pipe's end it looks for what lives in the ranks' sessions, has its mark, or descends from them.
     """
 
     def __init__(self, grace: float):
@@ -52,8 +55,11 @@ class Guardian:
             OSError: /bin/sh cannot be started.
         """
         program = str(Path(__file__).resolve())
+        mark = os.urandom(16).hex()
+        self.environment = {GUARDED: mark}
+        """What a rank has in its environment."""
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARDIAN, "castoff-guardian", sys.executable, program, str(grace)],
+            ["/bin/sh", "-c", _GUARDIAN, "castoff-guardian", sys.executable, program, str(grace), mark],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -168,15 +174,16 @@ def _descendants(process: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def _in_sessions(leaders: Collection[int]) -> dict[int, psutil.Process]:
-    """What lives in the sessions of `leaders`, or descends from such a process."""
+def _in_sessions(leaders: Collection[int], mark: str | None = None) -> dict[int, psutil.Process]:
+    """What lives in the sessions of `leaders`, has a guardian's mark, or descends from such a process."""
     import psutil
 
     found = {}
     for process in psutil.process_iter():
         try:
             inside = os.getsid(process.pid) in leaders
-        except OSError:  # gone, or none of our business
+            inside = inside or (mark is not None and process.environ().get(GUARDED) == mark)
+        except (OSError, psutil.Error):  # gone, or none of our business
             continue
         if inside:
             found[process.pid] = process
@@ -307,18 +314,18 @@ def _place(cpu: int) -> tuple[int, int, int]:
         return 0, cpu, cpu
 
 
-def _end_sessions(grace: float, leaders: Collection[int]) -> None:
-    """End what lives in the sessions of `leaders` and descends from it: the guardian's last act."""
-    known = _in_sessions(leaders)
+def _end_ranks(grace: float, mark: str, leaders: Collection[int]) -> None:
+    """End what lives in the sessions of `leaders` or has the mark: the guardian's last act."""
+    known = _in_sessions(leaders, mark)
     send(known.values(), signal.SIGTERM)
     deadline = time.monotonic() + grace
     while time.monotonic() < deadline and any(map(_lives, known.values())):
         time.sleep(0.05)
-        known.update(_in_sessions(leaders))
+        known.update(_in_sessions(leaders, mark))
     for process in list(known.values()):
         known.update({child.pid: child for child in _descendants(process)})
     send(known.values(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    _end_sessions(float(sys.argv[1]), {int(pid) for pid in sys.argv[2:]})
+    _end_ranks(float(sys.argv[1]), sys.argv[2], {int(pid) for pid in sys.argv[3:]})

@@ -102,6 +102,8 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
         stack.callback(supervision.close)
         for number in range(request.ranks):
             environment = rank_environment(request, number, port, _share(request, cores))
+            if guardian is not None:
+                environment |= guardian.environment
             log_file = logs[number] if logs else None
             mine = cores[number] if cores else []
             rank = _spawn(request, number, environment, mine, log_file, terminal=output.isatty())

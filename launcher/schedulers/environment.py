@@ -16,7 +16,8 @@ _OF_AN_ATTEMPT = (
     *("CASTOFF_ARRAY_OFFSET", "CASTOFF_ARRAY_INDEX", "CASTOFF_ARRAY_COUNT", "CASTOFF_LOG_DIR"),
     *("CASTOFF_STOP_FILE", "CASTOFF_OUTCOME_FILE", "CASTOFF_FAILURE_FILE", "CASTOFF_DEADLINE"),
     *("CASTOFF_GRACE", "CASTOFF_STAGE_DIR"),
-    *("CASTOFF_MARK", "CASTOFF_LOCAL_INDEX"),  # by which what a local run has started is found, and ended
+    # By which what a local run has started is found, and ended.
+    *("CASTOFF_MARK", "CASTOFF_LOCAL_INDEX", "CASTOFF_GUARDED"),
 )
 _DROPPED = frozenset({*STALE_VARIABLES, *_OF_AN_ATTEMPT})
 

@@ -339,6 +339,21 @@ print(zombies)
             mine.kill()
             mine.wait()
 
+    @linux
+    def test_nor_does_one_that_was_just_started(self, tmp_path: Path) -> None:
+        """Its starter is killed before it can tell the guardian of it."""
+        program = """
+import os, signal, subprocess
+from launcher.local.processes import Guardian
+environ = {**os.environ, **Guardian(0.0).environment}
+rank = subprocess.Popen(["sleep", "600"], env=environ, start_new_session=True, stdout=subprocess.DEVNULL)
+print(rank.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+        killed = subprocess.run(python(program), capture_output=True, text=True, check=False)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        until(lambda: gone(int(killed.stdout)))
+
     def test_ranks_do_not_outlive_a_killed_starter(self, spawn: Spawn, tmp_path: Path) -> None:
         program = shell(
             """trap '' TERM HUP
