@@ -41,9 +41,14 @@ class Asking:
         self._sides: dict[str, _Side] = {}
 
     @property
-    def silence(self) -> str | None:
-        """Why a scheduler did not answer the last time."""
-        return next((side.silence for side in self._sides.values() if side.silence), None)
+    def answered(self) -> bool:
+        """Whether all that were asked the last time could tell."""
+        return all(side.answered for side in self._sides.values())
+
+    def silence_on(self, scene: Scene) -> str | None:
+        """Why its scheduler could not tell of a run the last time; None where it did, or was not asked."""
+        side = self._sides.get(scene.plan.scheduler) if scene.queued else None
+        return side.silence_on(scene.run) if side else None
 
     def told(self, scenes: list[Scene]) -> tuple[list[Scene], dict[Path, Told]]:
         """What is known of runs on Slurm or PBS, by directory, and all scenes as they are by now."""
@@ -66,6 +71,7 @@ class _Side:
         self._patience = patience
         self._queue: Queue | None = None
         self._answer: Answer | None = None
+        self._elsewhere: dict[Path, str] = {}
         self._history: Mapping[str, list[JobTold]] | None = None
         self._seen: dict[Path, frozenset[tuple[int, int]]] = {}
         self._records: dict[Path, RecordsState] = {}
@@ -75,9 +81,13 @@ class _Side:
         self._interval = _ASK
 
     @property
-    def silence(self) -> str | None:
-        """Why it did not answer the last time."""
-        return self._answer.silence if self._answer else None
+    def answered(self) -> bool:
+        """Whether it could tell of all runs the last time."""
+        return not self._elsewhere and not (self._answer and self._answer.silence)
+
+    def silence_on(self, run: Run) -> str | None:
+        """Why it could not tell of a run the last time."""
+        return self._elsewhere.get(run.path) or (self._answer.silence if self._answer else None)
 
     def told(self, scenes: list[Scene]) -> tuple[list[Scene], dict[Path, Told]]:
         """What is known of its runs, and the scenes as they are by now."""
@@ -101,13 +111,16 @@ class _Side:
         return waited >= (_ASK if changed else self._interval)
 
     def _ask(self, runs: list[QueuedRun]) -> None:
-        from launcher.queue import PATIENCE
+        from launcher.queue import NOT_ASKED, PATIENCE
         from launcher.queues import queue_of
 
         if self._queue is None:
             self._queue = queue_of(self._scheduler, patience=self._patience or PATIENCE)
-        self._jobs = {job for run in runs for job in run.jobs}
-        self._answer, self._history = self._queue.ask(self._jobs), None
+        told = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
+        self._elsewhere = {run.run.path: why for run, why in told if why}
+        self._jobs = {job for run, why in told if not why for job in run.jobs}
+        self._answer = self._queue.ask(self._jobs) if len(self._elsewhere) < len(runs) else NOT_ASKED
+        self._history = None
         self._asked = time.monotonic()
         self._seen = {run.run.path: run.seen for run in runs}
         self._records = {run.run.path: run.state_of_records for run in runs}
@@ -119,7 +132,8 @@ class _Side:
         """Ask about jobs that have been submitted since, as by those that go on."""
         assert self._queue is not None
         assert self._answer is not None
-        further = {job for run in runs for job in run.jobs} - self._jobs
+        here = [run for run in runs if run.run.path not in self._elsewhere]
+        further = {job for run in here for job in run.jobs} - self._jobs
         if further and self._queue.asks_by_id and not self._answer.silence:
             self._answer = self._answer.joined(self._queue.ask(further))
 
@@ -128,7 +142,8 @@ class _Side:
         from launcher.settling import decide
 
         try:
-            if scene.queued and scene.queued.unclear and self._queue and self._answer and not scene.held:
+            unclear = scene.queued and scene.queued.unclear and scene.run.path not in self._elsewhere
+            if scene.queued and unclear and self._queue and self._answer and not scene.held:
                 decide(scene.run, self._queue, self._answer, {send.time for send in scene.queued.unclear})
             return survey(scene.run, held=scene.held)
         except CastoffError:
@@ -138,25 +153,27 @@ class _Side:
         from launcher.queued_states import judge
 
         told = {run.run.path: judge(run, self._known(run)) for run in runs}
-        doubtful = {job for one in told.values() for job in one.doubtful}
+        here = [one for path, one in told.items() if path not in self._elsewhere]
+        doubtful = {job for one in here for job in one.doubtful}
         if doubtful and self._history is None and self._queue is not None:
             self._history = self._queue.history(doubtful)
             if self._history is not None:
-                again = [run for run in runs if told[run.run.path].doubtful]
+                again = [run for run in runs if doubtful & told[run.run.path].doubtful]
                 told |= {run.run.path: judge(run, self._known(run)) for run in again}
         for run in runs:
             _keep(run.run, told[run.run.path].learnt)
         return told
 
     def _known(self, run: QueuedRun) -> Known:
-        from launcher.queue import NOT_ASKED
+        from launcher.queue import NOT_ASKED, Answer
         from launcher.queued_states import Known
         from launcher.queues import NAMES
 
+        elsewhere = self._elsewhere.get(run.run.path)
         return Known(
             NAMES[self._scheduler],
-            self._answer or NOT_ASKED,
-            self._history or {},
+            Answer({}, frozenset(), elsewhere) if elsewhere else self._answer or NOT_ASKED,
+            {} if elsewhere else self._history or {},
             accounted=self._history is not None,
             lag=self._queue.lag if self._queue else 0.0,
             seen=self._seen.get(run.run.path, frozenset()),

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from launcher.errors import CastoffError, printable
-from launcher.local.control import cancel, is_alive, other_host, taken
+from launcher.local.control import cancel, is_alive, other_host, took_newest
 from launcher.queue import Answer, Queue
 from launcher.queues import queue_of
 from launcher.records import Submission, read
@@ -62,7 +62,7 @@ class _Wish:
     @property
     def is_queued(self) -> bool:
         """Whether Slurm or PBS has to be asked to end it."""
-        return self.before.scheduler in ("slurm", "pbs") and taken(self.run) is None
+        return self.before.scheduler in ("slurm", "pbs") and not took_newest(self.run)
 
 
 def end(runs: Iterable[Run]) -> Iterator[list[Ended]]:
@@ -115,7 +115,7 @@ def _ask_ours(wish: _Wish) -> None:
         CastoffError: there is none that could be asked.
     """
     run, now = wish.run, wish.before
-    ours = now.scheduler == "local" or taken(run) is not None
+    ours = now.scheduler == "local" or took_newest(run)
     if not ours or read(run.path / "submission.json", Submission) is None:
         raise CastoffError(_by_hand(now))
     if now.state != "unknown" or other_host(run) is not None:
@@ -130,6 +130,8 @@ def _ask_queue(queue: Queue, wishes: list[_Wish]) -> None:
         try:
             queued = survey(wish.run).queued
             known[id(wish)] = queued.jobs if queued else set()
+            if queued and (why := queue.elsewhere(queued.clusters)):
+                raise CastoffError(_unheard(wish, queue, why))
         except CastoffError as error:
             wish.problem = str(error)
     wishes = [wish for wish in wishes if wish.problem is None]
@@ -162,7 +164,7 @@ def _jobs_of(wish: _Wish, queue: Queue, answer: Answer, asked: set[str]) -> set[
     if silence and not run.submission():
         raise CastoffError(_by_hand(now))  # whose job it is cannot be confirmed
     if silence:
-        raise CastoffError(f"{now.id}: {queue.name} could not be asked, so it goes on: {silence}")
+        raise CastoffError(_unheard(wish, queue, silence))
     left = {one.job: one for one in _left(answer)}.values()
     if run.submission():
         script = str(run.script)
@@ -175,6 +177,10 @@ def _jobs_of(wish: _Wish, queue: Queue, answer: Answer, asked: set[str]) -> set[
     if not jobs and now.unsettled:
         raise CastoffError(printable(f"{now.id}: {now.reason}"))
     return jobs
+
+
+def _unheard(wish: _Wish, queue: Queue, why: str) -> str:
+    return printable(f"{wish.before.id}: {queue.name} could not be asked, so it goes on: {why}")
 
 
 def _look(wishes: list[_Wish]) -> None:

@@ -8,9 +8,10 @@ from typing import NamedTuple
 from launcher.directives import is_job_id
 from launcher.errors import CastoffError
 from launcher.index import Index
-from launcher.queues import NAMES
+from launcher.queues import NAMES, queue_of
 from launcher.records import facts
 from launcher.runs import Run
+from launcher.scenes import survey
 from launcher.watch import condition_holds, status
 
 
@@ -39,7 +40,7 @@ def resolve(after: Mapping[str, list[str]], scheduler: str, environ: Mapping[str
         jobs: list[str] = []
         for name in names:
             try:
-                jobs += _resolve(scheduler, condition, name, index, runs)
+                jobs += _resolve(scheduler, condition, name, index, runs, environ)
             except CastoffError as error:
                 raise CastoffError(f"after.{condition}: {error}") from error
         if jobs:
@@ -48,7 +49,12 @@ def resolve(after: Mapping[str, list[str]], scheduler: str, environ: Mapping[str
 
 
 def _resolve(
-    scheduler: str, condition: str, name: str, index: Index, runs: dict[str, list[str]]
+    scheduler: str,
+    condition: str,
+    name: str,
+    index: Index,
+    runs: dict[str, list[str]],
+    environ: Mapping[str, str],
 ) -> list[str]:
     """The jobs of one entry, if its condition is still open; a run is added to `runs`."""
     try:
@@ -63,10 +69,10 @@ def _resolve(
     holds = condition_holds(condition, run)
     if holds is False:
         raise CastoffError(f"{run.id} is over, and not as {condition} asks: this would wait for ever")
-    return [] if holds else _jobs(scheduler, run)
+    return [] if holds else _jobs(scheduler, run, environ)
 
 
-def _jobs(scheduler: str, run: Run) -> list[str]:
+def _jobs(scheduler: str, run: Run, environ: Mapping[str, str]) -> list[str]:
     """The jobs of a run that is not over.
 
     Raises:
@@ -78,6 +84,12 @@ def _jobs(scheduler: str, run: Run) -> list[str]:
         raise CastoffError(
             f"{run.id} is a run of {NAMES[theirs]}, for which {NAMES[scheduler]} cannot wait; "
             f"submit this when `castoff wait {run.id}` returns"
+        )
+    queued = survey(run).queued
+    if queued and (elsewhere := queue_of(scheduler, environ).elsewhere(queued.clusters)):
+        raise CastoffError(
+            f"{run.id}: {NAMES[scheduler]} cannot wait for it: {elsewhere}, or submit this when "
+            f"`castoff wait {run.id}` returns"
         )
     if most := planned.get("requeue_max"):
         raise CastoffError(

@@ -17,11 +17,11 @@ PBS_WORDS = {"filesystems", "select", "place", "walltime", "ncpus", "mpiprocs", 
 """PBS resources that no option of sbatch is called."""
 
 _SLURM_WORDS = {
-    *("account", "array", "comment", "constraint", "cpus-per-task", "dependency", "error", "exclude"),
-    *("exclusive", "export", "gpu-bind", "gpus", "gpus-per-node", "gpus-per-task", "gres", "job-name"),
-    *("licenses", "mail-type", "mail-user", "mem-per-cpu", "mem-per-gpu", "network", "nodelist"),
-    *("no-requeue", "ntasks", "ntasks-per-node", "open-mode", "output", "partition", "qos", "requeue"),
-    *("reservation", "signal", "threads-per-core", "time", "wckey"),
+    *("account", "array", "clusters", "comment", "constraint", "cpus-per-task", "dependency", "error"),
+    *("exclude", "exclusive", "export", "gpu-bind", "gpus", "gpus-per-node", "gpus-per-task", "gres"),
+    *("job-name", "licenses", "mail-type", "mail-user", "mem-per-cpu", "mem-per-gpu", "network"),
+    *("no-requeue", "nodelist", "ntasks", "ntasks-per-node", "open-mode", "output", "partition", "qos"),
+    *("requeue", "reservation", "signal", "threads-per-core", "time", "wckey"),
 }
 """Options of sbatch that no resource of PBS is called."""
 
@@ -57,8 +57,8 @@ class _Rules(NamedTuple):
 _SLURM_LETTERS = {
     **{"A": "account", "a": "array", "b": "begin", "C": "constraint", "c": "cpus-per-task", "D": "chdir"},
     **{"d": "dependency", "e": "error", "G": "gpus", "J": "job-name", "L": "licenses", "m": "distribution"},
-    **{"N": "nodes", "n": "ntasks", "o": "output", "p": "partition", "q": "qos", "t": "time"},
-    **{"w": "nodelist", "x": "exclude"},
+    **{"M": "clusters", "N": "nodes", "n": "ntasks", "o": "output", "p": "partition", "q": "qos"},
+    **{"t": "time", "w": "nodelist", "x": "exclude"},
 }
 
 
@@ -76,6 +76,8 @@ def _meant_on_pbs(name: str) -> str:
 
 
 def _misplaced_on_slurm(name: str) -> str | None:
+    if name == "clusters":
+        return "sends it where castoff could not ask about it from here; submit on that cluster's login node"
     return "is a short flag; write the long one, as in nodelist for w" if len(name) == 1 else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -111,10 +112,16 @@ class Overview:
         )
         self._doubtful = {}
         self.rows = [row._replace(told=seen.get(row.entry.path, row.told)) for row in self.rows]
-        if asking.silence:
-            count = sum(look.told is not None and look.told.unsettled for look in looks)
+        unknown = [
+            silence
+            for (_, scene), look in zip(doubtful, looks, strict=True)
+            if look.told is not None
+            and look.told.state == "unknown"
+            and (silence := asking.silence_on(scene))
+        ]
+        for silence, count in Counter(unknown).items():
             runs = "1 run is" if count == 1 else f"{count} runs are"
-            self.notes.append(f"{asking.silence}: {runs} shown as unknown, and may go on")
+            self.notes.append(f"{silence}: {runs} shown as unknown, and may go on")
 
     def now(self, rows: list[Row]) -> list[Row]:
         """These rows as they are after `ask`."""

@@ -43,6 +43,10 @@ class PbsQueue(Queue):
         super().__init__(environ, patience)
         self._keeps_history = True
 
+    def elsewhere(self, clusters: Collection[str]) -> str | None:
+        """Never: a job's id names its server, which qstat then asks."""
+        return None
+
     def ask(self, jobs: Collection[str]) -> Answer:
         """Ask qstat about jobs."""
         try:

@@ -97,6 +97,10 @@ class Queue(ABC):
         return user_name(self.user)
 
     @abstractmethod
+    def elsewhere(self, clusters: Collection[str]) -> str | None:
+        """Why it cannot tell of jobs on these clusters, by Slurm's names for them; None: it can."""
+
+    @abstractmethod
     def ask(self, jobs: Collection[str]) -> Answer:
         """Ask about jobs of this user, by id; the answer may tell of others, too."""
 

@@ -134,6 +134,18 @@ class QueuedRun:
         return self.submission.job or next((send.job for send in self.sends if send.job), None)
 
     @property
+    def clusters(self) -> frozenset[str]:
+        """Slurm's names of the clusters that have, or may have, jobs of it, as far as they are known."""
+        sent = any(send.error is None for send in self.sends)
+        recorded = self.submission.cluster if self.submission and sent else None
+        found = {recorded}
+        for member, attempts in self.attempts.items():
+            telling = [one for one in attempts if not one.is_certain]
+            telling += [] if recorded else self.own(member)
+            found |= {one.start.cluster for one in telling if one.start}
+        return frozenset(name for name in found if name)
+
+    @property
     def unclear(self) -> list[Send]:
         """What was sent, and may or may not have arrived."""
         return [] if self.being_sent else [send for send in self.sends if send.is_unclear]

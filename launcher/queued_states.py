@@ -121,9 +121,9 @@ class _Judgement:
             if self.run.being_sent:
                 return MemberStatus(number, "pending", None, statuses, "it is just being submitted")
             self.unsettled = True
-            reason = (
-                "there was no answer, so it may or may not have been submitted; ask again in some seconds"
-            )
+            reason = "there was no answer, so it may or may not have been submitted; "
+            silence = self.known.answer.silence
+            reason += self._unheard(silence) if silence else "ask again in some seconds"
             return MemberStatus(number, "unknown", "unknown", statuses, reason)
         key = self.run.key(number, send.job) or (send.job, None)
         told = self._told(key)
@@ -292,10 +292,13 @@ class _Judgement:
 
     def _silent(self, number: int, silence: str, statuses: list[AttemptStatus]) -> MemberStatus:
         self.unsettled = self.unsettled or not self.known.answer.lasting
-        reason = f"{self.known.scheduler} could not be asked: {silence}"
+        reason = self._unheard(silence)
         if any(one.started and not one.ended for one in statuses[-1:]):
             reason += "; by its own records it has begun and not ended"
         return MemberStatus(number, "unknown", "unknown", statuses, reason)
+
+    def _unheard(self, silence: str) -> str:
+        return f"{self.known.scheduler} could not be asked: {silence}"
 
     def _doubtful_end(self, number: int, newest: Attempt, statuses: list[AttemptStatus]) -> MemberStatus:
         """A member that ended well by the word of a scheduler that may not know, and by no record."""

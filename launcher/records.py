@@ -42,6 +42,8 @@ class Start(msgspec.Struct):
     """A start.json, by the script."""
 
     job: str | None = None
+    cluster: str | None = None
+    """Slurm's name of the cluster."""
     host: str | None = None
     time: Seconds | None = None
 
@@ -136,6 +138,8 @@ class Submission(msgspec.Struct):
     sends: list[Send] | None = None
     """What was sent to Slurm or PBS, in order; None where castoff itself is the scheduler."""
     earlier: list[Earlier] = []
+    cluster: str | None = None
+    """Slurm's name of the cluster that has its jobs; None where it did not say."""
 
 
 class Facts(msgspec.Struct):

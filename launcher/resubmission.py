@@ -17,10 +17,11 @@ from launcher.local.abandoned import Marked
 from launcher.local.control import forget_cancellation, other_host, started_by
 from launcher.queue import Queue, Silent
 from launcher.queues import queue_of
+from launcher.records import Submission, read
 from launcher.runs import LOCK, STOP, Run, locked, read_record, write_file, write_submission
 from launcher.scenes import survey
 from launcher.schedulers import local
-from launcher.sending import NotSent, check_reachable, largest_array, send_to_local, send_to_queue
+from launcher.sending import NotSent, check_reachable, configuration, send_to_local, send_to_queue
 from launcher.sendings import Restart, Sending, sendings_again
 from launcher.settling import settle
 from launcher.submission import secrets
@@ -66,11 +67,7 @@ def _resubmit(
     plan = run.plan()
     if scheduler != "local":
         check_reachable(scheduler, environ)
-    if scheduler == "local" and not (plan and run.submission()):
-        raise CastoffError(
-            f"{run.id}: plan.json or submission.json is missing or damaged, so castoff does not know how "
-            "to start it; `castoff submit` makes a new run"
-        )
+    _check_records(run, scheduler)
     try:
         with locked(run.path / LOCK, patience=0.5) as lock:
             _check_over(run, scheduler, environ)
@@ -80,7 +77,9 @@ def _resubmit(
             record = _renewed(run, begin)
             sendings = []  # all that can be wrong with them is said before anything has changed
             if scheduler != "local":
-                sendings = _sendings(run, record, environ)
+                here = configuration(scheduler, environ)
+                record["cluster"] = here.cluster or record.get("cluster")
+                sendings = _sendings(run, record, here.largest_array, environ)
             _renew_secrets(run, plan.get("env_from", []), environ)
             (run.path / STOP).unlink(missing_ok=True)
             forget_cancellation(run)
@@ -99,6 +98,21 @@ def _resubmit(
     except OSError as error:
         raise CastoffError(f"{run.path}: cannot be written: {error.strerror}") from error
     return begin
+
+
+def _check_records(run: Run, scheduler: str) -> None:
+    """Make sure that they tell how it is started, and what was sent already.
+
+    Raises:
+        CastoffError: they do not.
+    """
+    record = run.path / "submission.json"
+    alone = scheduler != "local" and not record.exists()  # its script was submitted by hand
+    if (read(record, Submission) is None and not alone) or (scheduler == "local" and not run.plan()):
+        raise CastoffError(
+            f"{run.id}: plan.json or submission.json is missing or damaged, so castoff does not know how "
+            "to start it, nor what may run already; `castoff submit` makes a new run"
+        )
 
 
 def _check_over(run: Run, scheduler: str, environ: Mapping[str, str]) -> None:
@@ -129,11 +143,14 @@ def _check_none_left(run: Run, scheduler: str, environ: Mapping[str, str]) -> No
         CastoffError: it has, or does not answer.
     """
     queue = queue_of(scheduler, environ)
+    queued = survey(run, held=True).queued
     alone: set[str] = set()  # the ids of a script that stood alone, which lay elsewhere
-    if not run.submission() and (queued := survey(run, held=True).queued):
+    if not run.submission() and queued:
         alone = queued.jobs
     give_up = time.monotonic() + _PATIENCE
     try:
+        if queued and (elsewhere := queue.elsewhere(queued.clusters)):
+            raise Silent(elsewhere)
         # A job that has just ended is still being cleared away.
         while (living := _living(queue, run, alone)) and time.monotonic() < give_up:
             time.sleep(_POLL)
@@ -173,13 +190,14 @@ def _dependency(run: Run, record: Mapping[str, Any], environ: Mapping[str, str])
     return ""  # it has held once, and those jobs may be forgotten
 
 
-def _sendings(run: Run, record: Mapping[str, Any], environ: Mapping[str, str]) -> list[Sending]:
-    """The commands that start members again on Slurm or PBS."""
+def _sendings(
+    run: Run, record: Mapping[str, Any], largest: int | None, environ: Mapping[str, str]
+) -> list[Sending]:
+    """The commands that start members again on Slurm or PBS, in arrays of at most so many."""
     script, plan = _script(run), run.plan()
     chain = 1 + plan["requeue_max"] if plan.get("requeue_how") == "chain" else 0
     dependency = _dependency(run, record, environ)
     restart = Restart(script, str(run.path), record["begin"], bool(plan), dependency, chain)
-    largest = largest_array(environ) if "\n#SBATCH --array=" in script else None
     return sendings_again(record["scheduler"], restart, largest)
 
 

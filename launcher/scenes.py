@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from launcher.local.control import is_alive, taken
+from launcher.local.control import is_alive, took_newest
 from launcher.records import Facts, Submission, facts, read
 from launcher.runs import STOP, Run, names_in
 
@@ -49,7 +49,7 @@ def survey(run: Run, *, held: bool = False) -> Scene:
         attempts.setdefault(member, []).append((attempt, folder))
     scene = Scene(run, bool(holds), submission, plan, alive, STOP in holds, attempts, None, held)
     # A launch in an allocation is castoff's own affair, as what the local scheduler runs.
-    return scene if plan.scheduler not in ("slurm", "pbs") or taken(run) is not None else _queued(scene)
+    return scene if plan.scheduler not in ("slurm", "pbs") or took_newest(run) else _queued(scene)
 
 
 def _queued(scene: Scene) -> Scene:

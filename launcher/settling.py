@@ -21,6 +21,7 @@ from launcher.queue import Answer, Queue
 from launcher.queues import queue_of
 from launcher.records import Send, Start, Submission, facts, read
 from launcher.runs import LOCK, Run, locked, write_submission
+from launcher.scenes import survey
 from launcher.schedulers.jobs import JobTold
 
 APART = 5.0
@@ -43,6 +44,9 @@ def settle(
     """
     queue = queue_of(facts(run).scheduler, environ)
     give_up = time.monotonic() + patience
+    queued = survey(run, held=held).queued
+    if queued and queue.elsewhere(queued.clusters):
+        return not queued.unclear
     while True:
         with _holding(run, held=held) as have:
             settled = have and _decide(run, queue, queue.ask(()), None)

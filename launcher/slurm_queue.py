@@ -1,6 +1,6 @@
 """Asks Slurm about jobs, and ends them: the only module that runs squeue, sacct and scancel for runs.
 
-One squeue answers for all runs, and sacct is asked at most once beside it.
+One squeue answers for all runs; sacct, and scontrol for the cluster's name, are asked at most once beside it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from launcher.errors import CastoffError
 from launcher.queue import PATIENCE, Answer, Queue, Silent, answer_of, user_name
 from launcher.runs import Run
 from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.slurm import cancel_command
+from launcher.schedulers.slurm import CONFIGURATION, cancel_command, read_configuration
 from launcher.schedulers.slurm_jobs import (
     MOST_ASKED,
     SlurmJob,
@@ -24,6 +24,9 @@ from launcher.schedulers.slurm_jobs import (
 
 _HISTORY_PATIENCE = 8.0
 """Seconds for sacct, without which everything works."""
+
+_NAME_PAUSE = 10.0
+"""Seconds until scontrol is asked again how this cluster is called: one failure counts for many runs."""
 
 _HISTORY_PAUSE = 60.0
 """Seconds until an sacct that failed is asked again."""
@@ -45,6 +48,34 @@ class SlurmQueue(Queue):
     def __init__(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE):
         super().__init__(environ, patience)
         self._history_failed: float | None = None
+        self._cluster: str | None = None
+        self._nameless: tuple[float, str] | None = None
+
+    def elsewhere(self, clusters: Collection[str]) -> str | None:
+        """Ids begin at 1 on each cluster, and two may share their users' folders."""
+        if not clusters:
+            return None
+        if self._cluster is None:
+            asked, why = self._nameless or (-_NAME_PAUSE, "")
+            if time.monotonic() - asked >= _NAME_PAUSE:
+                why = self._learn_name()
+            if why:
+                return why
+        others = {*clusters} - {self._cluster}
+        if not others:
+            return None
+        return f"its jobs are on {' and '.join(sorted(others))}, and this is {self._cluster}: ask there"
+
+    def _learn_name(self) -> str:
+        """Ask how this cluster is called; why it is not known."""
+        try:
+            told = self._run(CONFIGURATION, self.patience)
+            self._cluster = read_configuration(told).cluster
+            why = "" if self._cluster else "scontrol does not say how this cluster is called"
+        except Silent as silence:
+            why = str(silence)
+        self._nameless = time.monotonic(), why
+        return why
 
     def ask(self, jobs: Collection[str]) -> Answer:
         """Ask squeue for all jobs of this user."""

@@ -29,7 +29,7 @@ from launcher.rendering import render
 from launcher.runs import Run, runs_folder, write_file, write_submission
 from launcher.schedulers import local, pbs, slurm
 from launcher.schedulers.submission import Order, Submission
-from launcher.sending import NotSent, check_reachable, largest_array, send_to_local, send_to_queue
+from launcher.sending import NotSent, check_reachable, configuration, send_to_local, send_to_queue
 from launcher.sendings import first_sendings
 from launcher.site import Site
 from launcher.spec import JobSpec
@@ -124,15 +124,14 @@ def submit(
     awaited = resolve(decided.after, decided.scheduler, environ)
     itself = (awaited.words or None) == own_dependency(decided.directives)
     dependency = None if itself else awaited.words
-    largest = None
-    if decided.scheduler == "slurm" and decided.array_count:
-        largest = largest_array(environ) or _largest(site)
+    here = configuration(decided.scheduler, environ)
     record = {
         "scheduler": decided.scheduler,
         "directory": working_directory(),
         "after": awaited.runs,
         "time": time.time(),
         "node_hours": decided.node_hours,
+        "cluster": here.cluster,
         "job": None,
     }
     made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ, prepare=prepare)
@@ -141,6 +140,7 @@ def submit(
         seal = sealed(draft, script)
         try:
             if decided.scheduler != "local":
+                largest = here.largest_array or _largest(site)
                 sendings = first_sendings(decided, str(run.path), dependency, largest)
                 send_to_queue(run, seal, record, sendings, draft.lock, environ)
             else:

@@ -108,7 +108,7 @@ class Looking:
     @property
     def answered(self) -> bool:
         """Whether the schedulers, if they had to be asked, answered the last time."""
-        return self._asking.silence is None
+        return self._asking.answered
 
     def look(self) -> list[RunStatus]:
         """How the runs are now; a run that is over is still looked at.

@@ -150,7 +150,7 @@ def _needed(rows: list[Row]) -> dict[str, str]:
     """The directories of runs that others wait for, and who does."""
     needed = {}
     for row in rows:
-        if row.told.state == "pending":
+        if row.told.state in ("pending", "unknown"):
             submission = read(row.run.path / "submission.json", Submission) or Submission()
             needed.update({path: row.entry.id for paths in submission.after.values() for path in paths})
     return needed

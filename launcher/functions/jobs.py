@@ -19,6 +19,7 @@ from launcher.functions.ended import says_again
 from launcher.functions.paths import FunctionPaths, member_job_id
 from launcher.functions.watcher import RunWatcher, key_of
 from launcher.local.control import cancel
+from launcher.queue import NOT_ASKED
 from launcher.queues import queue_of
 from launcher.records import Failure, read
 from launcher.runs import Run
@@ -297,8 +298,9 @@ def _cancel(run: Run, member: int) -> None:
     queued = survey(run).queued
     queue = queue_of(plan["scheduler"])
     asked = queued.jobs if queued else set()
-    answer = queue.ask(asked)
-    if silence := answer.silence_on(sorted(asked)):
+    elsewhere = queue.elsewhere(queued.clusters) if queued else None
+    answer = NOT_ASKED if elsewhere else queue.ask(asked)
+    if silence := elsewhere or answer.silence_on(sorted(asked)):
         raise CastoffError(f"{run.id}: {queue.name} could not be asked, so it goes on: {silence}")
     own = [
         one

@@ -52,6 +52,11 @@ def taken(run: Run) -> int | None:
     return number if isinstance(number, int) else None
 
 
+def took_newest(run: Run) -> bool:
+    """Whether the newest submission is castoff's own affair: the local scheduler's, or a launch's."""
+    return taken(run) == len(run.submission().get("earlier", []))
+
+
 def is_alive(run: Run) -> bool:
     """Whether anything still sees to the run: its submission, its scheduler, or a script of it."""
     return is_locked(run.path / LOCK)
@@ -95,9 +100,7 @@ def started_by(run: Run) -> Started | None:
 
 def is_abandoned(run: Run) -> bool:
     """Whether a local scheduler took the newest submission on this host, and is gone."""
-    if taken(run) != len(run.submission().get("earlier", [])):
-        return False
-    return started_by(run) is not None and not _has_scheduler(run)
+    return took_newest(run) and started_by(run) is not None and not _has_scheduler(run)
 
 
 def _has_scheduler(run: Run) -> bool:

@@ -17,8 +17,17 @@ from launcher.schedulers.submission import (
     variables_again,
 )
 
-LIMITS = ["scontrol", "show", "config"]
-"""The command whose answer `largest_array` reads."""
+CONFIGURATION = ["scontrol", "show", "config"]
+"""The command whose answer `read_configuration` reads."""
+
+
+class Configuration(NamedTuple):
+    """What Slurm says of itself; None where it does not."""
+
+    cluster: str | None = None
+    """Its name: slurm.conf's ClusterName."""
+    largest_array: int | None = None
+    """How many members an array may have, by MaxArraySize and max_array_tasks."""
 
 
 class Again(NamedTuple):
@@ -41,11 +50,12 @@ def parts(members: Iterable[int], largest: int) -> list[Part]:
     return [Part(these, offset) for offset, these in found.items()]
 
 
-def largest_array(answer: str) -> int | None:
-    """How many members an array may have, by slurm.conf's MaxArraySize and max_array_tasks; None: unsaid."""
+def read_configuration(answer: str) -> Configuration:
+    """What `CONFIGURATION` answers."""
+    name = re.search(r"^ClusterName *= *(\S+)", answer, re.MULTILINE)
     limits = [int(number) for number in re.findall(r"^MaxArraySize *= *(\d+)", answer, re.MULTILINE)]
     limits += [int(number) for number in re.findall(r"\bmax_array_tasks=(\d+)", answer)]
-    return min(limits, default=None)
+    return Configuration(name[1] if name else None, min(limits, default=None))
 
 
 def submit_command(submission: Submission) -> list[str]:

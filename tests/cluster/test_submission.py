@@ -48,6 +48,7 @@ env_from: [TOKEN]
     said = [(run.logs / "0.0" / f"rank-{rank:05}.log").read_text() for rank in range(4)]
     assert said == [f"rank {rank} of 4: s3cret, it's mine, no terminal\n" for rank in range(4)]
     assert desk.over(run) == [f"{run.job} COMPLETED"]
+    assert run.submission()["cluster"] == desk.record(run, "start")["cluster"] == "castoff"
     assert run.script_log().exists() and run.path.stat().st_mode & 0o777 == 0o700
 
 

@@ -462,6 +462,8 @@ class TestDirectives:
             ("slurm", "ntasks-per", "stands for ntasks-per-node, which follows from other fields"),
             ("slurm", "w", "stands for nodelist; write nodelist: x, in full"),
             ("slurm", "G", "stands for gpus; write gpus: x, in full"),
+            ("slurm", "clusters", "sends it where castoff could not ask about it from here; submit on that"),
+            ("slurm", "M", "stands for clusters, which sends it where castoff could not ask"),
             ("pbs", "WallTime", "stands for walltime, which follows from other fields; set walltime instead"),
             ("pbs", "NCPUS", "stands for ncpus, which cannot stand beside the select"),
         ],

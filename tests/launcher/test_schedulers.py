@@ -168,11 +168,14 @@ def test_every_member_is_in_one_part(members: set[int], largest: int) -> None:
     assert all(0 <= member - part.offset < largest for part in found for member in part.members)
 
 
-def test_the_largest_array() -> None:
-    config = "MaxArraySize            = 1001\nSchedulerParameters     = bf_window=1,max_array_tasks=500\n"
-    assert slurm.largest_array(config) == 500
-    assert slurm.largest_array("MaxArraySize = 8\n") == 8
-    assert slurm.largest_array("slurm_load_ctl_conf error") is None
+def test_what_a_cluster_says_of_itself() -> None:
+    config = (
+        "ClusterName             = castoff\nMaxArraySize            = 1001\n"
+        "SchedulerParameters     = bf_window=1,max_array_tasks=500\n"
+    )
+    assert slurm.read_configuration(config) == ("castoff", 500)
+    assert slurm.read_configuration("MaxArraySize = 8\n") == (None, 8)
+    assert slurm.read_configuration("slurm_load_ctl_conf error") == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank t
 (
   umask 077
   mkdir -p "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
-  printf '{"job": "%s", "host": "%s", "time": %s}\n' "$castoff_job" "$(hostname)" "$(date +%s)" \
-    >"$CASTOFF_ATTEMPT_DIR/start.json"
+  printf '{"job": "%s", "cluster": "%s", "host": "%s", "time": %s}\n' "$castoff_job" "${SLURM_CLUSTER_NAME:-}" \
+    "$(hostname)" "$(date +%s)" >"$CASTOFF_ATTEMPT_DIR/start.json"
   printf '%400s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
 )
 if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several

@@ -77,8 +77,8 @@ export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank t
 (
   umask 077
   mkdir -p "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
-  printf '{"job": "%s", "host": "%s", "time": %s}\n' "$castoff_job" "$(hostname)" "$(date +%s)" \
-    >"$CASTOFF_ATTEMPT_DIR/start.json"
+  printf '{"job": "%s", "cluster": "%s", "host": "%s", "time": %s}\n' "$castoff_job" "${SLURM_CLUSTER_NAME:-}" \
+    "$(hostname)" "$(date +%s)" >"$CASTOFF_ATTEMPT_DIR/start.json"
   printf '%400s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
 )
 if [[ -n ${CASTOFF_ARRAY_OFFSET:-} ]]; then # Slurm counts from 0 again, and would name the log by that
