@@ -6,6 +6,7 @@ Plain PyTorch: it reads RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_POR
 import os
 
 import torch
+import torch._dynamo  # DDP needs it; imported once there is a group, it keeps gloo's threads beyond the end
 from sklearn.datasets import load_digits
 from torch import distributed as dist
 from torch import nn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping, MutableMapping
 from datetime import timedelta
@@ -118,6 +119,9 @@ def initialize_ddp(
     meet(os.environ, me, rank, worldsize, master_addr, str(master_port))
     if chosen.type not in ("cpu", "mps"):
         torch.accelerator.set_device_index(chosen.index)  # before the group: the other order hangs
+    # DDP imports it. Once there is a group, that would keep it, and gloo's threads, beyond the end of Python,
+    # which a thread that still lets go of a tensor then aborts (seen with torch 2.13).
+    importlib.import_module("torch._dynamo")
     dist.init_process_group(
         backend_for(backend, chosen),
         rank=rank,

@@ -63,6 +63,13 @@ def train(task: Toy, fields: dict[str, Any]) -> dict[str, Any]:
         cleanup_ddp()
 
 
+def train_and_look(task: Toy, fields: dict[str, Any]) -> dict[str, Any]:
+    """A whole training on this rank, and the threads that are left of it."""
+    whole = train(task, fields)
+    tasks = Path("/proc/self/task").glob("*/comm")
+    return {**whole, "threads": [path.read_text().strip() for path in tasks]}
+
+
 @pytest.fixture
 def trainer(tmp_path: Path) -> TrainerDDP:
     return TrainerDDP(0, config(tmp_path), Toy())
@@ -394,9 +401,14 @@ LONG = {"num_epochs": 4, "num_workers": 2, "checkpoint_every_steps": 5}
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("whole")
     ranks = Ranks(folder / "ranks", 2, fresh=True)
-    ranks.start(train, Toy(), config(folder / "out", **LONG))
+    ranks.start(train_and_look, Toy(), config(folder / "out", **LONG))
     whole: dict[str, Any] = ranks.answers()[0]
     return whole
+
+
+def test_no_thread_of_the_group_outlives_it(uninterrupted: dict[str, Any]) -> None:
+    """One that lets go of a tensor when Python has ended aborts the rank, whose training was done."""
+    assert not [name for name in uninterrupted["threads"] if "gloo" in name]
 
 
 def trace(metrics: list[dict[str, Any]]) -> list[tuple[int, Any, Any]]:
