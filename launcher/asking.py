@@ -95,9 +95,11 @@ class _Side:
         if doubtful and self._is_due(doubtful):
             self._ask(doubtful)
             asked = {run.run.path for run in doubtful}
-            # Once more: what has ended since may be over for the scheduler already.
-            scenes = [self._again(scene) if scene.run.path in asked else scene for scene in scenes]
-            self._ask_further([scene.queued for scene in scenes if scene.queued and scene.run.path in asked])
+            further = True
+            while further:  # records are read after each answer: what has ended since may be over for it
+                scenes = [self._again(scene) if scene.run.path in asked else scene for scene in scenes]
+                own = [scene.queued for scene in scenes if scene.queued and scene.run.path in asked]
+                further = self._ask_further(own)
         return scenes, self._judge([scene.queued for scene in scenes if scene.queued])
 
     def _is_due(self, runs: list[QueuedRun]) -> bool:
@@ -128,14 +130,17 @@ class _Side:
         self._interval = _ASK if states != self._states else min(_ASK_LESS * self._interval, _SLOWEST_ASK)
         self._states = dict(states)
 
-    def _ask_further(self, runs: list[QueuedRun]) -> None:
-        """Ask about jobs that have been submitted since, as by those that go on."""
+    def _ask_further(self, runs: list[QueuedRun]) -> bool:
+        """Ask about jobs that have been submitted since, as by those that go on; whether there were any."""
         assert self._queue is not None
         assert self._answer is not None
         here = [run for run in runs if run.run.path not in self._elsewhere]
         further = {job for run in here for job in run.jobs} - self._jobs
-        if further and self._queue.asks_by_id and not self._answer.silence:
-            self._answer = self._answer.joined(self._queue.ask(further))
+        if not further or not self._queue.asks_by_id or self._answer.silence:
+            return False
+        self._jobs |= further
+        self._answer = self._answer.joined(self._queue.ask(further))
+        return True
 
     def _again(self, scene: Scene) -> Scene:
         """A run's records as they are after the answer, which may decide whether it was submitted."""

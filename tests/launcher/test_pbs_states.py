@@ -370,6 +370,17 @@ class TestGoingOn:
         pbs.tells({"8.head": QUEUED}, made.run)
         assert status(made.run).state == "pending"
 
+    def test_and_over_when_it_was_asked_about(self, pbs: FakePbs, made: OnPbs) -> None:
+        """Its copy has begun and ended before qstat tells of it: then there is more in the records."""
+        made.attempt("0.0", "again")
+        following = made.run.path / "attempts/0.0/next.json"
+        last = made.attempt("0.1", "done", job="8.head")
+        last.rename(tmp := made.run.path / "later")
+        first = f"""[ ! -e {following} ] && echo '{{"job": "8.head"}}' >{following} && {{ {UNKNOWN}; }}"""
+        pbs.program("qstat", f"{first}; [ ! -e {tmp} ] || mv {tmp} {last}; cat {pbs.answer}")
+        pbs.tells({"8.head": finished(0)}, made.run)
+        assert ending(status(made.run)) == ("ended", "done", 0)
+
 
 class TestChain:
     @pytest.fixture
