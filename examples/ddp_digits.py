@@ -6,7 +6,7 @@ Plain PyTorch: it reads RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_POR
 import os
 
 import torch
-import torch._dynamo  # DDP needs it; imported once there is a group, it keeps gloo's threads beyond the end
+import torch._dynamo  # DDP needs it; imported once there is a group, it would keep that to the end
 from sklearn.datasets import load_digits
 from torch import distributed as dist
 from torch import nn
@@ -60,6 +60,7 @@ def main() -> None:
     if rank == 0:
         correct, seen = score.tolist()
         print(f"test accuracy {correct / seen:.4f} ({correct} of {seen} images, {ranks} ranks)", flush=True)
+    del model  # or the group is not gone yet, whose threads may abort a program that ends meanwhile
     dist.destroy_process_group()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,22 @@ class TrainerDDP:
         if self.place.is_main:
             self._write_config()
         self.logger.info("Starting distributed training on %d ranks...", self.world_size)
+        try:
+            self._train(model, train, batches, val)
+        except StoppedEarly as stopped:
+            # What is left of DDP would end the group under Python's lock, for which gloo's threads may wait.
+            traceback.clear_frames(stopped.__traceback__)
+            del model
+            raise
+        return self.train_data, self.val_data
+
+    def _train(
+        self,
+        model: nn.Module,
+        train: DataLoader[Any],
+        batches: GlobalBatches,
+        val: DataLoader[Any] | None,
+    ) -> None:
         with Stopping(self.place) as stopping:
             while self.epoch < self.config.training.num_epochs and not self._ended:
                 self._train_epoch(model, train, batches, stopping)
@@ -133,7 +150,6 @@ class TrainerDDP:
                 self._save(stopping)
             self.place.barrier("the end of training")
             stopping.say("done")
-        return self.train_data, self.val_data
 
     def _train_epoch(
         self, model: nn.Module, train: DataLoader[Any], batches: GlobalBatches, stopping: Stopping

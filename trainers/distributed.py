@@ -120,7 +120,7 @@ def initialize_ddp(
     if chosen.type not in ("cpu", "mps"):
         torch.accelerator.set_device_index(chosen.index)  # before the group: the other order hangs
     # DDP imports it. Once there is a group, that would keep it, and gloo's threads, beyond the end of Python,
-    # which a thread that still lets go of a tensor then aborts (seen with torch 2.13).
+    # where one that still lets go of a tensor aborts the process (torch 2.13).
     importlib.import_module("torch._dynamo")
     dist.init_process_group(
         backend_for(backend, chosen),

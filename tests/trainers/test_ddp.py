@@ -63,11 +63,22 @@ def train(task: Toy, fields: dict[str, Any]) -> dict[str, Any]:
         cleanup_ddp()
 
 
+def threads() -> list[str]:
+    return [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+
+
 def train_and_look(task: Toy, fields: dict[str, Any]) -> dict[str, Any]:
     """A whole training on this rank, and the threads that are left of it."""
-    whole = train(task, fields)
-    tasks = Path("/proc/self/task").glob("*/comm")
-    return {**whole, "threads": [path.read_text().strip() for path in tasks]}
+    return {**train(task, fields), "threads": threads()}
+
+
+def stop_and_look(task: Toy, fields: dict[str, Any]) -> list[str]:
+    """The threads that are left of a training which is stopped early, while that is still told."""
+    try:
+        train(task, fields)
+    except StoppedEarly:
+        return threads()
+    raise AssertionError("nobody has stopped it")
 
 
 @pytest.fixture
@@ -406,9 +417,18 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return whole
 
 
-def test_no_thread_of_the_group_outlives_it(uninterrupted: dict[str, Any]) -> None:
+def test_no_thread_of_the_group_outlives_it(uninterrupted: dict[str, Any], tmp_path: Path) -> None:
     """One that lets go of a tensor when Python has ended aborts the rank, whose training was done."""
-    assert not [name for name in uninterrupted["threads"] if "gloo" in name]
+    stop = tmp_path / "stop"
+    stop.touch()
+    stopped = run(
+        *(stop_and_look, Toy(), config(tmp_path / "out", **LONG)),
+        folder=tmp_path / "ranks",
+        world_size=2,
+        CASTOFF_STOP_FILE=str(stop),
+    )
+    for left in (uninterrupted["threads"], *stopped):
+        assert not [name for name in left if "gloo" in name]
 
 
 def trace(metrics: list[dict[str, Any]]) -> list[tuple[int, Any, Any]]:
