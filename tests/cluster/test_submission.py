@@ -124,12 +124,14 @@ exec {REAL_SBATCH} --hold "$@"
 
 class TestDependencies:
     def test_on_runs_by_name_and_id(self, desk: Desk) -> None:
-        first = desk.submit("--name", "prepare", sh="sleep 2; echo prepared >prepared")
+        prepare = "until [ -e go ]; do sleep 0.1; done; echo prepared >prepared"
+        first = desk.submit("--name", "prepare", sh=prepare)
         second = desk.submit("--name", "train", "--set", "after={afterok: [prepare]}", sh="cat prepared")
         third = desk.submit("--set", f"after={{afterany: ['{second.job}']}}", sh="true")
         waits = desk.slurm("squeue", "-h", "-o", "%E", "-j", f"{second.job}")
         assert waits == f"afterok:{first.job}(unfulfilled)"
         assert second.submission()["after"] == {"afterok": [str(first.path)]}
+        (desk.folder / "go").touch()
         assert desk.over(third) and desk.record(second, "ending")["ending"] == "done"
         log = second.logs / "0.0" / "rank-00000.log"
         assert log.read_text() == "prepared\n"
