@@ -127,7 +127,7 @@ def test_ranks_start_on_all_hosts(shell: Shell) -> None:
 def test_several_runs_in_one_allocation(shell: Shell) -> None:
     """Fewer hosts, too many, a rank that fails: each answer, and each code, one after the other."""
     failing = (
-        "echo rank $RANK; touch said-$RANK; [ $RANK = 2 ] || exec sleep 60; "
+        "echo rank $RANK; touch said-$RANK; [ $RANK = 2 ] || exec sleep 600; "
         "until [ -e said-0 ]; do sleep 0.1; done; exit 9"
     )
     script = f"""
@@ -302,7 +302,7 @@ def test_nothing_outlives_a_castoff_that_is_killed(shell: Shell) -> None:
 
 
 def test_castoff_cancel_ends_it(shell: Shell) -> None:
-    program = "touch ready-$RANK; exec sleep 60"
+    program = "touch ready-$RANK; exec sleep 600"
     process = shell.start("salloc", "-N2", "castoff", "launch", "--", "sh", "-c", program)
     shell.wait_for_ranks(2)
     (run,) = shell.runs()

@@ -158,7 +158,7 @@ class TestDependencies:
         desk.slurm("scancel", str(run.job))
 
     def test_on_a_script_that_stood_alone(self, desk: Desk) -> None:
-        desk.castoff("render", "--site", "slurm", "-o", "job.sh", "--", "sleep", "60")
+        desk.castoff("render", "--site", "slurm", "-o", "job.sh", "--", "sleep", "600")
         job = desk.slurm("sbatch", "--parsable", "job.sh")
         until((desk.folder / f"castoff-{job}" / "attempts" / "0.0" / "start.json").exists, "its start")
         run = desk.submit("--set", f"after={{afterany: ['./castoff-{job}']}}")
@@ -181,7 +181,7 @@ class TestDependencies:
         assert second.submission() == before and (second.path / "stop").exists()
 
     def test_on_a_run_that_may_start_again(self, desk: Desk) -> None:
-        again = desk.submit("--name", "again", "--set", "requeue.max=2", "--walltime", "10m", sh="sleep 60")
+        again = desk.submit("--name", "again", "--set", "requeue.max=2", "--walltime", "10m", sh="sleep 600")
         answer = desk.castoff("submit", "--site", "slurm", "--set", "after={afterok: [again]}", "--", "true")
         assert answer.code == 1
         assert f"after.afterok: {again.id} may be started again (requeue.max 2)" in answer.errors
@@ -209,7 +209,7 @@ class TestResubmission:
         assert answer.code == 1 and "it is done; with --done-too it starts again" in answer.errors
 
     def test_of_what_still_runs(self, desk: Desk) -> None:
-        run = desk.submit(sh="sleep 60")
+        run = desk.submit(sh="sleep 600")
         answer = desk.castoff("resubmit", run.id)
         assert answer.code == 1 and f"{run.id}: still running; " in answer.errors
         desk.slurm("scancel", str(run.job))
