@@ -11,8 +11,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from trainers.config import Config
-from trainers.data import split
+from trainers.core.config import Config
+from trainers.core.data import split
 from trainers.program import train
 from trainers.task import Loss, Splits, Task
 

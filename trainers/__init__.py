@@ -1,1 +1,51 @@
-"""The training core that runs inside a job."""
+"""The training core that runs inside a job.
+
+What a program of one's own needs can be imported from here; each name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainers.core.config import Config, ConfigError
+    from trainers.core.data import split
+    from trainers.core.distributed import cleanup_ddp, initialize_ddp
+    from trainers.ddp import TrainerDDP
+    from trainers.program import train
+    from trainers.task import Loss, Splits, Task
+
+_HOMES = {
+    "Config": "trainers.core.config",
+    "ConfigError": "trainers.core.config",
+    "Loss": "trainers.task",
+    "Splits": "trainers.task",
+    "Task": "trainers.task",
+    "TrainerDDP": "trainers.ddp",
+    "cleanup_ddp": "trainers.core.distributed",
+    "initialize_ddp": "trainers.core.distributed",
+    "split": "trainers.core.data",
+    "train": "trainers.program",
+}
+
+__all__ = [
+    "Config",
+    "ConfigError",
+    "Loss",
+    "Splits",
+    "Task",
+    "TrainerDDP",
+    "cleanup_ddp",
+    "initialize_ddp",
+    "split",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name's module when it is asked for (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

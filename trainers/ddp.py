@@ -18,17 +18,17 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
 from launcher.ranks import RankEnv
-from trainers.checkpoint import Checkpoints, load_part
-from trainers.config import Config, ConfigError, called, to_yaml
-from trainers.configured import ConfiguredTask
-from trainers.data import GlobalBatches, evaluation_loader, iterate, training_loader
-from trainers.distributed import Place, choose_device, cleanup_ddp, device_ids, initialize_ddp, local_rank
-from trainers.evaluation import DefaultEarlyStopping, Measures, evaluate
-from trainers.metrics import MetricsFile
-from trainers.progress import progress
-from trainers.randomness import MODEL, STEP, derived, seed_all
-from trainers.running import Running
-from trainers.stopping import StoppedEarly, Stopping
+from trainers.core.checkpoint import Checkpoints, load_part
+from trainers.core.config import Config, ConfigError, called, to_yaml
+from trainers.core.configured import ConfiguredTask
+from trainers.core.data import GlobalBatches, evaluation_loader, iterate, training_loader
+from trainers.core.distributed import Place, choose_device, cleanup_ddp, device_ids, initialize_ddp, local_rank
+from trainers.core.evaluation import DefaultEarlyStopping, Measures, evaluate
+from trainers.core.metrics import MetricsFile
+from trainers.core.progress import progress
+from trainers.core.randomness import MODEL, STEP, derived, seed_all
+from trainers.core.running import Running
+from trainers.core.stopping import StoppedEarly, Stopping
 from trainers.task import Loss, Task, move
 
 __all__ = ["TrainerDDP", "cleanup_ddp", "initialize_ddp"]
@@ -191,7 +191,7 @@ class TrainerDDP:
         """What makes the mean over ranks, which DDP takes, the mean over the global batch's items."""
         if self.world_size == 1:
             return 1.0 / loss.count
-        if self.task.counts_vary:
+        if loss.count is not None and getattr(self.task, "counts_vary", False):
             total = float(self.place.sum(torch.tensor([float(loss.count if real else 0)])).item())
         else:
             total = loss.count / max(real, 1) * batches.samples(self._consumed)

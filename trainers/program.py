@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from launcher.ranks import RankEnv
-from trainers.config import Config
+from trainers.core.config import Config
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
-from trainers.evaluation import Measures
-from trainers.logs import setup_logging
-from trainers.stopping import StoppedEarly
+from trainers.core.evaluation import Measures
+from trainers.core.logs import setup_logging
+from trainers.core.stopping import StoppedEarly
 from trainers.task import Splits, Task
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-Sum: TypeAlias = "tuple[Tensor | float, Tensor | float]"
-"""(sum over samples, number of samples); sums over ranks of both give the exact mean."""
+if TYPE_CHECKING:
+    from trainers.core.distributed import Place
+    from trainers.core.state import TrainingState
+
+Sum: TypeAlias = "tuple[Tensor | float, Tensor | float | None]"
+"""(sum over items, number of items); sums over ranks of both give the exact mean. None: the samples."""
 
 
 @dataclass(frozen=True)
@@ -19,44 +24,56 @@ class Loss:
 
     total: Tensor
     """Sum over the batch's items; what is differentiated."""
-    count: int
-    """Items in the sum: samples, or tokens, or whatever the loss is a mean over."""
+    count: int | Tensor | None = None
+    """Items in the sum: tokens, or whatever the loss is a mean over. None: the batch's samples, of which
+    every rank knows how many the others have; anything else costs one small message a step."""
     metrics: Mapping[str, Tensor | float] = field(default_factory=dict)
     """Sums over the same items, for the log."""
 
 
 class Splits(NamedTuple):
-    """The three data sets; any map-style torch data set will do."""
+    """The three data sets; training may be iterable, the others have a length."""
 
     train: Any
     validation: Any
     test: Any
 
 
-class Task(Protocol):
-    """What is trained. Inherit from it for the defaults, or write all five methods.
+class Task(ABC):
+    """What is trained: inherit from it, and write the first three methods.
 
-    Every method is called on every rank and must do the same there: what is random comes from
-    torch's, numpy's or Python's global generators, which the trainer seeds.
+    Every method is called on every rank and must do the same there, but for `after_evaluation`. What
+    is random comes from torch's, numpy's or Python's global generators, which the trainer seeds.
     """
 
-    counts_vary: bool = False
-    """Whether ranks' `Loss.count` may differ in a step although their batches are equally long.
+    state: TrainingState
+    """Step, epoch and a generator of each step; set before `setup`."""
 
-    True costs one small message a step.
-    """
-
+    @abstractmethod
     def build_model(self) -> nn.Module:
         """The model, on the CPU; the same on all ranks, because the trainer seeds them alike."""
-        ...
 
+    @abstractmethod
     def build_data(self) -> Splits:
         """The three data sets; the same on all ranks."""
-        ...
 
+    @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> Loss:
         """The training loss of a batch that is on the device already."""
-        ...
+
+    def setup(self, place: Place) -> None:
+        """Called once, before the others: a frozen reference for the device, a cache that rank 0 makes.
+
+        `place` has the rank and the device; `place.barrier(name)` waits for all ranks.
+        """
+
+    def parameters(self, model: nn.Module) -> Iterable[Tensor] | Iterable[dict[str, Any]]:
+        """What the optimizer gets: parameters or groups of them; default: all that want a gradient."""
+        return [each for each in model.parameters() if each.requires_grad]
+
+    def collate(self, samples: list[Any]) -> Any:
+        """A batch of samples; default: torch's."""
+        return torch.utils.data.default_collate(samples)
 
     def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum]:
         """Sums of each measure over a batch; default: the training loss and its metrics.
@@ -69,9 +86,26 @@ class Task(Protocol):
             **{name: (total, loss.count) for name, total in loss.metrics.items()},
         }
 
-    def collate(self, samples: list[Any]) -> Any:
-        """A batch of samples; default: torch's."""
-        return torch.utils.data.default_collate(samples)
+    def finish(self, sums: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
+        """Measures from the sums and counts over all ranks' samples; default: the means.
+
+        What is no mean is made here, as a perplexity, which is exp of one.
+        """
+        return {name: total / count if count else float("nan") for name, (total, count) in sums.items()}
+
+    def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
+        """More to log after a validation, on rank 0 alone: samples, plots. Waits for no other rank.
+
+        `model` is what was validated: the averaged weights, where there are some.
+        """
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the task: tensors and plain containers."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
 
 
 def move(batch: Any, device: torch.device) -> Any:

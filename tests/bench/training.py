@@ -154,7 +154,7 @@ def trainer_loop(size: Size, folder: Path) -> Callable[[int], None]:
 
     from launcher.ranks import RankEnv
     from trainers.ddp import TrainerDDP
-    from trainers.stopping import Stopping
+    from trainers.core.stopping import Stopping
     from trainers.task import Loss, Splits, Task
 
     class Layers(Task):

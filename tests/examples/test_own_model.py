@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import patience
-from trainers.metrics import MetricsFile
+from trainers.core.metrics import MetricsFile
 
 pytestmark = pytest.mark.usefixtures("for_real")
 
@@ -38,7 +38,7 @@ import yaml
 
 sys.path.append("examples")
 from own_model import Digits
-from trainers.config import get_loader
+from trainers.core.config import get_loader
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.trainers.toys import Ranks, die_at_effect, run
-from trainers.checkpoint import CheckpointError, Checkpoints, load_part
+from trainers.core.checkpoint import CheckpointError, Checkpoints, load_part
 
 
 def parts(number: int) -> dict[str, dict[str, Any]]:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.trainers.toys import Toy
 from tests.trainers.toys import config as toy_config
-from trainers.config import Config, ConfigError, PyObject, get_loader, read_yaml, to_yaml
-from trainers.configured import ConfiguredTask
+from trainers.core.config import Config, ConfigError, PyObject, get_loader, read_yaml, to_yaml
+from trainers.core.configured import ConfiguredTask
 from trainers.ddp import TrainerDDP
 
 GUIDE = """

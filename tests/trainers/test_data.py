@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset, Subset, TensorDataset
 
-from trainers.config import ConfigError, Evaluation, Training
-from trainers.data import GlobalBatches, Seeded, evaluation_loader, iterate, split, training_loader
-from trainers.distributed import Place
+from trainers.core.config import ConfigError, Evaluation, Training
+from trainers.core.data import GlobalBatches, Seeded, evaluation_loader, iterate, split, training_loader
+from trainers.core.distributed import Place
 
 CPU = torch.device("cpu")
 

@@ -21,11 +21,11 @@ from torch.utils.data import DataLoader, TensorDataset, random_split
 from launcher.ranks import RankEnv
 from tests import patience
 from tests.trainers.toys import Ranks, Toy, config, die_at_effect, digest, run
-from trainers.checkpoint import Checkpoints, load_part
-from trainers.config import ConfigError
-from trainers.data import iterate
+from trainers.core.checkpoint import Checkpoints, load_part
+from trainers.core.config import ConfigError
+from trainers.core.data import iterate
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
-from trainers.distributed import (
+from trainers.core.distributed import (
     DistributedError,
     Place,
     backend_for,
@@ -34,9 +34,9 @@ from trainers.distributed import (
     local_rank,
     meet,
 )
-from trainers.evaluation import evaluate
-from trainers.metrics import MetricsFile
-from trainers.stopping import StoppedEarly
+from trainers.core.evaluation import evaluate
+from trainers.core.metrics import MetricsFile
+from trainers.core.stopping import StoppedEarly
 from trainers.task import Loss, Splits
 
 pytestmark = pytest.mark.usefixtures("for_real")

@@ -11,10 +11,10 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from tests.trainers.toys import Toy, run
-from trainers.config import ConfigError, Evaluation, Training
-from trainers.data import evaluation_loader
-from trainers.distributed import Place, cleanup_ddp, initialize_ddp
-from trainers.evaluation import DefaultEarlyStopping, evaluate
+from trainers.core.config import ConfigError, Evaluation, Training
+from trainers.core.data import evaluation_loader
+from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
+from trainers.core.evaluation import DefaultEarlyStopping, evaluate
 from trainers.task import Splits
 
 CPU = torch.device("cpu")

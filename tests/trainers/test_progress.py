@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("for_real")
 
 SHOW = """
 import sys, torch
-from trainers.distributed import Place
-from trainers.progress import progress
+from trainers.core.distributed import Place
+from trainers.core.progress import progress
 
 with progress(Place(int(sys.argv[1]), 2, torch.device("cpu")), "epoch 1 of 3", 10, 4) as step_is_done:
     for _ in range(6):

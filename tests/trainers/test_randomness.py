@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from trainers import randomness
-from trainers.randomness import derived, seed_all
+from trainers.core.randomness import derived, seed_all
 
 
 def test_all_generators_are_seeded() -> None:

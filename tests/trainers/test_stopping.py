@@ -15,8 +15,8 @@ from torch import nn
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, run
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
-from trainers.distributed import Place
-from trainers.stopping import StoppedEarly, Stopping
+from trainers.core.distributed import Place
+from trainers.core.stopping import StoppedEarly, Stopping
 
 ALONE = Place(0, 1, torch.device("cpu"))
 

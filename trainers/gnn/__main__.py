@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from launcher.ranks import PlacementError, RankEnv
-from trainers.config import Config
-from trainers.failures import end, words
+from trainers.core.config import Config
+from trainers.core.failures import end, words
 
 NEEDED = ("torch", "torch_geometric")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from trainers import program
-from trainers.config import Config, PyObject
+from trainers.core.config import Config, PyObject
 from trainers.gnn.report import aligned
 
 TASK = PyObject("trainers.gnn.task.CausetTask")
@@ -45,7 +45,7 @@ def _with_task(config: Config) -> Config:
 
 def _draw(metrics: Path, lines: Mapping[str, float]) -> None:
     try:
-        from trainers.curves import draw
+        from trainers.core.curves import draw
 
         picture = metrics.with_name("curves.png")
         draw(metrics, picture, dict(lines))

@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from trainers.config import Training
-from trainers.data import training_loader
-from trainers.distributed import Place
+from trainers.core.config import Training
+from trainers.core.data import training_loader
+from trainers.core.distributed import Place
 from trainers.gnn import data
 from trainers.gnn.causets import chains, links, myrheim_meyer, ordering_fraction
 from trainers.gnn.data import FEATURES, Causets, causet, graph

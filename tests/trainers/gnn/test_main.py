@@ -17,10 +17,10 @@ from torch import nn
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Ranks, Toy
-from trainers.checkpoint import CheckpointError
-from trainers.config import Config, ConfigError, PyObject
-from trainers.distributed import DistributedError
-from trainers.failures import end, explained, words
+from trainers.core.checkpoint import CheckpointError
+from trainers.core.config import Config, ConfigError, PyObject
+from trainers.core.distributed import DistributedError
+from trainers.core.failures import end, explained, words
 from trainers.gnn.__main__ import main
 from trainers.gnn.training import TASK, _with_task
 from trainers.task import Loss

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset
 
-from trainers.config import ConfigError, Evaluation, Training
-from trainers.distributed import Place
-from trainers.randomness import ORDER, SAMPLE, SPLIT, derived, seed_all
+from trainers.core.config import ConfigError, Evaluation, Training
+from trainers.core.distributed import Place
+from trainers.core.randomness import ORDER, SAMPLE, SPLIT, derived, seed_all
 
 Item = tuple[int, int]
 """(epoch, index): what a sample's random stream follows from."""

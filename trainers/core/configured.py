@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainers.config import Config, ConfigError, PyObject, resolved
-from trainers.data import split
+from trainers.core.config import Config, ConfigError, PyObject, resolved
+from trainers.core.data import split
 from trainers.task import Loss, Splits, Task
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainers.distributed import Place
+from trainers.core.distributed import Place
 from trainers.task import Loss
 
 

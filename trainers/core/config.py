@@ -83,7 +83,15 @@ def called(value: Any, field: str, example: str) -> Any:
     return found
 
 
-class Parallel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A section of fields."""
+
+
+class Parallel(Section, kw_only=True):
     """How ranks meet, and what DistributedDataParallel is told."""
 
     world_size: Positive | None = None
@@ -93,33 +101,80 @@ class Parallel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Used only where nothing else says where the ranks meet."""
     master_port: str | int = "12355"
     output_device: int | None = None
-    find_unused_parameters: bool = False
     backend: str | None = None
     """nccl, gloo, xccl (also as ccl or xpu); None: what fits the device."""
+    find_unused_parameters: bool = False
     gradient_as_bucket_view: bool = True
     static_graph: bool = False
     bucket_cap_mb: Positive | None = None
-    timeout: Annotated[float, msgspec.Meta(gt=0)] = 600.0
-    """Seconds after which a collective that not all ranks join fails."""
+    communication_hook: Literal["fp16", "bf16"] | None = None
+    """Gradients travel in this type; less is sent, and rounded."""
+    sync_batchnorm: bool = False
+    """BatchNorm over all ranks' samples; on accelerators alone."""
+    start_timeout: Seconds = 1800.0
+    """Seconds that ranks wait for each other until the first step is done."""
+    timeout: Seconds = 600.0
+    """The same from then on."""
 
 
-class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Schedule(Section, kw_only=True):
+    """The learning rate as a function of the step, in parts of the optimizer's own."""
+
+    type: Literal["constant", "linear", "cosine", "noam"] = "constant"
+    warmup_steps: NotNegative = 0
+    """Steps in which the rate rises linearly from 0."""
+    steps: Positive | None = None
+    """At which the floor is reached; None: the last of the training."""
+    floor: Fraction = 0.0
+    """What is left at the end, in parts of the learning rate."""
+
+
+class Scaling(Section, kw_only=True):
+    """How learning rate and warmup grow with the number of ranks."""
+
+    learning_rate: Literal["none", "linear", "sqrt", "capped"] = "none"
+    """Times n, the square root of n, or at most `cap`, where n is the world size over the base's."""
+    warmup: Literal["none", "linear", "sqrt", "capped"] = "none"
+    base_world_size: Positive | None = None
+    """For so many ranks the configuration's values are meant."""
+    cap: Annotated[float, msgspec.Meta(ge=1)] = 4.0
+
+
+class Training(Section, kw_only=True):
     """The loop."""
 
     path: str
-    """Folder of the run's checkpoints, metrics and resolved configuration."""
-    num_epochs: Positive
+    """Folder in which the run's own is made: checkpoints, metrics and resolved configuration."""
+    run: str | None = None
+    """Name of the run's own folder; None: the configuration's name, and in a castoff run that run's, too."""
+    fresh: bool = False
+    """Begin anew; what is in the run's folder is set aside."""
+    num_epochs: Positive | None = None
+    num_steps: Positive | None = None
+    """Optimizer steps; one of the two must be given."""
     batch_size: Positive
-    """Samples per rank and step; the global batch is this times the world size."""
+    """Samples per rank and micro-batch; the global batch is this times accumulation and world size."""
+    gradient_accumulation_steps: Positive = 1
+    """Micro-batches of one optimizer step."""
     optimizer_type: Any
     optimizer_args: list[Any] = []
     optimizer_kwargs: dict[str, Any] = {}
+    schedule: Schedule | None = None
     lr_scheduler_type: Any = None
-    """Stepped once per epoch, as torch's documentation shows it."""
+    """One of torch's, instead of `schedule`."""
     lr_scheduler_args: list[Any] = []
     lr_scheduler_kwargs: dict[str, Any] = {}
+    lr_scheduler_per: Literal["step", "epoch"] | None = None
+    """When it is stepped; ReduceLROnPlateau: after each validation."""
+    scaling: Scaling = Scaling()
     seed: int = 0
     device: Literal["auto", "cpu", "cuda", "xpu", "mps"] = "auto"
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Type in which autocast computes; fp16 scales the loss, too."""
+    compile: bool = False
+    """Whether torch.compile makes the model faster before it is wrapped."""
+    ema_decay: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = None
+    """Of an average of the weights that is validated and tested in their place."""
     num_workers: NotNegative = 0
     pin_memory: bool = False
     drop_last: bool = False
@@ -128,19 +183,25 @@ class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     multiprocessing_context: Literal["fork", "spawn", "forkserver"] | None = None
     shuffle: bool = True
     clip_grad_norm: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    non_finite: Literal["stop", "skip"] = "stop"
+    """What a step does whose gradient is no number: end the training, or leave the weights alone."""
     log_every: Positive = 50
     """Steps between two lines of metrics."""
     checkpoint_at: Positive | None = None
-    """Epochs between two checkpoints; None: at the end and at an early stop alone."""
+    """Epochs between two checkpoints, beside those of each validation and of the end."""
     checkpoint_every_steps: Positive | None = None
-    """Steps between two checkpoints, beside those of `checkpoint_at`."""
+    """Steps between two checkpoints, beside those."""
     keep_checkpoints: Annotated[int, msgspec.Meta(ge=2)] = 2
     """How many of the newest stay, beside the best."""
+    collect_garbage_every: Positive | None = 1000
+    """Steps between two collections, on all ranks at once; None: as Python does it."""
 
 
-class Evaluation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Validation or testing: its loader, and how it is judged."""
+class Evaluation(Section, kw_only=True):
+    """Validation or testing: its loader, and when it happens."""
 
+    every_steps: Positive | None = None
+    """Steps between two validations; None: one at the end of each epoch."""
     batch_size: Positive | None = None
     """None: that of training."""
     num_workers: NotNegative = 0
@@ -155,7 +216,7 @@ class Evaluation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tester: dict[str, Any] | None = None
 
 
-class EarlyStopping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EarlyStopping(Section, kw_only=True):
     """When training that gets no better ends."""
 
     type: Any = "DefaultEarlyStopping"
@@ -163,13 +224,31 @@ class EarlyStopping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kwargs: dict[str, Any] = {}
 
 
-class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Wandb(Section, kw_only=True):
+    """Weights & Biases."""
+
+    project: str
+    entity: str | None = None
+    group: str | None = None
+    tags: list[str] = []
+    mode: Literal["offline", "online"] = "offline"
+
+
+class Logging(Section, kw_only=True):
+    """Where metrics go beside metrics.jsonl."""
+
+    tensorboard: bool = False
+    wandb: Wandb | None = None
+
+
+class Config(Section, kw_only=True):
     """A training run."""
 
     training: Training
     parallel: Parallel = Parallel()
     name: str = "training"
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    logging: Logging = Logging()
     task: Any = None
     """A `!pyobject`: a class or function that makes the Task, called with `task_kwargs`."""
     task_kwargs: dict[str, Any] = {}

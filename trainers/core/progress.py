@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from trainers.distributed import Place
+from trainers.core.distributed import Place
 
 _REDRAW_EVERY = 0.1
 """Seconds."""

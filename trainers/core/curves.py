@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trainers.metrics import MetricsFile
+from trainers.core.metrics import MetricsFile
 
 
 def series(records: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:

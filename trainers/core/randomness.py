@@ -58,5 +58,5 @@ def _device_module() -> Any:
     return torch.get_device_module(torch.accelerator.current_accelerator())
 
 
-STEP, SAMPLE, MODEL, SPLIT, ORDER = range(5)
+STEP, SAMPLE, MODEL, SPLIT, ORDER, TASK, EVALUATION = range(7)
 """What a stream is for; the first number it is derived from, so that no two are the same."""

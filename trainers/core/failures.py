@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from launcher.ranks import RankEnv
-from trainers.config import ConfigError
+from trainers.core.config import ConfigError
 
 _PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
@@ -66,8 +66,8 @@ def explained(error: Exception, folder: str | None) -> str | None:
         return None
     import torch.distributed as dist
 
-    from trainers.checkpoint import CheckpointError
-    from trainers.distributed import DistributedError
+    from trainers.core.checkpoint import CheckpointError
+    from trainers.core.distributed import DistributedError
 
     if isinstance(error, (DistributedError, CheckpointError)):
         return str(error)

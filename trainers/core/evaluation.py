@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from trainers.config import ConfigError
-from trainers.data import iterate
-from trainers.distributed import Place, sums_over_ranks
+from trainers.core.config import ConfigError
+from trainers.core.data import iterate
+from trainers.core.distributed import Place, sums_over_ranks
 from trainers.task import Task, move
 
 _SQUARES = "loss, squared means of batches"

@@ -1,0 +1,1 @@
+"""What the training loop stands on, one reason a file."""
