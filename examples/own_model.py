@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from trainers.core.config import Config
-from trainers.core.data import split
+from trainers.core.sampling import split
 from trainers.program import train
 from trainers.task import Loss, Splits, Task
 

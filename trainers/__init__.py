@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainers.core.config import Config, ConfigError
-    from trainers.core.data import split
     from trainers.core.distributed import cleanup_ddp, initialize_ddp
+    from trainers.core.sampling import split
     from trainers.ddp import TrainerDDP
     from trainers.program import train
     from trainers.task import Loss, Splits, Task
@@ -24,7 +24,7 @@ _HOMES = {
     "TrainerDDP": "trainers.ddp",
     "cleanup_ddp": "trainers.core.distributed",
     "initialize_ddp": "trainers.core.distributed",
-    "split": "trainers.core.data",
+    "split": "trainers.core.sampling",
     "train": "trainers.program",
 }
 

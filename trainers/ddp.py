@@ -15,14 +15,27 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
-from torch.utils.data import DataLoader
 
 from launcher.ranks import RankEnv
 from trainers.core.checkpoint import Checkpoints, load_part
 from trainers.core.config import Config, ConfigError, called, to_yaml
 from trainers.core.configured import ConfiguredTask
-from trainers.core.data import GlobalBatches, evaluation_loader, iterate, training_loader
-from trainers.core.distributed import Place, choose_device, cleanup_ddp, device_ids, initialize_ddp, local_rank
+from trainers.core.data import (
+    EvaluationLoader,
+    Group,
+    Micro,
+    TrainingLoader,
+    evaluation_loader,
+    training_loader,
+)
+from trainers.core.distributed import (
+    Place,
+    choose_device,
+    cleanup_ddp,
+    device_ids,
+    initialize_ddp,
+    local_rank,
+)
 from trainers.core.evaluation import DefaultEarlyStopping, Measures, evaluate
 from trainers.core.metrics import MetricsFile
 from trainers.core.progress import progress
@@ -79,7 +92,7 @@ class TrainerDDP:
 
     # --- Data -------------------------------------------------------------------------------------
 
-    def prepare_dataloaders(self) -> tuple[DataLoader[Any], DataLoader[Any], DataLoader[Any]]:
+    def prepare_dataloaders(self) -> tuple[TrainingLoader, EvaluationLoader, EvaluationLoader]:
         """This rank's loaders of the training, validation and test set.
 
         Training and validation are dealt out over the ranks; a test loader has the whole set.
@@ -108,7 +121,7 @@ class TrainerDDP:
     # --- Training ---------------------------------------------------------------------------------
 
     def run_training(
-        self, train: DataLoader[Any], val: DataLoader[Any] | None
+        self, train: TrainingLoader, val: EvaluationLoader | None
     ) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
         """Train to the end, from the newest checkpoint if this run has one.
 
@@ -118,16 +131,15 @@ class TrainerDDP:
             StoppedEarly: somebody asked for a stop, and a checkpoint holds all that was done. As a
                 SystemExit with code 0 it ends the program unless it is caught.
         """
-        batches = getattr(train, "batch_sampler", None)
-        if not isinstance(batches, GlobalBatches):
+        if not isinstance(train, TrainingLoader):
             raise TypeError("run_training takes the loaders of prepare_dataloaders()")
-        self._resume(batches)
+        self._resume()
         model = self._wrapped()
         if self.place.is_main:
             self._write_config()
         self.logger.info("Starting distributed training on %d ranks...", self.world_size)
         try:
-            self._train(model, train, batches, val)
+            self._train(model, train, val)
         except StoppedEarly as stopped:
             # What is left of DDP would end the group under Python's lock, for which gloo's threads may wait.
             traceback.clear_frames(stopped.__traceback__)
@@ -135,35 +147,26 @@ class TrainerDDP:
             raise
         return self.train_data, self.val_data
 
-    def _train(
-        self,
-        model: nn.Module,
-        train: DataLoader[Any],
-        batches: GlobalBatches,
-        val: DataLoader[Any] | None,
-    ) -> None:
+    def _train(self, model: nn.Module, train: TrainingLoader, val: EvaluationLoader | None) -> None:
         with Stopping(self.place) as stopping:
-            while self.epoch < self.config.training.num_epochs and not self._ended:
-                self._train_epoch(model, train, batches, stopping)
+            while self.epoch < (self.config.training.num_epochs or 1) and not self._ended:
+                self._train_epoch(model, train, stopping)
                 self._end_epoch(val, stopping)
             if self._ended or (self.step and not self._saved_here()):
                 self._save(stopping)
             self.place.barrier("the end of training")
             stopping.say("done")
 
-    def _train_epoch(
-        self, model: nn.Module, train: DataLoader[Any], batches: GlobalBatches, stopping: Stopping
-    ) -> None:
-        batches.epoch, batches.consumed = self.epoch, self._consumed
+    def _train_epoch(self, model: nn.Module, train: TrainingLoader, stopping: Stopping) -> None:
         every = self.config.training.checkpoint_every_steps
         model.train()
         began = time.perf_counter()
         what = f"epoch {self.epoch + 1} of {self.config.training.num_epochs}"
-        with progress(self.place, what, len(batches), self._consumed) as step_is_done:
-            for batch in iterate(train):
+        with progress(self.place, what, train.steps, self._consumed) as step_is_done:
+            for group in train.groups(self.epoch, self._consumed):
                 if stopping.agreed():
                     self._stop_early(stopping)
-                self._train_step(model, batch, batches)
+                self._train_step(model, group)
                 step_is_done()
                 now = time.perf_counter()
                 stopping.step_took(now - began)
@@ -174,28 +177,28 @@ class TrainerDDP:
                     self._save(stopping)
                     began = time.perf_counter()
 
-    def _train_step(self, model: nn.Module, batch: Any, batches: GlobalBatches) -> None:
+    def _train_step(self, model: nn.Module, group: Group) -> None:
         seed_all(derived(STEP, self.config.training.seed, self.rank, self.step))
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.task.loss(model, move(batch, self.device))
-        real = batches.real(self._consumed)
-        loss.total.backward(torch.full_like(loss.total, self._weight(loss, real, batches)))
+        for micro in group.micros:
+            loss = self.task.loss(model, move(micro.data, self.device))
+            loss.total.backward(torch.full_like(loss.total, self._weight(loss, micro, group)))
+            self._running.add(loss, True)
         if self.config.training.clip_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.training.clip_grad_norm)
         self.optimizer.step()
-        self._running.add(loss, real > 0)
         self.step += 1
         self._consumed += 1
 
-    def _weight(self, loss: Loss, real: int, batches: GlobalBatches) -> float:
+    def _weight(self, loss: Loss, micro: Micro, group: Group) -> float:
         """What makes the mean over ranks, which DDP takes, the mean over the global batch's items."""
-        if self.world_size == 1:
-            return 1.0 / loss.count
+        assert group.samples is not None
+        count = micro.samples if loss.count is None else float(loss.count)
         if loss.count is not None and getattr(self.task, "counts_vary", False):
-            total = float(self.place.sum(torch.tensor([float(loss.count if real else 0)])).item())
+            total = float(self.place.sum(torch.tensor([count])).item())
         else:
-            total = loss.count / max(real, 1) * batches.samples(self._consumed)
-        return self.world_size / total if real else 0.0
+            total = count / micro.samples * group.samples
+        return self.world_size / total
 
     def _report(self) -> None:
         means = self._running.report(self.place)
@@ -204,14 +207,14 @@ class TrainerDDP:
             named = {f"train/{name}": value for name, value in means.items()}
             self.metrics.write({"step": self.step, "epoch": self.epoch, "lr": rate, **named})
 
-    def _end_epoch(self, val: DataLoader[Any] | None, stopping: Stopping) -> None:
+    def _end_epoch(self, val: EvaluationLoader | None, stopping: Stopping) -> None:
         """Validate, decide whether to go on, and save; all ranks alike."""
         if stopping.longest_validation and stopping.agreed_on(stopping.longest_validation):
             self._stop_early(stopping)
         means = self._running.end_epoch(self.place)
         self.train_data.append(means)
         measures = None
-        if val is not None and len(val.dataset):  # type: ignore[arg-type]
+        if val is not None and len(val.dataset):
             began = time.perf_counter()
             measures = evaluate(self.task, self.model, val, self.place)
             stopping.longest_validation = max(stopping.longest_validation, time.perf_counter() - began)
@@ -260,7 +263,7 @@ class TrainerDDP:
 
     # --- Testing ----------------------------------------------------------------------------------
 
-    def run_test(self, test: DataLoader[Any]) -> Measures:
+    def run_test(self, test: EvaluationLoader) -> Measures:
         """The test set's means with the best model that was saved, else with this one.
 
         For one rank alone or for all: each that calls it judges the whole set, and waits for none.
@@ -349,7 +352,7 @@ class TrainerDDP:
         told = self.place.from_main(bool(newest) and newest[0].name == f"step-{self.step:010d}")
         return bool(told)
 
-    def _resume(self, batches: GlobalBatches) -> None:
+    def _resume(self) -> None:
         """Load the run's newest checkpoint, if it has one and nothing was loaded by hand."""
         if self.step:
             return

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from launcher.ranks import RankEnv
 from trainers.core.config import Config
-from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.core.evaluation import Measures
 from trainers.core.logs import setup_logging
 from trainers.core.stopping import StoppedEarly
+from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.task import Splits, Task
 
 

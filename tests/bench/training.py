@@ -153,8 +153,8 @@ def trainer_loop(size: Size, folder: Path) -> Callable[[int], None]:
     from torch.nn.functional import mse_loss
 
     from launcher.ranks import RankEnv
-    from trainers.ddp import TrainerDDP
     from trainers.core.stopping import Stopping
+    from trainers.ddp import TrainerDDP
     from trainers.task import Loss, Splits, Task
 
     class Layers(Task):
@@ -180,14 +180,13 @@ def trainer_loop(size: Size, folder: Path) -> Callable[[int], None]:
     trainer = TrainerDDP(me.rank, {"name": f"width{size.width}", "training": training}, Layers())
     train, _, _ = trainer.prepare_dataloaders()
     model = trainer._wrapped()
-    batches: Any = train.batch_sampler
     environ = {"CASTOFF_STOP_FILE": str(folder / "stop"), "CASTOFF_DEADLINE": str(time.time() + 1e6)}
     stopping = Stopping(trainer.place, environ)
 
     def chunk(number: int) -> None:
         trainer.epoch, trainer._consumed = number, 0
         with stopping:
-            trainer._train_epoch(model, train, batches, stopping)
+            trainer._train_epoch(model, train, stopping)
 
     return chunk
 

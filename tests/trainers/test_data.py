@@ -1,13 +1,14 @@
-"""Which sample goes where: splits, global batches, loaders under signals."""
+"""Loaders that can go on anywhere: groups, workers under signals, and streams of samples."""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
-from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from hypothesis import given
@@ -15,16 +16,11 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 from trainers.core.config import ConfigError, Evaluation, Training
-from trainers.core.data import GlobalBatches, Seeded, evaluation_loader, iterate, split, training_loader
+from trainers.core.data import Group, Seeded, TrainingLoader, evaluation_loader, training_loader
 from trainers.core.distributed import Place
+from trainers.core.randomness import seed_all
 
 CPU = torch.device("cpu")
-
-sizes = st.tuples(st.integers(1, 200), st.integers(1, 9), st.integers(1, 7))
-
-
-def batches(length: int, size: int, world: int, rank: int, **given: Any) -> GlobalBatches:
-    return GlobalBatches(length, size, Place(rank, world, CPU), seed=5, **given)
 
 
 class Numbers(Dataset[Any]):
@@ -38,94 +34,68 @@ class Numbers(Dataset[Any]):
         return index, float(torch.rand(())), random.random()
 
 
-@given(sizes)
-def test_every_sample_once_in_an_epoch(given: tuple[int, int, int]) -> None:
-    """Q5, Q19: no duplicates, no gaps, equally many steps on every rank."""
-    length, size, world = given
-    ranks = [batches(length, size, world, rank) for rank in range(world)]
-    assert len({len(rank) for rank in ranks}) == 1
-    seen: Counter[int] = Counter()
-    for rank in ranks:
-        for step, batch in enumerate(rank):
-            assert len(batch) == max(rank.real(step), 1) <= size
-            if rank.real(step):
-                seen.update(index for _, index in batch)
-    assert seen == Counter(range(length))
-    for step in range(len(ranks[0])):
-        assert sum(rank.real(step) for rank in ranks) == ranks[0].samples(step)
-
-
-@given(sizes)
-def test_what_is_trained_on_together_does_not_depend_on_the_world_size(given: tuple[int, int, int]) -> None:
-    length, size, world = given
-    alone = [{index for _, index in batch} for batch in batches(length, size * world, 1, 0)]
-    ranks = [batches(length, size, world, rank) for rank in range(world)]
-    together: list[set[int]] = [set() for _ in alone]
-    for rank in ranks:
-        for step, batch in enumerate(rank):
-            if rank.real(step):
-                together[step] |= {index for _, index in batch}
-    assert together == alone
-
-
-@given(sizes, st.integers(0, 40))
-def test_going_on_in_the_middle(given: tuple[int, int, int], consumed: int) -> None:
-    length, size, world = given
-    whole = batches(length, size, world, 0)
-    rest = batches(length, size, world, 0)
-    rest.consumed = min(consumed, len(rest))
-    assert list(rest) == list(whole)[rest.consumed :]
-
-
-def test_epochs_differ_and_repeat() -> None:
-    one, two = batches(50, 4, 2, 0), batches(50, 4, 2, 0)
-    first = list(one)
-    one.epoch = two.epoch = 1
-    assert [index for batch in first for _, index in batch] != [i for batch in one for _, i in batch]
-    assert list(one) == list(two)
-
-
-def test_drop_last() -> None:
-    assert len(batches(23, 4, 2, 0, drop_last=True)) == 2
-    with pytest.raises(ConfigError, match=r"drop_last.*fewer than one global batch"):
-        batches(7, 4, 2, 0, drop_last=True)
-    with pytest.raises(ConfigError, match="empty"):
-        batches(0, 4, 2, 0)
-
-
-@given(st.integers(0, 300), st.integers(0, 9))
-def test_splits_are_disjoint_and_whole(length: int, seed: int) -> None:
-    """Q5: identical whatever the global generators hold."""
-    torch.manual_seed(random.randrange(1000))
-    parts = split(Numbers(length), [0.8, 0.1, 0.1], seed)
-    indices = [index for part in parts for index in part.indices]
-    assert sorted(indices) == list(range(length))
-    torch.manual_seed(random.randrange(1000))
-    assert [part.indices for part in split(Numbers(length), [0.8, 0.1, 0.1], seed)] == [
-        part.indices for part in parts
-    ]
-
-
-@pytest.mark.parametrize("fractions", [[0.9, 0.2], [-0.1, 1.1]])
-def test_fractions_that_are_none(fractions: list[float]) -> None:
-    with pytest.raises(ConfigError, match="split"):
-        split(Numbers(10), fractions, 0)
-
-
 def training(**given: Any) -> Training:
     return Training(path="", num_epochs=1, batch_size=4, optimizer_type=None, **given)
 
 
-def drawn(workers: int, epoch: int = 0, context: str | None = None) -> list[Any]:
-    settings = training(num_workers=workers, multiprocessing_context=context)
-    loader = training_loader(Numbers(20), settings, Place(0, 1, CPU), list)
-    loader.batch_sampler.epoch = epoch  # type: ignore[union-attr]
-    return [sample for batch in iterate(loader) for sample in batch]
+def samples(groups: Iterable[Group]) -> list[Any]:
+    return [sample for group in groups for micro in group.micros for sample in micro.data]
+
+
+def loaded(world_size: int = 1, rank: int = 0, length: int = 20, **given: Any) -> TrainingLoader:
+    return training_loader(Numbers(length), training(**given), Place(rank, world_size, CPU), list)
+
+
+def test_groups() -> None:
+    """Micro-batches of each optimizer step, with what they count."""
+    loader = loaded(2, 1, 37, gradient_accumulation_steps=2)
+    assert (loader.steps, loader.global_batch, len(loader.dataset)) == (3, 16, 37)
+    groups = list(loader.groups(0, 0))
+    assert [[micro.samples for micro in group.micros] for group in groups] == [[4, 4], [3, 2], [3, 2]]
+    assert [group.samples for group in groups] == [16, 11, 10]
+    for group in groups:
+        assert [len(micro.data) for micro in group.micros] == [micro.samples for micro in group.micros]
+        assert [micro.last for micro in group.micros] == [False, True]
+    assert list(loader.groups(0, 1)) == groups[1:]
+    assert list(loader.groups(0, 3)) == []
+    assert samples(loader.groups(1, 0)) != samples(groups)
+
+
+def test_what_is_left_out_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    for rank in range(2):
+        training_loader(Numbers(9), training(), Place(rank, 4, CPU), list)
+    assert [record.getMessage()[:46] for record in caplog.records] == []
+    for rank in range(2):
+        settings = Training(path="", num_epochs=1, batch_size=2, optimizer_type=None)
+        training_loader(Numbers(9), settings, Place(rank, 2, CPU), list)
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith("The last 1 of 9 training samples are left out of each epoch")
+
+
+def drawn(workers: int, world_size: int = 1, context: str | None = None, **given: Any) -> dict[int, Any]:
+    """What each sample drew, in two epochs."""
+    found = {}
+    for rank in range(world_size):
+        loader = loaded(world_size, rank, num_workers=workers, multiprocessing_context=context, **given)
+        for epoch in (0, 1):
+            for index, *numbers in samples(loader.groups(epoch, 0)):
+                found[epoch * 20 + index] = numbers
+    return found
 
 
 def test_samples_draw_the_same_whoever_loads_them() -> None:
-    assert drawn(0) == drawn(2)
-    assert drawn(0) != drawn(0, epoch=1)
+    """Any number of workers, also those that stay for the next epoch, and any number of ranks."""
+    here = drawn(0)
+    assert len({tuple(numbers) for numbers in here.values()}) == 40
+    assert drawn(0, 2) == here
+    assert drawn(2) == drawn(2, persistent_workers=True) == here
+
+
+def test_workers_stay_when_an_epoch_is_left() -> None:
+    loader = loaded(num_workers=2, persistent_workers=True)
+    whole = samples(loader.groups(1, 0))
+    next(loader.groups(0, 0))
+    assert samples(loader.groups(1, 0)) == whole
 
 
 class Noisy(TensorDataset):
@@ -140,19 +110,49 @@ def test_samples_of_tensors_are_seeded_if_they_can_draw(kind: type[TensorDataset
     """What only looks up goes without, and leaves the global generator alone."""
     seeded = Seeded(Subset(kind(torch.arange(9.0)), [3, 4, 5]), 0)
     torch.manual_seed(1)
-    first = seeded[0, 1]
+    first = seeded.__getitems__((0, [1, 2]))
     drawn = torch.rand(())
     torch.manual_seed(2)
-    assert seeded[0, 1] == first
+    assert seeded.__getitems__((0, [1, 2])) == first
     assert (drawn == torch.rand(())) == (kind is Noisy)
+
+
+class Declared(Dataset[Any]):
+    """Looks up, and says what it would draw from."""
+
+    def __init__(self, draws_from: Any):
+        self.draws_from = draws_from
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        return [-index for index in indices]
+
+
+@pytest.mark.parametrize("names", [(), ("torch",), ["random", "numpy"]])
+def test_a_data_set_says_what_it_draws_from(names: Any) -> None:
+    """The other generators are left alone; where there is none, samples are taken together."""
+    seed_all(1)
+    Seeded(Subset(Declared(names), [3, 4, 5]), 0).__getitems__((0, [1]))
+    after = {"torch": float(torch.rand(())), "random": random.random(), "numpy": numpy.random.random()}
+    seed_all(1)
+    before = {"torch": float(torch.rand(())), "random": random.random(), "numpy": numpy.random.random()}
+    assert {name for name in before if before[name] != after[name]} == set(names)
+    assert Seeded(Declared(names), 0).__getitems__((0, [1, 2])) == ([1, 2] if names else [-1, -2])
+
+
+@pytest.mark.parametrize("wrong", ["torch", ["torhc"]])
+def test_generators_that_there_are_not(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"Declared\.draws_from is .*; it takes some of"):
+        Seeded(Declared(wrong), 0)
 
 
 def test_a_loader_draws_nothing_from_the_global_generator() -> None:
     """The trap of `iter(DataLoader)`: it takes a seed from there."""
-    loader = training_loader(Numbers(20), training(num_workers=1), Place(0, 1, CPU), list)
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    iter(loader)
+    next(loaded(num_workers=1).groups(0, 0))
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -167,29 +167,43 @@ class Slow(Numbers):
 @pytest.mark.usefixtures("for_real")
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 def test_workers_do_not_hear_signals(context: str) -> None:
-    """A step takes TERM and USR2 to every process of the rank, from the first moment of its workers on."""
+    """A step takes TERM and USR2 to every process of the rank, from the first moment of its workers on.
+
+    What samples draw is the same in any kind of worker.
+    """
     import psutil
 
     settings = training(num_workers=2, multiprocessing_context=context)
     loader = training_loader(Slow(40), settings, Place(0, 1, CPU), list)
     others = set(psutil.Process().children(recursive=True))
-    iterator = iterate(loader)
-    seen = 0
-    for _ in range(len(loader)):
+    seen = []
+    for group in loader.groups(0, 0):
         for child in set(psutil.Process().children(recursive=True)) - others:
-            os.kill(child.pid, signal.SIGTERM)
-            os.kill(child.pid, signal.SIGUSR2)
-        seen += len(next(iterator))
-    assert seen == 40
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
+                os.kill(child.pid, number)
+        seen += group.micros[0].data
+    assert seen == samples(loaded(length=40).groups(0, 0))
 
 
-@given(st.integers(1, 60), st.integers(1, 9), st.integers(1, 5))
+@given(st.integers(0, 60), st.integers(1, 9), st.integers(1, 5))
 def test_evaluation_counts_each_sample_once(length: int, size: int, world: int) -> None:
-    """Q6: nothing is padded."""
-    seen: list[int] = []
-    for rank in range(world):
+    """Q6: nothing is padded; batches and what they draw are the same on any number of ranks."""
+    settings = Evaluation(batch_size=size)
+
+    def batches(rank: int, world_size: int) -> list[tuple[int, tuple[int, ...]]]:
         loader = evaluation_loader(
-            Numbers(length), Evaluation(batch_size=size), training(), list, rank=rank, world_size=world
+            Numbers(length), settings, training(), list, rank=rank, world_size=world_size
         )
-        seen += [sample[0] for batch in loader for sample in batch]
-    assert sorted(seen) == list(range(length))
+        found = list(loader)
+        assert len(loader) == len(found)
+        assert all(len(batch.data) == batch.samples for batch in found)
+        return [(batch.seed, tuple(sample[0] for sample in batch.data)) for batch in found]
+
+    alone = batches(0, 1)
+    assert [index for _, indices in alone for index in indices] == list(range(length))
+    assert sorted(batch for rank in range(world) for batch in batches(rank, world)) == sorted(alone)
+
+
+def test_an_evaluation_set_needs_a_length() -> None:
+    with pytest.raises(ConfigError, match=r"list_iterator has no length; validation and test sets need one"):
+        evaluation_loader(iter([]), Evaluation(), training(), list, rank=0, world_size=1)

@@ -16,15 +16,14 @@ import pytest
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import ExponentialLR
-from torch.utils.data import DataLoader, TensorDataset, random_split
+from torch.utils.data import TensorDataset, random_split
 
 from launcher.ranks import RankEnv
 from tests import patience
 from tests.trainers.toys import Ranks, Toy, config, die_at_effect, digest, run
 from trainers.core.checkpoint import Checkpoints, load_part
-from trainers.core.config import ConfigError
-from trainers.core.data import iterate
-from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from trainers.core.config import ConfigError, Evaluation
+from trainers.core.data import evaluation_loader
 from trainers.core.distributed import (
     DistributedError,
     Place,
@@ -37,6 +36,7 @@ from trainers.core.distributed import (
 from trainers.core.evaluation import evaluate
 from trainers.core.metrics import MetricsFile
 from trainers.core.stopping import StoppedEarly
+from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.task import Loss, Splits
 
 pytestmark = pytest.mark.usefixtures("for_real")
@@ -196,9 +196,11 @@ def shares(fields: dict[str, Any]) -> list[list[int]]:
     me = RankEnv.detect()
     initialize_ddp(me.rank, me.world_size, device="cpu")
     torch.manual_seed(me.rank)
-    loaders = TrainerDDP(me.rank, fields, Careless()).prepare_dataloaders()
+    train, *others = TrainerDDP(me.rank, fields, Careless()).prepare_dataloaders()
     cleanup_ddp()
-    return [[int(number) for (batch,) in iterate(loader) for number in batch] for loader in loaders]
+    found = [[micro.data for group in train.groups(0, 0) for micro in group.micros]]
+    found += [[batch.data for batch in loader] for loader in others]
+    return [[int(number) for (numbers,) in batches for number in numbers] for batches in found]
 
 
 def test_q5_splits_are_the_same_on_all_ranks(tmp_path: Path) -> None:
@@ -318,6 +320,14 @@ class Normed(Toy):
         return super().evaluate(model, batch)
 
 
+def test_the_end_of_an_epoch_is_enough_for_batch_norm(tmp_path: Path) -> None:
+    """163 samples in global batches of 16 leave 3, of which one of two ranks had a single one."""
+    fields = config(tmp_path / "out", num_epochs=2)
+    answers = run(train, Normed(203), fields, folder=tmp_path / "ranks", world_size=2)
+    assert {answer["step"] for answer in answers} == {2 * 11}
+    assert answers[0]["digest"] == answers[1]["digest"]
+
+
 def validated(fields: dict[str, Any]) -> tuple[float, float]:
     """The last validation's loss, and the same model's over the whole set on this rank alone."""
     me = RankEnv.detect()
@@ -326,7 +336,14 @@ def validated(fields: dict[str, Any]) -> tuple[float, float]:
     first, second, _ = trainer.prepare_dataloaders()
     _, measures = trainer.run_training(first, second)
     alone = Place(0, 1, torch.device("cpu"), alone=True)
-    whole = DataLoader(Normed(70).build_data().validation, batch_size=2)
+    whole = evaluation_loader(
+        Normed(70).build_data().validation,
+        Evaluation(batch_size=2),
+        trainer.config.training,
+        trainer.task.collate,
+        rank=0,
+        world_size=1,
+    )
     mine = evaluate(trainer.task, trainer.model, whole, alone)
     cleanup_ddp()
     return measures[-1]["loss"], mine["loss"]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from trainers import randomness
-from trainers.core.randomness import derived, seed_all
+from trainers.core import randomness
+from trainers.core.randomness import Stream, derived, seed_all
 
 
 def test_all_generators_are_seeded() -> None:
@@ -46,3 +46,7 @@ def test_derived_numbers_do_not_repeat() -> None:
     numbers = {derived(a, b, c) for a in range(10) for b in range(10) for c in range(10)}
     assert len(numbers) == 1000
     assert all(0 <= number < 1 << 63 for number in numbers)
+
+
+def test_a_stream_knows_the_beginning() -> None:
+    assert Stream(1, 2, 3).seed(4) == Stream(1).seed(2, 3, 4) == derived(1, 2, 3, 4)

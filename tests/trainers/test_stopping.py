@@ -14,9 +14,9 @@ from torch import nn
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, run
-from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.core.distributed import Place
 from trainers.core.stopping import StoppedEarly, Stopping
+from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 
 ALONE = Place(0, 1, torch.device("cpu"))
 

@@ -20,7 +20,7 @@ from torch.utils.data import TensorDataset
 
 from tests import patience
 from tests.trainers.warm import ForkedRank, Job, perform
-from trainers.core.data import split
+from trainers.core.sampling import split
 from trainers.task import Loss, Splits, Task
 
 

@@ -91,7 +91,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A section of fields."""
 
 
-class Parallel(Section, kw_only=True):
+class Parallel(Section, frozen=True, kw_only=True):
     """How ranks meet, and what DistributedDataParallel is told."""
 
     world_size: Positive | None = None
@@ -117,7 +117,7 @@ class Parallel(Section, kw_only=True):
     """The same from then on."""
 
 
-class Schedule(Section, kw_only=True):
+class Schedule(Section, frozen=True, kw_only=True):
     """The learning rate as a function of the step, in parts of the optimizer's own."""
 
     type: Literal["constant", "linear", "cosine", "noam"] = "constant"
@@ -129,7 +129,7 @@ class Schedule(Section, kw_only=True):
     """What is left at the end, in parts of the learning rate."""
 
 
-class Scaling(Section, kw_only=True):
+class Scaling(Section, frozen=True, kw_only=True):
     """How learning rate and warmup grow with the number of ranks."""
 
     learning_rate: Literal["none", "linear", "sqrt", "capped"] = "none"
@@ -140,7 +140,7 @@ class Scaling(Section, kw_only=True):
     cap: Annotated[float, msgspec.Meta(ge=1)] = 4.0
 
 
-class Training(Section, kw_only=True):
+class Training(Section, frozen=True, kw_only=True):
     """The loop."""
 
     path: str
@@ -197,7 +197,7 @@ class Training(Section, kw_only=True):
     """Steps between two collections, on all ranks at once; None: as Python does it."""
 
 
-class Evaluation(Section, kw_only=True):
+class Evaluation(Section, frozen=True, kw_only=True):
     """Validation or testing: its loader, and when it happens."""
 
     every_steps: Positive | None = None
@@ -216,7 +216,7 @@ class Evaluation(Section, kw_only=True):
     tester: dict[str, Any] | None = None
 
 
-class EarlyStopping(Section, kw_only=True):
+class EarlyStopping(Section, frozen=True, kw_only=True):
     """When training that gets no better ends."""
 
     type: Any = "DefaultEarlyStopping"
@@ -224,7 +224,7 @@ class EarlyStopping(Section, kw_only=True):
     kwargs: dict[str, Any] = {}
 
 
-class Wandb(Section, kw_only=True):
+class Wandb(Section, frozen=True, kw_only=True):
     """Weights & Biases."""
 
     project: str
@@ -234,14 +234,14 @@ class Wandb(Section, kw_only=True):
     mode: Literal["offline", "online"] = "offline"
 
 
-class Logging(Section, kw_only=True):
+class Logging(Section, frozen=True, kw_only=True):
     """Where metrics go beside metrics.jsonl."""
 
     tensorboard: bool = False
     wandb: Wandb | None = None
 
 
-class Config(Section, kw_only=True):
+class Config(Section, frozen=True, kw_only=True):
     """A training run."""
 
     training: Training

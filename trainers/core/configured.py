@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from trainers.core.config import Config, ConfigError, PyObject, resolved
-from trainers.core.data import split
+from trainers.core.sampling import split
 from trainers.task import Loss, Splits, Task
 
 

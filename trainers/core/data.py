@@ -1,114 +1,197 @@
-"""Which sample goes where: identical splits, global batches, and loaders that can go on anywhere."""
+"""Loaders that can go on anywhere: the groups of each optimizer step, and what is only looked at."""
 
 from __future__ import annotations
 
+import logging
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import resource_tracker
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset
 
 from trainers.core.config import ConfigError, Evaluation, Training
 from trainers.core.distributed import Place
-from trainers.core.randomness import ORDER, SAMPLE, SPLIT, derived, seed_all
+from trainers.core.randomness import EVALUATION, GENERATORS, SAMPLE, Stream, seed_all
+from trainers.core.sampling import Deal, deal, micro_batches, order_of
 
-Item = tuple[int, int]
-"""(epoch, index): what a sample's random stream follows from."""
+Collate: TypeAlias = Callable[[list[Any]], Any]
 
-_NOT_FOR_WORKERS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+Wanted: TypeAlias = "tuple[int, list[int]]"
+"""(epoch, indices): the samples of a batch, and what their random streams follow from."""
 
-
-def split(dataset: Dataset[Any], fractions: Sequence[float], seed: int) -> list[Subset[Any]]:
-    """Disjoint parts of a data set, the same on every rank; the first takes what rounding leaves.
-
-    Raises:
-        ConfigError: the fractions are negative or add up to more than 1.
-    """
-    if min(fractions) < 0 or sum(fractions) > 1 + 1e-9:
-        raise ConfigError([f"data.split: is {list(fractions)}, but takes fractions of at least 0, of sum 1"])
-    total = len(dataset)  # type: ignore[arg-type]  # map-style sets have a length
-    sizes = [int(total * fraction + 1e-9) for fraction in fractions]
-    if abs(sum(fractions) - 1) < 1e-9:
-        sizes[0] += total - sum(sizes)
-    generator = torch.Generator().manual_seed(derived(SPLIT, seed))
-    order = torch.randperm(total, generator=generator).tolist()
-    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
-    return [Subset(dataset, order[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+_NOT_FOR_WORKERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
-class GlobalBatches(Sampler[list[Item]]):
-    """This rank's part of each global batch.
+class Micro(NamedTuple):
+    """A micro-batch: what one forward and backward pass takes."""
 
-    An epoch is one permutation that follows from (seed, epoch); step k takes the k-th global batch
-    of batch_size * world_size of it, and the ranks deal its samples out one by one. So what is
-    trained on together does not depend on the world size, no sample comes twice in an epoch, and
-    all ranks make equally many steps. Where the last global batch has fewer samples than there are
-    ranks, the ranks that would have none get one sample that must not count: see `real`.
+    data: Any
+    """Collated, on the CPU."""
+    samples: int
+    """This rank's."""
+    last: bool
+    """Whether it ends its group."""
+
+
+class Group(NamedTuple):
+    """What this rank takes in one optimizer step."""
+
+    micros: list[Micro]
+    """As many on every rank."""
+    samples: int | None
+    """Of all ranks together; None where nobody knows before."""
+
+
+class Batch(NamedTuple):
+    """A batch that is only looked at."""
+
+    data: Any
+    """Collated, on the CPU."""
+    samples: int
+    seed: int
+    """Of what is drawn while it is judged; the same on any number of ranks."""
+
+
+class TrainingLoader(ABC):
+    """This rank's part of the training set, in groups, from any step of any epoch on."""
+
+    dataset: Any
+    global_batch: int
+    """Samples of a whole optimizer step, of all ranks."""
+    world_size_matters = False
+    """Whether a checkpoint can go on with this number of ranks alone."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> int | None:
+        """Optimizer steps of an epoch, on every rank; None: nobody knows before its end."""
+
+    @abstractmethod
+    def groups(self, epoch: int, consumed: int) -> Iterator[Group]:
+        """The groups of an epoch, without the first `consumed`."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps, beside the epoch and the steps of it that are done."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+
+
+class MapLoader(TrainingLoader):
+    """Of a data set with a length and an index; all that it does follows from (seed, epoch, step)."""
+
+    def __init__(self, dataset: Any, training: Training, place: Place, collate: Collate):
+        self.dataset = dataset
+        self._rank = place.rank
+        self._deal = deal(
+            len(dataset),
+            training.batch_size,
+            training.gradient_accumulation_steps,
+            place.world_size,
+            drop_last=training.drop_last,
+        )
+        self.global_batch = self._deal.global_batch
+        self._batches = _MicroBatches(self._deal, training, place.rank)
+        self._loader = _loader(Seeded(dataset, training.seed), self._batches, training, training, collate)
+        _tell_of_dropped(self._deal, training, place)
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of an epoch, on every rank."""
+        return self._deal.steps
+
+    def groups(self, epoch: int, consumed: int) -> Iterator[Group]:
+        """The groups of an epoch, without the first `consumed`."""
+        self._batches.epoch, self._batches.consumed = epoch, consumed
+        loaded = iterate(self._loader)
+        for step in range(consumed, self.steps):
+            sizes = self._deal.micros(step, self._rank)
+            last = len(sizes) - 1
+            micros = [Micro(next(loaded), size, number == last) for number, size in enumerate(sizes)]
+            yield Group(micros, self._deal.samples(step))
+
+
+class EvaluationLoader:
+    """A rank's share of a data set that is only looked at: every world_size-th batch.
+
+    Batches are the same on any number of ranks, every sample is in one of them, and nothing is padded.
     """
 
     def __init__(
         self,
-        length: int,
-        batch_size: int,
-        place: Place,
+        dataset: Any,
+        settings: Evaluation,
+        training: Training,
+        collate: Collate,
         *,
-        seed: int,
-        shuffle: bool = True,
-        drop_last: bool = False,
+        rank: int,
+        world_size: int,
     ):
-        if length < 1:
-            raise ConfigError(["data: the training set is empty"])
-        self.length = length
-        self.batch_size = batch_size
-        self.rank = place.rank
-        self.world_size = place.world_size
-        self.seed = seed
-        self.shuffle = shuffle
-        self.global_batch = batch_size * place.world_size
-        self.drop_last = drop_last
-        if drop_last and length < self.global_batch:
-            raise ConfigError(
-                [
-                    f"training.drop_last: the training set has {length} samples, fewer than one global "
-                    f"batch of {batch_size} x {place.world_size} ranks, and would be dropped whole; lower "
-                    "training.batch_size or set training.drop_last: false"
-                ]
-            )
-        self.epoch = 0
-        self.consumed = 0
-        """Steps of this epoch that are done; the next iteration begins after them."""
+        self.dataset = dataset
+        size = settings.batch_size or training.batch_size
+        self._share = _Share(_length(dataset), size, rank, world_size)
+        self._stream = Stream(EVALUATION, training.seed)
+        self._loader = _loader(Seeded(dataset, training.seed), self._share, settings, training, collate)
 
     def __len__(self) -> int:
-        """Steps in an epoch, on every rank."""
-        whole, rest = divmod(self.length, self.global_batch)
-        return whole + (1 if rest and not self.drop_last else 0)
+        """This rank's batches."""
+        return len(self._share)
 
-    def order(self) -> list[int]:
-        """The epoch's permutation."""
-        if not self.shuffle:
-            return list(range(self.length))
-        generator = torch.Generator().manual_seed(derived(ORDER, self.seed, self.epoch))
-        order: list[int] = torch.randperm(self.length, generator=generator).tolist()
-        return order
+    @property
+    def rounds(self) -> int:
+        """Batches of the rank that has most."""
+        return self._share.rounds
 
-    def samples(self, step: int) -> int:
-        """How many samples the ranks take together in a step."""
-        return min(self.global_batch, self.length - step * self.global_batch)
+    def __iter__(self) -> Iterator[Batch]:
+        """This rank's batches."""
+        for number, data in zip(self._share.numbers, iterate(self._loader), strict=True):
+            yield Batch(data, len(self._share.samples(number)), self._stream.seed(number))
 
-    def real(self, step: int) -> int:
-        """How many of this rank's samples in a step count; 0: its one sample is a stand-in."""
-        samples = self.samples(step)
-        return (samples - self.rank + self.world_size - 1) // self.world_size
 
-    def __iter__(self) -> Iterator[list[Item]]:
-        """The batches of the epoch that are not consumed yet."""
-        order, epoch = self.order(), self.epoch
-        for step in range(self.consumed, len(self)):
-            first = step * self.global_batch
-            mine = order[first + self.rank : first + self.samples(step) : self.world_size]
-            yield [(epoch, index) for index in mine or order[first : first + 1]]
+def training_loader(dataset: Any, training: Training, place: Place, collate: Collate) -> TrainingLoader:
+    """This rank's loader of the training set.
+
+    Raises:
+        ConfigError: its samples make no step.
+    """
+    return MapLoader(dataset, training, place, collate)
+
+
+def evaluation_loader(
+    dataset: Any,
+    settings: Evaluation,
+    training: Training,
+    collate: Collate,
+    *,
+    rank: int,
+    world_size: int,
+) -> EvaluationLoader:
+    """A rank's share of a data set that is only looked at.
+
+    Raises:
+        ConfigError: it has no length.
+    """
+    return EvaluationLoader(dataset, settings, training, collate, rank=rank, world_size=world_size)
+
+
+def _length(dataset: Any) -> int:
+    try:
+        return len(dataset)
+    except TypeError:
+        kind = type(dataset).__name__
+        raise ConfigError(
+            [
+                f"data: {kind} has no length; validation and test sets need one, so that every sample counts "
+                "once (give it __len__ and __getitem__, or make a list of its samples)"
+            ]
+        ) from None
+
+
+# --- Samples ------------------------------------------------------------------------------------
 
 
 class Seeded(Dataset[Any]):
@@ -117,82 +200,118 @@ class Seeded(Dataset[Any]):
     def __init__(self, dataset: Any, seed: int):
         self.dataset = dataset
         self.seed = seed
-        self._draws = not _only_looks_up(dataset)
+        self._generators = _drawn_from(dataset)
 
     def __len__(self) -> int:
         """As many as it has."""
         return len(self.dataset)
 
-    def __getitem__(self, item: Item) -> Any:
-        """The sample of (epoch, index)."""
-        epoch, index = item
-        if self._draws:
-            seed_all(derived(SAMPLE, self.seed, epoch, index))
-        return self.dataset[index]
+    def __getitems__(self, wanted: Wanted) -> list[Any]:
+        """The samples of (epoch, indices)."""
+        epoch, indices = wanted
+        if not self._generators:
+            many = getattr(self.dataset, "__getitems__", None)
+            return list(many(indices)) if callable(many) else [self.dataset[index] for index in indices]
+        stream = Stream(SAMPLE, self.seed, epoch)
+        samples = []
+        for index in indices:
+            seed_all(stream.seed(index), self._generators)
+            samples.append(self.dataset[index])
+        return samples
 
 
-def _only_looks_up(dataset: Any) -> bool:
-    """Whether a data set is one of torch's that cannot draw: seeding costs more than their samples."""
+def _drawn_from(dataset: Any) -> frozenset[str]:
+    """The generators that a data set may draw from: seeding them costs more than a sample of a tensor.
+
+    It says so itself by `draws_from`; a list and torch's TensorDataset draw nothing.
+    """
     while type(dataset) is Subset:
         dataset = dataset.dataset
-    return type(dataset) is TensorDataset
+    if type(dataset) in (TensorDataset, list, tuple):
+        return frozenset()
+    declared = getattr(dataset, "draws_from", None)
+    if declared is None:
+        return GENERATORS
+    if isinstance(declared, str) or not GENERATORS.issuperset(declared):
+        kind = type(dataset).__name__
+        raise ConfigError(
+            [f"data: {kind}.draws_from is {declared!r}; it takes some of {sorted(GENERATORS)}, or ()"]
+        )
+    return frozenset(declared)
 
 
-class _Shard(Sampler[list[Item]]):
-    """Every world_size-th sample, in batches: nothing is padded, so nothing counts twice."""
+# --- Batches ------------------------------------------------------------------------------------
+
+
+class _MicroBatches(Sampler[Wanted]):
+    """A rank's micro-batches of the epoch that is set, without the steps that are consumed."""
+
+    def __init__(self, dealt: Deal, training: Training, rank: int):
+        self._deal = dealt
+        self._training = training
+        self._rank = rank
+        self.epoch = 0
+        self.consumed = 0
+
+    def __iter__(self) -> Iterator[Wanted]:
+        epoch, training = self.epoch, self._training
+        order = order_of(self._deal.length, training.seed, epoch, shuffle=training.shuffle)
+        for indices in micro_batches(self._deal, order, self._rank, self.consumed):
+            yield epoch, indices
+
+
+class _Share(Sampler[Wanted]):
+    """Every world_size-th batch of a data set in its own order."""
 
     def __init__(self, length: int, batch_size: int, rank: int, world_size: int):
-        self.items = [(0, index) for index in range(rank, length, world_size)]
-        self.batch_size = batch_size
+        self._length = length
+        self._batch_size = batch_size
+        self.numbers = range(rank, -(-length // batch_size), world_size)
+
+    @property
+    def rounds(self) -> int:
+        """Batches of the rank that has most: rank 0."""
+        return len(range(0, self.numbers.stop, self.numbers.step))
+
+    def samples(self, number: int) -> range:
+        """Which samples a batch has."""
+        return range(number * self._batch_size, min((number + 1) * self._batch_size, self._length))
 
     def __len__(self) -> int:
-        return -(-len(self.items) // self.batch_size)
+        return len(self.numbers)
 
-    def __iter__(self) -> Iterator[list[Item]]:
-        for first in range(0, len(self.items), self.batch_size):
-            yield self.items[first : first + self.batch_size]
-
-
-def training_loader(
-    dataset: Any, training: Training, place: Place, collate: Callable[[list[Any]], Any]
-) -> DataLoader[Any]:
-    """This rank's loader of the training set; its `batch_sampler` is a `GlobalBatches`."""
-    batches = GlobalBatches(
-        len(dataset),
-        training.batch_size,
-        place,
-        seed=training.seed,
-        shuffle=training.shuffle,
-        drop_last=training.drop_last,
-    )
-    return _loader(dataset, batches, training, training, collate)
+    def __iter__(self) -> Iterator[Wanted]:
+        for number in self.numbers:
+            yield 0, list(self.samples(number))
 
 
-def evaluation_loader(
-    dataset: Any,
-    settings: Evaluation,
-    training: Training,
-    collate: Callable[[list[Any]], Any],
-    *,
-    rank: int,
-    world_size: int,
-) -> DataLoader[Any]:
-    """A rank's share of a data set that is only looked at."""
-    shard = _Shard(len(dataset), settings.batch_size or training.batch_size, rank, world_size)
-    return _loader(dataset, shard, settings, training, collate)
+def _tell_of_dropped(dealt: Deal, training: Training, place: Place) -> None:
+    left = dealt.length - dealt.bounds(dealt.steps - 1)[1]
+    if left and not training.drop_last and place.is_main:
+        logging.getLogger(__name__).warning(
+            "The last %d of %d training samples are left out of each epoch (others, where it is shuffled): "
+            "on %d ranks they make micro-batches of fewer than two samples, on which BatchNorm cannot train. "
+            "Change training.batch_size or the number of ranks to have all",
+            left,
+            dealt.length,
+            place.world_size,
+        )
+
+
+# --- Workers ------------------------------------------------------------------------------------
 
 
 def _loader(
-    dataset: Any,
-    batches: Sampler[list[Item]],
+    dataset: Dataset[Any],
+    batches: Sampler[Wanted],
     settings: Training | Evaluation,
     training: Training,
-    collate: Callable[[list[Any]], Any],
+    collate: Collate,
 ) -> DataLoader[Any]:
     workers = settings.num_workers
     return DataLoader(
-        Seeded(dataset, training.seed),
-        batch_sampler=batches,
+        dataset,
+        batch_sampler=batches,  # type: ignore[arg-type]  # Seeded takes each as a whole
         num_workers=workers,
         collate_fn=collate,
         pin_memory=settings.pin_memory and torch.accelerator.is_available(),
@@ -208,7 +327,8 @@ def _loader(
 def _worker_init(_: int) -> None:
     """Leave signals to the rank: a worker that dies of one makes the loader raise in mid-step.
 
-    torch has installed a handler of its own for TERM before this is called.
+    torch has installed a handler of its own for TERM before this is called. Ctrl-C reaches the whole
+    foreground group.
     """
     for number in _NOT_FOR_WORKERS:
         signal.signal(number, signal.SIG_IGN)

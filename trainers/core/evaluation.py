@@ -11,8 +11,9 @@ import torch.distributed as dist
 from torch import nn
 
 from trainers.core.config import ConfigError
-from trainers.core.data import iterate
+from trainers.core.data import Batch
 from trainers.core.distributed import Place, sums_over_ranks
+from trainers.core.randomness import seed_all
 from trainers.task import Task, move
 
 _SQUARES = "loss, squared means of batches"
@@ -25,7 +26,7 @@ class Measures(dict[str, float]):
     """Standard deviation of the batches' mean losses, weighted by their counts."""
 
 
-def evaluate(task: Task, model: nn.Module, loader: Iterable[Any], place: Place) -> Measures:
+def evaluate(task: Task, model: nn.Module, loader: Iterable[Batch], place: Place) -> Measures:
     """The mean of each of the task's measures over the samples of all ranks' loaders.
 
     `model` is the bare module: a DistributedDataParallel around it would wait in its forward pass
@@ -37,14 +38,16 @@ def evaluate(task: Task, model: nn.Module, loader: Iterable[Any], place: Place) 
     _same_buffers(model, place)
     try:
         with torch.no_grad():
-            for batch in iterate(loader):
-                measured = task.evaluate(model, move(batch, place.device))
-                for name, (total, count) in measured.items():
+            for batch in loader:
+                seed_all(batch.seed)
+                measured = task.evaluate(model, move(batch.data, place.device))
+                counts = {name: batch.samples if n is None else n for name, (_, n) in measured.items()}
+                for name, (total, _) in measured.items():
                     held = sums.setdefault(name, [0.0, 0.0])
                     held[0] = held[0] + _double(total)
-                    held[1] = held[1] + _double(count)
+                    held[1] = held[1] + _double(counts[name])
                 if "loss" in measured:
-                    total, count = (_double(part) for part in measured["loss"])
+                    total, count = _double(measured["loss"][0]), _double(counts["loss"])
                     held = sums.setdefault(_SQUARES, [0.0, 0.0])
                     held[0] = held[0] + total * total / count
                     held[1] = held[1] + count

@@ -14,7 +14,7 @@ _REDRAW_EVERY = 0.1
 
 
 @contextmanager
-def progress(place: Place, what: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
+def progress(place: Place, what: str, total: int | None, done: int = 0) -> Iterator[Callable[[], None]]:
     """Shows how much of `total` steps is done; calling what it gives tells that one more is."""
     if not (place.is_main and sys.stderr.isatty()):
         yield lambda: None

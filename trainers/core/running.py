@@ -32,7 +32,7 @@ class Running:
         if not self.names and loss.metrics:
             self.names = list(loss.metrics)
         weight = 1.0 if real else 0.0
-        values: list[Tensor | float] = [weight * loss.count]
+        values: list[Tensor | float] = [weight * (loss.count or 0)]
         for value in (loss.total, *loss.metrics.values()):
             held = value.detach() if isinstance(value, Tensor) else value
             values.append(held if real else 0.0)

@@ -79,7 +79,12 @@ def test_the_workers_of_a_loader_change_nothing(workers: int) -> None:
     )
     sets = Causets(20, mean=24, seed=3)
     loader = training_loader(sets, training, Place(0, 1, CPU), CausetTask().collate)
-    found = [digest(each) for batch in loader for each in batch.to_data_list()]
+    found = [
+        digest(each)
+        for group in loader.groups(0, 0)
+        for micro in group.micros
+        for each in micro.data.to_data_list()
+    ]
     assert found == list(digests(3, list(range(20))).values())
 
 

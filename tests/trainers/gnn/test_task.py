@@ -15,9 +15,9 @@ from launcher.ranks import RankEnv
 from tests.trainers.toys import config, run
 from trainers.core.config import Config, ConfigError, Evaluation, Training
 from trainers.core.data import evaluation_loader
-from trainers.ddp import TrainerDDP
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.core.evaluation import evaluate
+from trainers.ddp import TrainerDDP
 from trainers.gnn.data import Causets
 from trainers.gnn.task import CausetTask
 
@@ -68,7 +68,7 @@ def test_measures_are_sums_and_counts() -> None:
     batch = batch_of(0, 2, 1, 3, 0)
     manifold = batch.manifold > 0
     sums = CausetTask().evaluate(Says([1.0, 1.0, -1.0, -1.0, 0.5], [0.0] * 5), batch)
-    assert [float(part) for part in sums["accuracy"]] == [3, 5]
+    assert [float(part or 0) for part in sums["accuracy"]] == [3, 5]
     total, count = sums["dimension_error"]
     assert (float(total), count) == (float((3 - batch.dimension[manifold]).abs().sum()), 3)
     total, count = sums["estimator_error"]

@@ -1,0 +1,211 @@
+"""Which sample goes where: splits, and what ranks train on together in each step."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import subprocess
+import sys
+import tracemalloc
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from torch.utils.data import Dataset
+
+from tests import patience
+from trainers.core.config import ConfigError
+from trainers.core.sampling import Deal, deal, micro_batches, order_of, split
+
+lengths = st.integers(1, 300)
+shapes = st.tuples(st.integers(1, 9), st.integers(1, 3), st.integers(1, 5))
+"""(batch_size, accumulation, world size)."""
+
+
+def dealt_or_refused(length: int, shape: tuple[int, int, int]) -> Deal:
+    try:
+        return deal(length, *shape, drop_last=False)
+    except ConfigError:
+        assume(False)
+        raise
+
+
+def micros(dealt: Deal, rank: int, consumed: int = 0, epoch: int = 0, *, shuffle: bool = True) -> Any:
+    """A rank's micro-batches, in a list for each step."""
+    found = micro_batches(dealt, order_of(dealt.length, 5, epoch, shuffle=shuffle), rank, consumed)
+    steps = [[next(found) for _ in dealt.micros(step, rank)] for step in range(consumed, dealt.steps)]
+    assert next(found, None) is None
+    return steps
+
+
+def together(dealt: Deal) -> list[set[int]]:
+    """What all ranks train on in each step."""
+    ranks = [micros(dealt, rank) for rank in range(dealt.world_size)]
+    return [
+        {sample for parts in step for part in parts for sample in part} for step in zip(*ranks, strict=True)
+    ]
+
+
+@given(lengths, shapes)
+def test_every_sample_once_in_an_epoch(length: int, shape: tuple[int, int, int]) -> None:
+    """Q5, Q19: no duplicates, no gaps but what is dropped; as many steps and micro-batches on every rank."""
+    dealt = dealt_or_refused(length, shape)
+    batch_size, accumulation, world_size = shape
+    ranks = [micros(dealt, rank) for rank in range(world_size)]
+    seen = [sample for steps in ranks for step in steps for micro in step for sample in micro]
+    assert len(seen) == len(set(seen)) == sum(dealt.samples(step) for step in range(dealt.steps))
+    assert set(seen) <= set(range(length))
+    assert length - len(seen) < max(dealt.global_batch / 2, 2 * accumulation * world_size)
+    for parts in zip(*ranks, strict=True):
+        assert len({len(part) for part in parts}) == 1
+        assert len(parts[0]) <= accumulation
+        for part in parts:
+            sizes = [len(micro) for micro in part]
+            assert min(2, batch_size) <= min(sizes) <= max(sizes) <= batch_size
+            assert max(sizes) - min(sizes) <= 1
+
+
+@given(lengths, shapes)
+def test_what_is_trained_on_together_does_not_depend_on_the_world_size(
+    length: int, shape: tuple[int, int, int]
+) -> None:
+    batch_size, accumulation, world_size = shape
+    ways = [shape, (batch_size * world_size, accumulation, 1), (batch_size, accumulation * world_size, 1)]
+    found = [dealt_or_refused(length, way) for way in ways]
+    whole = length // found[0].global_batch
+    told = [together(dealt) for dealt in found]
+    assert told[0][: whole - 1] == told[1][: whole - 1] == told[2][: whole - 1]
+    rests = [steps for dealt, steps in zip(found, told, strict=True) if dealt.steps > whole]
+    assert all(rest == rests[0] for rest in rests)
+
+
+@given(lengths, shapes, st.integers(0, 40))
+def test_going_on_in_the_middle(length: int, shape: tuple[int, int, int], consumed: int) -> None:
+    dealt = dealt_or_refused(length, shape)
+    for rank in range(shape[2]):
+        assert micros(dealt, rank, min(consumed, dealt.steps)) == micros(dealt, rank)[consumed:]
+
+
+def test_epochs_differ_and_repeat() -> None:
+    dealt = deal(50, 4, 1, 2, drop_last=False)
+    assert micros(dealt, 0) == micros(dealt, 0)
+    assert micros(dealt, 0) != micros(dealt, 0, epoch=1)
+    assert micros(dealt, 1, shuffle=False)[0] == [[1, 3, 5, 7]]
+
+
+@pytest.mark.parametrize(
+    ("length", "shape", "drop_last", "steps"),
+    [
+        (163, (8, 1, 2), False, [[[8], [8]]] * 9 + [[[5], [5]], [[5], [4]]]),  # 3 are left
+        (171, (8, 1, 2), False, [[[8], [8]]] * 10 + [[[6], [5]]]),  # 11 are left: enough for a step
+        (163, (8, 1, 2), True, [[[8], [8]]] * 10),
+        (160, (8, 1, 2), True, [[[8], [8]]] * 10),
+        (9, (2, 1, 2), False, [[[2], [2]]] * 2),  # evenly, that were 3 and 2, of which one rank has 1
+        (13, (8, 2, 1), False, [[[7, 6]]]),
+        (3, (1, 1, 2), False, [[[1], [1]]]),
+        (7, (4, 1, 2), False, [[[4], [3]]]),
+    ],
+)
+def test_the_end_of_an_epoch(
+    length: int, shape: tuple[int, int, int], drop_last: bool, steps: list[list[list[int]]]
+) -> None:
+    dealt = deal(length, *shape, drop_last=drop_last)
+    assert [[dealt.micros(step, rank) for rank in range(shape[2])] for step in range(dealt.steps)] == steps
+
+
+@pytest.mark.parametrize(
+    ("length", "shape", "drop_last", "says"),
+    [
+        (0, (4, 1, 2), False, "empty"),
+        (7, (4, 1, 2), True, r"drop_last.* has 7 samples, fewer than one global batch of 4 x 1 x 2"),
+        (7, (4, 1, 4), False, r"batch_size: is 4, but with 7 .* on 4 ranks .* has 1, and needs 2"),
+        (3, (1, 1, 4), False, r"batch_size: is 1, but with 3 .* has 0, and needs 1 .* take fewer ranks"),
+    ],
+)
+def test_too_few_samples(length: int, shape: tuple[int, int, int], drop_last: bool, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        deal(length, *shape, drop_last=drop_last)
+
+
+class Numbers(Dataset[Any]):
+    def __init__(self, length: int):
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> int:
+        assert type(index) is int
+        return index
+
+
+@given(st.integers(0, 300), st.integers(0, 9))
+def test_splits_are_disjoint_and_whole(length: int, seed: int) -> None:
+    """Q5: identical whatever the global generators hold."""
+    torch.manual_seed(random.randrange(1000))
+    parts = split(Numbers(length), [0.8, 0.1, 0.1], seed)
+    assert sorted(part[at] for part in parts for at in range(len(part))) == list(range(length))
+    torch.manual_seed(random.randrange(1000))
+    again = split(Numbers(length), [0.8, 0.1, 0.1], seed)
+    assert [part.indices for part in again] == [part.indices for part in parts]
+
+
+def test_a_part_travels_to_a_worker() -> None:
+    part = pickle.loads(pickle.dumps(split(Numbers(90), [0.5, 0.5], 1)[1]))
+    assert [part[at] for at in range(45)] == list(split(Numbers(90), [0.5, 0.5], 1)[1].indices)
+
+
+@pytest.mark.parametrize("fractions", [[0.9, 0.2], [-0.1, 1.1]])
+def test_fractions_that_are_none(fractions: list[float]) -> None:
+    with pytest.raises(ConfigError, match="split"):
+        split(Numbers(10), fractions, 0)
+
+
+def test_an_epoch_begins_without_a_list_of_its_samples() -> None:
+    """Two million, of which a list alone took 16 MB, and its numbers 64."""
+    many = 2_000_000
+    tracemalloc.start()
+    try:
+        parts = split(Numbers(many), [0.9, 0.1], 0)
+        dealt = deal(len(parts[0]), 8, 1, 2, drop_last=False)
+        order = order_of(dealt.length, 0, 3, shuffle=True)
+        first = next(micro_batches(dealt, order, 1, 1000))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [type(sample) for sample in first] == [int] * 8
+    assert peak < 4.5 * many, "the arrays of the parts, of four bytes a sample"
+
+
+FIFTY_MILLION = """
+import resource
+from tests.trainers.test_sampling import Numbers, deal, micro_batches, order_of, split
+
+def megabytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+split(Numbers(1000), [0.9, 0.1], 0)
+before = megabytes()
+part, _ = split(Numbers(50_000_000), [0.9, 0.1], 0)
+after_split = megabytes()
+dealt = deal(len(part), 32, 1, 4, drop_last=False)
+next(micro_batches(dealt, order_of(dealt.length, 0, 0, shuffle=True), 0, 0))
+print(after_split - before, megabytes() - before)
+"""
+
+
+@pytest.mark.long
+def test_fifty_million_samples() -> None:
+    """In megabytes: 200 for the parts and as many for the order they come from, and 180 for an epoch."""
+    done = subprocess.run(
+        [sys.executable, "-c", FIFTY_MILLION],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=patience.SECONDS,
+    )
+    to_split, to_train = map(float, done.stdout.split())
+    assert to_split < 500
+    assert to_train < 500
