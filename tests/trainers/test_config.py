@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from tests.trainers.toys import Toy
 from tests.trainers.toys import config as toy_config
-from trainers.core.config import Config, ConfigError, PyObject, get_loader, read_yaml, to_yaml
+from trainers.core.config import (
+    Config,
+    ConfigError,
+    PyObject,
+    get_loader,
+    read_yaml,
+    to_yaml,
+    without_effect,
+)
 from trainers.core.configured import ConfiguredTask
 from trainers.ddp import TrainerDDP
 
@@ -210,3 +218,83 @@ def test_what_cannot_be_made_is_said(fields: dict[str, Any], says: str, tmp_path
     task = None if "task" in fields else Toy()
     with pytest.raises(ConfigError, match=says):
         TrainerDDP(0, data, task)
+
+
+SECTIONS = """
+training:
+  path: x
+  num_steps: 100
+  batch_size: 8
+  gradient_accumulation_steps: 2
+  optimizer_type: !pyobject torch.optim.AdamW
+  optimizer_kwargs: {lr: 1.0e-4, betas: [0.9, 0.95]}
+  schedule: {type: cosine, warmup_steps: 10, floor: 0.1}
+  scaling: {learning_rate: sqrt, base_world_size: 2}
+  ema_decay: 0.9999
+  precision: bf16
+logging: {tensorboard: true, wandb: {project: p, tags: [a, "null", "1e-4"]}}
+parallel: {communication_hook: bf16, start_timeout: 60}
+model: {since: 2024-01-02, mask: !!binary aGk=, names: !!set {a, b}, "on": {3: "1e-4", off: ~}}
+validation: {every_steps: 5, validator: {device: cuda, evaluator_tasks: [{name: f1}]}}
+"""
+
+
+def test_every_section_can_be_written_down_and_read_again() -> None:
+    config = Config.of(read_yaml(SECTIONS))
+    assert Config.of(read_yaml(to_yaml(config))) == config
+
+
+def test_numbers_and_texts_of_other_libraries_are_written_as_numbers_and_texts() -> None:
+    import enum
+
+    import numpy
+
+    class Kind(str, enum.Enum):
+        GCN = "gcn"
+
+    model = {"width": numpy.int64(3), "rate": numpy.float64(0.5), "kind": Kind.GCN, "path": Path("a")}
+    data = {**read_yaml(SECTIONS), "model": model, "criterion": lambda: 0}
+    config = Config.of(read_yaml(to_yaml(Config.of(data))))
+    assert config.model == {"width": 3, "rate": 0.5, "kind": "gcn", "path": "a"}
+    assert "<lambda>" in config.criterion
+
+
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [
+        ("training.seed=many", "training.seed: is 'many', but takes a whole number"),
+        ("training.seed=1.5", "training.seed: is 1.5, but takes a whole number"),
+        ("training.batch_size=0", "training.batch_size: is 0, but takes a whole number of at least 1"),
+        ("training.clip_grad_norm=0", "is 0, but takes a number above 0, or null"),
+        ("training.ema_decay=1", "is 1, but takes a number of at least 0 and below 1, or null"),
+        ("training.ema_decay=.nan", "is nan, but takes a number of at least 0"),
+        ("training.schedule={floor: 2}", "training.schedule.floor: is 2, but takes a number from 0 to 1"),
+        ("parallel.timeout=.inf", "parallel.timeout: is inf, but takes a number above 0"),
+        ("training.shuffle=1", "training.shuffle: is 1, but takes true or false"),
+        ("logging.wandb.tags=x", "logging.wandb.tags: is 'x', but takes a list, of text"),
+        ("logging.wandb.mode=ofline", "is 'ofline', but takes offline, online; did you mean offline?"),
+        ("training.schedule.type=cosin", "takes constant, linear, cosine, noam; did you mean cosine?"),
+        ("training.precision=BF16", "takes fp32, bf16, fp16; did you mean bf16?"),
+        ("training.precision=half", "training.precision: is 'half', but takes fp32, bf16, fp16"),
+        ("training.optimizer_kwargs=3", "training.optimizer_kwargs: is 3, but takes fields by name"),
+        ("model={on: 3}", "model: has a field True, whose name is no text; put it in quotes"),
+        ("training.seed={on: 3}", "training.seed: is {True: 3}, but takes a whole number"),
+        ("parallel=3", "parallel: holds 3, but takes a section of fields"),
+        ("validation.validator.evalutor_tusks=5", "no such field; did you mean evaluator_tasks?"),
+        ("testing.tester.x=5", "there are device, criterion, apply_model, evaluator_tasks"),
+        ("training.num_epochs=3", "training.num_steps: is 100 beside training.num_epochs: 3; one of the two"),
+        ("training.num_steps=null", "training.num_epochs: is missing; say how long to train"),
+        ("training.num_steps=0", "training.num_steps: is 0, but takes a whole number of at least 1"),
+    ],
+)
+def test_a_mistake_in_plain_words(field: str, says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        Config.of(read_yaml(SECTIONS), [field])
+    assert len(error.value.problems) == 1
+    assert says in str(error.value)
+
+
+def test_what_has_no_effect_is_said() -> None:
+    said = without_effect(Config.of(read_yaml(GUIDE)))
+    assert [line.partition(":")[0] for line in said] == ["validation.validator", "testing.tester"]
+    assert without_effect(Config.of(toy_config("x"))) == []

@@ -7,16 +7,19 @@ file imports and calls nothing.
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
-import difflib
 import importlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from datetime import date
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
+
+from trainers.core.fields import convert, suggestion
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
@@ -58,9 +61,8 @@ class PyObject(msgspec.Struct, frozen=True):
                 continue
             for part in (*parts[taken:], name):
                 if not hasattr(found, part):
-                    near = difflib.get_close_matches(part, dir(found), n=1)
-                    hint = f"; did you mean {near[0]}?" if near else ""
-                    raise ConfigError([f"{missing}{root} has no {part}{hint}"])
+                    near = suggestion(part, dir(found), listed=False)
+                    raise ConfigError([f"{missing}{root} has no {part}{near}"])
                 found = getattr(found, part)
             return found
         raise ConfigError([f"{missing}there is no module {parts[0]} here; is its folder on PYTHONPATH?"])
@@ -197,6 +199,16 @@ class Training(Section, frozen=True, kw_only=True):
     """Steps between two collections, on all ranks at once; None: as Python does it."""
 
 
+class Evaluator(Section, frozen=True, kw_only=True):
+    """What QuantumGrav makes its validator and tester of."""
+
+    device: Any = None
+    criterion: Any = None
+    apply_model: Any = None
+    evaluator_tasks: Any = None
+    compute_per_task: Any = None
+
+
 class Evaluation(Section, frozen=True, kw_only=True):
     """Validation or testing: its loader, and when it happens."""
 
@@ -212,8 +224,9 @@ class Evaluation(Section, frozen=True, kw_only=True):
     persistent_workers: bool = False
     shuffle: bool = False
     """Has no effect: sums do not depend on the order."""
-    validator: dict[str, Any] | None = None
-    tester: dict[str, Any] | None = None
+    validator: Evaluator | None = None
+    tester: Evaluator | None = None
+    """Have no effect: the task judges, and what it measures is exact on any number of ranks."""
 
 
 class EarlyStopping(Section, frozen=True, kw_only=True):
@@ -290,7 +303,8 @@ class Config(Section, frozen=True, kw_only=True):
         problems: list[str] = []
         for assignment in overrides:
             _override(data, assignment, problems)
-        config: Config | None = _convert(data, cls, "", problems)
+        config: Config | None = convert(data, cls, "", problems)
+        problems += _together(data)
         if problems or config is None:
             raise ConfigError(problems, origin)
         return config
@@ -319,7 +333,7 @@ class _Loader(yaml.SafeLoader):
 
 def _pyobject(loader: yaml.SafeLoader, node: yaml.Node) -> PyObject:
     path = loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else ""
-    if not isinstance(path, str) or not all(part.isidentifier() for part in path.split(".")):
+    if not isinstance(path, str) or not _is_import_path(path):
         raise yaml.constructor.ConstructorError(
             None, None, f"!pyobject takes an import path, as torch.optim.AdamW, not {path!r}", node.start_mark
         )
@@ -356,51 +370,39 @@ def _override(data: dict[str, Any], assignment: str, problems: list[str]) -> Non
         problems.append(f"override {path}: {'; '.join(error.problems)}")
 
 
-def _convert(data: Any, kind: type[Any], path: str, problems: list[str]) -> Any:
-    """A struct from data, field by field, so that every problem is found."""
-    if not isinstance(data, Mapping):
-        problems.append(f"{path or 'it'}: holds {data!r}, but takes a section of fields")
-        return None
-    hints = {field.name: field for field in msgspec.structs.fields(kind)}
-    for name in data:
-        if name not in hints:
-            near = difflib.get_close_matches(str(name), hints, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(hints)}"
-            problems.append(f"{_join(path, str(name))}: there is no such field{hint}")
-    values: dict[str, Any] = {}
-    for name, field in hints.items():
-        where = _join(path, name)
-        if name not in data:
-            if field.required:
-                problems.append(f"{where}: is missing")
-            continue
-        inner = _struct_of(field.type)
-        if inner is not None and data[name] is not None:
-            values[name] = _convert(data[name], inner, where, problems)
-            continue
-        try:
-            values[name] = msgspec.convert(data[name], field.type, strict=True)
-        except msgspec.ValidationError as error:
-            problems.append(f"{where}: is {data[name]!r}: {_lower(str(error))}")
-    return None if problems else kind(**values)
+def _together(data: Mapping[str, Any]) -> list[str]:
+    """What is wrong with fields that are right one by one."""
+    training = data.get("training")
+    if not isinstance(training, Mapping):
+        return []
+    given = [name for name in ("num_epochs", "num_steps") if training.get(name) is not None]
+    if not given:
+        return ["training.num_epochs: is missing; say how long to train: it, or training.num_steps"]
+    if len(given) == 2:
+        both = f"is {training['num_steps']!r} beside training.num_epochs: {training['num_epochs']!r}"
+        return [f"training.num_steps: {both}; one of the two ends the training, so drop the other"]
+    return []
 
 
-def _struct_of(hint: Any) -> type[Any] | None:
-    options = getattr(hint, "__args__", ()) if not isinstance(hint, type) else (hint,)
-    return next((o for o in options if isinstance(o, type) and issubclass(o, msgspec.Struct)), None)
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
+def without_effect(config: Config) -> list[str]:
+    """What a configuration says that changes nothing here, in words for the log."""
+    said = []
+    for path, value, instead in (
+        ("validation.validator", config.validation.validator, "a task's evaluate() measures"),
+        ("testing.tester", config.testing.tester, "a task's evaluate() measures"),
+        ("validation.drop_last", config.validation.drop_last, "every sample counts, once"),
+        ("testing.drop_last", config.testing.drop_last, "every sample counts, once"),
+        ("validation.shuffle", config.validation.shuffle, "sums do not depend on the order"),
+        ("testing.shuffle", config.testing.shuffle, "sums do not depend on the order"),
+    ):
+        if value:
+            said.append(f"{path}: has no effect; {instead}")
+    return said
 
 
 def to_yaml(config: Config) -> str:
     """A configuration as a YAML text that `Config.load` reads back; objects by their import path."""
-    return yaml.dump(_plain(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return yaml.dump(plain(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -413,17 +415,31 @@ _Dumper.add_representer(
 )
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value in what YAML has: containers, texts, numbers, dates; classes and functions as PyObjects."""
     if isinstance(value, msgspec.Struct) and not isinstance(value, PyObject):
-        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, (str, int, float, bool, PyObject)) or value is None:
+        return [plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return {plain(item) for item in value}
+    if isinstance(value, (bool, PyObject, date, bytes)) or value is None:
         return value
+    if isinstance(value, Integral):  # numpy's, too
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, str):
+        return str.__str__(value)  # an enumeration's, too
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if hasattr(value, "__qualname__"):  # a class or function that Python code put here
-        return PyObject(f"{value.__module__}.{value.__qualname__}")
+        path = f"{value.__module__}.{value.__qualname__}"
+        return PyObject(path) if _is_import_path(path) else path  # that of a lambda leads nowhere
     return repr(value)
+
+
+def _is_import_path(path: str) -> bool:
+    return all(part.isidentifier() for part in path.split("."))

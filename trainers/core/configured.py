@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
-from trainers.core.config import Config, ConfigError, PyObject, resolved
+from trainers.core.config import Config, ConfigError, PyObject, called, resolved
+from trainers.core.contract import in_words, made
 from trainers.core.sampling import split
 from trainers.task import Loss, Splits, Task
 
@@ -43,35 +44,66 @@ class ConfiguredTask(Task):
         if problems:
             raise ConfigError([*problems, "or name a whole task: task: !pyobject my_package.MyTask"])
         self._config = config
-        self._criterion = resolved(config.criterion)
-        self._apply = resolved(config.apply_model)
+        self._criterion = called(config.criterion, "criterion", "!pyobject my_package.compute_loss")
+        self._apply = config.apply_model and called(
+            config.apply_model, "apply_model", "!pyobject my_package.apply, a function(model, batch)"
+        )
 
     def build_model(self) -> nn.Module:
         """`model.type` called with the other fields of `model`."""
         arguments = {name: resolved(value) for name, value in self._config.model.items() if name != "type"}
-        model: nn.Module = resolved(self._config.model["type"])(**arguments)
+        model: nn.Module = made(resolved(self._config.model["type"]), arguments, "model", "model.type")
         return model
 
     def build_data(self) -> Splits:
         """`data.dataset` called with the other fields of `data`, and split."""
         data = dict(self._config.data)
         make, fractions = resolved(data.pop("dataset")), data.pop("split", [0.8, 0.1, 0.1])
-        dataset = make(**{name: resolved(value) for name, value in data.items()})
+        arguments = {name: resolved(value) for name, value in data.items()}
+        dataset = made(make, arguments, "data", "data.dataset")
         return Splits(*split(dataset, fractions, self._config.training.seed))
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
         """The criterion's mean, weighted by the number of samples."""
         outputs = self._apply(model, batch) if self._apply is not None else model(batch)
+        mean = self._criterion(outputs, batch)
+        if not isinstance(mean, Tensor) or mean.dim():
+            raise ConfigError([f"criterion: gave {in_words(mean)}; {_WRITE_MEAN}"])
         count = samples_in(batch)
-        return Loss(self._criterion(outputs, batch) * count, count)
+        return Loss(mean * count, count)
+
+
+_WRITE_MEAN = "name a function(outputs, batch) that gives the mean loss of a batch, a tensor with one number"
 
 
 def samples_in(batch: Any) -> int:
-    """How many samples a batch holds."""
-    if hasattr(batch, "num_graphs"):
-        return int(batch.num_graphs)
-    if isinstance(batch, torch.Tensor):
-        return len(batch)
-    if isinstance(batch, Mapping):
-        return samples_in(next(iter(batch.values())))
-    return samples_in(batch[0])
+    """How many samples a batch holds: its `num_graphs`, else the length of the first tensor that has one.
+
+    Raises:
+        ConfigError: there is no such tensor.
+    """
+    found = _samples(batch)
+    if found is None:
+        raise ConfigError(
+            [
+                f"criterion: how many samples it judges cannot be seen in a batch that is {in_words(batch)}, "
+                "with no tensor and no num_graphs; write a Task, whose loss says it"
+            ]
+        )
+    return found
+
+
+def _samples(part: Any) -> int | None:
+    if hasattr(part, "num_graphs"):
+        return int(part.num_graphs)
+    if isinstance(part, PackedSequence):
+        return int(part.batch_sizes[0])
+    if isinstance(part, Tensor):
+        return len(part) if part.dim() else None
+    if isinstance(part, Mapping):
+        parts = list(part.values())
+    elif isinstance(part, (list, tuple)):
+        parts = list(part)
+    else:
+        parts = list(getattr(part, "__dict__", {}).values())  # a dataclass, perhaps
+    return next((found for each in parts if (found := _samples(each)) is not None), None)

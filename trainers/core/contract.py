@@ -1,0 +1,248 @@
+"""What a task gives, looked at when it is first given, so that a mistake in it is told in its own words."""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+from trainers.core.config import ConfigError
+from trainers.core.fields import suggestion
+from trainers.task import Loss, Splits, Sum, Task
+
+_WRITE_LOSS = "give Loss(total), the sum over the batch's samples as a tensor with one number"
+_WRITE_SPLITS = (
+    "give Splits(train, validation, test), e.g. Splits(*split(data, [0.8, 0.1, 0.1], seed=0)); "
+    "split is in trainers"
+)
+
+
+def made(make: Any, arguments: Mapping[str, Any], field: str, own: str | None = None) -> Any:
+    """What a class or function that `own` names makes of the arguments that stand in `field`.
+
+    Raises:
+        ConfigError: it takes no such arguments, lacks some, or is an abstract class.
+    """
+    own = own or field
+    missing = sorted(getattr(make, "__abstractmethods__", ()))
+    if inspect.isabstract(make):
+        raise ConfigError([f"{own}: {_name(make)} cannot be made: it lacks {', '.join(missing)}; write them"])
+    problems = wrong_arguments(make, arguments, field)
+    if problems:
+        raise ConfigError(problems)
+    try:
+        return make(**arguments)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # inside it: no matter of its arguments' names
+        raise ConfigError([f"{field}: {error}"]) from error
+
+
+def wrong_arguments(make: Any, arguments: Mapping[str, Any], field: str) -> list[str]:
+    """What is wrong with the names of arguments that stand in `field`; nothing where that cannot be known."""
+    try:
+        parameters = inspect.signature(make).parameters
+    except (TypeError, ValueError):
+        return []
+    named = [name for name, each in parameters.items() if each.kind in _BY_NAME]
+    any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    problems = [
+        f"{field}.{name}: {_name(make)} takes no such argument{suggestion(str(name), named)}"
+        for name in arguments
+        if name not in named and not any_name
+    ]
+    problems += [
+        f"{field}.{name}: is missing; {_name(make)} needs it"
+        for name in named
+        if name not in arguments and parameters[name].default is inspect.Parameter.empty
+    ]
+    return problems
+
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def a_task(task: Any) -> Task:
+    """The task, if it is one."""
+    if isinstance(task, Task):
+        return task
+    if isinstance(task, type):
+        raise ConfigError([f"task: is the class {task.__qualname__}; give an object, {task.__qualname__}(…)"])
+    kind = type(task).__qualname__
+    raise ConfigError([f"task: is {in_words(task)}, which is no Task; write class {kind}(trainers.Task)"])
+
+
+def built_model(task: Task, model: Any) -> nn.Module:
+    """What `build_model` gave, if it is a model that nothing is wrapped around."""
+    if isinstance(model, (DistributedDataParallel, DataParallel)):
+        raise _wrong(task, "build_model", model, "give the model itself, which the trainer wraps")
+    if isinstance(model, nn.Module):
+        return model
+    if isinstance(model, type) and issubclass(model, nn.Module):
+        raise _wrong(task, "build_model", model, f"give an object of it, {model.__qualname__}(…)")
+    raise _wrong(task, "build_model", model, "give a torch.nn.Module")
+
+
+def built_data(task: Task, splits: Any) -> Splits:
+    """What `build_data` gave, if these are three data sets."""
+    if not isinstance(splits, Splits):
+        raise _wrong(task, "build_data", splits, _WRITE_SPLITS)
+    for name, part in splits._asdict().items():
+        if isinstance(part, torch.utils.data.DataLoader):
+            raise _wrong(task, "build_data", part, "give the data set; the trainer makes loaders", name)
+        if part is None and name != "train":
+            raise _wrong(task, "build_data", part, "give an empty one, [], where there is none", name)
+        if not (hasattr(part, "__getitem__") and hasattr(part, "__len__")) and not (
+            name == "train" and hasattr(part, "__iter__")
+        ):
+            what = "a data set: with __getitem__ and __len__" + (", or __iter__" if name == "train" else "")
+            raise _wrong(task, "build_data", part, f"give {what}", name)
+    return splits
+
+
+def a_loss(task: Task, loss: Any) -> Loss:
+    """What `loss` gave, if it is a Loss at all: cheap enough for every step."""
+    if isinstance(loss, Loss):
+        return loss
+    if loss is None:
+        raise _wrong(task, "loss", loss, f"{_WRITE_LOSS}; is a return missing?")
+    raise _wrong(task, "loss", loss, f"{_WRITE_LOSS}, or of a mean, Loss(mean * samples)")
+
+
+def first_loss(task: Task, loss: Any) -> Loss:
+    """The first thing that `loss` gave, if it can be trained with; may wait for the device."""
+    given = a_loss(task, loss)
+    total = given.total
+    if not isinstance(total, Tensor):
+        raise _wrong(task, "loss", total, _WRITE_LOSS, "total")
+    if total.dim():
+        raise _wrong(task, "loss", total, "sum it: total.sum()", "total")
+    if not total.is_floating_point():
+        raise _wrong(task, "loss", total, "give a floating number", "total")
+    if not total.requires_grad:
+        raise _said(
+            task,
+            "loss",
+            "a tensor that needs no gradient",
+            "make it of the model's outputs, without no_grad, detach() or item()",
+            "total",
+        )
+    _count(task, "loss", given.count, "count")
+    if not isinstance(given.metrics, Mapping):
+        raise _wrong(task, "loss", given.metrics, 'give sums by name, {"accuracy": right.sum()}', "metrics")
+    for name, value in given.metrics.items():
+        if name == "loss":
+            raise _wrong(task, "loss", value, "name it otherwise: this is the total", "metrics['loss']")
+        if not _is_number(value):
+            raise _wrong(task, "loss", value, "give a sum: one number", f"metrics[{name!r}]")
+    return given
+
+
+def first_sums(task: Task, sums: Any) -> Mapping[str, Sum]:
+    """The first thing that `evaluate` gave, if these are sums; may wait for the device."""
+    write = 'give {"loss": (sum, count)}, a pair for each measure'
+    if not isinstance(sums, Mapping):
+        raise _wrong(task, "evaluate", sums, write)
+    for name, pair in sums.items():
+        if not isinstance(name, str):
+            raise _wrong(task, "evaluate", name, "give measures names", "the name")
+        if isinstance(pair, (str, Tensor)) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise _wrong(task, "evaluate", pair, f"{write}: a sum, and of how many items", name)
+        if not _is_number(pair[0]):
+            raise _wrong(task, "evaluate", pair[0], "give a sum: one number", f"{name}'s sum")
+        _count(task, "evaluate", pair[1], f"{name}'s count")
+    return sums
+
+
+def measures(task: Task, method: str, given: Any) -> dict[str, float]:
+    """What `finish` or `after_evaluation` gave, as numbers by name."""
+    if not isinstance(given, Mapping):
+        raise _wrong(task, method, given, 'give numbers by name, {"perplexity": 3.2}')
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise _wrong(task, method, name, "give measures names", "the name")
+        if not _is_number(value):
+            raise _wrong(task, method, value, "give one number", name)
+    return {name: float(value) for name, value in given.items()}
+
+
+def state(task: Task, given: Any) -> dict[str, Any]:
+    """What `state_dict` gave, if `torch.load(weights_only=True)` would read it again."""
+    if type(given) not in (dict, OrderedDict):
+        raise _wrong(task, "state_dict", given, "give a dict")
+    wrong = _unreadable(given, "")
+    if wrong is not None:
+        where, value = wrong
+        allowed = "tensors, numbers, text, None, and dicts, lists and tuples of these"
+        raise _wrong(task, "state_dict", value, f"a checkpoint keeps {allowed} alone", where)
+    return dict(given)
+
+
+_KEPT: set[type] = {str, int, float, complex, bool, type(None), bytes, Tensor, nn.Parameter}
+_KEPT |= {torch.Size, torch.dtype, torch.device}
+
+
+def _unreadable(value: Any, where: str) -> tuple[str, Any] | None:
+    """The first part that a checkpoint could not keep, and where it is; exact types, as torch has it."""
+    if type(value) in (dict, OrderedDict):
+        items = [(f"{where}[{key!r}]", part) for key, part in value.items()]
+        items += [(f"{where}'s key", key) for key in value]
+    elif type(value) in (list, tuple, set):
+        items = [(f"{where}[{number}]", part) for number, part in enumerate(value)]
+    else:
+        return None if type(value) in _KEPT else (where, value)
+    return next((wrong for at, part in items if (wrong := _unreadable(part, at)) is not None), None)
+
+
+def _count(task: Task, method: str, count: Any, part: str) -> None:
+    write = "give a whole number of at least 0, or None for the batch's samples"
+    if count is None:
+        return
+    if isinstance(count, Tensor):
+        if count.dim() or count.is_complex() or count.dtype == torch.bool or not float(count) >= 0:
+            raise _wrong(task, method, count, f"{write}; as a tensor, of no dimension", part)
+    elif type(count) is not int or count < 0:
+        raise _wrong(task, method, count, write, part)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.dim() == 0 and not value.is_complex()
+    return hasattr(value, "__float__") and not isinstance(value, (str, bytes))
+
+
+def _wrong(task: Task, method: str, given: Any, write: str, part: str | None = None) -> ConfigError:
+    return _said(task, method, in_words(given), write, part)
+
+
+def _said(task: Task, method: str, given: str, write: str, part: str | None = None) -> ConfigError:
+    where = f" for {part}" if part else ""
+    return ConfigError([f"{type(task).__qualname__}.{method} gave {given}{where}; {write}"])
+
+
+def in_words(value: Any) -> str:
+    """A value, or what kind of one it is, for a message."""
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
+    if isinstance(value, Tensor):
+        if value.dim():
+            return f"a tensor of shape {tuple(value.shape)}"
+        return f"a tensor, {value.item()!r} of {value.dtype}"
+    if isinstance(value, (bool, int, float, str)):
+        return reprlib.repr(value)
+    if type(value) in (tuple, list):
+        return f"a {type(value).__name__} of {len(value)}"
+    kind = type(value).__qualname__
+    return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
+
+
+def _name(make: Any) -> str:
+    return str(getattr(make, "__qualname__", None) or make)

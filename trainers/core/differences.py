@@ -1,0 +1,294 @@
+"""What a run that goes on may change: the configuration that a checkpoint was made with, and today's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from trainers.core.config import Config, ConfigError, PyObject, plain
+
+Fields: TypeAlias = dict[str, Any]
+"""Values by path, as `training.seed`; nothing but what JSON has."""
+
+WORLD_SIZE, GLOBAL_BATCH = "world size", "global batch"
+"""Two that no field holds: they are what the ranks and fields come to."""
+
+SILENT = {
+    # where, and how much is told of it
+    "name",
+    "log_level",
+    "logging",
+    "training.path",
+    "training.run",
+    "training.fresh",
+    "training.log_every",
+    "training.checkpoint_at",
+    "training.checkpoint_every_steps",
+    "training.keep_checkpoints",
+    # how ranks meet, and wait for each other
+    "parallel.world_size",
+    "parallel.rank",
+    "parallel.master_addr",
+    "parallel.master_port",
+    "parallel.output_device",
+    "parallel.start_timeout",
+    "parallel.timeout",
+    # how fast samples come; which ones, and their random streams, do not depend on it
+    "training.num_workers",
+    "training.pin_memory",
+    "training.prefetch_factor",
+    "training.persistent_workers",
+    "training.multiprocessing_context",
+    "training.collect_garbage_every",
+    # sums over a whole set do not depend on how it is dealt out
+    "validation.batch_size",
+    "validation.num_workers",
+    "validation.pin_memory",
+    "validation.drop_last",
+    "validation.prefetch_factor",
+    "validation.persistent_workers",
+    "validation.shuffle",
+    "validation.validator",
+    "validation.tester",
+    "testing",
+}
+"""Makes no difference to what is trained."""
+
+TOLD = {
+    # how long
+    "training.num_epochs",
+    "training.num_steps",
+    "early_stopping",
+    "validation.every_steps",
+    # how the weights move
+    "training.optimizer_args",
+    "training.optimizer_kwargs",
+    "training.schedule",
+    "training.lr_scheduler_type",
+    "training.lr_scheduler_args",
+    "training.lr_scheduler_kwargs",
+    "training.lr_scheduler_per",
+    "training.scaling",
+    "training.clip_grad_norm",
+    "training.non_finite",
+    # the last bits: what computes, in which type, and in which order it is summed
+    "training.device",
+    "training.precision",
+    "training.compile",
+    "training.batch_size",
+    "training.gradient_accumulation_steps",
+    WORLD_SIZE,
+    "parallel.backend",
+    "parallel.find_unused_parameters",
+    "parallel.gradient_as_bucket_view",
+    "parallel.static_graph",
+    "parallel.bucket_cap_mb",
+    "parallel.communication_hook",
+    "parallel.sync_batchnorm",
+}
+"""Takes effect from the checkpoint on, and is said."""
+
+MATTERS = {
+    # what is trained
+    "task",
+    "task_kwargs",
+    "model",
+    "criterion",
+    "apply_model",
+    "training.optimizer_type",
+    "training.ema_decay",
+    # on which samples, and in which order
+    "data",
+    "training.seed",
+    "training.shuffle",
+    "training.drop_last",
+    GLOBAL_BATCH,
+}
+"""Another training: what the checkpoint holds would not be its beginning."""
+
+_PARTS = ("training.batch_size", "training.gradient_accumulation_steps", WORLD_SIZE)
+"""What the global batch is the product of."""
+
+_ENDS = ("training.num_epochs", "training.num_steps", "early_stopping")
+"""By what a training ends."""
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What has changed since a checkpoint, a line for each."""
+
+    refused: list[str]
+    """Why it is another training."""
+    told: list[str]
+    """What is other from here on."""
+    reopened: bool
+    """By what the training ends has changed: one that had ended may have more to do."""
+
+    def check(self) -> None:
+        """Refuse to go on if something matters.
+
+        Raises:
+            ConfigError: with all that does, and the ways out.
+        """
+        if self.refused:
+            raise ConfigError([*self.refused, _WAYS_OUT])
+
+
+_WAYS_OUT = (
+    "this would be another training: put back what the checkpoint was made with; or begin anew with "
+    "training.fresh: true (--fresh), which sets the old folder aside; or train beside it, with "
+    "training.run: NAME"
+)
+
+
+def fields(config: Config, world_size: int, task: object = None) -> Fields:
+    """Everything that a configuration says, and what it comes to on so many ranks; for a checkpoint.
+
+    `task` is one that Python code gives, which wins over the field: its class stands there.
+    """
+    flat: Fields = {}
+    for name in config.__struct_fields__:
+        _flatten(name, getattr(config, name), flat)
+    if task is not None:
+        flat["task"] = _told(PyObject(f"{type(task).__module__}.{type(task).__qualname__}"))
+    training = config.training
+    flat[WORLD_SIZE] = world_size
+    flat[GLOBAL_BATCH] = training.batch_size * training.gradient_accumulation_steps * world_size
+    return flat
+
+
+def compare(before: Mapping[str, Any], now: Mapping[str, Any], checkpoint: str, step: int) -> Differences:
+    """What has changed from the fields in `checkpoint`, which was made at `step`, to those of today."""
+    old, new = _folded(before, now), _folded(now, before)
+    refused, told = [], []
+    other_batch = old.get(GLOBAL_BATCH) != new.get(GLOBAL_BATCH)
+    if other_batch:
+        refused.append(_global_batch(old, new, checkpoint))
+    reopened = False
+    for path in [*old, *(path for path in new if path not in old)]:
+        was, value = old.get(path, _ABSENT), new.get(path, _ABSENT)
+        kind = _class_of(path)
+        if was == value or kind is SILENT or path == GLOBAL_BATCH or (other_batch and path in _PARTS):
+            continue
+        if kind is MATTERS and _meaning(path, was) != _meaning(path, value):
+            refused.append(f"{path}: {_is(value)}, but {checkpoint} was made with {_words(was)}")
+            continue
+        told.append(f"{path}: was {_words(was)} until step {step}, {_is(value)} from here on")
+        reopened |= any(_under(path, end) for end in _ENDS)
+    return Differences(refused, told, reopened)
+
+
+def digest(now: Mapping[str, Any]) -> str:
+    """All that matters in one word: trainings that share it may go on from each other's checkpoints."""
+    meant = {path: _meaning(path, value) for path, value in now.items() if _class_of(path) is MATTERS}
+    return hashlib.sha256(json.dumps(meant, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _class_of(path: str) -> set[str]:
+    """The class whose entry a path lies under; what nobody has declared matters."""
+    for kind in (SILENT, TOLD):
+        if any(_under(path, entry) for entry in kind):
+            return kind
+    return MATTERS
+
+
+def _under(path: str, entry: str) -> bool:
+    return path == entry or path.startswith(f"{entry}.")
+
+
+def _meaning(path: str, value: Any) -> Any:
+    """What of a value matters: where a file lies does not, its name does; nor how long an average is."""
+    if path == "training.ema_decay":
+        return value is not None and value is not _ABSENT
+    if isinstance(value, str):
+        return Path(value).name if Path(value).is_absolute() else value
+    if isinstance(value, list):
+        return [_meaning("", each) for each in value]
+    if isinstance(value, dict):
+        return {key: _meaning("", each) for key, each in value.items()}
+    return value
+
+
+def _global_batch(old: Mapping[str, Any], new: Mapping[str, Any], checkpoint: str) -> str:
+    """The line that names what has changed the global batch, and how to get the old one."""
+    changed = [part for part in _PARTS if old.get(part) != new.get(part)] or [GLOBAL_BATCH]
+    was, now = (" x ".join(_words(side.get(part, _ABSENT)) for part in _PARTS) for side in (old, new))
+    line = (
+        f"{', '.join(changed)}: the global batch, batch_size x gradient_accumulation_steps x ranks, is {now} "
+        f"= {new[GLOBAL_BATCH]}, but {checkpoint} was made with {was} = {old.get(GLOBAL_BATCH)}"
+    )
+    each, rest = divmod(old.get(GLOBAL_BATCH) or 0, new[_PARTS[1]] * new[WORLD_SIZE])
+    return f"{line}; training.batch_size: {each} keeps it" if each and not rest else line
+
+
+def _flatten(path: str, value: Any, flat: Fields) -> None:
+    """A section's fields and a field's arguments, each by its path; what JSON does not have as text."""
+    if hasattr(value, "__struct_fields__") and not isinstance(value, PyObject):
+        for name in value.__struct_fields__:
+            _flatten(f"{path}.{name}", getattr(value, name), flat)
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            flat[f"{path}.{name}"] = _told(plain(inner))
+    else:
+        flat[path] = _told(plain(value))
+
+
+def _told(value: Any) -> Any:
+    """A value in what JSON has, the same in every process."""
+    if isinstance(value, PyObject):
+        return f"!pyobject {_script(value.path)}"
+    if isinstance(value, dict):
+        return {str(name): _told(inner) for name, inner in value.items()}
+    if isinstance(value, set):
+        return sorted((_told(inner) for inner in value), key=repr)
+    if isinstance(value, list):
+        return [_told(inner) for inner in value]
+    if isinstance(value, (int, type(None))) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
+
+
+def _script(path: str) -> str:
+    """An import path in which the program itself has its file's name, however it was started."""
+    module, _, name = path.partition(".")
+    if module not in ("__main__", "__mp_main__"):
+        return path
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    return f"{Path(file).stem}.{name}" if file else f"__main__.{name}"
+
+
+def _folded(mine: Mapping[str, Any], others: Mapping[str, Any]) -> Fields:
+    """My fields, where those of a section that the others have as one value are one, too."""
+    folded: Fields = {}
+    for path, value in mine.items():
+        whole = next((above for above in _above(path) if above in others and above not in mine), None)
+        if whole is None:
+            folded[path] = value
+        else:
+            folded.setdefault(whole, {})[path[len(whole) + 1 :]] = value
+    return folded
+
+
+def _above(path: str) -> Iterable[str]:
+    parts = path.split(".")
+    return (".".join(parts[:number]) for number in range(1, len(parts)))
+
+
+def _is(value: Any) -> str:
+    return "is not given" if value is _ABSENT else f"is {_words(value)}"
+
+
+def _words(value: Any) -> str:
+    if value is _ABSENT:
+        return "none given"
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"

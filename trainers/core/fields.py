@@ -1,0 +1,118 @@
+"""Plain data read into typed sections, with every mistake in words: what it is, and what the field takes."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import msgspec
+from msgspec import inspect
+
+
+def convert(data: Any, kind: type[Any], path: str, problems: list[str]) -> Any:
+    """A struct from data, field by field, so that every problem is found.
+
+    Returns None, and has added to `problems`, where something is wrong.
+    """
+    if not isinstance(data, Mapping):
+        problems.append(f"{path or 'it'}: holds {data!r}, but takes a section of fields")
+        return None
+    known = {field.name: field for field in msgspec.structs.fields(kind)}
+    for name in data:
+        if name not in known:
+            problems.append(f"{_join(path, str(name))}: there is no such field{suggestion(str(name), known)}")
+    values: dict[str, Any] = {}
+    for name, field in known.items():
+        where = _join(path, name)
+        if name not in data:
+            if field.required:
+                problems.append(f"{where}: is missing; it takes {takes(field.type)}")
+            continue
+        inner = _section(field.type)
+        if inner is not None and data[name] is not None:
+            values[name] = convert(data[name], inner, where, problems)
+            continue
+        try:
+            values[name] = msgspec.convert(data[name], field.type, strict=True)
+            if isinstance(data[name], float) and math.isinf(data[name]):
+                raise msgspec.ValidationError
+        except msgspec.ValidationError:
+            problems += _mistakes(where, data[name], field.type)
+    return None if problems else kind(**values)
+
+
+def _mistakes(where: str, value: Any, hint: Any) -> list[str]:
+    """What is wrong with a value that a field does not take."""
+    names = [name for name in value if not isinstance(name, str)] if isinstance(value, Mapping) else []
+    if names and takes(hint) == _BY_NAME:  # YAML reads on, off, yes, no as true and false
+        return [f"{where}: has a field {name!r}, whose name is no text; put it in quotes" for name in names]
+    near = suggestion(value, _choices(hint), listed=False)
+    return [f"{where}: is {value!r}, but takes {takes(hint)}{near}"]
+
+
+def suggestion(word: Any, known: Iterable[str], *, listed: bool = True) -> str:
+    """What might have been meant by a word; else, if they are to be `listed`, what there is."""
+    names = [str(name) for name in known]
+    near = difflib.get_close_matches(word.lower(), names, n=1) if isinstance(word, str) else []
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; there are {', '.join(names)}" if listed and names else ""
+
+
+def takes(hint: Any) -> str:
+    """What a field of a type takes, in words: `a whole number of at least 1, or null`."""
+    if get_origin(hint) in (Union, UnionType):
+        return ", or ".join(takes(each) for each in get_args(hint))
+    if get_origin(hint) is Literal:
+        return ", ".join(map(str, get_args(hint)))
+    return _words(inspect.type_info(hint))
+
+
+def _words(kind: Any) -> str:
+    match kind:
+        case inspect.IntType():
+            return f"a whole number{_bounds(kind)}"
+        case inspect.FloatType():
+            return f"a number{_bounds(kind)}"
+        case inspect.ListType():
+            item = kind.item_type
+            return "a list" if isinstance(item, inspect.AnyType) else f"a list, of {_words(item)}"
+        case inspect.DictType() | inspect.StructType():
+            return _BY_NAME
+    return _PLAIN.get(type(kind).__name__, "a value")
+
+
+_BY_NAME = "fields by name"
+_PLAIN = {"StrType": "text", "BoolType": "true or false", "NoneType": "null"}
+
+
+def _bounds(number: Any) -> str:
+    if number.ge is not None and number.le is not None:
+        return f" from {number.ge:g} to {number.le:g}"
+    words = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
+    said = [
+        f"{word} {getattr(number, name):g}"
+        for name, word in words.items()
+        if getattr(number, name) is not None
+    ]
+    return f" {' and '.join(said)}" if said else ""
+
+
+def _section(hint: Any) -> type[Any] | None:
+    """The struct that a field holds, perhaps or null."""
+    options = getattr(hint, "__args__", ()) if not isinstance(hint, type) else (hint,)
+    return next((o for o in options if isinstance(o, type) and issubclass(o, msgspec.Struct)), None)
+
+
+def _choices(hint: Any) -> list[str]:
+    """The words that a field takes, if it takes some alone."""
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    return [word for each in get_args(hint) for word in _choices(each)]
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
