@@ -14,7 +14,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from launcher.ranks import RankEnv
 from trainers.core.checkpoint import Checkpoints, load_part
@@ -37,7 +36,9 @@ from trainers.core.distributed import (
     local_rank,
 )
 from trainers.core.evaluation import DefaultEarlyStopping, Measures, evaluate
+from trainers.core.learning_rate import LearningRate
 from trainers.core.metrics import MetricsFile
+from trainers.core.optimizer import load_optimizer, make_optimizer
 from trainers.core.progress import progress
 from trainers.core.randomness import MODEL, STEP, derived, seed_all
 from trainers.core.running import Running
@@ -74,8 +75,14 @@ class TrainerDDP:
         seed_all(derived(MODEL, seed))  # the same weights on every rank
         self.model = self.task.build_model().to(self.device)
         """The bare module."""
-        self.optimizer: torch.optim.Optimizer = self._optimizer()
-        self.lr_scheduler: LRScheduler | None = self._lr_scheduler()
+        self.optimizer = make_optimizer(self.config, self.task, self.model)
+        self.learning_rate = LearningRate(
+            self.config,
+            self.optimizer,
+            world_size=self.world_size,
+            total_steps=self.config.training.num_steps,
+            steps_per_epoch=None,
+        )
         self.early_stopping = self._early_stopping()
         self.folder = self._folder()
         """The run's folder: checkpoints, metrics.jsonl and config.yaml."""
@@ -186,7 +193,9 @@ class TrainerDDP:
             self._running.add(loss, True)
         if self.config.training.clip_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.training.clip_grad_norm)
+        self.learning_rate.before_step(self.step)
         self.optimizer.step()
+        self.learning_rate.after_step()
         self.step += 1
         self._consumed += 1
 
@@ -223,10 +232,8 @@ class TrainerDDP:
                 "Validation: loss=%.3f ± %.3f", measures.get("loss", float("nan")), measures.spread
             )
         better, self._ended = self._judge(measures or means)
-        if isinstance(self.lr_scheduler, ReduceLROnPlateau):
-            self.lr_scheduler.step((measures or means)["loss"])
-        elif self.lr_scheduler is not None:
-            self.lr_scheduler.step()
+        self.learning_rate.after_evaluation((measures or means)["loss"])
+        self.learning_rate.after_epoch()
         if self.place.is_main:
             named = {f"val/{name}": value for name, value in (measures or {}).items()}
             epoch = {f"train_epoch/{name}": value for name, value in means.items()}
@@ -299,7 +306,7 @@ class TrainerDDP:
                 "ended": self._ended,
                 "best": self._best,
                 "optimizer": self.optimizer.state_dict(),
-                "lr_scheduler": self.lr_scheduler.state_dict() if self.lr_scheduler else None,
+                "learning_rate": self.learning_rate.state_dict(),
                 "early_stopping": self.early_stopping.state_dict() if self.early_stopping else None,
                 "running": running,
                 "train_data": self.train_data,
@@ -334,9 +341,9 @@ class TrainerDDP:
             raise ConfigError(problems)
         self.epoch, self.step, self._consumed = state["epoch"], state["step"], consumed
         self._ended, self._best = state["ended"], state["best"]
-        self.optimizer.load_state_dict(state["optimizer"])
-        if self.lr_scheduler is not None and state["lr_scheduler"] is not None:
-            self.lr_scheduler.load_state_dict(state["lr_scheduler"])
+        for line in load_optimizer(self.optimizer, state["optimizer"]):
+            self.logger.info(line)
+        self.learning_rate.load_state_dict(state["learning_rate"])
         if self.early_stopping is not None and state["early_stopping"] is not None:
             self.early_stopping.load_state_dict(state["early_stopping"])
         self._running.load(state["running"], self.place)
@@ -382,34 +389,6 @@ class TrainerDDP:
             static_graph=parallel.static_graph,
             bucket_cap_mb=parallel.bucket_cap_mb,
         )
-
-    def _optimizer(self) -> torch.optim.Optimizer:
-        training = self.config.training
-        make = called(training.optimizer_type, "training.optimizer_type", "!pyobject torch.optim.AdamW")
-        parameters = [each for each in self.model.parameters() if each.requires_grad]
-        if not parameters:
-            raise ConfigError(["model: has no parameter that could be trained"])
-        try:
-            made: torch.optim.Optimizer = make(
-                parameters, *training.optimizer_args, **training.optimizer_kwargs
-            )
-        except (TypeError, ValueError) as error:
-            raise ConfigError([f"training.optimizer_type: {error}"]) from error
-        return made
-
-    def _lr_scheduler(self) -> LRScheduler | None:
-        training = self.config.training
-        if training.lr_scheduler_type is None:
-            return None
-        example = "!pyobject torch.optim.lr_scheduler.CosineAnnealingLR"
-        make = called(training.lr_scheduler_type, "training.lr_scheduler_type", example)
-        try:
-            made: LRScheduler = make(
-                self.optimizer, *training.lr_scheduler_args, **training.lr_scheduler_kwargs
-            )
-        except (TypeError, ValueError) as error:
-            raise ConfigError([f"training.lr_scheduler_type: {error}"]) from error
-        return made
 
     def _early_stopping(self) -> Any:
         asked = self.config.early_stopping

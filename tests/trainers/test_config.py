@@ -298,3 +298,37 @@ def test_what_has_no_effect_is_said() -> None:
     said = without_effect(Config.of(read_yaml(GUIDE)))
     assert [line.partition(":")[0] for line in said] == ["validation.validator", "testing.tester"]
     assert without_effect(Config.of(toy_config("x"))) == []
+
+
+MINIMAL = {"path": "x", "num_epochs": 1, "batch_size": 1, "optimizer_type": "x"}
+NUMBER = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]{1,3}"
+
+
+@given(st.from_regex(NUMBER, fullmatch=True, alphabet="0123456789.eE+-"))
+def test_a_number_with_an_exponent_is_a_number(text: str) -> None:
+    """1e-4, which YAML 1.1 reads as a text; in files and in overrides."""
+    assert read_yaml(f"lr: {text}") == {"lr": float(text)}
+    told = Config.of({"training": {**MINIMAL}}, [f"training.optimizer_kwargs.lr={text}"])
+    assert told.training.optimizer_kwargs == {"lr": float(text)}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("1e-4", 1e-4), ("1E5", 1e5), (".5e3", 500.0), ("-2e-3", -2e-3), ("-.5", -0.5)]
+)
+def test_numbers_of_yaml_1_2(text: str, number: float) -> None:
+    assert read_yaml(text) == number
+
+
+@pytest.mark.parametrize("text", ["abc", "e5", "1e", "1e5x", "x1e5", "1e-", ".e3", "12e3.5", "1 e5", "08"])
+def test_what_only_looks_like_a_number_is_a_text(text: str) -> None:
+    assert read_yaml(text) == text
+
+
+LOOKS = st.from_regex(r"[-+.0-9eE]{1,8}", fullmatch=True, alphabet="0123456789.eE+-")
+
+
+@given(LOOKS | st.floats(allow_nan=False))
+def test_texts_and_numbers_stay_what_they_are_when_written(value: str | float) -> None:
+    config = Config.of({"training": {**MINIMAL, "optimizer_kwargs": {"value": value}}})
+    again = Config.of(read_yaml(to_yaml(config))).training.optimizer_kwargs["value"]
+    assert (again, type(again)) == (value, type(value))

@@ -268,7 +268,11 @@ def test_q8_the_model_is_moved_before_it_is_wrapped(tmp_path: Path, monkeypatch:
 
 def test_q9_the_learning_rates_are_those_of_one_process(tmp_path: Path) -> None:
     fields = config(
-        tmp_path / "out", lr_scheduler_type=ExponentialLR, lr_scheduler_kwargs={"gamma": 0.5}, log_every=1
+        tmp_path / "out",
+        lr_scheduler_type=ExponentialLR,
+        lr_scheduler_kwargs={"gamma": 0.5},
+        lr_scheduler_per="epoch",
+        log_every=1,
     )
     (answer, _) = run(train, Toy(80), fields, folder=tmp_path / "ranks", world_size=2)
     rates = {line["epoch"]: line["lr"] for line in answer["metrics"] if "lr" in line}

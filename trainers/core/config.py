@@ -9,6 +9,7 @@ file imports and calls nothing.
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -124,9 +125,9 @@ class Schedule(Section, frozen=True, kw_only=True):
 
     type: Literal["constant", "linear", "cosine", "noam"] = "constant"
     warmup_steps: NotNegative = 0
-    """Steps in which the rate rises linearly from 0."""
+    """Steps in which the rate rises linearly; the first has its share already."""
     steps: Positive | None = None
-    """At which the floor is reached; None: the last of the training."""
+    """After which the floor is reached, and kept; None: those of the training."""
     floor: Fraction = 0.0
     """What is left at the end, in parts of the learning rate."""
 
@@ -301,8 +302,9 @@ class Config(Section, frozen=True, kw_only=True):
             raise ConfigError(["is no mapping of sections (training, model …)"], origin)
         data: dict[str, Any] = dict(fields)
         problems: list[str] = []
-        for assignment in overrides:
-            _override(data, assignment, problems)
+        told = [_override(data, assignment, problems) for assignment in overrides]
+        if _tells(told, _RATE) and not _tells(told, _RATE_RULE):
+            _take_literally(data)
         config: Config | None = convert(data, cls, "", problems)
         problems += _together(data)
         if problems or config is None:
@@ -352,12 +354,43 @@ def _sweep(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
 _Loader.add_constructor("!pyobject", _pyobject)
 _Loader.add_multi_constructor("!", _sweep)
 
+_NUMBER = (
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+\Z|[-+]\.[0-9]+\Z"),
+)
+"""What YAML 1.2 takes for a number and PyYAML, which reads YAML 1.1, for a text: 1e-4, -.5."""
+_Loader.add_implicit_resolver(*_NUMBER, list("-+.0123456789"))
 
-def _override(data: dict[str, Any], assignment: str, problems: list[str]) -> None:
+
+_RATE = ("training", "optimizer_kwargs", "lr")
+_RATE_RULE = ("training", "scaling", "learning_rate")
+
+
+def _tells(told: list[dict[str, Any]], field: tuple[str, ...]) -> bool:
+    """Whether one of the overrides, each as the data that it stands for, sets a field."""
+    for each in told:
+        held: Any = each
+        for name in field:
+            held = held.get(name, msgspec.UNSET) if isinstance(held, Mapping) else msgspec.UNSET
+        if held is not msgspec.UNSET:
+            return True
+    return False
+
+
+def _take_literally(data: dict[str, Any]) -> None:
+    """A learning rate that was asked for by hand is meant as it stands: no rule scales it."""
+    training = data.get("training")
+    rules = training.get("scaling") if isinstance(training, Mapping) else None
+    if isinstance(training, Mapping) and isinstance(rules, Mapping) and "learning_rate" in rules:
+        data["training"] = {**training, "scaling": {**rules, "learning_rate": "none"}}
+
+
+def _override(data: dict[str, Any], assignment: str, problems: list[str]) -> dict[str, Any]:
+    """Put an override into the data; what it says, as data of its own."""
     path, equals, text = assignment.partition("=")
     if not equals or not all(path.split(".")):
         problems.append(f"override {assignment!r}: write it as training.num_epochs=3")
-        return
+        return {}
     *sections, last = path.split(".")
     held = data
     for section in sections:
@@ -365,9 +398,13 @@ def _override(data: dict[str, Any], assignment: str, problems: list[str]) -> Non
         held[section] = dict(inner) if isinstance(inner, Mapping) else {}
         held = held[section]
     try:
-        held[last] = read_yaml(text)
+        held[last] = told = read_yaml(text)
     except ConfigError as error:
         problems.append(f"override {path}: {'; '.join(error.problems)}")
+        return {}
+    for name in reversed(path.split(".")):
+        told = {name: told}
+    return dict(told)
 
 
 def _together(data: Mapping[str, Any]) -> list[str]:
@@ -408,6 +445,8 @@ def to_yaml(config: Config) -> str:
 class _Dumper(yaml.SafeDumper):
     pass
 
+
+_Dumper.add_implicit_resolver(*_NUMBER, list("-+.0123456789"))  # such a text is written in quotes
 
 _Dumper.add_representer(
     PyObject,
