@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from launcher.ranks import RankEnv
 from trainers.core.checkpoint import Checkpoints, load_part
 from trainers.core.config import Config, ConfigError, called, to_yaml
-from trainers.core.configured import ConfiguredTask
+from trainers.core.configured import task_of
 from trainers.core.data import (
     EvaluationLoader,
     Group,
@@ -70,7 +70,7 @@ class TrainerDDP:
         self.world_size = self.place.world_size
         self.device = self.place.device
         self.logger = logging.getLogger(f"{__name__}.{self.config.name}")
-        self.task = task or _task(self.config)
+        self.task = task_of(self.config, task)
         seed = self.config.training.seed
         seed_all(derived(MODEL, seed))  # the same weights on every rank
         self.model = self.task.build_model().to(self.device)
@@ -422,20 +422,6 @@ class TrainerDDP:
 
     def _write_config(self) -> None:
         (self.folder / "config.yaml").write_text(to_yaml(self.config), encoding="utf-8")
-
-
-def _task(config: Config) -> Task:
-    if config.task is None:
-        return ConfiguredTask(config)
-    beside = [name for name in ("model", "data", "criterion") if getattr(config, name)]
-    if beside:
-        raise ConfigError([f"task: brings its own {', '.join(beside)}; drop them, or drop task"])
-    made = called(config.task, "task", "!pyobject my_module.MyTask")
-    try:
-        task: Task = made(**config.task_kwargs)
-    except TypeError as error:
-        raise ConfigError([f"task_kwargs: {error}"]) from error
-    return task
 
 
 def _place(rank: int, config: Config) -> Place:

@@ -19,7 +19,7 @@ from tests.trainers.toys import Toy
 from tests.trainers.toys import config as toy_config
 from trainers.core import contract
 from trainers.core.config import Config, ConfigError, PyObject
-from trainers.core.configured import ConfiguredTask, samples_in
+from trainers.core.configured import ConfiguredTask, samples_in, task_of
 from trainers.task import Loss, Splits, Task
 
 TASK = Toy()
@@ -193,6 +193,11 @@ def test_a_task_that_is_none() -> None:
     assert "task: is the class Toy; give an object, Toy(…)" in refused(contract.a_task, Toy)
     assert "which is no Task; write class Linear(trainers.Task)" in refused(contract.a_task, MODEL)
     assert contract.a_task(TASK) is TASK
+    told = Config.of(
+        {**toy_config("x"), "task": nn.Linear, "task_kwargs": {"in_features": 1, "out_features": 1}}
+    )
+    assert "task: is a Linear, which is no Task" in refused(task_of, told)
+    assert task_of(told, TASK) is TASK
 
 
 @dataclass

@@ -414,7 +414,7 @@ def _together(data: Mapping[str, Any]) -> list[str]:
         return []
     given = [name for name in ("num_epochs", "num_steps") if training.get(name) is not None]
     if not given:
-        return ["training.num_epochs: is missing; say how long to train: it, or training.num_steps"]
+        return ["training.num_epochs: is missing; say how long to train, with it or with training.num_steps"]
     if len(given) == 2:
         both = f"is {training['num_steps']!r} beside training.num_epochs: {training['num_epochs']!r}"
         return [f"training.num_steps: {both}; one of the two ends the training, so drop the other"]

@@ -1,4 +1,4 @@
-"""The task that a configuration describes by itself: `model`, `data`, `criterion`."""
+"""The task of a configuration: the one that it names, or describes by `model`, `data`, `criterion`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,26 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from trainers.core.config import Config, ConfigError, PyObject, called, resolved
-from trainers.core.contract import in_words, made
+from trainers.core.contract import a_task, in_words, made
 from trainers.core.sampling import split
 from trainers.task import Loss, Splits, Task
+
+
+def task_of(config: Config, given: Task | None = None) -> Task:
+    """The task that is given; else the one that the configuration names; else what it describes.
+
+    Raises:
+        ConfigError: it is no Task, or cannot be made.
+    """
+    if given is not None:
+        return a_task(given)
+    if config.task is None:
+        return ConfiguredTask(config)
+    beside = [name for name in ("model", "data", "criterion") if getattr(config, name)]
+    if beside:
+        raise ConfigError([f"task: brings its own {', '.join(beside)}; drop them, or drop task"])
+    make = called(config.task, "task", "!pyobject my_module.MyTask")
+    return a_task(made(make, config.task_kwargs, "task_kwargs", "task"))
 
 
 class ConfiguredTask(Task):

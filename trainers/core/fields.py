@@ -56,7 +56,11 @@ def _mistakes(where: str, value: Any, hint: Any) -> list[str]:
 def suggestion(word: Any, known: Iterable[str], *, listed: bool = True) -> str:
     """What might have been meant by a word; else, if they are to be `listed`, what there is."""
     names = [str(name) for name in known]
-    near = difflib.get_close_matches(word.lower(), names, n=1) if isinstance(word, str) else []
+    near = [
+        found
+        for written in ((word, word.lower()) if isinstance(word, str) else ())
+        for found in difflib.get_close_matches(written, names, n=1)
+    ]
     if near:
         return f"; did you mean {near[0]}?"
     return f"; there are {', '.join(names)}" if listed and names else ""
