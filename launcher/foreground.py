@@ -26,7 +26,7 @@ from launcher.local.streams import RankLines, RankLog, Sink
 from launcher.local.supervision import Signals
 from launcher.planning import Plan
 from launcher.rendering import FILTERS, render
-from launcher.runs import SETTLED, Run, read_record, write_file
+from launcher.runs import AGAIN, SETTLED, Run, read_record, said_again, write_file
 from launcher.site import Site
 from launcher.spec import JobSpec
 from launcher.submission import recorded, sealed, working_directory
@@ -52,9 +52,9 @@ def run_in_foreground(
 ) -> int:
     """Run a job on an allocation's hosts, show what its script writes, and return the job's code.
 
-    The code is 128 + N where signal N to this process ended the job. INT, TERM and HUP ask the ranks to
-    stop, and a second one kills them. Call it in the main thread of a process that starts nothing else
-    meanwhile.
+    The code is 128 + N where signal N to this process ended the job, but 75 where the program had saved
+    and said `again` by then. INT, TERM and HUP ask the ranks to stop, and a second one kills them. Call
+    it in the main thread of a process that starts nothing else meanwhile.
 
     Raises:
         InvalidInput: the job cannot run there.
@@ -299,7 +299,7 @@ class _Attempt:
             killer = f"killed by signal {code - 128}" if code > 128 else "unable to write its records"
             self._record(ending, code or 1, f"its script was {killer}")
         if self._asked is not None and ending == "cancelled":
-            return 128 + self._asked
+            return AGAIN if said_again(self._folder / "outcome") else 128 + self._asked
         return code
 
     def _record(self, ending: str, code: int, reason: str) -> None:

@@ -42,6 +42,9 @@ LOCK = "local.lock"
 """Held by `submit`, then by the scheduler that it starts, then also by the scripts and ranks of these:
 each inherits it. So whoever finds it free finds nothing left that could still do something."""
 
+AGAIN = 75
+"""Exit code of what has saved and said `again`: EX_TEMPFAIL of sysexits.h; the scripts have it, too."""
+
 STOP = "stop"
 """At the top of a run directory: nothing of it begins any more. In an attempt's: stop early, please."""
 
@@ -294,6 +297,14 @@ def is_locked(path: Path) -> bool:
     except OSError as error:
         raise CastoffError(f"{path}: cannot be looked at: {error.strerror}") from error
     return False
+
+
+def said_again(outcome: Path) -> bool:
+    """Whether a program has written into its outcome file that it can go on."""
+    try:
+        return outcome.read_text(encoding="utf-8").strip() == "again"
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def runs_folder(environ: Mapping[str, str]) -> Path:

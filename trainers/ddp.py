@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 import traceback
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from launcher.ranks import RankEnv
 from trainers.core.checkpoint import Checkpoints, load_part
-from trainers.core.config import Config, ConfigError, called, to_yaml
+from trainers.core.config import Config, ConfigError, called
 from trainers.core.configured import task_of
 from trainers.core.data import (
     EvaluationLoader,
@@ -36,6 +35,7 @@ from trainers.core.distributed import (
     local_rank,
 )
 from trainers.core.evaluation import DefaultEarlyStopping, Measures, evaluate
+from trainers.core.folder import RunFolder
 from trainers.core.learning_rate import LearningRate
 from trainers.core.metrics import MetricsFile
 from trainers.core.optimizer import load_optimizer, make_optimizer
@@ -84,7 +84,8 @@ class TrainerDDP:
             steps_per_epoch=None,
         )
         self.early_stopping = self._early_stopping()
-        self.folder = self._folder()
+        self.run_folder = RunFolder(self.config, self.place)
+        self.folder = self.run_folder.path
         """The run's folder: checkpoints, metrics.jsonl and config.yaml."""
         self.checkpoints = Checkpoints(self.folder / "checkpoints", self.config.training.keep_checkpoints)
         self.metrics = MetricsFile(self.folder / "metrics.jsonl")
@@ -136,14 +137,13 @@ class TrainerDDP:
 
         Raises:
             StoppedEarly: somebody asked for a stop, and a checkpoint holds all that was done. As a
-                SystemExit with code 0 it ends the program unless it is caught.
+                SystemExit it ends the program unless it is caught.
         """
         if not isinstance(train, TrainingLoader):
             raise TypeError("run_training takes the loaders of prepare_dataloaders()")
         self._resume()
         model = self._wrapped()
-        if self.place.is_main:
-            self._write_config()
+        self.run_folder.write_config(self.config)
         self.logger.info("Starting distributed training on %d ranks...", self.world_size)
         try:
             self._train(model, train, val)
@@ -155,6 +155,8 @@ class TrainerDDP:
         return self.train_data, self.val_data
 
     def _train(self, model: nn.Module, train: TrainingLoader, val: EvaluationLoader | None) -> None:
+        if self._ended or self.epoch >= (self.config.training.num_epochs or 1):
+            self.run_folder.say_it_is_over(self.step, stopped=self._ended)
         with Stopping(self.place) as stopping:
             while self.epoch < (self.config.training.num_epochs or 1) and not self._ended:
                 self._train_epoch(model, train, stopping)
@@ -260,7 +262,7 @@ class TrainerDDP:
         return bool(better), bool(ended)
 
     def _stop_early(self, stopping: Stopping) -> None:
-        """Save, meet once more, say `again`, and end the program with code 0."""
+        """Save, meet once more, say `again`, and end the program."""
         self._save(stopping)
         self.place.barrier("the checkpoint of an early stop")
         why = stopping.asked() or "another rank"
@@ -352,7 +354,7 @@ class TrainerDDP:
     def _save(self, stopping: Stopping, *, best: bool = False) -> None:
         began = time.perf_counter()
         self.save_checkpoint(best=best)
-        stopping.longest_checkpoint = max(stopping.longest_checkpoint, time.perf_counter() - began)
+        stopping.checkpoint_took(time.perf_counter() - began)
 
     def _saved_here(self) -> bool:
         newest = self.checkpoints.all()[-1:] if self.place.is_main else []
@@ -403,25 +405,6 @@ class TrainerDDP:
             return make(*asked.args, **asked.kwargs)
         except (TypeError, ValueError) as error:
             raise ConfigError([f"early_stopping: {error}"]) from error
-
-    def _folder(self) -> Path:
-        """One folder for all ranks; inside a castoff run the same one in every attempt."""
-        run = os.environ.get("CASTOFF_RUN_DIR")
-        if run:
-            mark = Path(run).name
-            if int(os.environ.get("CASTOFF_ARRAY_COUNT") or 1) > 1:
-                mark += f"-{os.environ.get('CASTOFF_ARRAY_INDEX', '0')}"
-        else:
-            mark = time.strftime("%Y-%m-%d_%H-%M-%S")
-        name = self.place.from_main(f"{self.config.name}_{mark}")
-        folder = Path(self.config.training.path) / str(name)
-        if self.place.is_main:
-            folder.mkdir(parents=True, exist_ok=True)
-        self.place.barrier("the run's folder")
-        return folder
-
-    def _write_config(self) -> None:
-        (self.folder / "config.yaml").write_text(to_yaml(self.config), encoding="utf-8")
 
 
 def _place(rank: int, config: Config) -> Place:

@@ -31,7 +31,7 @@ def train(config: Config | Mapping[str, Any], task: Task | None = None) -> Train
     Raises:
         ConfigError: the configuration is wrong.
         DistributedError: the ranks cannot meet.
-        StoppedEarly: see `TrainerDDP.run_training`; uncaught, it ends the program with code 0.
+        StoppedEarly: see `TrainerDDP.run_training`; uncaught, it ends the program.
     """
     config, me = Config.of(config), RankEnv.detect()
     setup_logging(me.rank, config.log_level)

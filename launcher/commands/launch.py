@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from launcher.commands.completers import complete_fields, complete_job_files, co
 from launcher.commands.output import say
 from launcher.errors import CastoffError
 from launcher.local.starter import StartRequest, start_ranks
+from launcher.runs import AGAIN, said_again
 
 if TYPE_CHECKING:
     from launcher.allocation import Allocation
@@ -76,8 +78,9 @@ def command(
     with a directory of its own. Anywhere else, and with --here, castoff starts them on this host; setup
     lines of a job file are then not run, since this is your shell's environment.
 
-    The program stands after --, or is the command of a job file. The exit code is that of the first
-    rank to fail.
+    The program stands after --, or is the command of a job file. Ctrl-C asks it to save and stop, a second
+    one kills it. The exit code is that of the first rank to fail; 75 if the program has saved and said that
+    it can go on, which castoff's trainers do: the same command again goes on; 0 if it is done.
     """
     context = click.get_current_context()
     if here and site_name is not None:
@@ -106,7 +109,26 @@ def command(
     )
     if job is not None or overrides or site_name is not None or flags.keys() & {"ranks", "nodes"}:
         request = _with_job(request, job, overrides, flags, site_name or "local")
-    return start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
+    with _outcome_asked_for(request) as (asking, outcome):
+        code = start_ranks(asking, output=sys.stdout.buffer, messages=sys.stderr)
+        if code == 0 and outcome is not None and said_again(outcome):
+            say("the program has stopped early, and said that it can go on: the same command again does that")
+            return AGAIN
+    return code
+
+
+@contextlib.contextmanager
+def _outcome_asked_for(request: StartRequest) -> Iterator[tuple[StartRequest, Path | None]]:
+    """A file in which the program may say how it ended, as in a job; none where a job around this has one."""
+    import tempfile
+
+    if request.environment.get("CASTOFF_OUTCOME_FILE"):
+        yield request, None
+        return
+    with tempfile.TemporaryDirectory(prefix="castoff-launch-") as folder:
+        path = Path(folder, "outcome")
+        environment = {**request.environment, "CASTOFF_OUTCOME_FILE": str(path)}
+        yield request._replace(environment=environment), path
 
 
 def _refuse(flags: Mapping[str, object], why: str) -> None:

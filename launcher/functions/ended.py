@@ -11,7 +11,7 @@ from launcher.functions.paths import FunctionPaths
 from launcher.functions.watcher import Known
 from launcher.logs.failures import FailedRank, failed_rank
 from launcher.logs.tail import tail_start
-from launcher.runs import Run
+from launcher.runs import Run, said_again
 from launcher.status import failure_words
 
 _LAST_LINES = 40
@@ -39,10 +39,7 @@ class JobEndedError(utils.UncompletedJobError):
 
 def says_again(paths: FunctionPaths) -> bool:
     """Whether an attempt wants to go on later, whatever its ranks returned."""
-    try:
-        return (paths.attempt_folder / "outcome").read_text(encoding="utf-8").strip() == "again"
-    except (OSError, UnicodeDecodeError):
-        return False
+    return said_again(paths.attempt_folder / "outcome")
 
 
 def _lines(run: Run, paths: FunctionPaths, known: Known | None, ending: str) -> Iterator[str]:

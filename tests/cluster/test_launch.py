@@ -275,6 +275,16 @@ def test_an_interrupt_lets_the_ranks_save(shell: Shell) -> None:
     assert "castoff: SIGINT: asked the ranks to stop; once more kills them\n" in ended.errors
 
 
+def test_an_interrupted_program_that_can_go_on(shell: Shell) -> None:
+    """Its code tells that it is not done."""
+    program = SAVING.replace("done", "again")
+    process = shell.start("salloc", "-N2", "castoff", "launch", "--", "sh", "-c", program)
+    shell.wait_for_ranks(2)
+    shell.castoff(process).send_signal(signal.SIGINT)
+    ended = shell.end(process)
+    assert (ended.code, shell.runs()[0].ending) == (75, "cancelled"), ended.errors
+
+
 def test_a_second_interrupt_kills(shell: Shell) -> None:
     """At a terminal, where salloc hears them too."""
     (shell.folder / "stubborn.sh").write_text(STUBBORN)

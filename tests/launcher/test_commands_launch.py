@@ -38,6 +38,25 @@ def test_logs_and_failure(castoff: Castoff, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "failure.json").read_text())["rank"] == 1
 
 
+@pytest.mark.parametrize(
+    ("says", "ends", "code"), [("again", 0, 75), ("done", 0, 0), ("again", 7, 7), ("", 0, 0)]
+)
+def test_the_code_tells_again_from_done(says: str, ends: int, code: int, castoff: Castoff) -> None:
+    program = f'[ $RANK = 1 ] || echo {says} >"$CASTOFF_OUTCOME_FILE"; exit {ends}'
+    answer = castoff("launch", "-n", "2", "--", "sh", "-c", program)
+    assert answer.returncode == code, answer.stderr
+    assert ("the same command again does that" in answer.stderr) == (code == 75)
+
+
+def test_where_a_job_asks_for_the_outcome_it_is_not_ours(
+    castoff: Castoff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its script reads it, and takes another code than 0 for a failure."""
+    monkeypatch.setenv("CASTOFF_OUTCOME_FILE", str(tmp_path / "outcome"))
+    assert castoff("launch", "--", "sh", "-c", 'echo again >"$CASTOFF_OUTCOME_FILE"').returncode == 0
+    assert (tmp_path / "outcome").read_text() == "again\n"
+
+
 def test_a_job_file_and_what_wins_over_it(castoff: Castoff, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "bin").mkdir()

@@ -7,15 +7,16 @@ import signal
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from torch import nn
 
 from launcher.ranks import RankEnv
-from tests.trainers.toys import Toy, config, run
+from tests.trainers.toys import Ranks, Toy, config, run
 from trainers.core.distributed import Place
-from trainers.core.stopping import StoppedEarly, Stopping
+from trainers.core.stopping import StoppedEarly, StoppedInside, Stopping
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 
 ALONE = Place(0, 1, torch.device("cpu"))
@@ -38,7 +39,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("stopping", "ddp"):
+    for module in ("core.stopping", "ddp"):
         monkeypatch.setattr(f"trainers.{module}.time", clock)
     return clock
 
@@ -86,8 +87,19 @@ def test_another_rank_looks_at_neither(clock: Clock, tmp_path: Path) -> None:
     assert Stopping(Place(1, 2, torch.device("cpu")), told).asked() is None
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
-def test_either_signal_asks_and_then_means_what_it_did(number: signal.Signals) -> None:
+def test_a_checkpoint_on_its_way_to_the_disk_is_waited_for() -> None:
+    """The last one begins when that is durable; each counts from where training halts until then."""
+    stopping = Stopping(ALONE, {"CASTOFF_GRACE": "0"})
+    least = stopping.margin
+    for seconds in (30.0, 20.0):
+        stopping.checkpoint_took(seconds)
+    assert stopping.margin == least + 30
+    stopping.writing = True
+    assert stopping.margin == least + 60
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2, signal.SIGINT])
+def test_each_signal_asks_and_then_means_what_it_did(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with Stopping(ALONE, {}) as stopping:
         assert not stopping.agreed()
@@ -95,6 +107,45 @@ def test_either_signal_asks_and_then_means_what_it_did(number: signal.Signals) -
         assert stopping.agreed()
         assert stopping.asked() == number.name.removeprefix("SIG")
     assert signal.getsignal(number) == before
+
+
+def test_an_interrupt_that_nobody_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell has its background jobs ignore it."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Stopping(ALONE, {}) as stopping:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not stopping.agreed()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def interrupted(seconds: float) -> str | None:
+    """Twice, so far apart."""
+    clock = Clock()
+    with patch("trainers.core.stopping.time", clock), Stopping(ALONE, {}) as stopping:
+        os.kill(os.getpid(), signal.SIGINT)
+        clock.now += seconds
+        os.kill(os.getpid(), signal.SIGINT)
+        return stopping.asked()
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(0.1, 0), (0.3, -signal.SIGINT)])
+def test_a_second_interrupt_ends_it_at_once(seconds: float, ends: int, tmp_path: Path) -> None:
+    """But not what a wrapper has sent twice."""
+    ranks = Ranks(tmp_path, 1)
+    ranks.start(interrupted, seconds)
+    assert ranks.end() == [ends], ranks.log(0)
+
+
+@pytest.mark.parametrize(("file", "code"), [(None, 75), ("", 75), ("/x/outcome", 0)])
+def test_the_code_tells_again_from_done(file: str | None, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a file does not: there, another code than 0 would be a rank that failed."""
+    if file is not None:
+        monkeypatch.setenv("CASTOFF_OUTCOME_FILE", file)
+    stopped = StoppedEarly("the deadline")
+    assert isinstance(stopped, SystemExit)
+    assert stopped.code == code
 
 
 def test_the_outcome_is_whole(tmp_path: Path) -> None:
@@ -164,3 +215,64 @@ def test_all_ranks_stop_at_the_same_step(seconds: float, until: int, messages: i
     assert first[0] == second[0]
     assert 20 < first[0] <= 20 + until + 2
     assert first[1] <= messages
+
+
+# --- Between the batches of a validation -------------------------------------------------------------
+
+
+def test_a_validation_is_left_between_two_batches(clock: Clock) -> None:
+    """When a signal comes, and when the deadline is near."""
+    with Stopping(ALONE, {"CASTOFF_DEADLINE": str(clock.now + 90), "CASTOFF_GRACE": "10"}) as stopping:
+        assert list(stopping.between([1, 2, 3], 3)) == [1, 2, 3]
+        batches = stopping.between([1, 2, 3], 3)
+        assert next(batches) == 1
+        clock.now += 20  # so long a batch takes: two more and the grace end after it
+        assert next(batches) == 2
+        clock.now += 20
+        assert stopping.longest_step == 20
+        with pytest.raises(StoppedInside, match="the deadline"):
+            next(batches)
+    with Stopping(ALONE, {}) as stopping:
+        batches = stopping.between([1, 2, 3], 3)
+        assert next(batches) == 1
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(StoppedInside, match="TERM"):
+            next(batches)
+
+
+def validate(asking: int | None) -> tuple[list[int], float, int | None]:
+    """Seven batches on rank 0 and four on the others, each of a second; rank 2 is asked in one of them.
+
+    Which of them this rank has seen, a sum over ranks afterwards, and whether a step later stops.
+    """
+    me = RankEnv.detect()
+    place = initialize_ddp(me.rank, me.world_size, device="cpu")
+    clock = Clock()
+    seen = []
+    stopped = None
+    with patch("trainers.core.stopping.time", clock), Stopping(place, {}) as stopping:
+        for _ in range(20):  # quick ones, between which many go without a message
+            stopping.step_took(1e-6)
+            assert not stopping.agreed()
+        try:
+            for batch in stopping.between(range(7 if me.rank == 0 else 4), 7):
+                clock.now += 1
+                seen.append(batch)
+                if (me.rank, batch) == (2, asking):
+                    os.kill(os.getpid(), signal.SIGTERM)
+        except StoppedInside:
+            stopped = len(seen)
+        total = float(place.sum(torch.ones(1)).item())
+    cleanup_ddp()
+    return seen, total, stopped
+
+
+def test_ranks_with_uneven_batches_leave_a_validation_together(tmp_path: Path) -> None:
+    """Two rounds after the one in which somebody was asked, also who has no batch left."""
+    assert run(validate, None, folder=tmp_path / "none", world_size=3) == [
+        ([*range(count)], 3.0, None) for count in (7, 4, 4)
+    ]
+    for asking in (0, 2, 3):
+        answers = run(validate, asking, folder=tmp_path / str(asking), world_size=3)
+        last = asking + 2
+        assert answers == [([*range(count)], 3.0, count) for count in (last, min(last, 4), min(last, 4))]

@@ -33,7 +33,11 @@ class ConfigError(Exception):
 
     def __init__(self, problems: list[str], origin: str = "config"):
         self.problems = problems
+        self.origin = origin
         super().__init__("\n".join(f"{origin}: {problem}" for problem in problems))
+
+    def __reduce__(self) -> tuple[Any, ...]:  # it travels between ranks
+        return ConfigError, (self.problems, self.origin)
 
 
 class PyObject(msgspec.Struct, frozen=True):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from datetime import timedelta
+from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from launcher.ranks import RankEnv
+
+Decided = TypeVar("Decided")
 
 _ALIASES = {"ccl": "xccl", "xpu": "xccl", "cuda": "nccl", "cpu": "gloo"}
 
@@ -68,6 +71,20 @@ class Place:
         held = [value]
         dist.broadcast_object_list(held, src=0, device=self.device)
         return held[0]
+
+    def decided(self, decide: Callable[[], Decided]) -> Decided:
+        """What rank 0 decides, on all ranks; an error of rank 0's is raised on each of them."""
+        value: Decided | None = None
+        error: Exception | None = None
+        if self.is_main:
+            try:
+                value = decide()
+            except Exception as met:  # noqa: BLE001  # whatever it is, nobody may wait for rank 0
+                error = met
+        value, error = cast("tuple[Decided, Exception | None]", self.from_main((value, error)))
+        if error is not None:
+            raise error
+        return value
 
     def barrier(self, name: str) -> None:
         """Wait for all ranks; where gloo carries it, an error names those that did not come."""

@@ -1,9 +1,9 @@
 """Stopping early: who asks for it, how ranks agree, and what is said afterwards.
 
 Rank 0 alone looks at the deadline (CASTOFF_DEADLINE) and the stop file (CASTOFF_STOP_FILE), at most
-once a second; TERM or USR2 to any rank asks too. Handlers set a flag and nothing else. The flag is
-reduced over the ranks by a message that is sent in one step and read in the next, so no step waits for
-it; quick steps go without.
+once a second; TERM, USR2 or INT (Ctrl-C) to any rank asks too. Handlers set a flag and nothing else, but
+for a second Ctrl-C, which ends the process. The flag is reduced over the ranks by a message that is sent in
+one step and read in the next, so no step waits for it; quick steps go without.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -25,7 +26,14 @@ from trainers.core.distributed import Place
 DEFAULT_GRACE = 120.0
 """Seconds before the deadline at which training is to be over, where CASTOFF_GRACE does not say."""
 
-_SIGNALS = (signal.SIGTERM, signal.SIGUSR2)
+AGAIN = os.EX_TEMPFAIL
+"""Exit code (75) of what has saved and can go on, where no script asks for the outcome in a file."""
+
+_SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
+_ECHO = 0.2
+"""Seconds within which a second Ctrl-C is a wrapper's copy of the first (timeout, uv run)."""
+
+Batch = TypeVar("Batch")
 
 _LOOK_EVERY = 1.0
 _MESSAGE_EVERY = 0.05
@@ -36,14 +44,22 @@ waits for the device then."""
 
 
 class StoppedEarly(SystemExit):
-    """Training ended early, on request, with everything saved; exits with 0 if nobody catches it."""
+    """Training ended early, on request, with everything saved.
+
+    If nobody catches it the program exits with 0 where CASTOFF_OUTCOME_FILE names a file, in which
+    `again` stands then, and with `AGAIN` elsewhere.
+    """
 
     def __init__(self, why: str):
-        super().__init__(0)
+        super().__init__(0 if os.environ.get("CASTOFF_OUTCOME_FILE") else AGAIN)
         self.why = why
 
     def __str__(self) -> str:
         return self.why
+
+
+class StoppedInside(Exception):
+    """All ranks have agreed to stop, between two batches of something that is not training."""
 
 
 class Stopping:
@@ -59,21 +75,29 @@ class Stopping:
         self._outcome = environ.get("CASTOFF_OUTCOME_FILE")
         self._looked = float("-inf")
         self._asked: str | None = None
+        self._interrupted: float | None = None  # when the first Ctrl-C came
         self._before: dict[signal.Signals, Any] = {}
         self._sent: tuple[dist.Work, torch.Tensor] | None = None
         self._rest = 0
+        self._all_stop = False
         self._recent_step = 0.0
         self.longest_step = 0.0
         """Seconds."""
         self.longest_checkpoint = 0.0
-        """Seconds."""
+        """Seconds, from the moment that training halts for it until it is durable."""
+        self.writing = False
+        """Whether a checkpoint is on its way to the disk: the last one will have to wait for that."""
         self.longest_validation = 0.0
         """Seconds."""
 
     def __enter__(self) -> Stopping:
-        """From here on TERM and USR2 ask for a stop."""
+        """From here on TERM, USR2 and INT ask for a stop."""
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+            # A shell's background job has INT ignored, and nobody means it then.
+            heard = (
+                one for one in _SIGNALS if one != signal.SIGINT or signal.getsignal(one) != signal.SIG_IGN
+            )
+            self._before = {number: signal.signal(number, self._on_signal) for number in heard}
         return self
 
     def __exit__(
@@ -90,20 +114,31 @@ class Stopping:
             self._sent = None
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            now = time.monotonic()
+            if self._interrupted is not None and now - self._interrupted > _ECHO:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)  # for a shell, code 130
+            self._interrupted = now if self._interrupted is None else self._interrupted
         self._asked = signal.Signals(number).name.removeprefix("SIG")
 
+    def checkpoint_took(self, seconds: float) -> None:
+        """How long one took, from the moment that training halted for it until it was durable."""
+        self.longest_checkpoint = max(self.longest_checkpoint, seconds)
+
     def step_took(self, seconds: float) -> None:
-        """How long the step that is over was; the next must be expected to be as long."""
+        """How long the step, or the batch of `between`, that is over was; the next may be as long."""
         self.longest_step = max(self.longest_step, seconds)
         self._recent_step = max(self._recent_step, seconds)
 
     @property
     def margin(self) -> float:
         """Seconds before the deadline at which the last step may begin: it, the steps until the
-        others hear of it, and the checkpoint must end `grace` before the deadline.
+        others hear of it, and the checkpoint, durable, must end `grace` before the deadline.
         """
         hearing = max(_MESSAGE_EVERY, _MOST_STEPS * self._recent_step if self._on_device() else 0.0)
-        return self._grace + hearing + 2 * self.longest_step + self.longest_checkpoint
+        checkpoints = self.longest_checkpoint * (2 if self.writing else 1)
+        return self._grace + hearing + 2 * self.longest_step + checkpoints
 
     def _on_device(self) -> bool:
         """Whether the accelerators carry the messages, for want of a CPU group."""
@@ -134,18 +169,10 @@ class Stopping:
         if self._rest > 0:
             self._rest -= 1
             return False
+        self._hear()
+        if self._all_stop or self._rest > 0:
+            return self._all_stop
         group = self._place.flag_group()
-        if self._sent is not None:
-            work, told = self._sent
-            self._sent = None
-            work.wait()
-            asked, step = told.tolist()
-            if asked:
-                return True
-            if group is not None:  # every rank counts alike, by the slowest one's steps
-                self._rest = min(int(_MESSAGE_EVERY / step), _MOST_STEPS) if step else 0
-                if self._rest > 0:
-                    return False
         told = torch.tensor(
             [float(mine), self._recent_step], device=None if group is not None else self._place.device
         )
@@ -156,6 +183,44 @@ class Stopping:
         if group is None:
             self._rest = _MOST_STEPS - 1
         return False
+
+    def _hear(self) -> None:
+        """Take in the message on its way: whether all stop, and how many steps may go without one."""
+        if self._sent is None:
+            return
+        work, told = self._sent
+        self._sent = None
+        work.wait()
+        asked, step = told.tolist()
+        self._all_stop = self._all_stop or bool(asked)
+        if self._place.flag_group() is not None:  # every rank counts alike, by the slowest one's steps
+            self._rest = min(int(_MESSAGE_EVERY / step), _MOST_STEPS) if step else 0
+
+    def _change_pace(self) -> None:
+        """What follows may be much slower than what was before: begin with a message."""
+        self._hear()
+        self._rest, self._recent_step = 0, 0.0
+
+    def between(self, batches: Iterable[Batch], rounds: int) -> Iterator[Batch]:
+        """This rank's batches, with a look at whether to stop before each; every rank must use it up.
+
+        `rounds` is the same on all ranks: the most batches that any of them has. A rank that has fewer
+        agrees with the others all the same. Nothing else that ranks do together may depend on whether
+        a rank has a batch.
+
+        Raises:
+            StoppedInside: on all ranks in the same round, the next but one after that in which
+                somebody asked, or 0.05 seconds later where batches are quicker.
+        """
+        self._change_pace()
+        iterator = iter(batches)
+        for _ in range(rounds):
+            if self.agreed():
+                raise StoppedInside(self.asked() or "another rank")
+            began = time.perf_counter()
+            yield from islice(iterator, 1)
+            self.step_took(time.perf_counter() - began)
+        self._change_pace()
 
     def say(self, outcome: str) -> None:
         """Rank 0 tells the job script how it ended: `done`, or `again`."""
