@@ -48,7 +48,6 @@ SILENT = {
     "training.multiprocessing_context",
     "training.collect_garbage_every",
     # sums over a whole set do not depend on how it is dealt out
-    "validation.batch_size",
     "validation.num_workers",
     "validation.pin_memory",
     "validation.drop_last",
@@ -62,11 +61,12 @@ SILENT = {
 """Makes no difference to what is trained."""
 
 TOLD = {
-    # how long
+    # how long, and which model is the best
     "training.num_epochs",
     "training.num_steps",
     "early_stopping",
     "validation.every_steps",
+    "validation.batch_size",
     # how the weights move
     "training.optimizer_args",
     "training.optimizer_kwargs",
