@@ -161,8 +161,10 @@ class TrainerDDP:
             while self.epoch < (self.config.training.num_epochs or 1) and not self._ended:
                 self._train_epoch(model, train, stopping)
                 self._end_epoch(val, stopping)
+            self.checkpoints.wait()
             if self._ended or (self.step and not self._saved_here()):
                 self._save(stopping)
+                self.checkpoints.wait()
             self.place.barrier("the end of training")
             stopping.say("done")
 
@@ -264,6 +266,7 @@ class TrainerDDP:
     def _stop_early(self, stopping: Stopping) -> None:
         """Save, meet once more, say `again`, and end the program."""
         self._save(stopping)
+        self.checkpoints.wait()
         self.place.barrier("the checkpoint of an early stop")
         why = stopping.asked() or "another rank"
         stopping.say("again")
@@ -291,13 +294,17 @@ class TrainerDDP:
     # --- Checkpoints ------------------------------------------------------------------------------
 
     def save_checkpoint(self, *, best: bool = False) -> Path:
-        """Save where training stands. All ranks must call it; rank 0 writes.
+        """Save where training stands, durably. All ranks must call it; rank 0 writes.
 
         Raises:
             OSError: on rank 0, if it cannot be written.
         """
+        self._begin_to_save(best=best)
+        self.checkpoints.wait()
+        return self.checkpoints.folder / f"step-{self.step:010d}"
+
+    def _begin_to_save(self, *, best: bool) -> None:
         running = self._running.state(self.place)
-        path = self.checkpoints.folder / f"step-{self.step:010d}"
         if self.place.is_main:
             self.logger.info("Saving checkpoint for model at epoch %d", self.epoch)
             training = {
@@ -314,10 +321,9 @@ class TrainerDDP:
                 "train_data": self.train_data,
                 "val_data": self.val_data,
             }
-            path = self.checkpoints.save(
-                self.step, {"model": self.model.state_dict(), "training": training}, best=best
-            )
-        return path
+            self.checkpoints.save(self.step, {"model": self.model.state_dict(), "training": training})
+            if best:
+                self.checkpoints.record(self.step, {"better": True})
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Go on from a checkpoint: the folder of one step. Every rank must call it.
@@ -353,8 +359,8 @@ class TrainerDDP:
 
     def _save(self, stopping: Stopping, *, best: bool = False) -> None:
         began = time.perf_counter()
-        self.save_checkpoint(best=best)
-        stopping.checkpoint_took(time.perf_counter() - began)
+        self._begin_to_save(best=best)
+        stopping.checkpoint_took(time.perf_counter() - began + self.checkpoints.longest)
 
     def _saved_here(self) -> bool:
         newest = self.checkpoints.all()[-1:] if self.place.is_main else []

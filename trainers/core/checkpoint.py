@@ -1,81 +1,211 @@
 """Durable checkpoints: whole or not at all, checked before they are used.
 
     checkpoints/
-      step-0000000400/   model.pt  training.pt  manifest.json
-      latest             the name of the newest
-      best               the name of the best
+      step-0000000400/   model.pt  training.pt  manifest.json  record.json
+      latest  best       links for people, to the newest and the best
 
 Each is written under a temporary name, its files and folder are flushed to the disk, and one rename
-makes it appear. The manifest holds sizes and SHA-256 sums; what does not fit them is refused.
+makes it appear. The manifest holds sizes and CRC-32 sums, its own among them; what does not fit them
+is refused. What validation finds out later stands in the record, which one rename makes appear, too;
+which checkpoint is the best follows from the records alone.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import errno
 import logging
-import os
 import re
 import shutil
+import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from types import TracebackType
+from typing import IO, Any, cast
 
 import torch
 
+from trainers.core.durable import (
+    SummedFile,
+    flush_folder,
+    read_sealed,
+    replace_sealed,
+    sealed,
+    sum_of,
+    write_sealed,
+)
+from trainers.core.staging import Staging, tensors
+from trainers.core.writer import Writer
+
 _NAME = re.compile(r"step-(\d{10})")
+_BEFORE = ".before"
 _MANIFEST = "manifest.json"
+_RECORD = "record.json"
+_WEIGHTS = ("model", "ema")
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
+
+_ON_ONE_CORE = 30_000
+"""So many numbers torch adds up without more threads, whose cores belong to the training."""
 
 logger = logging.getLogger(__name__)
 
 
 class CheckpointError(Exception):
-    """No checkpoint can be used; the text says which were looked at and what is wrong with each."""
+    """A checkpoint that is needed cannot be used; the text says what is wrong, and what can be done."""
+
+
+class NonFiniteWeights(Exception):
+    """Weights are NaN or infinite, so they did not become a checkpoint; the text says which tensor."""
 
 
 class Checkpoints:
-    """The checkpoints of one run, in one folder. Only rank 0 writes."""
+    """The checkpoints of one run, in one folder. Only rank 0 writes; every rank may read.
+
+    `save` and `record` return at once, and a thread writes, in their order. What it cannot do is raised
+    by the next `save` or `wait`, once: OSError with the system's number, NonFiniteWeights. All that was
+    durable before stays as it was.
+
+    As a context manager: what is being written is whole when it ends.
+    """
 
     def __init__(self, folder: Path, keep: int = 2):
         if keep < 2:
             raise ValueError(f"keep is {keep}, but one alone may be damaged: 2 is the least")
         self.folder = folder
         self.keep = keep
+        self.longest = 0.0
+        """Seconds that the slowest write took, to the moment when the checkpoint was durable."""
+        self._staging = Staging()
+        self._writer = Writer()
+        self._damaged: set[Path] = set()
 
-    def save(self, step: int, parts: Mapping[str, Mapping[str, Any]], *, best: bool = False) -> Path:
-        """Write `parts` (`model`: … becomes model.pt) as the checkpoint of a step, durably.
+    def __enter__(self) -> Checkpoints:
+        return self
 
-        Holds only what `torch.load(weights_only=True)` reads: tensors and plain containers.
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.wait()
+            return
+        self._writer.join()  # and the error that is under way is the one to tell of
+
+    # --- Writing: rank 0 alone --------------------------------------------------------------------
+
+    def save(self, step: int, parts: Mapping[str, Mapping[str, Any]]) -> None:
+        """Copy `parts` (`model`: … becomes model.pt), and begin to write the checkpoint of a step.
+
+        When it returns, what was given may change. Where the last checkpoint is still being written,
+        it waits for that first. The weights, `model` and `ema`, must be finite.
 
         Raises:
-            OSError: it cannot be written; the checkpoints before it stay as they were.
+            TypeError: a part holds more than tensors and plain containers.
+            OSError, NonFiniteWeights: what was given before this could not be written.
         """
+        self._writer.wait()
+        copies = self._staging.copy(parts)
+        self._writer.do(partial(self._write, step, copies))
+
+    def record(self, step: int, record: Mapping[str, Any]) -> None:
+        """Write what became known of a step's checkpoint beside it, once that is durable.
+
+        JSON, and NaN and infinity. `better`: True makes it the best so far.
+
+        Raises:
+            TypeError: a value is nothing that JSON has.
+        """
+        content = sealed({"step": step, "record": dict(record)})
+        self._writer.do(partial(self._write_record, self._path(step), content))
+
+    def wait(self) -> None:
+        """Return when all that was given is durable.
+
+        Raises:
+            OSError, NonFiniteWeights: something could not be written; told once.
+        """
+        self._writer.wait()
+
+    def _write(self, step: int, parts: Mapping[str, Any]) -> None:
+        began = time.monotonic()
+        _refuse_non_finite(step, parts)
         self.folder.mkdir(parents=True, exist_ok=True)
-        for left in self.folder.glob(".step-*"):  # somebody was killed here
-            shutil.rmtree(left)
-        name = f"step-{step:010d}"
+        self._clear()
+        final = self._path(step)
+        draft = final.with_name(f".{final.name}")
+        try:
+            draft.mkdir()
+            files = {f"{part}.pt": _write_part(draft / f"{part}.pt", state) for part, state in parts.items()}
+            write_sealed(draft / _MANIFEST, sealed({"step": step, "files": files}))
+            self._keep_record(final, draft, files)
+            flush_folder(draft)
+            before = final.with_name(f".{final.name}{_BEFORE}")
+            if final.exists():  # made before by an attempt that got no further
+                final.rename(before)
+            draft.rename(final)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        flush_folder(self.folder)
+        shutil.rmtree(before, ignore_errors=True)
+        self.longest = max(self.longest, time.monotonic() - began)
+        self._damaged.discard(final)
+        self._tidy()
+
+    def _write_record(self, path: Path, content: bytes) -> None:
+        self._clear()
+        replace_sealed(path / _RECORD, content)
+        self._tidy()
+
+    def _keep_record(self, final: Path, draft: Path, files: Mapping[str, Any]) -> None:
+        """Take over the record of a checkpoint that is made anew, if it is about the same weights."""
+        try:
+            same = read_sealed(final / _MANIFEST)["files"]["model.pt"] == files["model.pt"]
+            record = read_sealed(final / _RECORD)
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        if same:
+            write_sealed(draft / _RECORD, sealed(record))
+
+    def _clear(self) -> None:
+        """Remove what is left where somebody was killed."""
+        for left in self.folder.glob(".step-*"):
+            whole = left.with_name(left.name[1:].removesuffix(_BEFORE))
+            if left.name.endswith(_BEFORE) and not whole.exists():
+                left.rename(whole)
+            else:
+                shutil.rmtree(left, ignore_errors=True)
+
+    def _tidy(self) -> None:
+        """Point to the newest and the best, and remove the others but the last ones."""
+        best = self._best()
+        everything = self.all()
+        self._point("latest", everything[-1])
+        self._point("best", best)
+        usable = [path for path in everything if path not in self._damaged]
+        kept = {best, *usable[-self.keep :]}
+        for path in everything:
+            if path not in kept and not isinstance(_read_record(path), str):
+                gone = path.with_name(f".{path.name}")
+                path.rename(gone)
+                flush_folder(self.folder)
+                shutil.rmtree(gone, ignore_errors=True)
+
+    def _point(self, name: str, path: Path | None) -> None:
+        link = self.folder / name
+        if path is None:
+            link.unlink(missing_ok=True)
+            return
         draft = self.folder / f".{name}"
-        draft.mkdir()
-        manifest = {}
-        for part, state in parts.items():
-            path = draft / f"{part}.pt"
-            with path.open("wb") as file:
-                torch.save(dict(state), file)
-                _flush(file)
-            manifest[path.name] = {"size": path.stat().st_size, "sha256": _sha256(path)}
-        _write(draft / _MANIFEST, json.dumps({"step": step, "files": manifest}, indent=2) + "\n")
-        _flush_folder(draft)
-        final = self.folder / name
-        if final.exists():  # made before by an attempt that got no further
-            final.rename(self.folder / f".{name}.before")
-        draft.rename(final)
-        _flush_folder(self.folder)
-        shutil.rmtree(self.folder / f".{name}.before", ignore_errors=True)
-        self._point("latest", name)
-        if best:
-            self._point("best", name)
-        self._prune()
-        return final
+        draft.unlink(missing_ok=True)
+        try:
+            draft.symlink_to(path.name)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return
+        draft.replace(link)
+
+    # --- Reading ----------------------------------------------------------------------------------
 
     def newest(self) -> Path | None:
         """The newest checkpoint that is whole; None where there is none at all.
@@ -91,6 +221,7 @@ class Checkpoints:
                     logger.warning("going on from the older checkpoint %s", path)
                 return path
             logger.error("checkpoint %s is damaged, and not used: %s", path, problem)
+            self._damaged.add(path)
             damaged.append(f"{path}: {problem}")
         if damaged:
             raise CheckpointError(
@@ -99,45 +230,64 @@ class Checkpoints:
         return None
 
     def best(self) -> Path | None:
-        """The checkpoint that `best` names; None where there is none."""
-        try:
-            name = (self.folder / "best").read_text(encoding="utf-8").strip()
-        except FileNotFoundError:
+        """The newest checkpoint whose record says that it is better than all before; None: none does.
+
+        Raises:
+            CheckpointError: it is damaged.
+        """
+        path = self._best()
+        if path is None:
             return None
-        return self.folder / name if _NAME.fullmatch(name) else None
+        problem = self.problem(path)
+        if problem is not None:
+            raise CheckpointError(
+                f"the best checkpoint, {path}, is damaged: {problem}. Put back a copy of it; or remove that "
+                "folder, and the best of those that are left is used, or else the model as it is"
+            )
+        return path
+
+    def record_of(self, path: Path) -> dict[str, Any] | None:
+        """What `record` was given for a checkpoint; None: nothing, or it is damaged, which is logged."""
+        record = _read_record(path)
+        if isinstance(record, str):
+            logger.error("the record of checkpoint %s is damaged, and not used: %s", path, record)
+            return None
+        return record
 
     def all(self) -> list[Path]:
         """Every checkpoint, oldest first."""
         if not self.folder.is_dir():
             return []
-        return sorted(path for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
+        names = {path.name for path in self.folder.iterdir()}
+        found = {name for name in names if _NAME.fullmatch(name)}
+        for name in names:  # killed while one was replaced by its like
+            whole = name[1:].removesuffix(_BEFORE)
+            if name == f".{whole}{_BEFORE}" and whole not in found and _NAME.fullmatch(whole):
+                found.add(name)
+        return [self.folder / name for name in sorted(found, key=lambda name: name.lstrip("."))]
 
     def problem(self, path: Path) -> str | None:
         """What is wrong with a checkpoint; None: nothing."""
         try:
-            manifest = json.loads((path / _MANIFEST).read_bytes())
-            files = manifest["files"].items()
-            for name, told in files:
+            for name, told in read_sealed(path / _MANIFEST)["files"].items():
                 size = (path / name).stat().st_size
                 if size != told["size"]:
                     return f"{name} has {size} bytes instead of {told['size']}"
-                if _sha256(path / name) != told["sha256"]:
+                if sum_of(path / name) != told["crc32"]:
                     return f"{name} does not have its checksum"
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             return f"{type(error).__name__}: {error}"
         return None
 
-    def _point(self, pointer: str, name: str) -> None:
-        draft = self.folder / f".{pointer}"
-        _write(draft, name + "\n")
-        draft.replace(self.folder / pointer)
-        _flush_folder(self.folder)
+    def _best(self) -> Path | None:
+        for path in reversed(self.all()):
+            record = self.record_of(path)
+            if record is not None and record.get("better") is True:
+                return path
+        return None
 
-    def _prune(self) -> None:
-        best = self.best()
-        for path in self.all()[: -self.keep]:
-            if path != best:
-                shutil.rmtree(path)
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step:010d}"
 
 
 def load_part(path: Path, part: str) -> dict[str, Any]:
@@ -146,30 +296,42 @@ def load_part(path: Path, part: str) -> dict[str, Any]:
     return state
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        if hasattr(hashlib, "file_digest"):
-            return hashlib.file_digest(file, "sha256").hexdigest()
-        total = hashlib.sha256()  # Python 3.10
-        while block := file.read(1 << 20):
-            total.update(block)
-        return total.hexdigest()
+def _write_part(path: Path, state: Mapping[str, Any]) -> dict[str, int]:
+    with SummedFile(path) as file:
+        torch.save(state, cast("IO[bytes]", file))
+    return {"size": file.size, "crc32": file.crc32}
 
 
-def _write(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        _flush(file)
-
-
-def _flush(file: IO[Any]) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _read_record(path: Path) -> dict[str, Any] | str | None:
+    """A checkpoint's record; None: it has none; a text: what is wrong with it."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        record = read_sealed(path / _RECORD)["record"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError) as error:
+        return f"{type(error).__name__}: {error}"
+    return record if isinstance(record, dict) else "it is no record"
+
+
+def _refuse_non_finite(step: int, parts: Mapping[str, Any]) -> None:
+    for part in _WEIGHTS:
+        for name, tensor in tensors(parts.get(part), part):
+            if not finite(tensor):
+                raise NonFiniteWeights(
+                    f"the weights of step {step} became no checkpoint, because they are NaN or infinite, "
+                    f"first in {name}; the checkpoints before it are as they were"
+                )
+
+
+def finite(tensor: torch.Tensor) -> bool:
+    """Whether every number in it is; a sum tells, and takes neither memory nor more than one core."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return True
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    for piece in tensor.reshape(-1).split(_ON_ONE_CORE):
+        wide = piece if piece.itemsize > 1 else piece.float()
+        total = wide.sum(dtype=torch.float64 if piece.dtype == torch.float64 else torch.float32)
+        if not total.isfinite() and not wide.isfinite().all():
+            return False
+    return True

@@ -66,10 +66,10 @@ def explained(error: Exception, folder: str | None) -> str | None:
         return None
     import torch.distributed as dist
 
-    from trainers.core.checkpoint import CheckpointError
+    from trainers.core.checkpoint import CheckpointError, NonFiniteWeights
     from trainers.core.distributed import DistributedError
 
-    if isinstance(error, (DistributedError, CheckpointError)):
+    if isinstance(error, (DistributedError, CheckpointError, NonFiniteWeights)):
         return str(error)
     text = " ".join(str(error).split())
     by_gloo = isinstance(error, RuntimeError) and "gloo" in text and _PEERS.search(text)

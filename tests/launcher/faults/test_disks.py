@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from launcher.logs.failures import lacking
+from tests.mounts import mount_read_only, mount_small, with_mounts
 
 from .conftest import Workplace
-from .mounts import mount_read_only, mount_small, with_mounts
 
 Workplaces = Callable[[object], Workplace]
 

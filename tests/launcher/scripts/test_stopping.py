@@ -16,9 +16,9 @@ from launcher.errors import CastoffError
 from launcher.resubmission import resubmit
 from launcher.runs import Run, ask_to_stop
 from tests import patience
+from tests.mounts import mount_small, with_mounts
 
 from ..conftest import give_away
-from ..faults.mounts import mount_small, with_mounts
 from .conftest import Benches
 from .harness import Bench
 

@@ -1,0 +1,157 @@
+"""Files that are on the disk, whole, when a call returns; each with a checksum of what it holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+_PIECE = 1 << 20
+"""Bytes that are summed while they are still in the processor's cache."""
+
+_SEAL = b',\n  "crc32": "%08x"\n}\n'
+_SEAL_LENGTH = len(_SEAL % 0)
+
+_open: set[int] = set()
+"""Descriptors of files that are being written."""
+
+
+class SummedFile:
+    """A new file, as `torch.save` takes one; it is summed while it is written, and never read again.
+
+    As a context manager: when it ends well, all of it is on the disk. An OSError of the system is the
+    one that comes out, also where torch.save makes a RuntimeError of it.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._refusal: OSError | None = None
+        self.size = 0
+        """Bytes so far."""
+        self.crc32 = 0
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        _open.add(self._descriptor)
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Write all of it; how many bytes those are."""
+        left = memoryview(data).cast("B")
+        total = len(left)
+        while left:
+            with self._refusals():
+                done = os.write(self._descriptor, left[:_PIECE])
+            self.crc32 = zlib.crc32(left[:done], self.crc32)
+            self.size += done
+            left = left[done:]
+        return total
+
+    def flush(self) -> None:
+        """Nothing is held back; torch.save asks for it."""
+
+    def __enter__(self) -> SummedFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                with self._refusals():
+                    os.fsync(self._descriptor)
+        finally:
+            _open.discard(self._descriptor)
+            with self._refusals():
+                os.close(self._descriptor)
+        if self._refusal is not None:
+            raise self._refusal
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Remembers what the system refuses, and says which file it was."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = str(self._path)
+            self._refusal = self._refusal or error
+            raise
+
+
+def _leave_to_the_parent() -> None:
+    """In a forked child: let go of files that are being written.
+
+    A loader's worker may live to the end of the training. A file that it has open takes room until
+    then, whoever removes it, and on NFS its folder cannot be removed at all.
+    """
+    for descriptor in _open:
+        with suppress(OSError):
+            os.close(descriptor)
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
+
+
+def sum_of(path: Path) -> int:
+    """The CRC-32 of what a file holds now."""
+    total = 0
+    block = memoryview(bytearray(_PIECE))
+    with path.open("rb", buffering=0) as file:
+        while length := file.readinto(block):
+            total = zlib.crc32(block[:length], total)
+    return total
+
+
+def write_sealed(path: Path, content: bytes) -> None:
+    """Write what `sealed` gave as a new file."""
+    with SummedFile(path) as file:
+        file.write(content)
+
+
+def replace_sealed(path: Path, content: bytes) -> None:
+    """Let what `sealed` gave take the place of a file, in one rename."""
+    draft = path.with_name(f".{path.name}")
+    draft.unlink(missing_ok=True)
+    write_sealed(draft, content)
+    draft.replace(path)
+    flush_folder(path.parent)
+
+
+def sealed(content: Mapping[str, Any]) -> bytes:
+    """A JSON object whose last member is a checksum of all bytes before it.
+
+    Numbers that JSON does not have are written as Python does: NaN, Infinity.
+
+    Raises:
+        TypeError: something in it is nothing that JSON has.
+    """
+    body = json.dumps(content, indent=2).removesuffix("\n}").encode()
+    return body + _SEAL % zlib.crc32(body)
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """What `sealed` was given.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is not what was written.
+    """
+    data = path.read_bytes()
+    body = data[:-_SEAL_LENGTH]
+    if data[len(body) :] != _SEAL % zlib.crc32(body):
+        raise ValueError(f"{path.name} does not have its checksum")
+    content: dict[str, Any] = json.loads(data)
+    del content["crc32"]
+    return content
+
+
+def flush_folder(folder: Path) -> None:
+    """Have the names in a folder, and which files they mean, on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

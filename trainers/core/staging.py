@@ -1,0 +1,137 @@
+"""Copies of a training's state in host memory, made fast and into the same memory each time."""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+_ATOMS = frozenset({type(None), bool, int, float, str, torch.Size, torch.dtype, torch.device})
+"""What never changes, and `torch.load(weights_only=True)` reads."""
+
+_WITH_PINNED_MEMORY = ("cuda", "xpu")
+
+
+class Staging:
+    """Copies nested containers of tensors; what it gave before is overwritten by the next copy.
+
+    Whole storages are copied, as torch.save writes them: tensors that share one still do in the copy.
+    Host memory is taken once, and again only for storages of other sizes.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[int, bool], list[torch.UntypedStorage]] = {}
+
+    def copy(self, parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """A copy of all parts, on the host, that has nothing in common with them.
+
+        Raises:
+            TypeError: a part has something that `torch.load(weights_only=True)` would not read.
+        """
+        copying = _Copying(self._buffers)
+        whole = {part: copying.of(_plain(state), part) for part, state in parts.items()}
+        for device in copying.devices:
+            torch.accelerator.synchronize(device)
+        self._buffers = copying.used
+        return whole
+
+
+class _Copying:
+    """One copy: takes memory from that of the last one where it fits."""
+
+    def __init__(self, free: dict[tuple[int, bool], list[torch.UntypedStorage]]):
+        self._free = free
+        self.used: dict[tuple[int, bool], list[torch.UntypedStorage]] = defaultdict(list)
+        self.devices: set[torch.device] = set()
+        """Those that may still be copying."""
+        self._copied: dict[tuple[torch.device, int], tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        """The copy of each storage, by its place; and itself, so that nothing else takes that place."""
+
+    def of(self, value: Any, where: str) -> Any:
+        kind = type(value)
+        if kind in _ATOMS:
+            return value
+        if kind is dict:
+            return {self.of(key, where): self.of(each, f"{where}.{key}") for key, each in value.items()}
+        if kind is OrderedDict:  # a module's, with the versions of its parts as an attribute
+            copy = OrderedDict(
+                (self.of(key, where), self.of(each, f"{where}.{key}")) for key, each in value.items()
+            )
+            copy.__dict__.update(self.of(vars(value), where))
+            return copy
+        if kind in (list, tuple, set):
+            return kind(self.of(each, f"{where}.{number}") for number, each in enumerate(value))
+        if kind in (torch.Tensor, nn.Parameter) and _is_a_view_of_bytes(value):
+            return self._tensor(value)
+        return _through_a_file(value, where)
+
+    def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.numel():
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+        storage = self._storage(tensor.untyped_storage())
+        staged = torch.empty(0, dtype=tensor.dtype, device="cpu")
+        return staged.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+    def _storage(self, storage: torch.UntypedStorage) -> torch.UntypedStorage:
+        place = (storage.device, storage.data_ptr())
+        if place in self._copied:
+            return self._copied[place][1]
+        pinned = storage.device.type in _WITH_PINNED_MEMORY
+        key = (storage.nbytes(), pinned)
+        free = self._free.get(key)
+        buffer = free.pop() if free else _memory(*key)
+        buffer.copy_(storage, non_blocking=True)
+        if storage.device.type != "cpu":
+            self.devices.add(storage.device)
+        self.used[key].append(buffer)
+        self._copied[place] = (storage, buffer)
+        return buffer
+
+
+def tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every tensor in nested containers, with a name for people."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from tensors(each, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, (list, tuple)):
+        for number, each in enumerate(value):
+            yield from tensors(each, f"{name}.{number}" if name else str(number))
+
+
+def _plain(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    return state if isinstance(state, dict) else dict(state)
+
+
+def _memory(size: int, pinned: bool) -> torch.UntypedStorage:
+    return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=pinned).untyped_storage()
+
+
+def _is_a_view_of_bytes(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.layout is torch.strided
+        and not tensor.is_quantized
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+        and tensor.device.type != "meta"
+    )
+
+
+def _through_a_file(value: Any, where: str) -> Any:
+    """A copy as a checkpoint would have it, which tells whether it could be read."""
+    file = io.BytesIO()
+    try:
+        torch.save(value, file)
+        file.seek(0)
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise TypeError(
+            f"a checkpoint cannot hold {where}, a {kind}: it takes tensors, numbers, text, None, and dicts, "
+            "lists, tuples and sets of those, which torch.load(weights_only=True) reads"
+        ) from error
