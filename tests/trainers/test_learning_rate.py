@@ -284,7 +284,7 @@ def test_what_an_optimizer_itself_changed_goes_on() -> None:
         (one_cycle(optimizer_kwargs={"lr": 0.1, "momentum": 0.8}), r"momentum: is 0\.8, but .* with 0\.9"),
         (
             one_cycle(lr_scheduler_kwargs={"max_lr": 0.6, "total_steps": 20}),
-            r"lr_scheduler_kwargs: is .*0\.6",
+            r"lr_scheduler_kwargs\.max_lr: is 0\.6",
         ),
         (
             {"lr_scheduler_type": chained, "lr_scheduler_per": "step"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import msgspec
@@ -11,10 +10,11 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
 
 from trainers.core import scaling, schedule
-from trainers.core.config import Config, ConfigError, Schedule, read_yaml, to_yaml
+from trainers.core.config import Config, ConfigError, Schedule
+from trainers.core.differences import fields
 from trainers.core.optimizer import CONFIGURED, make_scheduler
 
-_MADE_FROM = ("lr_scheduler_type", "lr_scheduler_args", "lr_scheduler_kwargs", "lr_scheduler_per")
+_BESIDE_A_TYPE = ("lr_scheduler_args", "lr_scheduler_kwargs", "lr_scheduler_per")
 
 
 class LearningRate:
@@ -54,7 +54,7 @@ class LearningRate:
         self._scheduler = make_scheduler(config, optimizer)
         self._after: str | None = None
         """What torch's scheduler is stepped after."""
-        self._made_from: dict[str, str] | None = None
+        self._made_from: dict[str, Any] | None = None
         if self._scheduler is None:
             self.before_step(0)
         else:
@@ -103,11 +103,12 @@ class LearningRate:
         """
         if self._scheduler is None or self._made_from is None:
             return
-        before = state.get("made_from") or {}
+        before, now = state.get("made_from") or {}, self._made_from
         changed = [
-            f"{field}: is {now}, but the checkpoint was made with {before.get(field, 'none')}"
-            for field, now in self._made_from.items()
-            if before.get(field) != now
+            f"{field}: is {now.get(field, 'not given')}, but the checkpoint was made with "
+            f"{before.get(field, 'none')}"
+            for field in dict.fromkeys([*now, *before])
+            if before.get(field) != now.get(field)
         ]
         if changed:
             raise ConfigError(
@@ -146,7 +147,7 @@ def _schedule(config: Config, scaled: scaling.Resolved, total: int | None) -> Sc
     if training.lr_scheduler_type is None:
         found = [
             f"training.{name}: has no effect without training.lr_scheduler_type; name one, or drop it"
-            for name in _MADE_FROM[1:]
+            for name in _BESIDE_A_TYPE
             if getattr(training, name)
         ]
     elif training.schedule is not None:
@@ -212,15 +213,10 @@ def _check_length(scheduler: LRScheduler, asked: int | None, unit: str) -> None:
         )
 
 
-def _described(config: Config) -> dict[str, str]:
+def _described(config: Config) -> dict[str, Any]:
     """What torch's scheduler is made from, in words that are the same in every process."""
-    training = read_yaml(to_yaml(config))["training"]
-    return {
-        f"training.{name}": re.sub(
-            r" at 0x[0-9a-f]+", "", str(getattr(training[name], "path", training[name]))
-        )
-        for name in _MADE_FROM
-    }
+    told = fields(config, 1).items()
+    return {path: value for path, value in told if path.startswith("training.lr_scheduler_")}
 
 
 def _named(rates: list[float]) -> dict[str, float]:
