@@ -43,6 +43,7 @@ from trainers.core.progress import progress
 from trainers.core.randomness import MODEL, STEP, derived, seed_all
 from trainers.core.running import Running
 from trainers.core.stopping import StoppedEarly, Stopping
+from trainers.core.watch import Watch
 from trainers.task import Loss, Task, move
 
 __all__ = ["TrainerDDP", "cleanup_ddp", "initialize_ddp"]
@@ -157,7 +158,8 @@ class TrainerDDP:
     def _train(self, model: nn.Module, train: TrainingLoader, val: EvaluationLoader | None) -> None:
         if self._ended or self.epoch >= (self.config.training.num_epochs or 1):
             self.run_folder.say_it_is_over(self.step, stopped=self._ended)
-        with Stopping(self.place) as stopping:
+        self._watch = Watch(self.place, self.config.parallel, self.step)
+        with Stopping(self.place) as stopping, self._watch:
             while self.epoch < (self.config.training.num_epochs or 1) and not self._ended:
                 self._train_epoch(model, train, stopping)
                 self._end_epoch(val, stopping)
@@ -178,6 +180,7 @@ class TrainerDDP:
                 if stopping.agreed():
                     self._stop_early(stopping)
                 self._train_step(model, group)
+                self._watch.step_done(self.step)
                 step_is_done()
                 now = time.perf_counter()
                 stopping.step_took(now - began)
@@ -229,7 +232,8 @@ class TrainerDDP:
         measures = None
         if val is not None and len(val.dataset):
             began = time.perf_counter()
-            measures = evaluate(self.task, self.model, val, self.place)
+            with self._watch.allow("in validation"):
+                measures = evaluate(self.task, self.model, val, self.place)
             stopping.longest_validation = max(stopping.longest_validation, time.perf_counter() - began)
             self.val_data.append(dict(measures))
             self.logger.info(

@@ -44,7 +44,7 @@ def train(config: Config | Mapping[str, Any], task: Task | None = None) -> Train
             parallel.master_port,
             parallel.backend,
             device=config.training.device,
-            timeout=parallel.timeout,
+            timeout=parallel.start_timeout,
         )
     trainer = TrainerDDP(me.rank, config, task)
     training, validation, test = trainer.prepare_dataloaders()

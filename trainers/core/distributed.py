@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Mapping, MutableMapping
+import re
+import socket
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from datetime import timedelta
+from functools import cache
 from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeout
 
 from launcher.ranks import RankEnv
+from trainers.core.roll_call import RollCall, Verdict
+
+_PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)
+
+_BY_GLOO = re.compile("gloo|application timeout caused pair closure", re.IGNORECASE)
+"""The latter without its name, on a rank whose connection another thread has given up."""
+
+_BACKSTOP = 60.0
+"""Seconds by which NCCL waits longer than `Watch`: its watchdog ends the process without a word of ours."""
 
 Decided = TypeVar("Decided")
 
@@ -27,6 +40,29 @@ class DistributedError(Exception):
     """Ranks that cannot meet, or a device that is not there; the text says how to mend it."""
 
 
+class RanksLost(DistributedError):
+    """Others do not come to where this rank waits; the text says which, and where they were last."""
+
+    def __init__(self, verdict: Verdict, rank: int, more: Sequence[str] = (), before: str = ""):
+        self.in_full = verdict.reporter in (-1, rank)
+        """Whether this rank is the one that says it in full."""
+        first, *rest = verdict.lines
+        others = [] if self.in_full else [f"(rank {verdict.reporter} says more)"]
+        text = [" ".join([before + first, *others]), *(rest if self.in_full else ()), *more]
+        super().__init__("\n".join(text))
+
+
+def lost_peers(error: BaseException) -> bool:
+    """Whether an error says that another rank is gone, or does not answer."""
+    return of_a_collective(error) and (isinstance(error, dist.DistError) or bool(_PEERS.search(str(error))))
+
+
+def of_a_collective(error: BaseException) -> bool:
+    """The same, or that the ranks are at different places: gloo finds a message that is not for it."""
+    by_gloo = isinstance(error, RuntimeError) and _BY_GLOO.search(str(error)) is not None
+    return by_gloo or isinstance(error, dist.DistError)
+
+
 class Place:
     """This process among the ranks, and its device."""
 
@@ -36,6 +72,9 @@ class Place:
         self.device = device
         self._alone = alone
         self._flags: dist.ProcessGroup | None = None
+        self._timeout: float | None = None
+        self.waits_for: str | None = None
+        """What this rank waits for at a barrier."""
 
     @property
     def is_main(self) -> bool:
@@ -90,14 +129,32 @@ class Place:
         """Wait for all ranks; where gloo carries it, an error names those that did not come."""
         if not self.distributed or self.world_size == 1:
             return
-        group = self.flag_group()
-        if group is None:
-            dist.barrier()
-            return
+        self.waits_for = f"for all ranks to come to {name!r}"
         try:
-            dist.monitored_barrier(group, wait_all_ranks=True)
+            dist.barrier(self.flag_group())
         except RuntimeError as error:
-            raise DistributedError(f"not all ranks came to {name!r}: {error}") from error
+            call = self.roll_call()
+            if call is None or not of_a_collective(error):
+                raise
+            verdict = call.hold("waits", self.waits_for)
+            raise RanksLost(verdict, self.rank, before=f"not all ranks came to {name!r}: ") from error
+        finally:
+            self.waits_for = None
+
+    def roll_call(self) -> RollCall | None:
+        """What names the ranks that are missing; None where there are no others."""
+        return _roll_call() if self.distributed and self.world_size > 1 else None
+
+    def set_timeout(self, seconds: float) -> None:
+        """How long this rank waits for others from now on, where the backend can be told."""
+        self._timeout = seconds
+        for group in (dist.group.WORLD, self._flags):
+            if group is None:
+                continue
+            backend = dist.get_backend(group)
+            if backend in ("gloo", "nccl"):
+                longer = 0.0 if backend == "gloo" else _BACKSTOP
+                _set_pg_timeout(timedelta(seconds=seconds + longer), group)
 
     def flag_group(self) -> dist.ProcessGroup | None:
         """A group whose tensors lie on the CPU; None above `SIDE_GROUP_LIMIT` ranks."""
@@ -106,7 +163,8 @@ class Place:
         if self.world_size > SIDE_GROUP_LIMIT:
             return None
         if self._flags is None:
-            self._flags = dist.new_group(backend="gloo")
+            limit = None if self._timeout is None else timedelta(seconds=self._timeout)
+            self._flags = dist.new_group(backend="gloo", timeout=limit)
         return self._flags
 
 
@@ -118,13 +176,13 @@ def initialize_ddp(
     backend: str | None = None,
     *,
     device: str = "auto",
-    timeout: float = 600.0,
+    timeout: float = 1800.0,
 ) -> Place:
     """Join the process group as `rank` of `worldsize`, and take this rank's device.
 
     Where castoff, torchrun or another starter has told this process its rank and where to meet,
     that stands: `master_addr` and `master_port` count only without (multiprocessing.spawn, say).
-    `timeout`: seconds.
+    `timeout`: seconds that ranks wait for each other, until a `Watch` says otherwise.
 
     Raises:
         DistributedError: the starter says another rank or size, or the device is not there.
@@ -136,6 +194,8 @@ def initialize_ddp(
     meet(os.environ, me, rank, worldsize, master_addr, str(master_port))
     if chosen.type not in ("cpu", "mps"):
         torch.accelerator.set_device_index(chosen.index)  # before the group: the other order hangs
+    if backend_for(backend, chosen) == "nccl":
+        record_flights(os.environ)
     # DDP imports it. Once there is a group, that would keep it, and gloo's threads, beyond the end of Python,
     # where one that still lets go of a tensor aborts the process (torch 2.13).
     importlib.import_module("torch._dynamo")
@@ -145,11 +205,35 @@ def initialize_ddp(
         world_size=worldsize,
         timeout=timedelta(seconds=timeout),
     )
+    if worldsize > 1:
+        _roll_call()  # now, so that every rank has left word of its host
     return Place(rank, worldsize, chosen)
+
+
+def record_flights(environ: MutableMapping[str, str]) -> None:
+    """Have NCCL write down its last collectives when one of them fails, unless the user says otherwise.
+
+    It needs both variables (docs.pytorch.org, ProcessGroupNCCL Environment Variables); that a failed
+    collective ends the process (TORCH_NCCL_ASYNC_ERROR_HANDLING=3) is torch's default already.
+    """
+    if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in environ:  # its former name
+        environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
+    environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
+
+
+@cache
+def _roll_call() -> RollCall:
+    """This process's part in it, for as long as it is in the group."""
+    keeper = f"rank 0 ({os.environ.get('MASTER_ADDR', 'its host')})"
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        keeper = f"torchrun's agent on {os.environ.get('MASTER_ADDR', 'the first host')}"
+    store = _get_default_store()
+    return RollCall(store, dist.get_rank(), dist.get_world_size(), socket.gethostname(), keeper)
 
 
 def cleanup_ddp() -> None:
     """Leave the process group; harmless where there is none."""
+    _roll_call.cache_clear()  # it holds the group's store
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 

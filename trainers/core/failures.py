@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
 import time
 import traceback
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from launcher.ranks import RankEnv
 from trainers.core.config import ConfigError
 
-_PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)
+if TYPE_CHECKING:
+    from trainers.core.distributed import Place
+
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 _MOMENT = 2.0
@@ -25,7 +26,7 @@ _SHORT = 300
 """Characters of what such a rank says."""
 
 
-def end(error: Exception, me: RankEnv, folder: str | None) -> NoReturn:
+def end(error: Exception, me: RankEnv | Place, folder: str | None) -> NoReturn:
     """Say what is wrong, and exit with 1; `folder` is training.path, once that is known.
 
     Where there are several ranks, nothing is cleaned up: leaving a process group can wait for ranks
@@ -34,7 +35,7 @@ def end(error: Exception, me: RankEnv, folder: str | None) -> NoReturn:
     known = explained(error, folder)
     if known is None:
         traceback.print_exception(error)
-    elif me.rank == 0:
+    elif me.rank == 0 or getattr(error, "in_full", False):
         print(*words(known), sep="\n", file=sys.stderr)
     else:
         first, *more = known.splitlines()
@@ -64,16 +65,13 @@ def explained(error: Exception, folder: str | None) -> str | None:
         return f"training.path: {system.filename or folder}: {system.strerror or system}"
     if "torch" not in sys.modules:
         return None
-    import torch.distributed as dist
-
     from trainers.core.checkpoint import CheckpointError, NonFiniteWeights
-    from trainers.core.distributed import DistributedError
+    from trainers.core.distributed import DistributedError, lost_peers
 
     if isinstance(error, (DistributedError, CheckpointError, NonFiniteWeights)):
         return str(error)
-    text = " ".join(str(error).split())
-    by_gloo = isinstance(error, RuntimeError) and "gloo" in text and _PEERS.search(text)
-    if by_gloo or isinstance(error, dist.DistError):
+    if lost_peers(error):
+        text = " ".join(str(error).split())
         return f"the ranks could not meet, or another one is gone, and its log says why: {text}"
     return None
 
