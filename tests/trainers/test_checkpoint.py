@@ -134,6 +134,17 @@ def test_links_are_for_people_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert step_of(kept.best()) == step_of(kept.newest()) == 1
 
 
+def test_a_record_for_one_that_was_being_replaced(tmp_path: Path) -> None:
+    """Killed between two renames, training goes on from what was there before, and validates that."""
+    path = saved(Checkpoints(tmp_path), 1)
+    path.rename(tmp_path / f".{path.name}.before")
+    kept = Checkpoints(tmp_path)
+    assert step_of(kept.newest()) == 1
+    kept.record(1, BETTER)
+    kept.wait()
+    assert kept.best() == kept.newest() == path
+
+
 # --- Damage ------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,7 +24,7 @@ class Staging:
     """
 
     def __init__(self) -> None:
-        self._buffers: dict[tuple[int, bool], list[torch.UntypedStorage]] = {}
+        self._buffers: _Buffers = {}
 
     def copy(self, parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """A copy of all parts, on the host, that has nothing in common with them.
@@ -40,55 +40,80 @@ class Staging:
         return whole
 
 
+class _Buffer:
+    """Host memory that a storage is copied to, and the tensors in it that were made before.
+
+    To make one takes longer than to copy a small one.
+    """
+
+    def __init__(self, size: int, pinned: bool):
+        memory = torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=pinned)
+        self.storage = memory.untyped_storage()
+        self._views: dict[tuple[Any, ...], torch.Tensor] = {}
+
+    def like(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor in this memory that is what `tensor` is in its own."""
+        where = (tensor.storage_offset(), tensor.shape, tensor.stride())
+        key = (tensor.dtype, *where)
+        if key not in self._views:
+            made = torch.empty(0, dtype=tensor.dtype, device="cpu")
+            self._views[key] = made.set_(self.storage, *where)
+        return self._views[key]
+
+
+_Buffers = dict[tuple[int, bool], deque[_Buffer]]
+"""By their size in bytes, and whether they are pinned; in the order in which they were used."""
+
+
 class _Copying:
     """One copy: takes memory from that of the last one where it fits."""
 
-    def __init__(self, free: dict[tuple[int, bool], list[torch.UntypedStorage]]):
+    def __init__(self, free: _Buffers):
         self._free = free
-        self.used: dict[tuple[int, bool], list[torch.UntypedStorage]] = defaultdict(list)
+        self.used: _Buffers = defaultdict(deque)
         self.devices: set[torch.device] = set()
         """Those that may still be copying."""
-        self._copied: dict[tuple[torch.device, int], tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        self._copied: dict[tuple[torch.device, int], tuple[_Buffer, torch.UntypedStorage]] = {}
         """The copy of each storage, by its place; and itself, so that nothing else takes that place."""
 
     def of(self, value: Any, where: str) -> Any:
         kind = type(value)
         if kind in _ATOMS:
             return value
+        if kind in (torch.Tensor, nn.Parameter) and _is_a_view_of_bytes(value):
+            return self._tensor(value)
         if kind is dict:
-            return {self.of(key, where): self.of(each, f"{where}.{key}") for key, each in value.items()}
+            return dict(self._items(value, where))
         if kind is OrderedDict:  # a module's, with the versions of its parts as an attribute
-            copy = OrderedDict(
-                (self.of(key, where), self.of(each, f"{where}.{key}")) for key, each in value.items()
-            )
+            copy = OrderedDict(self._items(value, where))
             copy.__dict__.update(self.of(vars(value), where))
             return copy
         if kind in (list, tuple, set):
-            return kind(self.of(each, f"{where}.{number}") for number, each in enumerate(value))
-        if kind in (torch.Tensor, nn.Parameter) and _is_a_view_of_bytes(value):
-            return self._tensor(value)
+            return kind([self.of(each, f"{where}.{number}") for number, each in enumerate(value)])
         return _through_a_file(value, where)
+
+    def _items(self, value: Mapping[Any, Any], where: str) -> Iterator[tuple[Any, Any]]:
+        for key, each in value.items():
+            known = type(key) in _ATOMS
+            yield key if known else self.of(key, where), self.of(each, f"{where}.{key}")
 
     def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.numel():
             return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
-        storage = self._storage(tensor.untyped_storage())
-        staged = torch.empty(0, dtype=tensor.dtype, device="cpu")
-        return staged.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+        storage = tensor.untyped_storage()
+        place = (tensor.device, storage.data_ptr())
+        if place not in self._copied:
+            self._copied[place] = self._filled(storage, tensor.device), storage
+        return self._copied[place][0].like(tensor)
 
-    def _storage(self, storage: torch.UntypedStorage) -> torch.UntypedStorage:
-        place = (storage.device, storage.data_ptr())
-        if place in self._copied:
-            return self._copied[place][1]
-        pinned = storage.device.type in _WITH_PINNED_MEMORY
-        key = (storage.nbytes(), pinned)
+    def _filled(self, storage: torch.UntypedStorage, device: torch.device) -> _Buffer:
+        key = (storage.nbytes(), device.type in _WITH_PINNED_MEMORY)
         free = self._free.get(key)
-        buffer = free.pop() if free else _memory(*key)
-        buffer.copy_(storage, non_blocking=True)
-        if storage.device.type != "cpu":
-            self.devices.add(storage.device)
+        buffer = free.popleft() if free else _Buffer(*key)
+        buffer.storage.copy_(storage, non_blocking=True)
+        if device.type != "cpu":
+            self.devices.add(device)
         self.used[key].append(buffer)
-        self._copied[place] = (storage, buffer)
         return buffer
 
 
@@ -106,10 +131,6 @@ def tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _plain(state: Mapping[str, Any]) -> Mapping[str, Any]:
     return state if isinstance(state, dict) else dict(state)
-
-
-def _memory(size: int, pinned: bool) -> torch.UntypedStorage:
-    return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=pinned).untyped_storage()
 
 
 def _is_a_view_of_bytes(tensor: torch.Tensor) -> bool:
