@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from launcher.ranks import RankEnv
 from trainers.core.checkpoint import Checkpoints, load_part
-from trainers.core.config import Config, ConfigError, called
+from trainers.core.config import Config, ConfigError, called, plain
 from trainers.core.configured import task_of
 from trainers.core.data import (
     EvaluationLoader,
@@ -37,12 +37,13 @@ from trainers.core.distributed import (
 from trainers.core.evaluation import DefaultEarlyStopping, Measures, evaluate
 from trainers.core.folder import RunFolder
 from trainers.core.learning_rate import LearningRate
-from trainers.core.metrics import MetricsFile
 from trainers.core.optimizer import load_optimizer, make_optimizer
-from trainers.core.progress import progress
+from trainers.core.progress import Progress
 from trainers.core.randomness import MODEL, STEP, derived, seed_all
 from trainers.core.running import Running
+from trainers.core.sinks import Sinks
 from trainers.core.stopping import StoppedEarly, Stopping
+from trainers.core.throughput import Throughput, report
 from trainers.core.watch import Watch
 from trainers.task import Loss, Task, move
 
@@ -89,12 +90,13 @@ class TrainerDDP:
         self.folder = self.run_folder.path
         """The run's folder: checkpoints, metrics.jsonl and config.yaml."""
         self.checkpoints = Checkpoints(self.folder / "checkpoints", self.config.training.keep_checkpoints)
-        self.metrics = MetricsFile(self.folder / "metrics.jsonl")
+        self.sinks = self._sinks()
         self.train_data: list[dict[str, float]] = []
         """The training means of each epoch, over all ranks."""
         self.val_data: list[dict[str, float]] = []
         """The validation means of each epoch, over all ranks."""
         self._running = Running()
+        self._throughput = Throughput(self.place, self.config.training.log_every)
         self._consumed = 0
         self._ended = False
         self._best = float("inf")
@@ -174,19 +176,20 @@ class TrainerDDP:
         every = self.config.training.checkpoint_every_steps
         model.train()
         began = time.perf_counter()
-        what = f"epoch {self.epoch + 1} of {self.config.training.num_epochs}"
-        with progress(self.place, what, train.steps, self._consumed) as step_is_done:
-            for group in train.groups(self.epoch, self._consumed):
+        epochs = self.config.training.num_epochs
+        total = None if train.steps is None else (epochs or 1) * train.steps
+        with Progress(self.place, total=total, epochs=epochs, done=self.step, epoch=self.epoch) as progress:
+            for group in self._throughput.waits(train.groups(self.epoch, self._consumed)):
                 if stopping.agreed():
                     self._stop_early(stopping)
                 self._train_step(model, group)
                 self._watch.step_done(self.step)
-                step_is_done()
+                progress.step(self.step, self.epoch)
                 now = time.perf_counter()
                 stopping.step_took(now - began)
                 began = now
                 if self.step % self.config.training.log_every == 0:
-                    self._report()
+                    self._report(progress)
                 if every and self.step % every == 0:
                     self._save(stopping)
                     began = time.perf_counter()
@@ -196,13 +199,16 @@ class TrainerDDP:
         self.optimizer.zero_grad(set_to_none=True)
         for micro in group.micros:
             loss = self.task.loss(model, move(micro.data, self.device))
-            loss.total.backward(torch.full_like(loss.total, self._weight(loss, micro, group)))
-            self._running.add(loss, True)
+            with self._throughput.reduction(loss.total):
+                loss.total.backward(torch.full_like(loss.total, self._weight(loss, micro, group)))
+            count = micro.samples if loss.count is None else loss.count
+            self._running.add(loss.total, count, loss.metrics)
         if self.config.training.clip_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.training.clip_grad_norm)
         self.learning_rate.before_step(self.step)
         self.optimizer.step()
         self.learning_rate.after_step()
+        self._throughput.step(sum(micro.samples for micro in group.micros))
         self.step += 1
         self._consumed += 1
 
@@ -216,12 +222,13 @@ class TrainerDDP:
             total = count / micro.samples * group.samples
         return self.world_size / total
 
-    def _report(self) -> None:
-        means = self._running.report(self.place)
-        if self.place.is_main:
-            rate = self.optimizer.param_groups[0]["lr"]
-            named = {f"train/{name}": value for name, value in means.items()}
-            self.metrics.write({"step": self.step, "epoch": self.epoch, "lr": rate, **named})
+    def _report(self, progress: Progress) -> None:
+        values = report(self._running, self._throughput, self.place)
+        rate = self.optimizer.param_groups[0]["lr"]
+        values["train/lr"] = rate
+        self.logger.info("%s", progress.line(values))
+        if self.sinks is not None:
+            self.sinks.write(self.step, {"epoch": self.epoch, "lr": rate, **values})
 
     def _end_epoch(self, val: EvaluationLoader | None, stopping: Stopping) -> None:
         """Validate, decide whether to go on, and save; all ranks alike."""
@@ -232,7 +239,7 @@ class TrainerDDP:
         measures = None
         if val is not None and len(val.dataset):
             began = time.perf_counter()
-            with self._watch.allow("in validation"):
+            with self._throughput.paused(), self._watch.allow("in validation"):
                 measures = evaluate(self.task, self.model, val, self.place)
             stopping.longest_validation = max(stopping.longest_validation, time.perf_counter() - began)
             self.val_data.append(dict(measures))
@@ -242,10 +249,10 @@ class TrainerDDP:
         better, self._ended = self._judge(measures or means)
         self.learning_rate.after_evaluation((measures or means)["loss"])
         self.learning_rate.after_epoch()
-        if self.place.is_main:
+        if self.sinks is not None:
             named = {f"val/{name}": value for name, value in (measures or {}).items()}
             epoch = {f"train_epoch/{name}": value for name, value in means.items()}
-            self.metrics.write({"step": self.step, "epoch": self.epoch, **epoch, **named})
+            self.sinks.write(self.step, {"epoch": self.epoch, **epoch, **named})
         self.epoch += 1
         self._consumed = 0
         every = self.config.training.checkpoint_at
@@ -290,9 +297,9 @@ class TrainerDDP:
         alone = Place(0, 1, self.device, alone=True)
         measures = evaluate(self.task, self.model, test, alone)
         self.logger.info("Test: %s", ", ".join(f"{name}={value:.4g}" for name, value in measures.items()))
-        if self.place.is_main:
+        if self.sinks is not None:
             named = {f"test/{name}": value for name, value in measures.items()}
-            self.metrics.write({"step": self.step, "epoch": self.epoch, **named})
+            self.sinks.write(self.step, {"epoch": self.epoch, **named})
         return measures
 
     # --- Checkpoints ------------------------------------------------------------------------------
@@ -322,6 +329,7 @@ class TrainerDDP:
                 "learning_rate": self.learning_rate.state_dict(),
                 "early_stopping": self.early_stopping.state_dict() if self.early_stopping else None,
                 "running": running,
+                "metrics": self.sinks.position() if self.sinks is not None else 0,
                 "train_data": self.train_data,
                 "val_data": self.val_data,
             }
@@ -360,10 +368,13 @@ class TrainerDDP:
             self.early_stopping.load_state_dict(state["early_stopping"])
         self._running.load(state["running"], self.place)
         self.train_data, self.val_data = state["train_data"], state["val_data"]
+        if self.sinks is not None:
+            self.sinks.go_back(state["metrics"], self.step)
 
     def _save(self, stopping: Stopping, *, best: bool = False) -> None:
         began = time.perf_counter()
-        self._begin_to_save(best=best)
+        with self._throughput.paused():
+            self._begin_to_save(best=best)
         stopping.checkpoint_took(time.perf_counter() - began + self.checkpoints.longest)
 
     def _saved_here(self) -> bool:
@@ -378,10 +389,10 @@ class TrainerDDP:
         newest = self.checkpoints.newest() if self.place.is_main else None
         path = self.place.from_main(None if newest is None else str(newest))
         if path is None:
+            if self.sinks is not None:
+                self.sinks.go_back(0, 0)
             return
         self.load_checkpoint(str(path))
-        if self.place.is_main:
-            self.metrics.go_on_from(self.step)
         self.logger.info("Going on from %s: epoch %d, step %d", path, self.epoch, self.step)
 
     # --- What the configuration makes -------------------------------------------------------------
@@ -415,6 +426,19 @@ class TrainerDDP:
             return make(*asked.args, **asked.kwargs)
         except (TypeError, ValueError) as error:
             raise ConfigError([f"early_stopping: {error}"]) from error
+
+    def _sinks(self) -> Sinks | None:
+        if not self.place.is_main:
+            return None
+        training, size = self.config.training, self.world_size
+        batch = training.batch_size * training.gradient_accumulation_steps * size
+        resolved = {
+            **plain(self.config),
+            "ddp/world_size": size,
+            "ddp/effective_batch_size": batch,
+            "ddp/scaled_lr": self.optimizer.param_groups[0]["lr"],
+        }
+        return Sinks(self.folder, self.config.logging, self.folder.name, resolved)
 
 
 def _place(rank: int, config: Config) -> Place:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from launcher.ranks import RankEnv
 from trainers.core.config import Config
+from trainers.core.curves import draw_curves
 from trainers.core.evaluation import Measures
 from trainers.core.logs import setup_logging
 from trainers.core.stopping import StoppedEarly
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.task import Splits, Task
+
+logger = logging.getLogger(__name__)
 
 
 class Trained(NamedTuple):
@@ -55,5 +59,10 @@ def train(config: Config | Mapping[str, Any], task: Task | None = None) -> Train
         raise
     # After any other error nobody leaves the group in order: that would wait for ranks which wait for us.
     cleanup_ddp()
-    measures = trainer.run_test(test) if me.rank == 0 else None
+    measures = None
+    if me.rank == 0:
+        measures = trainer.run_test(test)
+        picture = draw_curves(trainer.folder)
+        if picture is not None:
+            logger.info("curves in %s", picture)
     return Trained(trainer, trainer.splits, measures)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
 from trainers import program
 from trainers.core.config import Config, PyObject
+from trainers.core.curves import draw_curves
 from trainers.gnn.report import aligned
 
 TASK = PyObject("trainers.gnn.task.CausetTask")
@@ -34,21 +33,11 @@ def train(config: Config) -> None:
     else:
         text, lines = own(trained.measures, trained.splits.train, trained.splits.test)
     print(text, flush=True)
-    _draw(trained.trainer.metrics.path, lines)
+    if lines:
+        draw_curves(trained.trainer.folder, lines)
 
 
 def _with_task(config: Config) -> Config:
     if config.task is None and not (config.model or config.data or config.criterion):
         return msgspec.structs.replace(config, task=TASK)
     return config
-
-
-def _draw(metrics: Path, lines: Mapping[str, float]) -> None:
-    try:
-        from trainers.core.curves import draw
-
-        picture = metrics.with_name("curves.png")
-        draw(metrics, picture, dict(lines))
-        print(f"curves in {picture}", flush=True)
-    except ModuleNotFoundError as error:
-        logging.getLogger(__name__).warning("no picture of the curves: %s", error)
