@@ -1,84 +1,33 @@
-"""Loaders that can go on anywhere: the groups of each optimizer step, and what is only looked at."""
+"""The loaders of a training: map-style sets here, iterable ones next door."""
 
 from __future__ import annotations
 
 import logging
-import signal
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from multiprocessing import resource_tracker
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
-import torch
-from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset
+from torch.utils.data import Dataset, IterableDataset, Sampler
 
 from trainers.core.config import ConfigError, Evaluation, Training
 from trainers.core.distributed import Place
-from trainers.core.randomness import EVALUATION, GENERATORS, SAMPLE, Stream, seed_all
+from trainers.core.iterable import IterableLoader
+from trainers.core.loading import Batch, Collate, Group, Micro, TrainingLoader, drawn_from, iterate, loader
+from trainers.core.randomness import EVALUATION, SAMPLE, Stream, seed_all
 from trainers.core.sampling import Deal, deal, micro_batches, order_of
 
-Collate: TypeAlias = Callable[[list[Any]], Any]
+__all__ = [
+    "Batch",
+    "EvaluationLoader",
+    "Group",
+    "MapLoader",
+    "Micro",
+    "TrainingLoader",
+    "evaluation_loader",
+    "training_loader",
+]
 
 Wanted: TypeAlias = "tuple[int, list[int]]"
 """(epoch, indices): the samples of a batch, and what their random streams follow from."""
-
-_NOT_FOR_WORKERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-
-
-class Micro(NamedTuple):
-    """A micro-batch: what one forward and backward pass takes."""
-
-    data: Any
-    """Collated, on the CPU."""
-    samples: int
-    """This rank's."""
-    last: bool
-    """Whether it ends its group."""
-
-
-class Group(NamedTuple):
-    """What this rank takes in one optimizer step."""
-
-    micros: list[Micro]
-    """As many on every rank."""
-    samples: int | None
-    """Of all ranks together; None where nobody knows before."""
-
-
-class Batch(NamedTuple):
-    """A batch that is only looked at."""
-
-    data: Any
-    """Collated, on the CPU."""
-    samples: int
-    seed: int
-    """Of what is drawn while it is judged; the same on any number of ranks."""
-
-
-class TrainingLoader(ABC):
-    """This rank's part of the training set, in groups, from any step of any epoch on."""
-
-    dataset: Any
-    global_batch: int
-    """Samples of a whole optimizer step, of all ranks."""
-    world_size_matters = False
-    """Whether a checkpoint can go on with this number of ranks alone."""
-
-    @property
-    @abstractmethod
-    def steps(self) -> int | None:
-        """Optimizer steps of an epoch, on every rank; None: nobody knows before its end."""
-
-    @abstractmethod
-    def groups(self, epoch: int, consumed: int) -> Iterator[Group]:
-        """The groups of an epoch, without the first `consumed`."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps, beside the epoch and the steps of it that are done."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
 
 
 class MapLoader(TrainingLoader):
@@ -88,7 +37,7 @@ class MapLoader(TrainingLoader):
         self.dataset = dataset
         self._rank = place.rank
         self._deal = deal(
-            len(dataset),
+            _length(dataset, "or make it a torch IterableDataset"),
             training.batch_size,
             training.gradient_accumulation_steps,
             place.world_size,
@@ -96,7 +45,7 @@ class MapLoader(TrainingLoader):
         )
         self.global_batch = self._deal.global_batch
         self._batches = _MicroBatches(self._deal, training, place.rank)
-        self._loader = _loader(Seeded(dataset, training.seed), self._batches, training, training, collate)
+        self._loader = loader(Seeded(dataset, training.seed), training, training, self._batches, collate)
         _tell_of_dropped(self._deal, training, place)
 
     @property
@@ -133,9 +82,10 @@ class EvaluationLoader:
     ):
         self.dataset = dataset
         size = settings.batch_size or training.batch_size
-        self._share = _Share(_length(dataset), size, rank, world_size)
+        length = _length(dataset, "validation and test sets need one, so that every sample counts once")
+        self._share = _Share(length, size, rank, world_size)
         self._stream = Stream(EVALUATION, training.seed)
-        self._loader = _loader(Seeded(dataset, training.seed), self._share, settings, training, collate)
+        self._loader = loader(Seeded(dataset, training.seed), settings, training, self._share, collate)
 
     def __len__(self) -> int:
         """This rank's batches."""
@@ -153,12 +103,13 @@ class EvaluationLoader:
 
 
 def training_loader(dataset: Any, training: Training, place: Place, collate: Collate) -> TrainingLoader:
-    """This rank's loader of the training set.
+    """This rank's loader of the training set: map-style, or a torch IterableDataset.
 
     Raises:
-        ConfigError: its samples make no step.
+        ConfigError: its samples make no step, or it is neither.
     """
-    return MapLoader(dataset, training, place, collate)
+    kind = IterableLoader if isinstance(dataset, IterableDataset) else MapLoader
+    return kind(dataset, training, place, collate)
 
 
 def evaluation_loader(
@@ -178,17 +129,11 @@ def evaluation_loader(
     return EvaluationLoader(dataset, settings, training, collate, rank=rank, world_size=world_size)
 
 
-def _length(dataset: Any) -> int:
-    try:
-        return len(dataset)
-    except TypeError:
+def _length(dataset: Any, why: str) -> int:
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         kind = type(dataset).__name__
-        raise ConfigError(
-            [
-                f"data: {kind} has no length; validation and test sets need one, so that every sample counts "
-                "once (give it __len__ and __getitem__, or make a list of its samples)"
-            ]
-        ) from None
+        raise ConfigError([f"data: {kind} has no length and index; give it __len__ and __getitem__: {why}"])
+    return len(dataset)
 
 
 # --- Samples ------------------------------------------------------------------------------------
@@ -200,7 +145,7 @@ class Seeded(Dataset[Any]):
     def __init__(self, dataset: Any, seed: int):
         self.dataset = dataset
         self.seed = seed
-        self._generators = _drawn_from(dataset)
+        self._generators = drawn_from(dataset)
 
     def __len__(self) -> int:
         """As many as it has."""
@@ -218,26 +163,6 @@ class Seeded(Dataset[Any]):
             seed_all(stream.seed(index), self._generators)
             samples.append(self.dataset[index])
         return samples
-
-
-def _drawn_from(dataset: Any) -> frozenset[str]:
-    """The generators that a data set may draw from: seeding them costs more than a sample of a tensor.
-
-    It says so itself by `draws_from`; a list and torch's TensorDataset draw nothing.
-    """
-    while type(dataset) is Subset:
-        dataset = dataset.dataset
-    if type(dataset) in (TensorDataset, list, tuple):
-        return frozenset()
-    declared = getattr(dataset, "draws_from", None)
-    if declared is None:
-        return GENERATORS
-    if isinstance(declared, str) or not GENERATORS.issuperset(declared):
-        kind = type(dataset).__name__
-        raise ConfigError(
-            [f"data: {kind}.draws_from is {declared!r}; it takes some of {sorted(GENERATORS)}, or ()"]
-        )
-    return frozenset(declared)
 
 
 # --- Batches ------------------------------------------------------------------------------------
@@ -296,57 +221,3 @@ def _tell_of_dropped(dealt: Deal, training: Training, place: Place) -> None:
             dealt.length,
             place.world_size,
         )
-
-
-# --- Workers ------------------------------------------------------------------------------------
-
-
-def _loader(
-    dataset: Dataset[Any],
-    batches: Sampler[Wanted],
-    settings: Training | Evaluation,
-    training: Training,
-    collate: Collate,
-) -> DataLoader[Any]:
-    workers = settings.num_workers
-    return DataLoader(
-        dataset,
-        batch_sampler=batches,  # type: ignore[arg-type]  # Seeded takes each as a whole
-        num_workers=workers,
-        collate_fn=collate,
-        pin_memory=settings.pin_memory and torch.accelerator.is_available(),
-        worker_init_fn=_worker_init,
-        multiprocessing_context=training.multiprocessing_context if workers else None,
-        persistent_workers=settings.persistent_workers and workers > 0,
-        prefetch_factor=settings.prefetch_factor if workers else None,
-        # iter() draws a seed from a generator: from the global one it would shift all that follows.
-        generator=torch.Generator().manual_seed(training.seed),
-    )
-
-
-def _worker_init(_: int) -> None:
-    """Leave signals to the rank: a worker that dies of one makes the loader raise in mid-step.
-
-    torch has installed a handler of its own for TERM before this is called. Ctrl-C reaches the whole
-    foreground group.
-    """
-    for number in _NOT_FOR_WORKERS:
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_WORKERS)
-
-
-def iterate(loader: Iterable[Any]) -> Iterator[Any]:
-    """`iter(loader)`, with workers that hear none of the signals that are for the rank.
-
-    Under spawn and forkserver a worker is a new interpreter, which a signal would end before its
-    first line of ours: what it inherits blocks the signals until it ignores them.
-    """
-    context = getattr(loader, "multiprocessing_context", None)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_WORKERS)
-    try:
-        if context is not None and context.get_start_method() != "fork":
-            resource_tracker.ensure_running()  # it ignores TERM itself, and would die of the others
-            signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_WORKERS)  # it has unblocked TERM
-        return iter(loader)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

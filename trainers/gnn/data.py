@@ -41,6 +41,9 @@ class Causets(Dataset[Any]):
     `estimate`, Myrheim and Meyer's dimension.
     """
 
+    draws_from = ()
+    """None of the global generators."""
+
     def __init__(self, length: int, *, mean: float = 64.0, seed: int = 0, first: int = 0):
         self.length = length
         self.mean = mean

@@ -1,0 +1,294 @@
+"""Training sets that are read in a stream: who takes what, the end that ranks agree on, and going on.
+
+Each worker of each rank reads a part: what the data set's `shard(num_shards=, index=)` gives, else every
+so many-th element of the whole stream. Each batch brings along where its worker stood after it, so that
+a checkpoint knows what was trained on, whatever has been loaded ahead.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from itertools import count, islice
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data._utils import worker as torch_worker
+
+from trainers.core.config import ConfigError, Training
+from trainers.core.distributed import Place
+from trainers.core.loading import Collate, Group, Micro, TrainingLoader, drawn_from, iterate, loader
+from trainers.core.randomness import SAMPLE, Stream, seed_all
+
+
+class _Loaded(NamedTuple):
+    """A micro-batch, and where its worker stood after it."""
+
+    data: Any
+    samples: int
+    worker: int
+    stand: bytes
+    """Pickled in the worker: the set may change what it gave while later batches are loaded."""
+
+
+class _Mark(NamedTuple):
+    """Where a rank stands between two steps."""
+
+    turn: int
+    """The worker whose batch is next."""
+    stands: dict[int, bytes]
+    """Of each worker that has given something."""
+
+
+_BEGINNING = _Mark(0, {})
+
+
+class IterableLoader(TrainingLoader):
+    """Of a torch IterableDataset; goes on with as many ranks and workers as before alone."""
+
+    world_size_matters = True
+
+    def __init__(self, dataset: Any, training: Training, place: Place, collate: Collate):
+        self.dataset = dataset
+        self._training = training
+        self._place = place
+        self._collate = collate
+        self._generators = drawn_from(dataset)
+        self._beginning = pickle.dumps(dataset.state_dict()) if _keeps_state(dataset) else None
+        """Its state, which an epoch that is left, or read in this process, changes."""
+        self._workers = max(training.num_workers, 1)
+        self._accumulation = training.gradient_accumulation_steps
+        self.global_batch = training.batch_size * self._accumulation * place.world_size
+        self._epoch = 0
+        self._marks: dict[int, _Mark] = {}
+        """By the steps of the epoch that are done; the last two, because a group that was given may not
+        have been trained on yet."""
+
+    @property
+    def steps(self) -> None:
+        """Nobody knows before the end."""
+        return None
+
+    def groups(self, epoch: int, consumed: int) -> Iterator[Group]:
+        """The groups of an epoch, without the first `consumed`, as long as every rank has one.
+
+        All ranks must iterate alike. Whether the others have one more is asked a group ahead, so that
+        nobody waits for the answer.
+
+        Raises:
+            ConfigError: some rank has nothing at all, or the position is not known.
+        """
+        mark = self._mark(epoch, consumed)
+        self._epoch, self._marks = epoch, {consumed: mark}
+        loaded = iterate(self._loader(epoch, mark))
+        ahead = list(islice(loaded, self._accumulation))
+        agreed = self._least_of_ranks(len(ahead))
+        if not agreed() and not consumed:
+            raise ConfigError([self._nothing()])
+        while (size := agreed()) and not (self._training.drop_last and size < self._accumulation):
+            group = ahead[:size]
+            for batch in group:
+                stands = {**mark.stands, batch.worker: batch.stand}
+                mark = _Mark((batch.worker + 1) % self._workers, stands)
+            last_of_all = size < self._accumulation
+            ahead = [] if last_of_all else list(islice(loaded, self._accumulation))
+            agreed = self._least_of_ranks(len(ahead))
+            self._marks = {consumed: self._marks[consumed], consumed + 1: mark}
+            consumed += 1
+            micros = [Micro(each.data, each.samples, each is group[-1]) for each in group]
+            yield Group(micros, None)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this rank stands."""
+        marks = {
+            step: {"turn": mark.turn, "stands": {at: pickle.loads(each) for at, each in mark.stands.items()}}
+            for step, mark in self._marks.items()
+        }
+        return {**self._shape(), "epoch": self._epoch, "marks": marks}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint.
+
+        Raises:
+            ConfigError: it was made with another number of ranks or workers.
+        """
+        problems = [
+            f"{field}: there are {mine} {what}, but the checkpoint was made with {state[name]}, and an "
+            f"iterable training set goes on with as many alone; take {state[name]}, or begin anew with "
+            "training.fresh: true"
+            for (name, mine), (field, what) in zip(
+                self._shape().items(),
+                (("parallel.world_size", "ranks"), ("training.num_workers", "workers")),
+                strict=True,
+            )
+            if mine != state[name]
+        ]
+        if problems:
+            raise ConfigError(problems)
+        self._epoch = state["epoch"]
+        self._marks = {
+            step: _Mark(mark["turn"], {at: pickle.dumps(each) for at, each in mark["stands"].items()})
+            for step, mark in state["marks"].items()
+        }
+
+    def load_state_dicts(self, states: list[dict[str, Any]], place: Place) -> None:
+        """Go on from what another number of ranks had, which cannot be.
+
+        Raises:
+            ConfigError: always.
+        """
+        self.load_state_dict(states[0])
+
+    def _shape(self) -> dict[str, int]:
+        return {"world_size": self._place.world_size, "workers": self._workers}
+
+    def _mark(self, epoch: int, consumed: int) -> _Mark:
+        if epoch == self._epoch and consumed in self._marks:
+            return self._marks[consumed]
+        if consumed:
+            raise ConfigError(
+                [
+                    f"training: nobody knows where the training set stood after {consumed} steps of epoch "
+                    f"{epoch + 1}; load the checkpoint's state of the loader first"
+                ]
+            )
+        return _BEGINNING
+
+    def _loader(self, epoch: int, mark: _Mark) -> Any:
+        part = _Part(
+            self.dataset,
+            self._training,
+            self._collate,
+            self._generators,
+            beginning=self._beginning,
+            epoch=epoch,
+            mark=mark,
+            rank=self._place.rank,
+            world_size=self._place.world_size,
+        )
+        return loader(part, self._training, self._training)
+
+    def _least_of_ranks(self, mine: int) -> Callable[[], int]:
+        """Asks for the smallest number that any rank has; what it gives waits for the answer."""
+        place = self._place
+        if not place.distributed or place.world_size == 1:
+            return lambda: mine
+        group = place.flag_group()
+        told = torch.tensor([mine], dtype=torch.int32, device=None if group is not None else place.device)
+        work = dist.all_reduce(told, op=dist.ReduceOp.MIN, group=group, async_op=True)
+        assert work is not None  # async_op
+
+        def agreed() -> int:
+            work.wait()
+            return int(told.item())
+
+        return agreed
+
+    def _nothing(self) -> str:
+        parts = self._place.world_size * self._workers
+        return (
+            f"data: the training set {type(self.dataset).__name__} has too little for every rank to take one "
+            f"step: {self._place.world_size} ranks x {self._workers} workers read {parts} parts of it in "
+            f"batches of {self._training.batch_size}; take fewer ranks, fewer workers or a smaller batch_size"
+        )
+
+
+class _Part(IterableDataset[_Loaded]):
+    """What the workers of a rank read in an epoch, in batches."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        training: Training,
+        collate: Collate,
+        generators: frozenset[str],
+        *,
+        beginning: bytes | None,
+        epoch: int,
+        mark: _Mark,
+        rank: int,
+        world_size: int,
+    ):
+        self._dataset = dataset
+        self._collate = collate
+        self._generators = generators
+        self._stream = Stream(SAMPLE, training.seed, epoch)
+        self._epoch = epoch
+        self._mark = mark
+        self._rank = rank
+        self._world_size = world_size
+        self._workers = max(training.num_workers, 1)
+        self._beginning = beginning
+        self._shards = world_size * self._workers
+        self._batch_size = training.batch_size
+        self._least = training.batch_size if training.drop_last else min(2, training.batch_size)
+        """Samples of a last batch that is not whole; BatchNorm cannot train on one."""
+
+    def __iter__(self) -> Iterator[_Loaded]:
+        """This worker's batches, from where it stood."""
+        worker = (_hidden_worker() + self._mark.turn) % self._workers
+        dataset, elements = self._opened(worker)
+        batch: list[Any] = []
+        for taken, element in elements:
+            batch.append(element)
+            if len(batch) == self._batch_size:
+                yield self._loaded(batch, worker, dataset, taken)
+                batch = []
+        if len(batch) >= self._least:
+            yield self._loaded(batch, worker, dataset, taken)
+
+    def _loaded(self, batch: list[Any], worker: int, dataset: Any, taken: int) -> _Loaded:
+        stand = {"taken": taken, "own": dataset.state_dict() if _keeps_state(dataset) else None}
+        return _Loaded(self._collate(batch), len(batch), worker, pickle.dumps(stand))
+
+    def _opened(self, worker: int) -> tuple[Any, Iterator[tuple[int, Any]]]:
+        """A worker's data set, and its elements: (how many were taken of it by then, the element)."""
+        index = self._rank + self._world_size * worker
+        dataset = self._dataset
+        shards_itself = callable(getattr(dataset, "shard", None))
+        if shards_itself:
+            dataset = dataset.shard(num_shards=self._shards, index=index)
+        known = self._mark.stands.get(worker)
+        stand = pickle.loads(known) if known else {"taken": 0, "own": None}
+        if known is None and dataset is self._dataset and self._beginning is not None:
+            dataset.load_state_dict(pickle.loads(self._beginning))
+        if callable(getattr(dataset, "set_epoch", None)):
+            dataset.set_epoch(self._epoch)
+        if stand["own"] is not None:
+            dataset.load_state_dict(stand["own"])
+        return dataset, self._elements(dataset, index, stand, shards_itself)
+
+    def _elements(
+        self, dataset: Any, index: int, stand: dict[str, Any], shards_itself: bool
+    ) -> Iterator[tuple[int, Any]]:
+        """Every element is drawn from its own random stream, also those for others and those skipped:
+        what a set shuffles in its stream is then the same for all."""
+        taken = stand["taken"]
+        seed_all(self._stream.seed(), self._generators)
+        elements = iter(dataset)
+        for number in count(0 if stand["own"] is None else taken):
+            place_in_all = number * self._shards + index if shards_itself else number
+            seed_all(self._stream.seed(place_in_all), self._generators)
+            try:
+                element = next(elements)
+            except StopIteration:
+                return
+            if number >= taken and (shards_itself or number % self._shards == index):
+                yield number + 1, element
+
+
+def _keeps_state(dataset: Any) -> bool:
+    return all(callable(getattr(dataset, name, None)) for name in ("state_dict", "load_state_dict"))
+
+
+def _hidden_worker() -> int:
+    """Which of torch's workers this is, who is told of no others from here on.
+
+    A set that deals its elements out over workers itself, as torch's guide shows, would do so on top of
+    what is done here, and most of it would never be seen.
+    """
+    told = get_worker_info()
+    torch_worker._worker_info = None
+    return 0 if told is None else told.id

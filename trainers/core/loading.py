@@ -1,0 +1,156 @@
+"""What a loader gives to a training step, and the worker processes that load it."""
+
+from __future__ import annotations
+
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import resource_tracker
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset
+
+from trainers.core.config import ConfigError, Evaluation, Training
+from trainers.core.randomness import GENERATORS
+
+Collate: TypeAlias = Callable[[list[Any]], Any]
+
+_NOT_FOR_WORKERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class Micro(NamedTuple):
+    """A micro-batch: what one forward and backward pass takes."""
+
+    data: Any
+    """Collated, on the CPU."""
+    samples: int
+    """This rank's."""
+    last: bool
+    """Whether it ends its group."""
+
+
+class Group(NamedTuple):
+    """What this rank takes in one optimizer step."""
+
+    micros: list[Micro]
+    """As many on every rank."""
+    samples: int | None
+    """Of all ranks together; None where nobody knows before."""
+
+
+class Batch(NamedTuple):
+    """A batch that is only looked at."""
+
+    data: Any
+    """Collated, on the CPU."""
+    samples: int
+    seed: int
+    """Of what is drawn while it is judged; the same on any number of ranks."""
+
+
+class TrainingLoader(ABC):
+    """This rank's part of the training set, in groups, from any step of any epoch on."""
+
+    dataset: Any
+    global_batch: int
+    """Samples of a whole optimizer step, of all ranks."""
+    world_size_matters = False
+    """Whether a checkpoint can go on with this number of ranks alone."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> int | None:
+        """Optimizer steps of an epoch, on every rank; None: nobody knows before its end."""
+
+    @abstractmethod
+    def groups(self, epoch: int, consumed: int) -> Iterator[Group]:
+        """The groups of an epoch, without the first `consumed`."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps, beside the epoch and the steps of it that are done."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+
+
+def drawn_from(dataset: Any) -> frozenset[str]:
+    """The generators that a data set may draw from: seeding them costs more than a sample of a tensor.
+
+    It says so itself by `draws_from`; a list and torch's TensorDataset draw nothing.
+    """
+    while type(dataset) is Subset:
+        dataset = dataset.dataset
+    if type(dataset) in (TensorDataset, list, tuple):
+        return frozenset()
+    declared = getattr(dataset, "draws_from", None)
+    if declared is None:
+        return GENERATORS
+    if isinstance(declared, str) or not GENERATORS.issuperset(declared):
+        kind = type(dataset).__name__
+        raise ConfigError(
+            [f"data: {kind}.draws_from is {declared!r}; it takes some of {sorted(GENERATORS)}, or ()"]
+        )
+    return frozenset(declared)
+
+
+# --- Workers ------------------------------------------------------------------------------------
+
+
+def loader(
+    dataset: Dataset[Any],
+    settings: Training | Evaluation,
+    training: Training,
+    batches: Sampler[Any] | None = None,
+    collate: Collate | None = None,
+) -> DataLoader[Any]:
+    """torch's loader of what `batches` name, or of a stream that is in batches already."""
+    workers = settings.num_workers
+    return DataLoader(
+        dataset,
+        batch_size=None if batches is None else 1,
+        batch_sampler=batches,
+        num_workers=workers,
+        collate_fn=collate or _as_it_is,
+        pin_memory=settings.pin_memory and torch.accelerator.is_available(),
+        worker_init_fn=_worker_init,
+        multiprocessing_context=training.multiprocessing_context if workers else None,
+        # Workers of a stream hold one epoch of it.
+        persistent_workers=settings.persistent_workers and workers > 0 and batches is not None,
+        prefetch_factor=settings.prefetch_factor if workers else None,
+        # iter() draws a seed from a generator: from the global one it would shift all that follows.
+        generator=torch.Generator().manual_seed(training.seed),
+    )
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
+def _worker_init(_: int) -> None:
+    """Leave signals to the rank: a worker that dies of one makes the loader raise in mid-step.
+
+    torch has installed a handler of its own for TERM before this is called. Ctrl-C reaches the whole
+    foreground group.
+    """
+    for number in _NOT_FOR_WORKERS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_WORKERS)
+
+
+def iterate(loader: Iterable[Any]) -> Iterator[Any]:
+    """`iter(loader)`, with workers that hear none of the signals that are for the rank.
+
+    Under spawn and forkserver a worker is a new interpreter, which a signal would end before its
+    first line of ours: what it inherits blocks the signals until it ignores them.
+    """
+    context = getattr(loader, "multiprocessing_context", None)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_WORKERS)
+    try:
+        if context is not None and context.get_start_method() != "fork":
+            resource_tracker.ensure_running()  # it ignores TERM itself, and would die of the others
+            signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_WORKERS)  # it has unblocked TERM
+        return iter(loader)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
