@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -470,18 +471,20 @@ def save_for_ever(folder: Path, durable: Path) -> None:
 def killed_again_and_again(folder: Path, times: int) -> int:
     durable = folder / "durable"
     durable.touch()
+    told: list[list[str]] = []
     for _ in range(times):
+        before = len(told)
         pid = os.fork()
         if pid == 0:
             save_for_ever(folder / "checkpoints", durable)
-        threading.Event().wait(random.uniform(0.0, 0.2))
+        patience.until(lambda before=before: len(durable.read_text().splitlines()) > before)  # type: ignore[misc]
+        time.sleep(random.uniform(0.0, 0.05))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         told = [line.split() for line in durable.read_text().splitlines()]
         kept = Checkpoints(folder / "checkpoints")
         assert [problem for path in kept.all() if (problem := kept.problem(path))] == []
-        if told:
-            assert step_of(kept.newest()) >= int(told[-1][0])
+        assert step_of(kept.newest()) >= int(told[-1][0])
         if best := [int(step) for step, better in told if int(better)]:
             assert step_of(kept.best()) >= best[-1]
             assert step_of(kept.best()) % 3 == 0
@@ -492,7 +495,7 @@ def killed_again_and_again(folder: Path, times: int) -> int:
 @pytest.mark.usefixtures("for_real")
 def test_killed_fifty_times(tmp_path: Path) -> None:
     (told,) = run(killed_again_and_again, tmp_path, 50, folder=tmp_path / "rank", world_size=1)
-    assert told > 50
+    assert told >= 50
 
 
 # --- Disks -------------------------------------------------------------------------------------------
