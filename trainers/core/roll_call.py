@@ -26,9 +26,6 @@ WINDOW = 10.0
 
 _FAILED = "castoff/failed"
 
-_FAREWELL = 2.0
-"""Seconds that the rank which keeps the store leaves the others to read the verdict."""
-
 _NAMED = 8
 """Ranks of a kind that are named one by one."""
 
@@ -135,7 +132,7 @@ class RollCall:
         if store.add("castoff/read", 1) == readers:
             store.set("castoff/all-read", "")
         if self.rank == 0:  # with whom the store goes
-            _wait(store, "castoff/all-read", _FAREWELL)
+            _wait(store, "castoff/all-read", self.patience)
         return verdict
 
     def _judge(self, store: Any) -> Verdict:
