@@ -38,6 +38,7 @@ _WAITING = (
     "torch.nn.parallel",
     "trainers.core.distributed",
     "trainers.core.engine",
+    "trainers.core.iterable",
     "trainers.core.stopping",
 )
 """Modules whose calls into torch wait for other ranks; a gradient is summed while it is computed."""
