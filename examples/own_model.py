@@ -11,10 +11,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from trainers.core.config import Config
-from trainers.core.sampling import split
-from trainers.program import train
-from trainers.task import Loss, Splits, Task
+from trainers import Config, Loss, Splits, Task, split, train
 
 
 class Digits(Task):
@@ -31,7 +28,7 @@ class Digits(Task):
         scores = model(images)
         right = (scores.argmax(1) == labels).sum()
         total = nn.functional.cross_entropy(scores, labels, reduction="sum")
-        return Loss(total, len(labels), {"accuracy": right})
+        return Loss(total, metrics={"accuracy": right})
 
 
 if __name__ == "__main__":

@@ -3,47 +3,37 @@
 from __future__ import annotations
 
 import logging
-import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-from launcher.ranks import RankEnv
-from trainers.core.checkpoint import Checkpoints, load_part
-from trainers.core.config import Config, ConfigError, called, plain
+from trainers.core.checkpoint import CheckpointError, Checkpoints, load_part
+from trainers.core.config import Config
 from trainers.core.configured import task_of
+from trainers.core.continuation import Continuation
+from trainers.core.contract import a_loss, built_data, first_loss
 from trainers.core.data import (
+    Batch,
     EvaluationLoader,
     Group,
-    Micro,
     TrainingLoader,
     evaluation_loader,
     training_loader,
 )
-from trainers.core.distributed import (
-    Place,
-    choose_device,
-    cleanup_ddp,
-    device_ids,
-    initialize_ddp,
-    local_rank,
-)
-from trainers.core.evaluation import DefaultEarlyStopping, Measures, evaluate
+from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp, place_of
+from trainers.core.early_stopping import Judge
+from trainers.core.engine import Engine, prepared_model
+from trainers.core.evaluation import Measures, after_evaluation, evaluate
 from trainers.core.folder import RunFolder
+from trainers.core.garbage import collected_together
 from trainers.core.learning_rate import LearningRate
-from trainers.core.optimizer import load_optimizer, make_optimizer
-from trainers.core.progress import Progress
-from trainers.core.randomness import MODEL, STEP, derived, seed_all
-from trainers.core.running import Running
-from trainers.core.sinks import Sinks
-from trainers.core.stopping import StoppedEarly, Stopping
-from trainers.core.throughput import Throughput, report
+from trainers.core.optimizer import make_optimizer
+from trainers.core.randomness import EVALUATION, MODEL, STEP, derived, seed_all
+from trainers.core.reports import Reports
+from trainers.core.state import Registry, Stateful, TrainingState
+from trainers.core.stopping import StoppedEarly, StoppedInside, Stopping
 from trainers.core.watch import Watch
 from trainers.task import Loss, Task, move
 
@@ -61,402 +51,339 @@ class TrainerDDP:
         ConfigError: the configuration is wrong, or lacks what this needs.
     """
 
+    # As long as the loop lasts.
+    rates: LearningRate
+    keeper: Continuation
+    stopping: Stopping
+    watch: Watch
+
     def __init__(self, rank: int, config: Mapping[str, Any] | Config, task: Task | None = None):
-        self.config = Config.of(config)
+        self.config = config = Config.of(config)
         self.rank = rank
-        self.epoch = 0
-        """Epochs that are done."""
-        self.step = 0
-        """Optimizer steps that are done."""
-        self.place = _place(rank, self.config)
-        self.world_size = self.place.world_size
-        self.device = self.place.device
-        self.logger = logging.getLogger(f"{__name__}.{self.config.name}")
-        self.task = task_of(self.config, task)
-        seed = self.config.training.seed
-        seed_all(derived(MODEL, seed))  # the same weights on every rank
-        self.model = self.task.build_model().to(self.device)
+        self.logger = logging.getLogger(f"{__name__}.{config.name}")
+        self.place = place_of(rank, config)
+        self.state = TrainingState(config.training.seed, rank, self.place.device)
+        self.task = task_of(config, task)
+        self.task.state = self.state
+        self.task.setup(self.place)
+        seed_all(derived(MODEL, config.training.seed))  # the same weights on every rank
+        self.model = prepared_model(self.task, config, self.place)
         """The bare module."""
-        self.optimizer = make_optimizer(self.config, self.task, self.model)
-        self.learning_rate = LearningRate(
-            self.config,
-            self.optimizer,
-            world_size=self.world_size,
-            total_steps=self.config.training.num_steps,
-            steps_per_epoch=None,
-        )
-        self.early_stopping = self._early_stopping()
-        self.run_folder = RunFolder(self.config, self.place)
+        self.engine = Engine(self.model, make_optimizer(config, self.task, self.model), config, self.place)
+        self.judge = Judge(config)
+        self.run_folder = RunFolder(config, self.place)
         self.folder = self.run_folder.path
         """The run's folder: checkpoints, metrics.jsonl and config.yaml."""
-        self.checkpoints = Checkpoints(self.folder / "checkpoints", self.config.training.keep_checkpoints)
-        self.sinks = self._sinks()
-        self.train_data: list[dict[str, float]] = []
-        """The training means of each epoch, over all ranks."""
-        self.val_data: list[dict[str, float]] = []
-        """The validation means of each epoch, over all ranks."""
-        self._running = Running()
-        self._throughput = Throughput(self.place, self.config.training.log_every)
-        self._consumed = 0
-        self._ended = False
-        self._best = float("inf")
+        self.checkpoints = Checkpoints(self.folder / "checkpoints", config.training.keep_checkpoints)
+        self.reports = Reports(self.folder, config, self.place)
+        self._look: Callable[[Task, Any], Loss] = first_loss
+        self._collect: Callable[[int], None]
+        self._judged: tuple[int, int] | None = None
 
-    # --- Data -------------------------------------------------------------------------------------
+    @property
+    def train_data(self) -> list[dict[str, float]]:
+        """The training means of each epoch, over all ranks."""
+        return self.state.train_data
+
+    @property
+    def val_data(self) -> list[dict[str, float]]:
+        """The measures of each validation, over all ranks."""
+        return self.state.val_data
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that are done."""
+        return self.state.epoch
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps that are done."""
+        return self.state.step
 
     def prepare_dataloaders(self) -> tuple[TrainingLoader, EvaluationLoader, EvaluationLoader]:
         """This rank's loaders of the training, validation and test set.
 
         Training and validation are dealt out over the ranks; a test loader has the whole set.
         """
-        config = self.config
+        config, collate = self.config, self.task.collate
         seed_all(derived(MODEL, config.training.seed, 1))
-        splits = self.task.build_data()
-        self.splits = splits
-        collate = self.task.collate
-        train = training_loader(splits.train, config.training, self.place, collate)
-        validation = evaluation_loader(
-            splits.validation,
-            config.validation,
-            config.training,
-            collate,
-            rank=self.rank,
-            world_size=self.world_size,
+        self.splits = splits = built_data(self.task, self.task.build_data())
+        sizes = [f"{len(part):,}" if hasattr(part, "__len__") else "unknown" for part in splits]
+        self.logger.info("Training set size: %s, Validation set size: %s, Test set size: %s", *sizes)
+        share = {"rank": self.rank, "world_size": self.place.world_size}
+        whole = {"rank": 0, "world_size": 1}
+        return (
+            training_loader(splits.train, config.training, self.place, collate),
+            evaluation_loader(splits.validation, config.validation, config.training, collate, **share),
+            evaluation_loader(splits.test, config.testing, config.training, collate, **whole),
         )
-        test = evaluation_loader(splits.test, config.testing, config.training, collate, rank=0, world_size=1)
-        self.logger.info(
-            "Training set size: %s, Validation set size: %s, Test set size: %s",
-            *(f"{len(part):,}" for part in splits),
-        )
-        return train, validation, test
 
-    # --- Training ---------------------------------------------------------------------------------
+    # --- The loop ---------------------------------------------------------------------------------
 
     def run_training(
         self, train: TrainingLoader, val: EvaluationLoader | None
     ) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
         """Train to the end, from the newest checkpoint if this run has one.
 
-        Returns the means of each epoch, over all ranks: of training, and of validation.
+        Returns the means of each epoch and the measures of each validation, over all ranks.
 
         Raises:
             StoppedEarly: somebody asked for a stop, and a checkpoint holds all that was done. As a
                 SystemExit it ends the program unless it is caught.
+            NonFiniteError: a gradient is not finite, and such steps are not to be skipped.
+            ConfigError: the run's checkpoints were made with a configuration that does not fit.
         """
         if not isinstance(train, TrainingLoader):
             raise TypeError("run_training takes the loaders of prepare_dataloaders()")
-        self._resume()
-        model = self._wrapped()
-        self.run_folder.write_config(self.config)
-        self.logger.info("Starting distributed training on %d ranks...", self.world_size)
-        try:
-            self._train(model, train, val)
-        except StoppedEarly as stopped:
-            # What is left of DDP would end the group under Python's lock, for which gloo's threads may wait.
-            traceback.clear_frames(stopped.__traceback__)
-            del model
-            raise
+        if val is not None and not len(val.dataset):
+            val = None
+        with ExitStack() as stack:
+            stack.enter_context(self.checkpoints)
+            self._prepare(train, stack)
+            try:
+                self._resume(val)
+                with self.reports.training(self.state, self._total, self.config.training.num_epochs):
+                    self._train(train, val)
+                self._finish(val)
+            except StoppedEarly as stopped:
+                # What is left of DDP would end the group under Python's lock, for which gloo may wait.
+                traceback.clear_frames(stopped.__traceback__)
+                raise
         return self.train_data, self.val_data
 
-    def _train(self, model: nn.Module, train: TrainingLoader, val: EvaluationLoader | None) -> None:
-        if self._ended or self.epoch >= (self.config.training.num_epochs or 1):
-            self.run_folder.say_it_is_over(self.step, stopped=self._ended)
-        self._watch = Watch(self.place, self.config.parallel, self.step)
-        with Stopping(self.place) as stopping, self._watch:
-            while self.epoch < (self.config.training.num_epochs or 1) and not self._ended:
-                self._train_epoch(model, train, stopping)
-                self._end_epoch(val, stopping)
-            self.checkpoints.wait()
-            if self._ended or (self.step and not self._saved_here()):
-                self._save(stopping)
-                self.checkpoints.wait()
-            self.place.barrier("the end of training")
-            stopping.say("done")
+    def _train(self, train: TrainingLoader, val: EvaluationLoader | None) -> None:
+        state = self.state
+        while not self._over():
+            for group in self.reports.waits(train.groups(state.epoch, state.consumed)):
+                if self.stopping.agreed():
+                    self._stop_early()
+                self._step(group)
+                self._after_step(val)
+                if self._over():
+                    return
+            self._end_epoch(val)
 
-    def _train_epoch(self, model: nn.Module, train: TrainingLoader, stopping: Stopping) -> None:
-        every = self.config.training.checkpoint_every_steps
-        model.train()
-        began = time.perf_counter()
-        epochs = self.config.training.num_epochs
-        total = None if train.steps is None else (epochs or 1) * train.steps
-        with Progress(self.place, total=total, epochs=epochs, done=self.step, epoch=self.epoch) as progress:
-            for group in self._throughput.waits(train.groups(self.epoch, self._consumed)):
-                if stopping.agreed():
-                    self._stop_early(stopping)
-                self._train_step(model, group)
-                self._watch.step_done(self.step)
-                progress.step(self.step, self.epoch)
-                now = time.perf_counter()
-                stopping.step_took(now - began)
-                began = now
-                if self.step % self.config.training.log_every == 0:
-                    self._report(progress)
-                if every and self.step % every == 0:
-                    self._save(stopping)
-                    began = time.perf_counter()
-
-    def _train_step(self, model: nn.Module, group: Group) -> None:
-        seed_all(derived(STEP, self.config.training.seed, self.rank, self.step))
-        self.optimizer.zero_grad(set_to_none=True)
+    def _step(self, group: Group) -> None:
+        """One optimizer step: the micro-batches of all ranks' groups are one batch."""
+        state, engine = self.state, self.engine
+        state.draw_from(derived(STEP, state.seed, self.rank, state.step))
+        engine.begin(state.step)
         for micro in group.micros:
-            loss = self.task.loss(model, move(micro.data, self.device))
-            with self._throughput.reduction(loss.total):
-                loss.total.backward(torch.full_like(loss.total, self._weight(loss, micro, group)))
-            count = micro.samples if loss.count is None else loss.count
-            self._running.add(loss.total, count, loss.metrics)
-        if self.config.training.clip_grad_norm is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.training.clip_grad_norm)
-        self.learning_rate.before_step(self.step)
-        self.optimizer.step()
-        self.learning_rate.after_step()
-        self._throughput.step(sum(micro.samples for micro in group.micros))
-        self.step += 1
-        self._consumed += 1
+            batch = move(micro.data, self.place.device)
+            with engine.forward(last=micro.last):
+                loss = self._look(self.task, self.task.loss(engine.model, batch))
+            engine.backward(loss, group.samples, len(group.micros), last=micro.last)
+            self.reports.add(loss, micro.samples)
+        self.rates.before_step(state.step)
+        engine.apply()
+        self.rates.after_step()
+        state.step += 1
+        state.consumed += 1
 
-    def _weight(self, loss: Loss, micro: Micro, group: Group) -> float:
-        """What makes the mean over ranks, which DDP takes, the mean over the global batch's items."""
-        assert group.samples is not None
-        count = micro.samples if loss.count is None else float(loss.count)
-        if loss.count is not None and getattr(self.task, "counts_vary", False):
-            total = float(self.place.sum(torch.tensor([count])).item())
-        else:
-            total = count / micro.samples * group.samples
-        return self.world_size / total
+    def _after_step(self, val: EvaluationLoader | None) -> None:
+        """What is due every so many steps."""
+        step, training = self.state.step, self.config.training
+        self.stopping.step_took(self.reports.step_done(self.state))
+        self.watch.step_done(step)
+        self._collect(step)
+        self._look = a_loss
+        if _due(step, training.log_every):
+            self.reports.log(self.state, self.engine, self.keeper.stall)
+        if _due(step, self.config.validation.every_steps):
+            self._validate(val)
+        elif _due(step, training.checkpoint_every_steps):
+            self._save()
 
-    def _report(self, progress: Progress) -> None:
-        values = report(self._running, self._throughput, self.place)
-        rate = self.optimizer.param_groups[0]["lr"]
-        values["train/lr"] = rate
-        self.logger.info("%s", progress.line(values))
-        if self.sinks is not None:
-            self.sinks.write(self.step, {"epoch": self.epoch, "lr": rate, **values})
+    def _end_epoch(self, val: EvaluationLoader | None) -> None:
+        self.train_data.append(self.reports.end_epoch(self.state))
+        self.state.epoch += 1
+        self.state.consumed = 0
+        self.rates.after_epoch()
+        if self.config.validation.every_steps is None:
+            self._validate(val)
+        elif _due(self.state.epoch, self.config.training.checkpoint_at):
+            self._save()
 
-    def _end_epoch(self, val: EvaluationLoader | None, stopping: Stopping) -> None:
-        """Validate, decide whether to go on, and save; all ranks alike."""
-        if stopping.longest_validation and stopping.agreed_on(stopping.longest_validation):
-            self._stop_early(stopping)
-        means = self._running.end_epoch(self.place)
-        self.train_data.append(means)
-        measures = None
-        if val is not None and len(val.dataset):
-            began = time.perf_counter()
-            with self._throughput.paused(), self._watch.allow("in validation"):
-                measures = evaluate(self.task, self.model, val, self.place)
-            stopping.longest_validation = max(stopping.longest_validation, time.perf_counter() - began)
-            self.val_data.append(dict(measures))
-            self.logger.info(
-                "Validation: loss=%.3f ± %.3f", measures.get("loss", float("nan")), measures.spread
+    # --- Validation -------------------------------------------------------------------------------
+
+    def _validate(self, val: EvaluationLoader | None) -> None:
+        """Save, then judge the model: a stop or a kill in between costs no step."""
+        if val is None and self.state.consumed:
+            return  # there is nothing to judge by but an epoch's training
+        self.state.validating = True
+        self._save()
+        self._judge(val)
+
+    def _judge(self, val: EvaluationLoader | None) -> None:
+        measures = Measures(self.train_data[-1]) if val is None else self._measured(val)
+        self.keeper.record(measures.to_record(better=self._take(measures, val)))
+
+    def _measured(self, val: EvaluationLoader) -> Measures:
+        engine, model = self.engine, self.engine.judged
+        try:
+            measures = evaluate(
+                self.task,
+                model,
+                val,
+                self.place,
+                draw_from=self.state.draw_from,
+                autocast=engine.autocast,
+                paced=self._paced,
             )
-        better, self._ended = self._judge(measures or means)
-        self.learning_rate.after_evaluation((measures or means)["loss"])
-        self.learning_rate.after_epoch()
-        if self.sinks is not None:
-            named = {f"val/{name}": value for name, value in (measures or {}).items()}
-            epoch = {f"train_epoch/{name}": value for name, value in means.items()}
-            self.sinks.write(self.step, {"epoch": self.epoch, **epoch, **named})
-        self.epoch += 1
-        self._consumed = 0
-        every = self.config.training.checkpoint_at
-        if better or (every and self.epoch % every == 0):
-            self._save(stopping, best=better)
+        except StoppedInside:
+            self._stop_early()
+        with self.watch.allow("after a validation"):
+            if self.place.is_main:
+                self.state.draw_from(derived(EVALUATION, self.state.seed, self.step, 1))
+                measures.more = after_evaluation(self.task, model, engine.autocast)
+            self.place.barrier("the end of a validation")
+        return measures
 
-    def _judge(self, measures: Mapping[str, float]) -> tuple[bool, bool]:
-        """(this is the best model so far, it is time to stop): decided by rank 0 for all."""
-        verdict = (False, False)
-        if self.place.is_main:
-            if self.early_stopping is not None:
-                stop = self.early_stopping(measures)
-                verdict = (self.early_stopping.found_better_model, stop)
-            else:
-                verdict = (measures["loss"] < self._best, False)
-                self._best = min(self._best, measures["loss"])
-        told = self.place.from_main(verdict)
-        assert isinstance(told, tuple)
-        better, ended = told
-        return bool(better), bool(ended)
+    def _paced(self, batches: Iterable[Batch], rounds: int) -> Iterator[Batch]:
+        """The batches of a validation, before each of which the ranks may agree to stop."""
+        return self.watch.each(self.stopping.between(batches, rounds), "validation")
 
-    def _stop_early(self, stopping: Stopping) -> None:
+    def _take(self, measures: Measures, val: EvaluationLoader | None) -> bool:
+        """Draw the conclusions from a validation, now or when it was done before; whether it is the best."""
+        verdict = self.place.decided(lambda: self.judge(measures))
+        self._judged = self.step, self.epoch
+        self.state.validating = False
+        self.state.ended = verdict.stop
+        self.rates.after_evaluation(measures.get("loss", float("nan")))
+        if val is not None:
+            self.val_data.append(dict(measures))
+            self.reports.validated(self.state, measures)
+        return verdict.better
+
+    # --- Beginning and end ------------------------------------------------------------------------
+
+    def _prepare(self, train: TrainingLoader, stack: ExitStack) -> None:
+        """Make what lives as long as the loop."""
+        config, training = self.config, self.config.training
+        self._total = total = training.num_steps
+        if total is None and train.steps is not None and training.num_epochs is not None:
+            self._total = total = train.steps * training.num_epochs
+        self.rates = LearningRate(
+            *(config, self.engine.optimizer),
+            world_size=self.place.world_size,
+            total_steps=total,
+            steps_per_epoch=train.steps,
+        )
+        self.reports.begin(self.rates.resolved)
+        shared: dict[str, Stateful] = {"state": self.state, "task": self.task, "engine": self.engine}
+        shared |= {"rates": self.rates, "judge": self.judge}
+        registry = Registry(shared, {"sums": self.reports.running, "data": train})
+        self.keeper = Continuation(
+            *(config, self.task, self.place, self.checkpoints),
+            *(self.state, self.engine, self.reports, registry),
+        )
+        self.stopping = stack.enter_context(Stopping(self.place))
+        self.watch = stack.enter_context(Watch(self.place, config.parallel))
+        self._collect = stack.enter_context(collected_together(training.collect_garbage_every))
+        stack.enter_context(self.engine.wrapped())
+        stack.callback(self.reports.close)
+        self.engine.timed = self.reports.reduction
+
+    def _resume(self, val: EvaluationLoader | None) -> None:
+        """Go on from the run's newest checkpoint, if there is one."""
+        newest = self.keeper.newest()
+        if newest is None:
+            self.reports.go_back(0, 0)
+            self.run_folder.write_config(self.config)
+            return
+        record = self.keeper.load(newest)
+        if self.state.validating and record is not None:
+            self._take(Measures.of_record(record), val)
+        elif self.state.validating:
+            self._judge(val)
+        self.run_folder.write_config(self.config)
+        if self._over():
+            self.run_folder.say_it_is_over(self.step, stopped=self.state.ended)
+
+    def _over(self) -> bool:
+        state, training = self.state, self.config.training
+        epochs = training.num_epochs is not None and state.epoch >= training.num_epochs
+        steps = training.num_steps is not None and state.step >= training.num_steps
+        return state.ended or epochs or steps
+
+    def _finish(self, val: EvaluationLoader | None) -> None:
+        if self._judged != (self.step, self.epoch):
+            self._validate(val)
+        self._save()
+        self._meet("the end of training")
+        self.stopping.say("done")
+
+    def _save(self) -> None:
+        """Keep where training stands; rank 0 writes while training goes on."""
+        with self.reports.paused():
+            self.keeper.save()
+        self.stopping.checkpoint_took(self.keeper.longest)
+
+    def _meet(self, where: str) -> None:
+        """Wait until all that was saved is on the disk, and for all ranks."""
+        with self.watch.allow(where):
+            self.keeper.wait()
+            self.place.barrier(where)
+
+    def _stop_early(self) -> NoReturn:
         """Save, meet once more, say `again`, and end the program."""
-        self._save(stopping)
-        self.checkpoints.wait()
-        self.place.barrier("the checkpoint of an early stop")
-        why = stopping.asked() or "another rank"
-        stopping.say("again")
+        self._save()
+        self._meet("the checkpoint of an early stop")
+        why = self.stopping.asked() or "another rank"
+        self.stopping.say("again")
         self.logger.warning("Stopped early at step %d (%s); it can go on from there", self.step, why)
         raise StoppedEarly(f"stopped early at step {self.step}: {why}")
 
     # --- Testing ----------------------------------------------------------------------------------
 
     def run_test(self, test: EvaluationLoader) -> Measures:
-        """The test set's means with the best model that was saved, else with this one.
+        """The test set's measures with the best model that was saved, else with this one.
 
         For one rank alone or for all: each that calls it judges the whole set, and waits for none.
+
+        Raises:
+            CheckpointError: the best one is damaged.
         """
         best = self.checkpoints.best()
         if best is not None:
-            self.model.load_state_dict(load_part(best, "model"))
-        alone = Place(0, 1, self.device, alone=True)
-        measures = evaluate(self.task, self.model, test, alone)
-        self.logger.info("Test: %s", ", ".join(f"{name}={value:.4g}" for name, value in measures.items()))
-        if self.sinks is not None:
-            named = {f"test/{name}": value for name, value in measures.items()}
-            self.sinks.write(self.step, {"epoch": self.epoch, **named})
+            self._load_weights(best)
+        alone = Place(0, 1, self.place.device, alone=True)
+        measures = evaluate(
+            *(self.task, self.engine.judged, test, alone),
+            draw_from=self.state.draw_from,
+            autocast=self.engine.autocast,
+        )
+        self.reports.tested(self.state, measures)
         return measures
 
-    # --- Checkpoints ------------------------------------------------------------------------------
+    # --- Checkpoints by hand ----------------------------------------------------------------------
 
-    def save_checkpoint(self, *, best: bool = False) -> Path:
-        """Save where training stands, durably. All ranks must call it; rank 0 writes.
+    def save_checkpoint(self) -> Path:
+        """Keep where training stands, durably. All ranks must call it, once training has begun.
 
         Raises:
             OSError: on rank 0, if it cannot be written.
         """
-        self._begin_to_save(best=best)
-        self.checkpoints.wait()
-        return self.checkpoints.folder / f"step-{self.step:010d}"
-
-    def _begin_to_save(self, *, best: bool) -> None:
-        running = self._running.state(self.place)
-        if self.place.is_main:
-            self.logger.info("Saving checkpoint for model at epoch %d", self.epoch)
-            training = {
-                "epoch": self.epoch,
-                "step": self.step,
-                "samples": self._consumed * self.config.training.batch_size * self.world_size,
-                "seed": self.config.training.seed,
-                "ended": self._ended,
-                "best": self._best,
-                "optimizer": self.optimizer.state_dict(),
-                "learning_rate": self.learning_rate.state_dict(),
-                "early_stopping": self.early_stopping.state_dict() if self.early_stopping else None,
-                "running": running,
-                "metrics": self.sinks.position() if self.sinks is not None else 0,
-                "train_data": self.train_data,
-                "val_data": self.val_data,
-            }
-            self.checkpoints.save(self.step, {"model": self.model.state_dict(), "training": training})
-            if best:
-                self.checkpoints.record(self.step, {"better": True})
+        self.keeper.save()
+        self.keeper.wait()
+        return self.checkpoints.all()[-1]
 
     def load_checkpoint(self, path: str | Path) -> None:
-        """Go on from a checkpoint: the folder of one step. Every rank must call it.
+        """Take the weights of a checkpoint, and of their average; `run_training` goes on by itself.
 
         Raises:
-            CheckpointError, OSError: it cannot be read.
-            ConfigError: it was made with another seed, or with global batches that do not fit.
+            CheckpointError: it is damaged.
         """
-        path = Path(path)
+        problem = self.checkpoints.problem(Path(path))
+        if problem is not None:
+            raise CheckpointError(f"checkpoint {path} is damaged: {problem}")
+        self._load_weights(Path(path))
+
+    def _load_weights(self, path: Path) -> None:
         self.model.load_state_dict(load_part(path, "model"))
-        state = load_part(path, "training")
-        training = self.config.training
-        problems = []
-        if state["seed"] != training.seed:
-            problems.append(f"training.seed: is {training.seed}, but {path} was made with {state['seed']}")
-        consumed, rest = divmod(state["samples"], training.batch_size * self.world_size)
-        if rest:
-            problems.append(
-                f"training.batch_size: {training.batch_size} x {self.world_size} ranks does not divide the "
-                f"{state['samples']} samples of the epoch that {path} has seen; keep the global batch"
-            )
-        if problems:
-            raise ConfigError(problems)
-        self.epoch, self.step, self._consumed = state["epoch"], state["step"], consumed
-        self._ended, self._best = state["ended"], state["best"]
-        for line in load_optimizer(self.optimizer, state["optimizer"]):
-            self.logger.info(line)
-        self.learning_rate.load_state_dict(state["learning_rate"])
-        if self.early_stopping is not None and state["early_stopping"] is not None:
-            self.early_stopping.load_state_dict(state["early_stopping"])
-        self._running.load(state["running"], self.place)
-        self.train_data, self.val_data = state["train_data"], state["val_data"]
-        if self.sinks is not None:
-            self.sinks.go_back(state["metrics"], self.step)
-
-    def _save(self, stopping: Stopping, *, best: bool = False) -> None:
-        began = time.perf_counter()
-        with self._throughput.paused():
-            self._begin_to_save(best=best)
-        stopping.checkpoint_took(time.perf_counter() - began + self.checkpoints.longest)
-
-    def _saved_here(self) -> bool:
-        newest = self.checkpoints.all()[-1:] if self.place.is_main else []
-        told = self.place.from_main(bool(newest) and newest[0].name == f"step-{self.step:010d}")
-        return bool(told)
-
-    def _resume(self) -> None:
-        """Load the run's newest checkpoint, if it has one and nothing was loaded by hand."""
-        if self.step:
-            return
-        newest = self.checkpoints.newest() if self.place.is_main else None
-        path = self.place.from_main(None if newest is None else str(newest))
-        if path is None:
-            if self.sinks is not None:
-                self.sinks.go_back(0, 0)
-            return
-        self.load_checkpoint(str(path))
-        self.logger.info("Going on from %s: epoch %d, step %d", path, self.epoch, self.step)
-
-    # --- What the configuration makes -------------------------------------------------------------
-
-    def _wrapped(self) -> nn.Module:
-        """The module that training calls: moved first, then wrapped."""
-        if not self.place.distributed:
-            return self.model
-        parallel = self.config.parallel
-        ids = device_ids(self.device)
-        return DistributedDataParallel(
-            self.model,
-            device_ids=ids,
-            output_device=parallel.output_device if ids else None,
-            find_unused_parameters=parallel.find_unused_parameters,
-            gradient_as_bucket_view=parallel.gradient_as_bucket_view,
-            static_graph=parallel.static_graph,
-            bucket_cap_mb=parallel.bucket_cap_mb,
-        )
-
-    def _early_stopping(self) -> Any:
-        asked = self.config.early_stopping
-        if asked is None:
-            return None
-        make = DefaultEarlyStopping
-        if asked.type != "DefaultEarlyStopping":
-            make = called(
-                asked.type, "early_stopping.type", "DefaultEarlyStopping or !pyobject my_module.Mine"
-            )
-        try:
-            return make(*asked.args, **asked.kwargs)
-        except (TypeError, ValueError) as error:
-            raise ConfigError([f"early_stopping: {error}"]) from error
-
-    def _sinks(self) -> Sinks | None:
-        if not self.place.is_main:
-            return None
-        training, size = self.config.training, self.world_size
-        batch = training.batch_size * training.gradient_accumulation_steps * size
-        resolved = {
-            **plain(self.config),
-            "ddp/world_size": size,
-            "ddp/effective_batch_size": batch,
-            "ddp/scaled_lr": self.optimizer.param_groups[0]["lr"],
-        }
-        return Sinks(self.folder, self.config.logging, self.folder.name, resolved)
+        if self.engine.average is not None:
+            self.engine.average.module.load_state_dict(load_part(path, "ema"))
 
 
-def _place(rank: int, config: Config) -> Place:
-    joined = dist.is_available() and dist.is_initialized()
-    size = dist.get_world_size() if joined else 1
-    problems = []
-    declared = config.parallel.world_size
-    if declared not in (None, size):
-        meant = f"{size} ranks have met" if joined else "this process has joined no group"
-        problems.append(
-            f"parallel.world_size: is {declared}, but {meant}; call initialize_ddp() on {declared} ranks, or "
-            "leave it out: the starter knows it"
-        )
-    if joined and rank != dist.get_rank():
-        problems.append(f"rank: is {rank}, but this process is rank {dist.get_rank()} of its group")
-    if problems:
-        raise ConfigError(problems)
-    me = RankEnv.detect()
-    mine = (me.rank, me.world_size) == (rank, size)
-    device = choose_device(config.training.device, local_rank(me, rank, size), me.device if mine else None)
-    return Place(rank, size, device)
+def _due(count: int, every: int | None) -> bool:
+    return every is not None and count % every == 0

@@ -101,7 +101,10 @@ class Task(ABC):
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the task: tensors and plain containers."""
+        """What a checkpoint keeps of the task: tensors and plain containers.
+
+        It is made before the model is validated, so a validation should change none of it.
+        """
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -153,7 +154,6 @@ def trainer_loop(size: Size, folder: Path) -> Callable[[int], None]:
     from torch.nn.functional import mse_loss
 
     from launcher.ranks import RankEnv
-    from trainers.core.stopping import Stopping
     from trainers.ddp import TrainerDDP
     from trainers.task import Loss, Splits, Task
 
@@ -179,14 +179,13 @@ def trainer_loop(size: Size, folder: Path) -> Callable[[int], None]:
     me = RankEnv.detect()
     trainer = TrainerDDP(me.rank, {"name": f"width{size.width}", "training": training}, Layers())
     train, _, _ = trainer.prepare_dataloaders()
-    model = trainer._wrapped()
-    environ = {"CASTOFF_STOP_FILE": str(folder / "stop"), "CASTOFF_DEADLINE": str(time.time() + 1e6)}
-    stopping = Stopping(trainer.place, environ)
+    trainer._prepare(train, ExitStack())
 
     def chunk(number: int) -> None:
-        trainer.epoch, trainer._consumed = number, 0
-        with stopping:
-            trainer._train_epoch(model, train, stopping)
+        for group in trainer.reports.waits(train.groups(number, 0)):
+            trainer.stopping.agreed()
+            trainer._step(group)
+            trainer._after_step(None)
 
     return chunk
 

@@ -220,7 +220,12 @@ def test_what_cannot_be_made_is_said(fields: dict[str, Any], says: str, tmp_path
         (data[section] if section else data)[name] = value
     task = None if "task" in fields else Toy()
     with pytest.raises(ConfigError, match=says):
-        TrainerDDP(0, data, task)
+        _train(data, task)
+
+
+def _train(data: dict[str, Any], task: Toy | None) -> None:
+    trainer = TrainerDDP(0, data, task)
+    trainer.run_training(*trainer.prepare_dataloaders()[:2])
 
 
 SECTIONS = """

@@ -169,7 +169,6 @@ Pair = namedtuple("Pair", "x y")
         {"a": lambda: 0},
         {Pair(1, 2): 1},
     ],
-    ids=repr,
 )
 def test_a_state_is_refused_where_torch_would_not_read_it_again(kept: dict[Any, Any]) -> None:
     buffer = io.BytesIO()

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ from torch.utils.data import TensorDataset, random_split
 
 from launcher.ranks import RankEnv
 from tests import patience
-from tests.trainers.toys import Ranks, Toy, config, die_at_effect, digest, run
+from tests.trainers.toys import Ranks, Toy, config, digest, run
 from trainers.core.checkpoint import Checkpoints, load_part
 from trainers.core.config import ConfigError, Evaluation
 from trainers.core.data import evaluation_loader
@@ -33,11 +32,12 @@ from trainers.core.distributed import (
     local_rank,
     meet,
 )
+from trainers.core.engine import Engine
 from trainers.core.evaluation import evaluate
 from trainers.core.metrics import MetricsFile
 from trainers.core.stopping import StoppedEarly
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
-from trainers.task import Loss, Splits
+from trainers.task import Splits
 
 pytestmark = pytest.mark.usefixtures("for_real")
 
@@ -57,7 +57,7 @@ def train(task: Toy, fields: dict[str, Any]) -> dict[str, Any]:
             "epoch": trainer.epoch,
             "folder": str(trainer.folder),
             "results": results,
-            "metrics": trainer.sinks.metrics.read() if trainer.sinks is not None else None,
+            "metrics": MetricsFile(trainer.folder / "metrics.jsonl").read() if me.rank == 0 else None,
         }
     finally:
         cleanup_ddp()
@@ -107,13 +107,20 @@ class Recorder(nn.Module):
         self.told = told
 
 
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.core.engine.DistributedDataParallel", Recorder)
+    monkeypatch.setattr("trainers.core.engine._settle_buckets", lambda wrapped: None)
+
+
+@pytest.mark.usefixtures("recorded")
 def test_q2_ddp_is_told_the_index(trainer: TrainerDDP, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.ddp.DistributedDataParallel", Recorder)
+    optimizer = trainer.engine.optimizer
+    engine = Engine(trainer.model, optimizer, trainer.config, Place(0, 2, torch.device("cuda", 2)))
     monkeypatch.setattr(Place, "distributed", True)
-    trainer.device = torch.device("cuda", 2)
-    wrapped = trainer._wrapped()
-    assert isinstance(wrapped, Recorder)
-    assert wrapped.told["device_ids"] == [2]
+    with engine.wrapped():
+        assert isinstance(engine.model, Recorder)
+        assert engine.model.told["device_ids"] == [2]
 
 
 class Diverging(Toy):
@@ -242,6 +249,7 @@ def test_backends(asked: str | None, device: str, backend: str) -> None:
     assert backend_for(asked, torch.device(device)) == backend
 
 
+@pytest.mark.usefixtures("recorded")
 def test_q8_the_model_is_moved_before_it_is_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
@@ -259,11 +267,11 @@ def test_q8_the_model_is_moved_before_it_is_wrapped(tmp_path: Path, monkeypatch:
             super().__init__(module, **told)
             seen.append("wrapped")
 
-    monkeypatch.setattr("trainers.ddp.DistributedDataParallel", Wrapper)
+    monkeypatch.setattr("trainers.core.engine.DistributedDataParallel", Wrapper)
     trainer = TrainerDDP(0, config(tmp_path), Task())
     monkeypatch.setattr(Place, "distributed", True)
-    trainer._wrapped()
-    assert seen == ["moved", "wrapped"]
+    with trainer.engine.wrapped():
+        assert seen == ["moved", "wrapped"]
 
 
 def test_q9_the_learning_rates_are_those_of_one_process(tmp_path: Path) -> None:
@@ -362,61 +370,6 @@ def test_q17_evaluation_with_batch_norm_on_uneven_shards(tmp_path: Path) -> None
     assert first == second == pytest.approx(alone, rel=1e-6)
 
 
-# --- The sum over ranks is the sum over samples ------------------------------------------------------
-
-
-class Plain(Toy):
-    """Nothing random but the order: any number of ranks must train the same."""
-
-    def __init__(self, samples: int, counts_vary: bool = False):
-        super().__init__(samples, dropout=0.0)
-        self.counts_vary = counts_vary
-
-    def loss(self, model: nn.Module, batch: Any) -> Loss:
-        numbers, wanted = batch
-        errors = ((model(numbers) - wanted) ** 2).squeeze(1)
-        if not self.counts_vary:
-            return Loss(errors.sum(), len(numbers))
-        weights = (numbers[:, 0].abs() * 10).ceil()  # as a sequence has tokens
-        return Loss((errors * weights).sum(), int(weights.sum()))
-
-
-@pytest.mark.parametrize("counts_vary", [False, True])
-def test_the_world_size_changes_nothing(counts_vary: bool, tmp_path: Path) -> None:
-    """With the same global batch: also in the last one, which has fewer samples than ranks."""
-    results = {}
-    for world in (1, 3):
-        fields = config(tmp_path / f"out{world}", batch_size=12 // world, num_epochs=2)
-        # 80 % of 61 are 49: four global batches of 12, and one of a single sample
-        answers = run(train, Plain(61, counts_vary), fields, folder=tmp_path / f"r{world}", world_size=world)
-        results[world] = answers[0]
-    assert results[1]["step"] == results[3]["step"] == 10
-    for mine, theirs in zip(results[1]["results"], results[3]["results"], strict=True):
-        for one, other in zip(mine, theirs, strict=True):
-            assert one == pytest.approx(other, rel=1e-5)
-
-
-def test_it_goes_on_with_another_number_of_ranks(tmp_path: Path) -> None:
-    """Stopped on two ranks in mid-epoch, ended on one, with the same global batch."""
-    stop, run_dir = tmp_path / "stop", str(tmp_path / "run")
-    stop.touch()
-    halves = config(tmp_path / "out", batch_size=6, num_epochs=2)
-    ranks = Ranks(tmp_path / "two", 2, {"CASTOFF_RUN_DIR": run_dir, "CASTOFF_STOP_FILE": str(stop)})
-    ranks.start(train, Plain(61), halves)
-    assert ranks.end() == [75, 75], ranks.log(0)
-    assert 0 < steps(tmp_path / "out") < 4
-    whole = config(tmp_path / "out", batch_size=12, num_epochs=2)
-    (went_on,) = run(train, Plain(61), whole, folder=tmp_path / "r", world_size=1, CASTOFF_RUN_DIR=run_dir)
-    whole["training"]["path"] = str(tmp_path / "uninterrupted")
-    (uninterrupted,) = run(train, Plain(61), whole, folder=tmp_path / "u", world_size=1)
-    assert went_on["step"] == uninterrupted["step"] == 10
-    trained = [line["step"] for line in went_on["metrics"] if "train/loss" in line]
-    assert trained == list(range(1, 11)), "no step was done twice"
-    for mine, theirs in zip(went_on["results"], uninterrupted["results"], strict=True):
-        for one, other in zip(mine, theirs, strict=True):
-            assert one == pytest.approx(other, rel=1e-5)
-
-
 def test_train_data_are_those_of_all_ranks(tmp_path: Path) -> None:
     answers = run(train, Toy(80), config(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
     assert answers[0]["results"] == answers[1]["results"]
@@ -469,57 +422,6 @@ def until_step(ranks: Ranks, folder: Path, wanted: int) -> None:
         time.sleep(0.01)
 
 
-def train_and_die(task: Toy, fields: dict[str, Any], save: int, effect: int) -> None:
-    """Rank 0 is killed in that save of this attempt, right before that effect of it on the disk."""
-    whole = Checkpoints.save
-    saves = 0
-
-    def counted(self: Checkpoints, *what: Any) -> None:
-        nonlocal saves
-        saves += 1
-        if saves == save:
-            self.wait()
-            die_at_effect(effect)
-        whole(self, *what)
-
-    with patch.object(Checkpoints, "save", counted):
-        train(task, fields)
-
-
-def test_killed_again_and_again_it_ends_as_if_nothing_were(
-    tmp_path: Path, uninterrupted: dict[str, Any]
-) -> None:
-    """Weights, optimizer, loss trace: bit for bit, with dropout, shuffling, workers and two ranks."""
-    fields = config(tmp_path / "out", **LONG)
-    environ = {"CASTOFF_RUN_DIR": str(tmp_path / "run")}
-    left = []
-    for number, effect in enumerate((3, 12, 18)):  # in each attempt's second save
-        ranks = Ranks(tmp_path / f"save{number}", 2, environ)
-        ranks.start(train_and_die, Toy(), fields, 2, effect)
-        assert ranks.processes[0].wait(patience.SECONDS) == -signal.SIGKILL, ranks.log(0)
-        ranks.kill()
-        (folder,) = (tmp_path / "out").iterdir()
-        drafts = [path.name[:5] for path in (folder / "checkpoints").glob(".*")]
-        left.append((drafts, (folder / "checkpoints" / "latest").readlink().name[-2:]))
-    assert left == [
-        ([".step"], "05"),
-        ([".step"], "10"),
-        ([], "11"),
-    ]  # half written, not renamed, not pointed to
-    ranks = Ranks(tmp_path / "mid-epoch", 2, environ)
-    ranks.start(train, Toy(pause=0.01), fields)
-    until_step(ranks, tmp_path / "out", 38)
-    ranks.kill()
-    answer = run(train, Toy(), fields, folder=tmp_path / "last", world_size=2, **environ)[0]
-    assert answer["digest"] == uninterrupted["digest"]
-    assert trace(answer["metrics"]) == trace(uninterrupted["metrics"])
-    mine = load_part(max((folder / "checkpoints").glob("step-*")), "training")["optimizer"]
-    whole = Path(uninterrupted["folder"]) / "checkpoints"
-    theirs = load_part(max(whole.glob("step-*")), "training")["optimizer"]
-    for one, other in zip(mine["state"].values(), theirs["state"].values(), strict=True):
-        assert all(torch.equal(one[name], other[name]) for name in one)
-
-
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 def test_signals_to_the_whole_step(context: str, tmp_path: Path) -> None:
     """Ranks, loader workers and what those rest on all get TERM and USR2; nothing is lost."""
@@ -537,7 +439,7 @@ def test_signals_to_the_whole_step(context: str, tmp_path: Path) -> None:
     (folder,) = (tmp_path / "out").iterdir()
     newest = Checkpoints(folder / "checkpoints").newest()
     assert newest is not None
-    assert load_part(newest, "training")["step"] == steps(tmp_path / "out")
+    assert load_part(newest, "training")["state"]["step"] == steps(tmp_path / "out")
 
 
 def test_ctrl_c_saves_and_the_same_again_goes_on(tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
@@ -595,15 +497,29 @@ def test_a_run_that_is_over_is_not_trained_again(tmp_path: Path) -> None:
 
 
 def test_another_seed_or_batch_cannot_go_on(tmp_path: Path) -> None:
-    trainer = TrainerDDP(0, config(tmp_path, checkpoint_every_steps=3, batch_size=8), Toy())
+    for wrong, says in [
+        ({}, None),
+        ({"seed": 1}, r"training\.seed: is 1, but .*step-.* was made with 0.*\n.*--fresh"),
+        ({"batch_size": 7}, r"global batch"),
+    ]:
+        trainer = TrainerDDP(0, config(tmp_path, **wrong), Toy())
+        first, second, _ = trainer.prepare_dataloaders()
+        if says is None:
+            trainer.run_training(first, second)
+            continue
+        with pytest.raises(ConfigError, match=says):
+            trainer.run_training(first, second)
+
+
+def test_what_a_program_saves_by_itself_is_loaded(tmp_path: Path) -> None:
+    trainer = TrainerDDP(0, config(tmp_path), Toy())
     first, second, _ = trainer.prepare_dataloaders()
     trainer.run_training(first, second)
     path = trainer.save_checkpoint()
-    with pytest.raises(ConfigError, match=r"training\.seed: is 1, but .* was made with 0"):
-        TrainerDDP(0, config(tmp_path, seed=1), Toy()).load_checkpoint(path)
-    trainer._consumed = 3
-    with pytest.raises(ConfigError, match=r"training\.batch_size: 7 x 1 ranks does not divide the 24"):
-        TrainerDDP(0, config(tmp_path, batch_size=7), Toy()).load_checkpoint(trainer.save_checkpoint())
+    other = TrainerDDP(0, config(tmp_path, seed=3), Toy())
+    assert digest(other.model) != digest(trainer.model)
+    other.load_checkpoint(path)
+    assert digest(other.model) == digest(trainer.model)
 
 
 def test_a_wrong_place_is_said(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from tests.trainers.toys import Toy, run
 from trainers.core.config import ConfigError, Evaluation, Training
 from trainers.core.data import evaluation_loader
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
-from trainers.core.evaluation import DefaultEarlyStopping, evaluate
+from trainers.core.early_stopping import DefaultEarlyStopping
+from trainers.core.evaluation import evaluate
 from trainers.task import Splits
 
 CPU = torch.device("cpu")

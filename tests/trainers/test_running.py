@@ -52,7 +52,7 @@ def test_a_resume_at_any_step_gives_the_same_bits(saved: int) -> None:
     before = Running()
     resumed = train(before, 0, saved)
     after = Running()
-    after.load(before.state(ALONE), ALONE)
+    after.load_state_dict(before.state_dict())
     resumed += train(after, saved, 40)
     assert resumed == whole
 
@@ -154,8 +154,8 @@ def whole_and_resumed() -> tuple[Any, ...]:
             whole.add(*each)
         for each in batches[:4]:
             first.add(*each)
-        state = first.state(place)
-        second.load(state, place)
+        state = first.state_dict()
+        second.load_state_dict(state)
         for each in batches[4:]:
             second.add(*each)
         beside = [float(me.rank)]
@@ -167,10 +167,10 @@ def whole_and_resumed() -> tuple[Any, ...]:
 @pytest.mark.usefixtures("for_real")
 def test_ranks_sum_up_and_go_on(tmp_path: Path) -> None:
     told = run(whole_and_resumed, folder=tmp_path, world_size=3)
-    whole, resumed, half, state = told[0]
+    whole, resumed, half, _ = told[0]
     assert resumed == whole
     assert all(each[:3] == told[0][:3] for each in told)
     assert whole[1] == [0.0 + 1.0 + 2.0]
     alone = Running()  # with another world size, all of it is rank 0's
-    alone.load(state, ALONE)
+    alone.load_state_dicts([each[3] for each in told], ALONE)
     assert alone.report(ALONE)[0] == pytest.approx(half[0])

@@ -16,6 +16,7 @@ from torch import nn
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Ranks, Toy, config, run
 from trainers.core.distributed import Place
+from trainers.core.metrics import MetricsFile
 from trainers.core.stopping import StoppedEarly, StoppedInside, Stopping
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 
@@ -39,22 +40,20 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("core.stopping", "ddp"):
-        monkeypatch.setattr(f"trainers.{module}.time", clock)
+    monkeypatch.setattr("trainers.core.stopping.time", clock)
     return clock
 
 
 def test_nobody_asks() -> None:
     with Stopping(ALONE, {}) as stopping:
         assert not stopping.agreed()
-        assert not stopping.agreed_on(1e9)
         stopping.say("done")
 
 
-def test_the_deadline_leaves_time_for_two_steps_a_checkpoint_and_the_grace(clock: Clock) -> None:
+def test_the_deadline_leaves_time_for_two_steps_two_checkpoints_and_the_grace(clock: Clock) -> None:
     stopping = Stopping(ALONE, {"CASTOFF_DEADLINE": str(clock.now + 1000), "CASTOFF_GRACE": "60"})
     stopping.longest_step, stopping.longest_checkpoint = 10, 30
-    clock.now += 1000 - 60 - 30 - 2 * 10 - 1
+    clock.now += 1000 - 60 - 2 * 30 - 2 * 10 - 1
     assert stopping.asked() is None
     clock.now += 1
     assert stopping.asked() == "the deadline"
@@ -88,13 +87,11 @@ def test_another_rank_looks_at_neither(clock: Clock, tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_on_its_way_to_the_disk_is_waited_for() -> None:
-    """The last one begins when that is durable; each counts from where training halts until then."""
+    """The last one begins when that is durable."""
     stopping = Stopping(ALONE, {"CASTOFF_GRACE": "0"})
     least = stopping.margin
     for seconds in (30.0, 20.0):
         stopping.checkpoint_took(seconds)
-    assert stopping.margin == least + 30
-    stopping.writing = True
     assert stopping.margin == least + 60
 
 
@@ -157,37 +154,40 @@ def test_the_outcome_is_whole(tmp_path: Path) -> None:
     assert (tmp_path / "outcome").read_text() == "again\n"
 
 
-class LongValidation(Toy):
-    """One that takes 100 seconds."""
+class StopsInValidation(Toy):
+    """TERM comes in the first batch of its second validation, if it is to."""
 
-    clock: Clock | None = None
+    def __init__(self, stops: bool):
+        super().__init__(40)
+        self.stops = stops
+        self.validations = 0
 
     def evaluate(self, model: nn.Module, batch: Any) -> Any:
-        if self.clock:
-            self.clock.now += 100
+        self.validations += 1
+        if self.stops and self.validations == 3:  # two batches each
+            os.kill(os.getpid(), signal.SIGTERM)
         return super().evaluate(model, batch)
 
 
-def test_no_validation_begins_that_would_not_end(
-    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It goes on with the validation that was due."""
-    fields = config(tmp_path, num_epochs=2, batch_size=40)
-    monkeypatch.setenv("CASTOFF_RUN_DIR", str(tmp_path / "run"))
-    trainer = TrainerDDP(0, fields, LongValidation(40))
-    whole = trainer.run_training(*trainer.prepare_dataloaders()[:2])
-    monkeypatch.setenv("CASTOFF_RUN_DIR", str(tmp_path / "other"))
-    monkeypatch.setenv("CASTOFF_DEADLINE", str(clock.now + 150))
-    monkeypatch.setenv("CASTOFF_GRACE", "10")
-    task = LongValidation(40)
-    task.clock = clock
-    trainer = TrainerDDP(0, fields, task)
+def test_a_validation_that_was_stopped_is_done_anew(tmp_path: Path) -> None:
+    """Everything is saved before it begins, and no line of metrics stands twice."""
+    fields = config(tmp_path, num_epochs=3)
+    fields["validation"] = {"batch_size": 2}
+    whole = TrainerDDP(0, fields, StopsInValidation(False))
+    results = whole.run_training(*whole.prepare_dataloaders()[:2])
+    fields["training"]["run"] = "stopped"
+    trainer = TrainerDDP(0, fields, StopsInValidation(True))
     with pytest.raises(StoppedEarly):
         trainer.run_training(*trainer.prepare_dataloaders()[:2])
-    assert (trainer.epoch, trainer.step, len(trainer.val_data)) == (1, 2, 1)
-    monkeypatch.delenv("CASTOFF_DEADLINE")
-    trainer = TrainerDDP(0, fields, task)
-    assert trainer.run_training(*trainer.prepare_dataloaders()[:2]) == whole
+    assert (trainer.epoch, len(trainer.val_data)) == (2, 1)
+    trainer = TrainerDDP(0, fields, StopsInValidation(False))
+    assert trainer.run_training(*trainer.prepare_dataloaders()[:2]) == results
+    assert told(trainer.folder) == told(whole.folder)
+
+
+def told(folder: Path) -> list[tuple[Any, ...]]:
+    lines = MetricsFile(folder / "metrics.jsonl").read()
+    return [(line["step"], line.get("train/loss"), line.get("val/loss")) for line in lines]
 
 
 def agree(seconds: float, asking: int) -> tuple[int | None, int]:

@@ -44,7 +44,7 @@ class Toy(Task):
         if self.pause:
             time.sleep(self.pause)
         numbers, wanted = batch
-        return Loss(((model(numbers) - wanted) ** 2).sum(), len(numbers))
+        return Loss(((model(numbers) - wanted) ** 2).sum())
 
 
 def config(path: Path | str, **training: Any) -> dict[str, Any]:

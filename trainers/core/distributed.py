@@ -6,10 +6,10 @@ import importlib
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from datetime import timedelta
 from functools import cache
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeout
 
 from launcher.ranks import RankEnv
+from trainers.core.config import Config, ConfigError
 from trainers.core.roll_call import RollCall, Verdict
 
 _PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)
@@ -28,6 +29,14 @@ _BACKSTOP = 60.0
 """Seconds by which NCCL waits longer than `Watch`: its watchdog ends the process without a word of ours."""
 
 Decided = TypeVar("Decided")
+
+_PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)
+
+_BY_GLOO = re.compile("gloo|application timeout caused pair closure", re.IGNORECASE)
+"""The latter without its name, on a rank whose connection another thread has given up."""
+
+_BACKSTOP = 60.0
+"""Seconds by which NCCL waits longer than `Watch`: its watchdog ends the process without a word of ours."""
 
 _ALIASES = {"ccl": "xccl", "xpu": "xccl", "cuda": "nccl", "cpu": "gloo"}
 
@@ -102,6 +111,14 @@ class Place:
         every = [torch.empty_like(mine) for _ in range(self.world_size)]
         dist.all_gather(every, mine)
         return torch.stack(every).to(values.device)
+
+    def gather_on_main(self, value: object) -> list[Any]:
+        """Every rank's value, by rank; on other ranks than 0 nothing. Small ones: they are pickled."""
+        if not self.distributed:
+            return [value]
+        every: list[Any] | None = [None] * self.world_size if self.is_main else None
+        dist.gather_object(value, every)
+        return every or []
 
     def from_main(self, value: object) -> object:
         """Rank 0's value, on all ranks."""
@@ -312,13 +329,28 @@ def device_ids(device: torch.device) -> list[int] | None:
     return None if device.type in ("cpu", "mps") else [device.index]
 
 
-def sums_over_ranks(
-    place: Place, sums: Mapping[str, tuple[Tensor | float, Tensor | float]], names: list[str]
-) -> dict[str, float]:
-    """Exact means over all ranks: sums and counts in float64, whatever each rank had."""
-    flat = [float(part) for name in names for part in sums.get(name, (0.0, 0.0))]
-    total = place.sum(torch.tensor(flat, dtype=torch.float64)).tolist()
-    return {
-        name: total[2 * at] / total[2 * at + 1] if total[2 * at + 1] else float("nan")
-        for at, name in enumerate(names)
-    }
+def place_of(rank: int, config: Config) -> Place:
+    """The place of a rank that has joined its group, if it is one of several.
+
+    Raises:
+        ConfigError: the configuration or `rank` says otherwise than the group.
+        DistributedError: the device is not there.
+    """
+    joined = dist.is_available() and dist.is_initialized()
+    size = dist.get_world_size() if joined else 1
+    problems = []
+    declared = config.parallel.world_size
+    if declared not in (None, size):
+        meant = f"{size} ranks have met" if joined else "this process has joined no group"
+        problems.append(
+            f"parallel.world_size: is {declared}, but {meant}; call initialize_ddp() on {declared} ranks, or "
+            "leave it out: the starter knows it"
+        )
+    if joined and rank != dist.get_rank():
+        problems.append(f"rank: is {rank}, but this process is rank {dist.get_rank()} of its group")
+    if problems:
+        raise ConfigError(problems)
+    me = RankEnv.detect()
+    mine = (me.rank, me.world_size) == (rank, size)
+    device = choose_device(config.training.device, local_rank(me, rank, size), me.device if mine else None)
+    return Place(rank, size, device)

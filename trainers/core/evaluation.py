@@ -1,66 +1,114 @@
-"""Judging a model: exact means over all samples of all ranks, and when to stop for good."""
+"""Judging a model: exact sums over all samples of all ranks, whatever their number."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from trainers.core.config import ConfigError
-from trainers.core.data import Batch
-from trainers.core.distributed import Place, sums_over_ranks
+from trainers.core.contract import first_sums
+from trainers.core.contract import measures as given
+from trainers.core.data import Batch, EvaluationLoader
+from trainers.core.distributed import Place
 from trainers.core.randomness import seed_all
-from trainers.task import Task, move
+from trainers.task import Sum, Task, move
 
 _SQUARES = "loss, squared means of batches"
 
 
 class Measures(dict[str, float]):
-    """Means by name, and how far the loss of single batches lies from its mean."""
+    """Measures by name, and how far the loss of single batches lies from its mean."""
 
     spread: float = 0.0
     """Standard deviation of the batches' mean losses, weighted by their counts."""
+    more: Mapping[str, float] = {}
+    """What the task adds for the log alone; on rank 0."""
+
+    def to_record(self, *, better: bool) -> dict[str, Any]:
+        """What is kept beside the checkpoint that was judged; `better`: than all before."""
+        return {"measures": dict(self), "spread": self.spread, "more": dict(self.more), "better": better}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Measures:
+        """What was kept."""
+        measures = cls({str(name): float(value) for name, value in record["measures"].items()})
+        measures.spread, measures.more = float(record["spread"]), record["more"]
+        return measures
 
 
-def evaluate(task: Task, model: nn.Module, loader: Iterable[Batch], place: Place) -> Measures:
-    """The mean of each of the task's measures over the samples of all ranks' loaders.
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in eval mode; afterwards each part of it is in the mode that it was in."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, was_training in modes:
+            module.training = was_training
+
+
+def evaluate(
+    task: Task,
+    model: nn.Module,
+    judged: EvaluationLoader,
+    place: Place,
+    *,
+    draw_from: Callable[[int], None] = seed_all,
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    paced: Callable[[Iterable[Batch], int], Iterable[Batch]] = lambda batches, rounds: batches,
+) -> Measures:
+    """The task's measures over the samples of all ranks' loaders.
 
     `model` is the bare module: a DistributedDataParallel around it would wait in its forward pass
     for ranks that have fewer batches. Every rank must call this; the result is the same on all.
+    `draw_from` seeds whatever is random in a batch. `paced` gets the batches, and the most that any
+    rank has; what it gives is judged, and it may raise.
     """
     sums: dict[str, list[float | torch.Tensor]] = {}
-    was_training = model.training
-    model.eval()
     _same_buffers(model, place)
-    try:
-        with torch.no_grad():
-            for batch in loader:
-                seed_all(batch.seed)
+    with torch.no_grad(), evaluating(model):
+        for batch in paced(judged, judged.rounds):
+            draw_from(batch.seed)
+            with autocast():
                 measured = task.evaluate(model, move(batch.data, place.device))
-                counts = {name: batch.samples if n is None else n for name, (_, n) in measured.items()}
-                for name, (total, _) in measured.items():
-                    held = sums.setdefault(name, [0.0, 0.0])
-                    held[0] = held[0] + _double(total)
-                    held[1] = held[1] + _double(counts[name])
-                if "loss" in measured:
-                    total, count = _double(measured["loss"][0]), _double(counts["loss"])
-                    held = sums.setdefault(_SQUARES, [0.0, 0.0])
-                    held[0] = held[0] + total * total / count
-                    held[1] = held[1] + count
-    finally:
-        model.train(was_training)
+            if not sums:
+                measured = first_sums(task, measured)
+            _add(sums, measured, batch.samples)
     names = _all_names(sorted(sums), place)
-    pairs = {name: (pair[0], pair[1]) for name, pair in sums.items()}
-    means = sums_over_ranks(place, pairs, names)
-    squares = means.pop(_SQUARES, 0.0)
-    measures = Measures(means)
-    if "loss" in means:
-        measures.spread = math.sqrt(max(squares - means["loss"] ** 2, 0.0))
+    totals = _over_ranks(place, sums, names)
+    squares, weight = totals.pop(_SQUARES, (0.0, 0.0))
+    measures = Measures(given(task, "finish", task.finish(totals)))
+    if weight:
+        total, count = totals["loss"]
+        measures.spread = math.sqrt(max(squares / weight - (total / count) ** 2, 0.0))
     return measures
+
+
+def after_evaluation(
+    task: Task, model: nn.Module, autocast: Callable[[], AbstractContextManager[Any]]
+) -> dict[str, float]:
+    """What the task has to add to a validation, on rank 0 alone."""
+    with torch.no_grad(), evaluating(model), autocast():
+        return given(task, "after_evaluation", task.after_evaluation(model))
+
+
+def _add(sums: dict[str, list[float | torch.Tensor]], measured: Mapping[str, Sum], samples: int) -> None:
+    for name, (total, count) in measured.items():
+        held = sums.setdefault(name, [0.0, 0.0])
+        held[0] = held[0] + _double(total)
+        held[1] = held[1] + _double(samples if count is None else count)
+    if "loss" in measured:
+        total, count = measured["loss"]
+        total, count = _double(total), _double(samples if count is None else count)
+        held = sums.setdefault(_SQUARES, [0.0, 0.0])
+        held[0] = held[0] + total * total / (count + (count == 0))
+        held[1] = held[1] + count
 
 
 def _double(value: torch.Tensor | float) -> torch.Tensor | float:
@@ -68,6 +116,15 @@ def _double(value: torch.Tensor | float) -> torch.Tensor | float:
         return float(value)
     value = value.detach()
     return value.cpu().double() if value.device.type == "mps" else value.double()
+
+
+def _over_ranks(
+    place: Place, sums: Mapping[str, list[float | torch.Tensor]], names: list[str]
+) -> dict[str, tuple[float, float]]:
+    """Sums and counts over all ranks, in float64 whatever each rank had."""
+    flat = [float(part) for name in names for part in sums.get(name, (0.0, 0.0))]
+    total = place.sum(torch.tensor(flat, dtype=torch.float64)).tolist()
+    return {name: (total[2 * at], total[2 * at + 1]) for at, name in enumerate(names)}
 
 
 def _same_buffers(model: nn.Module, place: Place) -> None:
@@ -84,84 +141,3 @@ def _all_names(mine: list[str], place: Place) -> list[str]:
     every: list[list[str] | None] = [None] * place.world_size
     dist.all_gather_object(every, mine)
     return sorted({name for names in every for name in names or []})
-
-
-class DefaultEarlyStopping:
-    """Stops when nothing has got better for `patience` evaluations, as QuantumGrav has it.
-
-    `tasks` maps any name to {metric, delta, grace_period, init_best_score, mode: min or max};
-    without it the loss is to fall. Better is less than best - delta (min), more than best + delta
-    (max). With `mode` any, one task that got better is enough, with all, every one must. Getting
-    better resets the patience; not getting better costs one, but only when every grace period is
-    over.
-
-    Raises:
-        ValueError: patience below 1, an unknown mode, or a task without its metric.
-    """
-
-    def __init__(
-        self, tasks: Mapping[Any, Mapping[str, Any]] | None = None, patience: int = 5, mode: str = "any"
-    ):
-        if patience < 1:
-            raise ValueError(f"early_stopping: patience is {patience}, but takes at least 1")
-        if mode not in ("any", "all"):
-            raise ValueError(f"early_stopping: mode is {mode!r}, but takes any or all")
-        self.patience = patience
-        self.mode = mode
-        self.left = patience
-        self.found_better_model = False
-        self.tasks = {str(name): dict(task) for name, task in (tasks or {"loss": {"metric": "loss"}}).items()}
-        self.best: dict[str, float] = {}
-        self.grace: dict[str, int] = {}
-        for name, task in self.tasks.items():
-            if "metric" not in task:
-                raise ValueError(f"early_stopping: task {name} names no metric")
-            if task.get("mode", "min") not in ("min", "max"):
-                raise ValueError(
-                    f"early_stopping: task {name} has mode {task['mode']!r}; it takes min or max"
-                )
-            worst = math.inf if task.get("mode", "min") == "min" else -math.inf
-            first = task.get("init_best_score")
-            self.best[name] = worst if first is None else float(first)
-            self.grace[name] = int(task.get("grace_period", 0))
-
-    def __call__(self, measures: Mapping[str, float]) -> bool:
-        """Take an evaluation's measures in; whether it is time to stop.
-
-        Raises:
-            ConfigError: a task's metric is not among them.
-        """
-        better = {name for name, task in self.tasks.items() if self._better(name, task, measures)}
-        self.found_better_model = bool(better) if self.mode == "any" else len(better) == len(self.tasks)
-        if self.found_better_model:
-            self.left = self.patience
-            for name in better:
-                self.best[name] = float(measures[self.tasks[name]["metric"]])
-        elif not any(self.grace.values()):
-            self.left -= 1
-        self.grace = {name: max(left - 1, 0) for name, left in self.grace.items()}
-        return self.left <= 0
-
-    def _better(self, name: str, task: Mapping[str, Any], measures: Mapping[str, float]) -> bool:
-        metric = task["metric"]
-        if metric not in measures:
-            raise ConfigError(
-                [
-                    f"early_stopping: task {name} watches {metric!r}, which validation does not measure; "
-                    f"it measures {', '.join(measures)}"
-                ]
-            )
-        value, delta = float(measures[metric]), float(task.get("delta", 0.0))
-        if task.get("mode", "min") == "min":
-            return self.best[name] - delta > value
-        return self.best[name] + delta < value
-
-    def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return {"left": self.left, "best": dict(self.best), "grace": dict(self.grace)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.left = int(state["left"])
-        self.best = {str(name): float(value) for name, value in state["best"].items()}
-        self.grace = {str(name): int(value) for name, value in state["grace"].items()}

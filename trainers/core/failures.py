@@ -67,8 +67,9 @@ def explained(error: Exception, folder: str | None) -> str | None:
         return None
     from trainers.core.checkpoint import CheckpointError, NonFiniteWeights
     from trainers.core.distributed import DistributedError, lost_peers
+    from trainers.core.engine import NonFiniteError
 
-    if isinstance(error, (DistributedError, CheckpointError, NonFiniteWeights)):
+    if isinstance(error, (DistributedError, CheckpointError, NonFiniteError, NonFiniteWeights)):
         return str(error)
     if lost_peers(error):
         text = " ".join(str(error).split())

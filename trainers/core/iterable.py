@@ -8,7 +8,7 @@ a checkpoint knows what was trained on, whatever has been loaded ahead.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 from typing import Any, NamedTuple
 
@@ -133,7 +133,7 @@ class IterableLoader(TrainingLoader):
             for step, mark in state["marks"].items()
         }
 
-    def load_state_dicts(self, states: list[dict[str, Any]], place: Place) -> None:
+    def load_state_dicts(self, states: Sequence[dict[str, Any]], place: Place) -> None:
         """Go on from what another number of ranks had, which cannot be.
 
         Raises:

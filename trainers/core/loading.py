@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import resource_tracker
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset
 
 from trainers.core.config import ConfigError, Evaluation, Training
+from trainers.core.distributed import Place
 from trainers.core.randomness import GENERATORS
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
@@ -73,6 +74,13 @@ class TrainingLoader(ABC):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
+
+    def load_state_dicts(self, states: Sequence[dict[str, Any]], place: Place) -> None:
+        """Go on from the states of another number of ranks.
+
+        Raises:
+            ConfigError: that cannot be.
+        """
 
 
 def drawn_from(dataset: Any) -> frozenset[str]:

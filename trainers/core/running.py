@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ _SMALL = 1024
 class Running:
     """Sums of the loss and its metrics over micro-batches, on this rank.
 
-    Nothing waits for the device before `report`, `end_epoch` and `state`. The additions happen in
+    Nothing waits for the device before `report`, `end_epoch` and `state_dict`. The additions happen in
     float64 and in the order of the micro-batches, so that a run that goes on from a checkpoint gets
     the same bits wherever that was made.
     """
@@ -93,26 +94,25 @@ class Running:
         self.epoch = [-value for value in self.interval]  # what the next report adds is not its
         return means
 
-    def state(self, place: Place) -> dict[str, Tensor | list[str] | None]:
-        """Every rank's sums, for a checkpoint. All ranks must call it."""
+    def state_dict(self) -> dict[str, Any]:
+        """This rank's sums, for a checkpoint."""
         self.settle()
-        mine = [*self._padded(self.interval), *self._padded(self.epoch)]
-        return {"names": self.names, "sums": place.gather(torch.tensor(mine, dtype=torch.float64))}
+        return {"names": self.names, "interval": self.interval, "epoch": self.epoch}
 
-    def load(self, state: Mapping[str, Tensor | list[str] | None], place: Place) -> None:
-        """Go on from a checkpoint; with another world size, rank 0 takes all of it."""
-        names, sums = state["names"], state["sums"]
-        assert isinstance(sums, Tensor)
-        self.names = None if names is None else [str(name) for name in names]
-        if sums.shape[0] == place.world_size:
-            mine = sums[place.rank]
-        else:
-            mine = sums.sum(0) if place.is_main else torch.zeros_like(sums[0])
-        width = 0 if self.names is None else self._width()
-        values = mine.tolist()
-        self.interval, self.epoch = values[:width], values[width : 2 * width]
-        self._brought = values[0]
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.names, self.interval, self.epoch = state["names"], state["interval"], state["epoch"]
+        self._brought = self.interval[0] if self.interval else 0.0
         self._waiting.clear()
+
+    def load_state_dicts(self, states: Sequence[Mapping[str, Any]], place: Place) -> None:
+        """Go on from the sums of another number of ranks: rank 0 takes all of them."""
+        mine: dict[str, Any] = {"names": states[0]["names"], "interval": [], "epoch": []}
+        if place.is_main:
+            for name in ("interval", "epoch"):
+                for state in states:
+                    mine[name] = _added(mine[name], state[name])
+        self.load_state_dict(mine)
 
     def _kept(self) -> dict[str, float]:
         return {name: float(value) for name, value in self._latest.items()}

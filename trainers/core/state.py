@@ -1,12 +1,15 @@
-"""Where training stands: the one clock that everything counts by, and the random stream of a step."""
+"""Where training stands: the one clock that everything counts by, and all that a checkpoint keeps."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 
-from trainers.core.randomness import TASK, derived
+from trainers.core.distributed import Place
+from trainers.core.randomness import TASK, derived, seed_all
 
 
 @dataclass
@@ -22,23 +25,86 @@ class TrainingState:
     """Epochs that are done."""
     consumed: int = 0
     """Steps of this epoch that are done."""
+    validating: bool = False
+    """Whether the model as it is now is still to be validated."""
+    ended: bool = False
+    """Whether early stopping has ended the training."""
+    train_data: list[dict[str, float]] = field(default_factory=list)
+    """The training means of each epoch, over all ranks."""
+    val_data: list[dict[str, float]] = field(default_factory=list)
+    """The measures of each validation, over all ranks."""
     _generator: torch.Generator | None = field(default=None, repr=False)
-    _seeded: int = -1
+    _drawn_from: int | None = 0
 
     @property
     def generator(self) -> torch.Generator:
-        """On the device, and this rank's own: begins anew in each step, from (seed, rank, step)."""
+        """On the device, and this rank's own: begins anew in each step and batch, as the global ones do."""
         if self._generator is None:
             self._generator = torch.Generator(self.device)
-        if self._seeded != self.step:
-            self._generator.manual_seed(derived(TASK, self.seed, self.rank, self.step))
-            self._seeded = self.step
+        if self._drawn_from is not None:
+            self._generator.manual_seed(derived(TASK, self._drawn_from))
+            self._drawn_from = None
         return self._generator
 
-    def state_dict(self) -> dict[str, int]:
-        """What a checkpoint keeps."""
-        return {"step": self.step, "epoch": self.epoch, "consumed": self.consumed}
+    def draw_from(self, seed: int) -> None:
+        """Begin a step, or a batch of a validation: what is random in it follows from `seed` alone."""
+        seed_all(seed)
+        self._drawn_from = seed
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {name: getattr(self, name) for name in _KEPT}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.step, self.epoch, self.consumed = state["step"], state["epoch"], state["consumed"]
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+_KEPT = ("step", "epoch", "consumed", "validating", "train_data", "val_data")
+
+
+class Stateful(Protocol):
+    """What can be kept and taken up again."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain containers."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        ...
+
+
+class OfOneRank(Stateful, Protocol):
+    """What each rank has its own of."""
+
+    def load_state_dicts(self, states: Sequence[dict[str, Any]], place: Place) -> None:
+        """Go on from the states of another number of ranks."""
+        ...
+
+
+class Registry:
+    """Everything that has a state: `shared`, of which rank 0's is kept, and `own` of each rank."""
+
+    def __init__(self, shared: Mapping[str, Stateful], own: Mapping[str, OfOneRank]):
+        self._shared = shared
+        self._own = own
+
+    def state_dict(self, place: Place) -> dict[str, Any]:
+        """What a checkpoint keeps, on rank 0. All ranks must call it."""
+        ranks = place.gather_on_main({name: part.state_dict() for name, part in self._own.items()})
+        if not place.is_main:
+            return {}
+        return {**{name: part.state_dict() for name, part in self._shared.items()}, "ranks": ranks}
+
+    def load_state_dict(self, state: dict[str, Any], place: Place) -> None:
+        """Go on from a checkpoint."""
+        for name, part in self._shared.items():
+            part.load_state_dict(state[name])
+        ranks = state["ranks"]
+        for name, own in self._own.items():
+            if len(ranks) == place.world_size:
+                own.load_state_dict(ranks[place.rank][name])
+            else:
+                own.load_state_dicts([rank[name] for rank in ranks], place)

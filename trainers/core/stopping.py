@@ -85,10 +85,6 @@ class Stopping:
         """Seconds."""
         self.longest_checkpoint = 0.0
         """Seconds, from the moment that training halts for it until it is durable."""
-        self.writing = False
-        """Whether a checkpoint is on its way to the disk: the last one will have to wait for that."""
-        self.longest_validation = 0.0
-        """Seconds."""
 
     def __enter__(self) -> Stopping:
         """From here on TERM, USR2 and INT ask for a stop."""
@@ -137,29 +133,24 @@ class Stopping:
         others hear of it, and the checkpoint, durable, must end `grace` before the deadline.
         """
         hearing = max(_MESSAGE_EVERY, _MOST_STEPS * self._recent_step if self._on_device() else 0.0)
-        checkpoints = self.longest_checkpoint * (2 if self.writing else 1)
-        return self._grace + hearing + 2 * self.longest_step + checkpoints
+        # The last checkpoint waits for the one before, which may be on its way to the disk.
+        return self._grace + hearing + 2 * self.longest_step + 2 * self.longest_checkpoint
 
     def _on_device(self) -> bool:
         """Whether the accelerators carry the messages, for want of a CPU group."""
         return self._place.distributed and self._place.flag_group() is None
 
-    def asked(self, seconds: float = 0.0) -> str | None:
-        """Why this rank would stop rather than do what takes so long; None while it would not."""
+    def asked(self) -> str | None:
+        """Why this rank would stop; None while it would not."""
         if self._asked is None and self._place.is_main:
             now = time.monotonic()
-            if seconds or now - self._looked >= _LOOK_EVERY:
+            if now - self._looked >= _LOOK_EVERY:
                 self._looked = now
                 if self._file and Path(self._file).exists():
                     self._asked = "the stop file"
-                elif self._deadline is not None and time.time() + self.margin + seconds >= self._deadline:
+                elif self._deadline is not None and time.time() + self.margin >= self._deadline:
                     self._asked = "the deadline"
         return self._asked
-
-    def agreed_on(self, seconds: float) -> bool:
-        """Whether all ranks stop rather than begin something that takes so long; waits for all of them."""
-        mine = self.asked(seconds) is not None
-        return bool(self._place.sum(torch.tensor([float(mine)])).item())
 
     def agreed(self) -> bool:
         """Whether all ranks stop now. Call it at every step boundary, on every rank."""

@@ -77,7 +77,7 @@ class CausetTask(Task):
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
         """Binary cross-entropy, plus the dimension's error where there is a dimension."""
-        return Loss(_total(_outputs(model, batch), batch), int(batch.num_graphs))
+        return Loss(_total(_outputs(model, batch), batch))
 
     def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum]:
         """The loss, the classifier's accuracy, and the dimension's mean absolute errors.
@@ -85,7 +85,7 @@ class CausetTask(Task):
         `dimension_error` is the network's, `estimator_error` that of Myrheim and Meyer.
         """
         outputs = _outputs(model, batch)
-        sums: dict[str, Sum] = {"loss": (_total(outputs, batch), int(batch.num_graphs))}
+        sums: dict[str, Sum] = {"loss": (_total(outputs, batch), None)}
         manifold = batch.manifold > 0
         if MANIFOLD in outputs:
             right = (outputs[MANIFOLD].squeeze(1) > 0) == manifold

@@ -1,0 +1,299 @@
+"""The engine: what a step of several ranks and micro-batches comes to."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+from launcher.ranks import RankEnv
+from tests.trainers.toys import Toy, config, run
+from trainers.core.config import Config, ConfigError
+from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
+from trainers.core.engine import MOST_SKIPPED, Engine, NonFiniteError, prepared_model
+from trainers.core.optimizer import make_optimizer
+from trainers.task import Loss
+
+CPU = torch.device("cpu")
+STEPS = 4
+BATCH = 12
+
+
+def layers() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 1))
+
+
+SGD: dict[str, Any] = {"optimizer_type": torch.optim.SGD, "optimizer_kwargs": {"lr": 0.05, "momentum": 0.9}}
+"""AdamW would hide a gradient of the wrong scale."""
+
+
+def engine(place: Place, **training: Any) -> Engine:
+    made, model = Config.of(config("out", **SGD, **training)), layers()
+    return Engine(model, make_optimizer(made, Toy(), model), made, place)
+
+
+def batch(step: int) -> tuple[Tensor, Tensor]:
+    numbers = torch.randn(BATCH, 8, generator=torch.Generator().manual_seed(step))
+    return numbers, numbers.sum(1, keepdim=True)
+
+
+def weights_of(numbers: Tensor) -> Tensor:
+    """As a sequence has tokens."""
+    return (numbers[:, 0].abs() * 10).ceil()
+
+
+def squared(model: nn.Module, numbers: Tensor, wanted: Tensor, counted: str) -> Loss:
+    errors = ((model(numbers) - wanted) ** 2).squeeze(1)
+    if counted == "samples":
+        return Loss(errors.sum())
+    weights = weights_of(numbers)
+    count = weights.sum() if counted == "a tensor" else int(weights.sum())
+    return Loss((errors * weights).sum(), count)
+
+
+def expected(counted: str) -> list[Tensor]:
+    """One process, the whole batch, the mean over its items."""
+    model = layers()
+    optimizer = torch.optim.SGD(model.parameters(), **SGD["optimizer_kwargs"])
+    for step in range(STEPS):
+        numbers, wanted = batch(step)
+        weights = torch.ones(BATCH) if counted == "samples" else weights_of(numbers)
+        errors = ((model(numbers) - wanted) ** 2).squeeze(1)
+        optimizer.zero_grad()
+        ((errors * weights).sum() / weights.sum()).backward()
+        optimizer.step()
+    return [each.detach() for each in model.parameters()]
+
+
+def trained(made: Engine, place: Place, micros: int, counted: str) -> list[Tensor]:
+    with made.wrapped():
+        for step in range(STEPS):
+            numbers, wanted = (part[place.rank :: place.world_size] for part in batch(step))
+            made.begin(0)
+            parts = list(zip(numbers.chunk(micros), wanted.chunk(micros), strict=True))
+            for number, (some, theirs) in enumerate(parts):
+                last = number == micros - 1
+                with made.forward(last=last):
+                    loss = squared(made.model, some, theirs, counted)
+                made.backward(loss, BATCH, micros, last=last)
+            assert made.apply()
+    return [each.detach() for each in made.bare.parameters()]
+
+
+def joined() -> Place:
+    me = RankEnv.detect()
+    if me.world_size == 1:
+        return Place(0, 1, CPU)
+    return initialize_ddp(me.rank, me.world_size, device="cpu")
+
+
+def train_counting(micros: int, counted: str) -> tuple[list[Tensor], int]:
+    """The weights, and how often gradients were reduced."""
+    place = joined()
+    made = engine(place)
+    reduced = 0
+    if place.distributed:
+        wrap = made._distributed
+
+        def wrapped(model: nn.Module) -> Any:
+            nonlocal reduced
+
+            def reduce(bucket: Any) -> Any:
+                nonlocal reduced
+                reduced += 1
+                return allreduce_hook(None, bucket)  # type: ignore[arg-type]  # None: all ranks
+
+            made_ddp = wrap(model)
+            made_ddp.register_comm_hook(None, lambda _, bucket: reduce(bucket))
+            return made_ddp
+
+        vars(made)["_distributed"] = wrapped
+    answer = trained(made, place, micros, counted)
+    cleanup_ddp()
+    return answer, reduced
+
+
+def same(mine: list[Tensor], theirs: list[Tensor]) -> None:
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("counted", ["samples", "a number", "a tensor"])
+@pytest.mark.parametrize("micros", [1, 3])
+def test_micro_batches_are_one_batch(micros: int, counted: str) -> None:
+    place = Place(0, 1, CPU)
+    same(trained(engine(place), place, micros, counted), expected(counted))
+
+
+@pytest.mark.usefixtures("for_real")
+@pytest.mark.parametrize(
+    ("world_size", "micros", "counted"),
+    [(2, 1, "samples"), (2, 3, "a number"), (3, 2, "samples"), (3, 1, "a tensor"), (4, 3, "a tensor")],
+)
+def test_ranks_are_one_process(world_size: int, micros: int, counted: str, tmp_path: Path) -> None:
+    """And gradients are reduced once in a step, however many micro-batches it has."""
+    answers = run(train_counting, micros, counted, folder=tmp_path / "ranks", world_size=world_size)
+    for answer, reduced in answers:
+        same(answer, expected(counted))
+        assert all(torch.equal(one, other) for one, other in zip(answer, answers[0][0], strict=True))
+        assert reduced == STEPS
+
+
+def one_step(made: Engine, total: Callable[[Tensor], Tensor], count: int | None = None) -> bool:
+    made.begin(0)
+    with made.forward(last=True):
+        loss = Loss(total(made.model(batch(0)[0])), count)
+    made.backward(loss, None if count is not None else BATCH, 1, last=True)
+    return made.apply()
+
+
+def weights(made: Engine) -> list[Tensor]:
+    return [each.detach().clone() for each in made.bare.parameters()]
+
+
+def test_a_gradient_that_is_no_number_ends_training() -> None:
+    made = engine(Place(0, 1, CPU))
+    before = weights(made)
+    with pytest.raises(NonFiniteError, match=r"step 1: the loss of rank 0 is not .*0\.weight.*and 3 more"):
+        one_step(made, lambda out: out.sum() * float("nan"))
+    assert all(torch.equal(one, other) for one, other in zip(before, weights(made), strict=True))
+
+
+def test_a_finite_loss_with_an_infinite_gradient() -> None:
+    made = engine(Place(0, 1, CPU))
+    with pytest.raises(NonFiniteError, match="no loss is, but the gradient is"):
+        one_step(made, lambda out: (out.sum() * 0).sqrt())
+
+
+def test_such_steps_can_be_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    made = engine(Place(0, 1, CPU), non_finite="skip", ema_decay=0.9)
+    before = weights(made)
+    assert not one_step(made, lambda out: out.sum() * float("inf"))
+    assert all(torch.equal(one, other) for one, other in zip(before, weights(made), strict=True))
+    assert made.skipped == 1
+    assert "A step is skipped" in caplog.text
+    assert one_step(made, torch.sum)
+    assert not torch.equal(before[0], weights(made)[0])
+
+
+def test_but_not_for_ever() -> None:
+    made = engine(Place(0, 1, CPU), non_finite="skip")
+    for _ in range(MOST_SKIPPED - 1):
+        assert not one_step(made, lambda out: out.sum() * float("nan"))
+    with pytest.raises(NonFiniteError, match=rf"{MOST_SKIPPED} steps in a row"):
+        one_step(made, lambda out: out.sum() * float("nan"))
+
+
+def test_a_step_without_any_item(caplog: pytest.LogCaptureFixture) -> None:
+    """As when every token of a batch is masked: no division by zero, and weights that stay numbers."""
+    made = engine(Place(0, 1, CPU))
+    before = weights(made)
+    assert one_step(made, lambda out: out.sum() * 0, count=0)
+    assert all(torch.equal(one, other) for one, other in zip(before, weights(made), strict=True))
+    assert "No rank has an item" in caplog.text
+    assert one_step(made, torch.sum, count=3)
+    assert all(bool(torch.isfinite(each).all()) for each in weights(made))
+
+
+def nan_on_rank_1() -> str:
+    place = joined()
+    made = engine(place)
+    scale = float("nan") if os.environ["RANK"] == "1" else 1.0
+    with made.wrapped():
+        try:
+            one_step(made, lambda out: out.sum() * scale)
+        except NonFiniteError as error:
+            said = str(error)
+    cleanup_ddp()
+    return said
+
+
+@pytest.mark.usefixtures("for_real")
+def test_the_rank_is_named_on_all_of_them(tmp_path: Path) -> None:
+    for said in run(nan_on_rank_1, folder=tmp_path / "ranks", world_size=3):
+        assert said.startswith("step 1: the loss of rank 1 is not finite")
+
+
+def test_clipping_is_after_unscaling() -> None:
+    """A loss scale of thousands would leave nothing of a gradient that is clipped before."""
+    place = Place(0, 1, CPU)
+    scaled, plain = engine(place, clip_grad_norm=0.5, precision="fp16"), engine(place, clip_grad_norm=0.5)
+    for made in (scaled, plain):
+        assert one_step(made, lambda out: (out**2).sum())
+    assert float(plain.norm) > 0.5
+    torch.testing.assert_close(scaled.norm, plain.norm, rtol=2e-2, atol=0)
+    for one, other in zip(weights(scaled), weights(plain), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-3)
+
+
+def test_a_scale_that_is_too_large_costs_a_step_and_no_more() -> None:
+    made = engine(Place(0, 1, CPU), precision="fp16")
+    before = weights(made)
+    assert not one_step(made, lambda out: (out.float() * 1e6).sum() * 100)
+    assert all(torch.equal(one, other) for one, other in zip(before, weights(made), strict=True))
+    assert made.skipped == 1
+
+
+def test_half_precision_sums_do_not_overflow() -> None:
+    """A mean over 8,192 items is differentiated, and no sum of them."""
+    made = engine(Place(0, 1, CPU), precision="fp16")
+    numbers = torch.randn(8192, 8)
+    for _ in range(3):
+        made.begin(0)
+        with made.forward(last=True):
+            loss = Loss((made.model(numbers).float() ** 2).sum())
+        made.backward(loss, 8192, 1, last=True)
+        made.apply()
+    assert made.skipped == 0
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_autocast(precision: str) -> None:
+    made = engine(Place(0, 1, CPU), precision=precision)
+    with made.forward(last=True):
+        out = made.model(batch(0)[0])
+    assert out.dtype == {"bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+
+
+def test_averaged_weights() -> None:
+    """Against the formula, step by step; buffers are those of the model."""
+    made = engine(Place(0, 1, CPU), ema_decay=0.9)
+    assert made.average is not None
+    assert made.judged is made.average.module
+    wanted = weights(made)
+    for number in range(30):
+        assert one_step(made, lambda out: (out**2).mean())
+        decay = min(0.9, (1 + number) / (10 + number))
+        wanted = [decay * mine + (1 - decay) * new for mine, new in zip(wanted, weights(made), strict=True)]
+    same([each.detach() for each in made.judged.parameters()], wanted)
+
+
+def test_what_goes_on_from_its_state_is_the_same() -> None:
+    """Optimizer, loss scale, average and expectation."""
+    place = Place(0, 1, CPU)
+    first, second = (engine(place, precision="fp16", ema_decay=0.9) for _ in range(2))
+    assert first.average is not None and second.average is not None
+    one_step(first, lambda out: (out.float() * 1e6).sum() * 100)  # skipped: the scale is another one
+    one_step(first, lambda out: (out**2).sum(), count=5)
+    second.bare.load_state_dict(first.bare.state_dict())
+    second.average.module.load_state_dict(first.average.module.state_dict())
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    for made in (first, second):
+        one_step(made, lambda out: (out**2).sum(), count=3)
+    for one, other in zip(first.judged.parameters(), second.judged.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert first.skipped == second.skipped == 1
+
+
+def test_batchnorm_over_ranks_needs_an_accelerator(tmp_path: Path) -> None:
+    fields = {**config(tmp_path), "parallel": {"sync_batchnorm": True}}
+    with pytest.raises(ConfigError, match=r"parallel\.sync_batchnorm: is true, but torch has it on accel"):
+        prepared_model(Toy(), Config.of(fields), Place(0, 1, CPU))

@@ -1,0 +1,332 @@
+"""The loop: what a task may do in it, what happens when, and what comes of trouble."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from launcher.ranks import RankEnv
+from tests.trainers.synchronisations import counted
+from tests.trainers.toys import Ranks, Toy, config, digest, run
+from trainers.core.checkpoint import CheckpointError, load_part
+from trainers.core.config import ConfigError
+from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
+from trainers.core.engine import NonFiniteError
+from trainers.core.metrics import MetricsFile
+from trainers.ddp import TrainerDDP
+from trainers.task import Loss, Task
+
+
+def trained(
+    path: Path, task: Task | None = None, sections: Mapping[str, Any] | None = None, **training: Any
+) -> TrainerDDP:
+    trainer = TrainerDDP(0, {**config(path, **training), **(sections or {})}, task or Toy(40))
+    trainer.run_training(*trainer.prepare_dataloaders()[:2])
+    return trainer
+
+
+def lines(trainer: TrainerDDP, name: str) -> dict[int, Any]:
+    """What metrics.jsonl has of a measure, by step."""
+    found = MetricsFile(trainer.folder / "metrics.jsonl").read()
+    return {line["step"]: line[name] for line in found if name in line}
+
+
+# --- A task's own methods ------------------------------------------------------------------------
+
+
+class Whole(Toy):
+    """Uses everything that a task may have."""
+
+    def __init__(self) -> None:
+        super().__init__(40)
+        self.calls: list[str] = []
+        self.seen: list[tuple[int, int]] = []
+        self.kept = 0
+
+    def setup(self, place: Place) -> None:
+        self.calls.append(f"setup at step {self.state.step}")
+
+    def build_model(self) -> nn.Module:
+        self.calls.append("build_model")
+        return super().build_model()
+
+    def build_data(self) -> Any:
+        self.calls.append("build_data")
+        return super().build_data()
+
+    def parameters(self, model: nn.Module) -> Any:
+        weights = [each for each in model.parameters() if each.dim() > 1]
+        biases = [each for each in model.parameters() if each.dim() == 1]
+        return [{"params": weights}, {"params": biases, "lr": 0.001}]
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        if model.training:
+            self.seen.append((self.state.step, self.state.epoch))
+            self.kept += 1
+        return super().loss(model, batch)
+
+    def finish(self, sums: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
+        total, count = sums["loss"]
+        return {"loss": total / count, "perplexity": math.exp(total / count / 100)}
+
+    def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
+        assert not model.training
+        assert not torch.is_grad_enabled()
+        return {"longest": float(self.state.step)}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"kept": self.kept}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.kept = state["kept"]
+
+
+def test_a_task_is_asked_for_everything(tmp_path: Path) -> None:
+    task = Whole()
+    trainer = trained(tmp_path, task, num_epochs=2)
+    assert task.calls == ["setup at step 0", "build_model", "build_data"]
+    assert task.seen == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1), (5, 1), (6, 1), (7, 1)]
+    assert [group["lr"] for group in trainer.engine.optimizer.param_groups] == [0.01, 0.001]
+    (first, second) = trainer.val_data
+    assert second["perplexity"] == math.exp(second["loss"] / 100)
+    assert lines(trainer, "val/longest") == {4: 4.0, 8: 8.0}
+    longer = Whole()
+    assert trained(tmp_path, longer, num_epochs=3).val_data[:2] == [first, second]
+    assert longer.kept == 12
+
+
+# --- What happens when ---------------------------------------------------------------------------
+
+
+def test_steps_may_be_what_ends_it(tmp_path: Path) -> None:
+    """In the middle of an epoch, with a validation at the end."""
+    trainer = trained(
+        tmp_path, num_epochs=None, num_steps=6, log_every=2, sections={"validation": {"every_steps": 4}}
+    )
+    assert (trainer.step, trainer.epoch) == (6, 1)
+    assert list(lines(trainer, "val/loss")) == [4, 6]
+    assert list(lines(trainer, "train/loss")) == [2, 4, 6]
+    assert list(lines(trainer, "train_epoch/loss")) == [4]
+    assert trainer.checkpoints.all()[-1].name.endswith("6")
+
+
+def test_the_learning_rate_is_that_of_each_step(tmp_path: Path) -> None:
+    trainer = trained(tmp_path, num_epochs=2, schedule={"type": "linear", "warmup_steps": 4})
+    rates = lines(trainer, "lr")
+    assert rates[1] == pytest.approx(0.0025)
+    assert rates[4] == pytest.approx(0.01)
+    assert rates[8] < rates[6] < 0.01
+
+
+def test_a_changed_learning_rate_counts_from_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    trained(tmp_path, num_epochs=1)
+    with caplog.at_level(logging.INFO):
+        trainer = trained(tmp_path, num_epochs=2, optimizer_kwargs={"lr": 0.002})
+    assert lines(trainer, "lr") == {**dict.fromkeys(range(1, 5), 0.01), **dict.fromkeys(range(5, 9), 0.002)}
+    assert "training.optimizer_kwargs.lr: was 0.01 until step 4, is 0.002 from here on" in caplog.text
+    assert "0.002" in (trainer.folder / "config.yaml").read_text()
+
+
+def test_averaged_weights_are_what_is_judged_and_kept(tmp_path: Path) -> None:
+    trainer = trained(tmp_path, ema_decay=0.9)
+    assert digest(trainer.engine.judged) != digest(trainer.model)
+    newest = trainer.checkpoints.newest()
+    assert newest is not None
+    model = Toy().build_model()
+    model.load_state_dict(load_part(newest, "ema"))
+    assert digest(model) == digest(trainer.engine.judged)
+
+
+class Looking(Toy):
+    """Counts what is read of tensors from the second step's loss to the fourth's."""
+
+    def __init__(self) -> None:
+        super().__init__(40)
+        self.read: list[str] = []
+        self.stack = ExitStack()
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        if model.training and self.state.step == 1:
+            self.seen = self.stack.enter_context(counted())
+        if model.training and self.state.step == 3:
+            self.read = list(self.seen.found)
+            self.stack.close()
+        return super().loss(model, batch)
+
+
+def test_the_device_is_not_waited_for_between_reports(tmp_path: Path) -> None:
+    """Q18. On the CPU the gradient's norm is read in each step, which costs nothing there.
+
+    With SGD: AdamW reads its own counts, which lie on the CPU in any case.
+    """
+    task = Looking()
+    fields = plainly(tmp_path, log_every=4, num_epochs=1, clip_grad_norm=1.0, ema_decay=0.9)
+    trainer = TrainerDDP(0, fields, task)
+    trainer.run_training(*trainer.prepare_dataloaders()[:2])
+    of_samples = "tolist"  # their indices, on the host
+    assert [each for each in task.read if each != of_samples] == ["aten._local_scalar_dense.default"] * 2
+
+
+# --- Trouble -------------------------------------------------------------------------------------
+
+
+class Diverges(Toy):
+    """Its loss is no number from the sixth step on."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        loss = super().loss(model, batch)
+        bad = model.training and self.state.step >= 5
+        return Loss(loss.total * float("nan")) if bad else loss
+
+
+def finite(state: Mapping[str, Tensor]) -> bool:
+    return all(bool(torch.isfinite(each).all()) for each in state.values())
+
+
+def test_a_loss_that_is_no_number_ends_training(tmp_path: Path) -> None:
+    """And no checkpoint of it pushes a good one out."""
+    with pytest.raises(NonFiniteError, match=r"step 6: the loss of rank 0 is not finite"):
+        trained(tmp_path, Diverges(40), checkpoint_every_steps=1)
+    trainer = TrainerDDP(0, config(tmp_path), Toy(40))
+    newest = trainer.checkpoints.newest()
+    assert newest is not None
+    assert newest.name.endswith("5")
+    assert finite(load_part(newest, "model"))
+
+
+def test_or_is_left_out(tmp_path: Path) -> None:
+    trainer = trained(tmp_path, Diverges(40), non_finite="skip")
+    assert trainer.step == 12
+    assert trainer.engine.skipped == 7
+    assert lines(trainer, "train/skipped_steps")[12] == 7
+    assert finite(trainer.model.state_dict())
+
+
+def test_a_damaged_best_is_not_tested(tmp_path: Path) -> None:
+    trainer = trained(tmp_path)
+    best = trainer.checkpoints.best()
+    assert best is not None
+    data = bytearray((best / "model.pt").read_bytes())
+    data[len(data) // 2] ^= 1
+    (best / "model.pt").write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"best checkpoint.*model\.pt does not have its checksum"):
+        trainer.run_test(trainer.prepare_dataloaders()[2])
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "says"),
+    [
+        ("loss", None, r"Wrong\.loss gave None.*is a return missing"),
+        ("build_data", [1, 2], r"Wrong\.build_data gave a list of 2.*Splits\(train, validation, test\)"),
+        ("build_model", "net", r"Wrong\.build_model gave 'net'"),
+        ("evaluate", 3, r"Wrong\.evaluate gave 3"),
+        ("finish", [1.0], r"Wrong\.finish gave a list of 1"),
+        ("after_evaluation", None, r"Wrong\.after_evaluation gave None"),
+    ],
+)
+def test_what_a_task_gives_is_looked_at(method: str, answer: Any, says: str, tmp_path: Path) -> None:
+    wrong = type("Wrong", (Toy,), {method: lambda self, *_: answer})
+    with pytest.raises(ConfigError, match=says):
+        trained(tmp_path, wrong(40))
+
+
+# --- Any number of ranks -------------------------------------------------------------------------
+
+
+class Plain(Toy):
+    """Nothing random but the order and, in validation, noise: any number of ranks must train the same."""
+
+    def __init__(self, counted: bool):
+        super().__init__(65, dropout=0.0)
+        self.counted = counted
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        if model.training and self.state.step >= 3 and "IS_STOPPED" in os.environ:
+            time.sleep(0.05)  # quick steps go without a message
+            os.kill(os.getpid(), signal.SIGTERM)
+        numbers, wanted = batch
+        errors = ((model(numbers) - wanted) ** 2).squeeze(1)
+        if not self.counted:
+            return Loss(errors.sum())
+        weights = (numbers[:, 0].abs() * 10).ceil()  # as a sequence has tokens
+        return Loss((errors * weights).sum(), weights.sum())
+
+    def evaluate(self, model: nn.Module, batch: Any) -> Any:
+        noise = torch.rand(()) + torch.rand((), generator=self.state.generator)
+        return {"loss": (self.loss(model, batch).total, None), "noise": (noise, 1)}
+
+
+def plainly(path: Path, **training: Any) -> dict[str, Any]:
+    """With SGD, since AdamW would hide a gradient of the wrong scale."""
+    sgd = {"optimizer_type": torch.optim.SGD, "optimizer_kwargs": {"lr": 0.01, "momentum": 0.9}}
+    return {**config(path, **sgd, **training), "validation": {"batch_size": 4}}
+
+
+def train(task: Task, fields: dict[str, Any]) -> tuple[Any, ...]:
+    me = RankEnv.detect()
+    if me.world_size > 1:
+        initialize_ddp(me.rank, me.world_size, device="cpu")
+    trainer = TrainerDDP(me.rank, fields, task)
+    results = trainer.run_training(*trainer.prepare_dataloaders()[:2])
+    cleanup_ddp()
+    return (*results, trainer.step, [each.detach().clone() for each in trainer.model.parameters()])
+
+
+def alike(mine: tuple[Any, ...], theirs: tuple[Any, ...]) -> None:
+    assert mine[2] == theirs[2]
+    for one, other in zip([*mine[0], *mine[1]], [*theirs[0], *theirs[1]], strict=True):
+        assert one == pytest.approx(other, rel=1e-5)
+        assert one.get("noise") == other.get("noise"), "noise is drawn alike on any number of ranks"
+    for one, other in zip(mine[3], theirs[3], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("for_real")
+@pytest.mark.parametrize("counted", [False, True])
+def test_the_world_size_changes_nothing(counted: bool, tmp_path: Path) -> None:
+    """With the same global batch, in micro-batches or not; of 52 samples the last two steps share sixteen."""
+    (alone,) = run(
+        *(train, Plain(counted), plainly(tmp_path / "one", batch_size=12, num_epochs=2)),
+        folder=tmp_path / "r1",
+        world_size=1,
+    )
+    assert alone[2] == 10
+    for world_size, batch, micros in ((1, 4, 3), (2, 6, 1), (2, 3, 2), (3, 4, 1)):
+        folder = tmp_path / f"{world_size}-{micros}"
+        shares = {"batch_size": batch, "gradient_accumulation_steps": micros}
+        answers = run(
+            *(train, Plain(counted), plainly(folder / "out", num_epochs=2, **shares)),
+            folder=tmp_path / f"r{world_size}-{micros}",
+            world_size=world_size,
+        )
+        alike(answers[0], alone)
+
+
+@pytest.mark.usefixtures("for_real")
+def test_from_four_ranks_to_two(tmp_path: Path) -> None:
+    """Stopped in the middle of an epoch, with the same global batch: to float tolerance."""
+    (alone,) = run(
+        *(train, Plain(True), plainly(tmp_path / "one", batch_size=12, num_epochs=4)),
+        folder=tmp_path / "r1",
+        world_size=1,
+    )
+    outcome = tmp_path / "outcome"
+    four = plainly(tmp_path / "out", batch_size=3, num_epochs=4)
+    ranks = Ranks(tmp_path / "four", 4, {"IS_STOPPED": "yes", "CASTOFF_OUTCOME_FILE": str(outcome)})
+    ranks.start(train, Plain(True), four)
+    assert ranks.end() == [0] * 4, ranks.log(0)
+    assert outcome.read_text() == "again\n"
+    two = plainly(tmp_path / "out", batch_size=6, num_epochs=4)
+    answers = run(train, Plain(True), two, folder=tmp_path / "two", world_size=2)
+    alike(answers[0], alone)

@@ -1,0 +1,43 @@
+"""An exponential moving average of the weights, which is judged in their place."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class AveragedWeights:
+    """Averages a module's weights after each step; buffers are copied.
+
+    The decay grows with the number of updates n, as min(decay, (1 + n) / (10 + n)), so that the
+    average forgets where it began (as in Lou et al., arXiv 2310.16834). torch's AveragedModel copies
+    its counter to the device at each update, for which the host waits.
+    """
+
+    def __init__(self, model: nn.Module, decay: float):
+        self.module = copy.deepcopy(model).requires_grad_(False)
+        """The average, a module like the one that is trained."""
+        self._decay = decay
+        self._updates = 0
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        """Take a step's weights in."""
+        decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
+        averaged: list[Tensor] = [each for each in self.module.parameters() if each.is_floating_point()]
+        current = [each.detach() for each in model.parameters() if each.is_floating_point()]
+        torch._foreach_lerp_(averaged, current, 1 - decay)
+        for mine, theirs in zip(self.module.buffers(), model.buffers(), strict=True):
+            mine.copy_(theirs)
+        self._updates += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside the averaged weights themselves."""
+        return {"updates": self._updates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self._updates = int(state["updates"])

@@ -1,0 +1,128 @@
+"""What a run keeps of itself, and how it goes on from there: all that a checkpoint is made of."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainers.core.checkpoint import Checkpoints, load_part
+from trainers.core.config import Config
+from trainers.core.differences import Fields, compare, fields
+from trainers.core.distributed import Place
+from trainers.core.engine import Engine
+from trainers.core.reports import Reports
+from trainers.core.state import Registry, TrainingState
+from trainers.task import Task
+
+logger = logging.getLogger(__name__)
+
+
+class Continuation:
+    """Saves and takes up a training: weights, averaged weights, and the registry of all other states."""
+
+    def __init__(
+        self,
+        config: Config,
+        task: Task,
+        place: Place,
+        checkpoints: Checkpoints,
+        state: TrainingState,
+        engine: Engine,
+        reports: Reports,
+        registry: Registry,
+    ):
+        self._config = config
+        self._task = task
+        self._place = place
+        self._checkpoints = checkpoints
+        self._state = state
+        self._engine = engine
+        self._reports = reports
+        self._registry = registry
+        self._saved: tuple[int, int] | None = None
+        self.stall = 0.0
+        """Seconds that training halted for the last checkpoint."""
+
+    def save(self) -> None:
+        """Keep where training stands, unless that is kept; all ranks must call it.
+
+        Rank 0 writes, and does so while training goes on; `wait` ends with it.
+
+        Raises:
+            NonFiniteError: the last step has made the weights something that is no number.
+            OSError: on rank 0, if this or the checkpoint before it could not be written.
+        """
+        if self._saved == self._here():
+            return
+        began = time.perf_counter()
+        self._engine.settle()
+        states = self._registry.state_dict(self._place)
+        if self._place.is_main:
+            states["about"] = {
+                "config": self._fields(),
+                "metrics": self._reports.position(),
+            }
+            parts: dict[str, Mapping[str, Any]] = {"model": self._engine.bare.state_dict()}
+            if self._engine.average is not None:
+                parts["ema"] = self._engine.average.module.state_dict()
+            logger.info("Saving checkpoint for model at epoch %d", self._state.epoch)
+            self._checkpoints.save(self._state.step, {**parts, "training": states})
+        self._saved = self._here()
+        self.stall = time.perf_counter() - began
+
+    @property
+    def longest(self) -> float:
+        """Seconds that one took, from the moment that training halted for it until it was durable."""
+        return self.stall + self._checkpoints.longest
+
+    def wait(self) -> None:
+        """Until all that was saved is on the disk.
+
+        Raises:
+            OSError: on rank 0, if it cannot be.
+        """
+        if self._place.is_main:
+            self._checkpoints.wait()
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        """Keep beside the checkpoint of this step what its validation has said; rank 0 writes."""
+        if self._place.is_main:
+            self._checkpoints.record(self._state.step, record)
+
+    def newest(self) -> Path | None:
+        """The newest checkpoint that is whole, the same on all ranks; None: there is none at all.
+
+        Raises:
+            CheckpointError: there are some, and every one is damaged.
+        """
+        return self._place.decided(self._checkpoints.newest)
+
+    def load(self, path: Path) -> dict[str, Any] | None:
+        """Go on from a checkpoint; what its validation has said, if it was validated.
+
+        Raises:
+            ConfigError: it was made with a configuration that does not fit.
+        """
+        states = load_part(path, "training")
+        about = states.pop("about")
+        found = compare(about["config"], self._fields(), str(path), states["state"]["step"])
+        found.check()
+        self._engine.bare.load_state_dict(load_part(path, "model"))
+        if self._engine.average is not None:
+            self._engine.average.module.load_state_dict(load_part(path, "ema"))
+        self._registry.load_state_dict(states, self._place)
+        self._reports.go_back(about["metrics"], self._state.step)
+        self._saved = self._here()
+        for line in found.told:
+            logger.info("%s", line)
+        logger.info("Going on from %s: epoch %d, step %d", path, self._state.epoch, self._state.step)
+        return self._place.decided(lambda: self._checkpoints.record_of(path))
+
+    def _fields(self) -> Fields:
+        return fields(self._config, self._place.world_size, self._task)
+
+    def _here(self) -> tuple[int, int]:
+        return self._state.step, self._state.epoch

@@ -1,0 +1,369 @@
+"""What turns the losses of a step's micro-batches into a step of the weights, on all ranks alike."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
+
+from trainers.core.averaging import AveragedWeights
+from trainers.core.config import Config, ConfigError
+from trainers.core.contract import built_model
+from trainers.core.distributed import Place, device_ids
+from trainers.core.optimizer import load_optimizer
+from trainers.task import Loss, Task
+
+logger = logging.getLogger(__name__)
+
+_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_HOOKS = {"bf16": default_hooks.bf16_compress_hook, "fp16": default_hooks.fp16_compress_hook}
+
+MOST_SKIPPED = 100
+"""Steps in a row without a finite gradient, after which skipping more of them is no training."""
+
+
+class NonFiniteError(Exception):
+    """A gradient is not finite; the text names the step, the ranks whose loss was none, and parameters."""
+
+
+class Engine:
+    """A model, moved and wrapped, with its optimizer: forward under autocast, backward, step.
+
+    The gradient is that of the mean over the items of all ranks' micro-batches. Each loss is
+    differentiated as its share of that mean, so nothing overflows where half precision is used; the
+    number of items is expected to be the last step's, summed over the ranks while gradients are
+    computed, and what was expected wrongly is corrected before the step.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, config: Config, place: Place):
+        self.bare = model
+        """The module itself, on its device."""
+        self.optimizer = optimizer
+        self.average: AveragedWeights | None = None
+        """The averaged weights, if the configuration wants some."""
+        self.norm = torch.zeros(())
+        """Norm of the last step's gradient, before clipping; on the device."""
+        self.timed: Callable[[Tensor], AbstractContextManager[None]] = lambda _: nullcontext()
+        """Around the backward pass in which gradients are reduced."""
+        self.skipped = 0
+        """Steps that left the weights alone, since the training began."""
+        training = config.training
+        self._place = place
+        self._clip = training.clip_grad_norm
+        self._skips = training.non_finite == "skip"
+        self._precision = _TYPES.get(training.precision)
+        self._scaler = torch.amp.GradScaler(place.device.type) if training.precision == "fp16" else None
+        self._parameters = [each for each in model.parameters() if each.requires_grad]
+        self._step = 0
+        self._skipped_in_a_row = 0
+        self._expected: Tensor | None = None
+        self._items: Tensor | None = None
+        self._reduction: dist.Work | None = None
+        self._losses: list[Tensor] = []
+        self._unread: _Unread | None = None
+        self._weight = (0.0, torch.zeros(()))
+        if training.ema_decay is not None:
+            self.average = AveragedWeights(model, training.ema_decay)
+        self.model: nn.Module = model
+        """What losses are computed with: compiled and wrapped, as long as `wrapped` lasts."""
+        self._config = config
+
+    @property
+    def judged(self) -> nn.Module:
+        """The module that is validated and tested: the averaged one, or the bare one."""
+        return self.bare if self.average is None else self.average.module
+
+    # --- One step ---------------------------------------------------------------------------------
+
+    def begin(self, step: int) -> None:
+        """Forget the gradients of the step before; `step` steps are done."""
+        self._step = step
+        self.optimizer.zero_grad(set_to_none=True)
+        self._items = None
+        self._losses = []
+
+    @contextmanager
+    def forward(self, *, last: bool) -> Iterator[None]:
+        """Around the loss of a micro-batch: autocast, and gradients are reduced in the `last` alone."""
+        with self._synchronising(last), self.autocast():
+            yield
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Around whatever computes as training does."""
+        if self._precision is None:
+            return nullcontext()
+        return torch.autocast(self._place.device.type, self._precision)
+
+    def _synchronising(self, last: bool) -> AbstractContextManager[Any]:
+        if last or not isinstance(self.model, DistributedDataParallel):
+            return nullcontext()
+        return self.model.no_sync()
+
+    def backward(self, loss: Loss, samples: int | None, micros: int, *, last: bool) -> None:
+        """Differentiate a micro-batch's loss as its share of the mean over all ranks' items.
+
+        `samples`: of all ranks in this step, None if nobody knows; `micros`: of this step.
+        """
+        if loss.count is None and samples is not None:
+            weight = self._constant(self._place.world_size / samples, loss.total)
+        else:
+            weight = self._counted(loss, micros, last).to(loss.total.dtype)
+        self._losses.append(loss.total.detach())
+        if self._scaler is not None:
+            weight = self._scaler.scale(weight)
+        with self.timed(loss.total) if last else nullcontext():
+            loss.total.backward(weight)
+
+    def _constant(self, value: float, like: Tensor) -> Tensor:
+        """A tensor of that value; the same in most steps, so the last one is kept."""
+        if self._weight[0] != value or self._weight[1].dtype != like.dtype:
+            self._weight = (value, torch.full_like(like, value))
+        return self._weight[1]
+
+    def _counted(self, loss: Loss, micros: int, last: bool) -> Tensor:
+        """The weight of a loss whose items are counted: what is expected, until all have counted."""
+        assert loss.count is not None
+        device = self._place.device
+        count = torch.as_tensor(loss.count, dtype=_exact(device), device=device)
+        self._items = count.clone() if self._items is None else self._items + count
+        if self._expected is None:  # of the first step there is nothing to go by
+            self._expected = (self._place.sum(count.clone()) * micros).clamp(min=1.0)
+        if last and self._place.distributed:
+            self._reduction = dist.all_reduce(self._items, async_op=True)
+        return self._place.world_size / self._expected
+
+    def apply(self) -> bool:
+        """Step the weights with what was accumulated; whether that was done.
+
+        Raises:
+            NonFiniteError: the gradient is not finite, and such steps are not skipped; or too many were.
+        """
+        if self._scaler is not None:
+            self._scaler.unscale_(self.optimizer)
+        gradients = [each.grad for each in self._parameters if each.grad is not None]
+        self._correct(gradients)
+        self.norm = nn.utils.get_total_norm(gradients)
+        if self._clip is not None:
+            nn.utils.clip_grads_with_norm_(self._parameters, self._clip, self.norm)
+        if not self._finite():
+            return False
+        if self._scaler is not None:
+            self._scaler.step(self.optimizer)
+            self._scaler.update()
+        else:
+            self.optimizer.step()
+        if self.average is not None:
+            self.average.update(self.bare)
+        return True
+
+    def _correct(self, gradients: list[Tensor]) -> None:
+        """Divide by the items that there were, instead of those that were expected."""
+        if self._items is None or self._expected is None:
+            return
+        if self._reduction is not None:
+            self._reduction.wait()
+            self._reduction = None
+        none = self._items == 0
+        if self._place.device.type == "cpu" and bool(none):
+            logger.warning("No rank has an item that counts in this step; its gradient is taken for zero")
+        factor = torch.where(none, 0.0, self._expected / self._items.clamp(min=1.0))
+        torch._foreach_mul_(gradients, factor.to(torch.float32))
+        self._expected = torch.where(none, self._expected, self._items)
+
+    # --- Gradients that are no numbers ------------------------------------------------------------
+
+    def _finite(self) -> bool:
+        """Whether the step may be taken. An accelerator's answer is read one step late, if it may be."""
+        if self._scaler is None and not self._skips and self._place.device.type != "cpu":
+            self.settle()
+            self._unread = _Unread(self._step, self.norm, self._losses)
+            return True
+        if bool(torch.isfinite(self.norm)):
+            self._skipped_in_a_row = 0
+            return True
+        self.skipped += 1
+        self._skipped_in_a_row += 1
+        if self._scaler is not None:
+            self._scaler.update()
+        if not (self._skips or self._scaler is not None) or self._skipped_in_a_row >= MOST_SKIPPED:
+            raise self._non_finite(self._step, self._losses)
+        if self._skips:
+            logger.warning("A step is skipped: its gradient is not finite (%d so far)", self.skipped)
+        return False
+
+    def settle(self) -> None:
+        """Read what has not been read: afterwards the weights are known to be finite.
+
+        Raises:
+            NonFiniteError: they are not.
+        """
+        if self._unread is not None:
+            unread, self._unread = self._unread, None
+            if not unread.finite():
+                raise self._non_finite(unread.step, unread.losses)
+
+    def _non_finite(self, step: int, losses: list[Tensor]) -> NonFiniteError:
+        """All ranks know of it, from the same gradient, so they can ask each other."""
+        mine = all(bool(torch.isfinite(loss).all()) for loss in losses)
+        fine = self._place.gather(torch.tensor([float(mine)])).flatten().tolist()
+        bad = [str(rank) for rank, is_fine in enumerate(fine) if not is_fine]
+        where = f"the loss of rank {', '.join(bad[:8])} is" if bad else "no loss is, but the gradient is"
+        named = [
+            name
+            for name, each in self.bare.named_parameters()
+            if each.grad is not None and not bool(torch.isfinite(each.grad).all())
+        ]
+        some = f"{', '.join(named[:3])}{f' and {len(named) - 3} more' if len(named) > 3 else ''}"
+        again = f" ({self._skipped_in_a_row} steps in a row)" if self._skipped_in_a_row > 1 else ""
+        return NonFiniteError(
+            f"step {step + 1}: {where} not finite{again}; gradients that are not: {some or 'none now'}. "
+            "Lower the learning rate, set training.clip_grad_norm, or leave such steps out with "
+            "training.non_finite: skip"
+        )
+
+    # --- How it is wrapped ------------------------------------------------------------------------
+
+    @contextmanager
+    def wrapped(self) -> Iterator[None]:
+        """As long as it trains: DDP must be let go before the process group is."""
+        self.model = _compiled(self.bare) if self._config.training.compile else self.bare
+        if self._place.distributed:
+            self.model = self._distributed(self.model)
+        try:
+            yield
+        finally:
+            self.optimizer.zero_grad(set_to_none=True)  # views of DDP's buckets
+            self.model = self.bare
+
+    def _distributed(self, model: nn.Module) -> DistributedDataParallel:
+        parallel = self._config.parallel
+        ids = device_ids(self._place.device)
+        wrapped = DistributedDataParallel(
+            model,
+            device_ids=ids,
+            output_device=parallel.output_device if ids else None,
+            find_unused_parameters=parallel.find_unused_parameters,
+            gradient_as_bucket_view=parallel.gradient_as_bucket_view,
+            static_graph=parallel.static_graph,
+            bucket_cap_mb=parallel.bucket_cap_mb,
+        )
+        if parallel.communication_hook is not None:
+            wrapped.register_comm_hook(None, _HOOKS[parallel.communication_hook])
+        if parallel.static_graph and self._place.world_size > 2:
+            logger.warning(
+                "parallel.static_graph: going on from a checkpoint will differ in the last bits from a run "
+                "that was not interrupted"
+            )
+        elif not parallel.find_unused_parameters:
+            _settle_buckets(wrapped)
+        return wrapped
+
+    # --- Checkpoints ------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside the weights."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self._scaler.state_dict() if self._scaler is not None else None,
+            "average": self.average.state_dict() if self.average is not None else None,
+            "expected": None if self._expected is None else float(self._expected),
+            "skipped": self.skipped,
+            "skipped_in_a_row": self._skipped_in_a_row,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint; the weights are loaded elsewhere."""
+        for line in load_optimizer(self.optimizer, state["optimizer"]):
+            logger.info("%s", line)
+        if self._scaler is not None and state["scaler"] is not None:
+            self._scaler.load_state_dict(state["scaler"])
+        if self.average is not None and state["average"] is not None:
+            self.average.load_state_dict(state["average"])
+        if state["expected"] is not None:
+            device = self._place.device
+            self._expected = torch.tensor(state["expected"], dtype=_exact(device), device=device)
+        self.skipped, self._skipped_in_a_row = state["skipped"], state["skipped_in_a_row"]
+
+
+def _compiled(model: nn.Module) -> nn.Module:
+    compiled: Any = torch.compile(model)
+    assert isinstance(compiled, nn.Module)
+    return compiled
+
+
+class _Unread:
+    """A norm on its way from the device, and the losses that it came from."""
+
+    def __init__(self, step: int, norm: Tensor, losses: list[Tensor]):
+        self.step = step
+        self.losses = losses
+        self._copy = torch.empty((), dtype=norm.dtype, pin_memory=norm.device.type == "cuda")
+        self._copy.copy_(norm, non_blocking=True)
+        self._arrived = torch.Event(norm.device)
+        self._arrived.record()
+
+    def finite(self) -> bool:
+        """Whether it was a number; waits for the step that it belongs to, and for none after it."""
+        self._arrived.synchronize()
+        return bool(torch.isfinite(self._copy))
+
+
+class _Everything(nn.Module):
+    """Depends on every parameter of a module, in their order."""
+
+    def __init__(self, module: nn.Module):
+        super().__init__()
+        self.module = module
+
+    def forward(self) -> Tensor:
+        wanted = [each.sum().float() for each in self.module.parameters() if each.requires_grad]
+        return torch.stack(wanted).sum()
+
+
+def _settle_buckets(wrapped: DistributedDataParallel) -> None:
+    """Have DDP's buckets in the order that they keep, before the first step.
+
+    DDP orders them anew after its first backward pass, by when gradients came, and the order decides
+    how more than two ranks' gradients are rounded when they are summed. A run that goes on from a
+    checkpoint would round its first step otherwise than one that was not interrupted.
+    """
+    inner = wrapped.module
+    wrapped.module = _Everything(inner)
+    try:
+        wrapped().backward()
+    finally:
+        wrapped.module = inner
+    wrapped.zero_grad(set_to_none=True)
+
+
+def _exact(device: torch.device) -> torch.dtype:
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def prepared_model(task: Task, config: Config, place: Place) -> nn.Module:
+    """The task's model on its device, as the optimizer is to see it.
+
+    Raises:
+        ConfigError: the task gives none, or BatchNorm cannot be synchronised here.
+    """
+    model = built_model(task, task.build_model()).to(place.device)
+    return _synchronised_batchnorm(model, place) if config.parallel.sync_batchnorm else model
+
+
+def _synchronised_batchnorm(model: nn.Module, place: Place) -> nn.Module:
+    if place.device.type == "cpu":
+        raise ConfigError(
+            [
+                "parallel.sync_batchnorm: is true, but torch has it on accelerators alone; "
+                "leave it out on the CPU"
+            ]
+        )
+    converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    return converted

@@ -1,0 +1,26 @@
+"""Python's garbage, collected by all ranks in the same step: one that collects alone makes all wait."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def collected_together(every: int | None) -> Iterator[Callable[[int], None]]:
+    """Collects when what it gives is told a step that `every` divides; None: leaves it to Python."""
+    if every is None or not gc.isenabled():
+        yield lambda step: None
+        return
+
+    def after(step: int) -> None:
+        if step % every == 0:
+            gc.collect(1)
+
+    gc.collect()
+    gc.disable()
+    try:
+        yield after
+    finally:
+        gc.enable()

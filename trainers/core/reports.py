@@ -1,0 +1,150 @@
+"""What a training tells of itself: sums and marks as they come, lines and curves when they are due."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from trainers.core import scaling
+from trainers.core.config import Config, plain, without_effect
+from trainers.core.data import Group
+from trainers.core.distributed import Place
+from trainers.core.engine import Engine
+from trainers.core.evaluation import Measures
+from trainers.core.progress import Progress
+from trainers.core.running import Running
+from trainers.core.sinks import Sinks
+from trainers.core.state import TrainingState
+from trainers.core.throughput import Throughput, report
+from trainers.task import Loss
+
+
+class Reports:
+    """One rank's measures of its training; rank 0 writes what all of them come to.
+
+    Raises:
+        ConfigError: a package that the configuration asks for is missing.
+    """
+
+    def __init__(self, folder: Path, config: Config, place: Place):
+        self.running = Running()
+        """Sums of the loss and its metrics: a checkpoint keeps them."""
+        self.logger = logging.getLogger(f"trainers.{config.name}")
+        self._place = place
+        self._throughput = Throughput(place, config.training.log_every)
+        self._progress: Progress | None = None
+        self._began = 0.0
+        self._samples = 0
+        self._notes = without_effect(config)
+        self._sinks: Sinks | None = None
+        if place.is_main:
+            resolved = {**plain(config), **scaling.resolved(config, place.world_size).logged()}
+            self._sinks = Sinks(folder, config.logging, config.name, resolved)
+
+    @contextmanager
+    def training(self, state: TrainingState, total: int | None, epochs: int | None) -> Iterator[None]:
+        """As long as training lasts: a bar on rank 0's terminal; `total`: of all steps, if that is known."""
+        with Progress(self._place, total=total, epochs=epochs, done=state.step, epoch=state.epoch) as bar:
+            self._progress = bar
+            try:
+                yield
+            finally:
+                self._progress = None
+
+    def begin(self, resolved: Mapping[str, float]) -> None:
+        """Tell what the configuration comes to on so many ranks."""
+        if self._place.is_main:
+            for note in self._notes:
+                self.logger.info("%s", note)
+            words = ", ".join(f"{name} {value:g}" for name, value in resolved.items())
+            self.logger.info("Starting distributed training: %s", words)
+
+    # --- As it comes ------------------------------------------------------------------------------
+
+    def waits(self, groups: Iterable[Group]) -> Iterator[Group]:
+        """The same groups; how long each was waited for is told."""
+        self._began = time.perf_counter()
+        for group in self._throughput.waits(groups):
+            yield group
+            self._began = time.perf_counter()
+
+    def add(self, loss: Loss, samples: int) -> None:
+        """Take in the loss of a micro-batch of so many samples."""
+        self.running.add(loss.total, samples if loss.count is None else loss.count, loss.metrics)
+        self._samples += samples
+
+    def reduction(self, total: Tensor) -> AbstractContextManager[None]:
+        """Around the backward pass in which gradients are reduced."""
+        return self._throughput.reduction(total)
+
+    def step_done(self, state: TrainingState) -> float:
+        """One optimizer step is done: how many seconds it took, with the wait for its data."""
+        self._throughput.step(self._samples)
+        self._samples = 0
+        if self._progress is not None:
+            self._progress.step(state.step, state.epoch)
+        return time.perf_counter() - self._began
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Around what is no training: a validation, a checkpoint."""
+        return self._throughput.paused()
+
+    # --- When it is due ---------------------------------------------------------------------------
+
+    def log(self, state: TrainingState, engine: Engine, stall: float) -> None:
+        """Tell of the steps since the last time; all ranks must call it. Waits for the device."""
+        self.running.keep("grad_norm", engine.norm)
+        values = report(self.running, self._throughput, self._place)
+        rate = float(engine.optimizer.param_groups[0]["lr"])
+        values |= {"train/lr": rate, "checkpoint/stall": stall}
+        if engine.skipped:
+            values["train/skipped_steps"] = engine.skipped
+        self._write(state, {"lr": rate, **values})
+        if self._progress is not None:
+            self.logger.info("%s", self._progress.line(values))
+
+    def end_epoch(self, state: TrainingState) -> dict[str, float]:
+        """The epoch's training means over all ranks; all of them must call it."""
+        means = self.running.end_epoch(self._place)
+        self._write(state, {f"train_epoch/{name}": value for name, value in means.items()})
+        return means
+
+    def validated(self, state: TrainingState, measures: Measures) -> None:
+        """Tell of a validation."""
+        all_of_them = {**measures, **measures.more}
+        others = ", ".join(f"{name}={value:.4g}" for name, value in all_of_them.items() if name != "loss")
+        loss, spread = measures.get("loss", float("nan")), measures.spread
+        self.logger.info("Validation: loss=%.3f ± %.3f%s", loss, spread, f", {others}" if others else "")
+        self._write(state, {f"val/{name}": value for name, value in all_of_them.items()})
+
+    def tested(self, state: TrainingState, measures: Measures) -> None:
+        """Tell of a test."""
+        words = ", ".join(f"{name}={value:.4g}" for name, value in measures.items())
+        self.logger.info("Test: %s", words)
+        self._write(state, {f"test/{name}": value for name, value in measures.items()})
+
+    # --- Going on ---------------------------------------------------------------------------------
+
+    def position(self) -> int:
+        """How much is written; a checkpoint keeps it."""
+        return self._sinks.position() if self._sinks is not None else 0
+
+    def go_back(self, position: int, step: int) -> None:
+        """Forget what was written after a checkpoint."""
+        if self._sinks is not None:
+            self._sinks.go_back(position, step)
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        if self._sinks is not None:
+            self._sinks.close()
+
+    def _write(self, state: TrainingState, values: Mapping[str, Any]) -> None:
+        if self._sinks is not None:
+            self._sinks.write(state.step, {"epoch": state.epoch, **values})
