@@ -13,10 +13,12 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from launcher.ranks import RankEnv
-from tests.trainers.toys import run
+from tests.trainers.toys import Toy, config, digest, run
 from trainers.core.config import ConfigError, Training
 from trainers.core.data import Group, TrainingLoader, training_loader
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
+from trainers.ddp import TrainerDDP
+from trainers.task import Splits
 
 CPU = torch.device("cpu")
 
@@ -246,3 +248,42 @@ def test_the_end_is_agreed(tmp_path: Path) -> None:
     for found, told in run(to_the_end, folder=tmp_path, world_size=2):
         assert found == [sizes for _, sizes in ENDS]
         assert "has too little for every rank to take one step" in told
+
+
+class Sums(IterableDataset[Any]):
+    """What a Toy learns."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for _ in range(150):
+            numbers = torch.randn(8)
+            yield numbers, numbers.sum(0, keepdim=True)
+
+
+class Streamed(Toy):
+    def build_data(self) -> Splits:
+        return super().build_data()._replace(train=Sums())
+
+
+def trained(folder: Path, workers: int, *steps: int) -> tuple[str, int, int]:
+    """A training that is ended after so many steps, and again."""
+    me = RankEnv.detect()
+    initialize_ddp(me.rank, me.world_size, device="cpu", timeout=60)
+    given: dict[str, Any] = {"gradient_accumulation_steps": 2, "num_epochs": None, "run": "one"}
+    try:
+        for number in steps:
+            fields = config(folder, num_steps=number, num_workers=workers, batch_size=4, **given)
+            trainer = TrainerDDP(me.rank, fields, Streamed())
+            trainer.run_training(*trainer.prepare_dataloaders()[:2])
+        return digest(trainer.model), trainer.step, trainer.epoch
+    finally:
+        cleanup_ddp()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("for_real")
+@pytest.mark.parametrize(("world_size", "workers", "epoch"), [(2, 2, 1), (3, 0, 1)])
+def test_a_training_on_a_stream_goes_on(world_size: int, workers: int, epoch: int, tmp_path: Path) -> None:
+    """Bit for bit, over the end of an epoch too."""
+    whole = run(trained, tmp_path / "a", workers, 11, folder=tmp_path / "1", world_size=world_size)
+    parts = run(trained, tmp_path / "b", workers, 4, 5, 11, folder=tmp_path / "2", world_size=world_size)
+    assert parts == whole == [(whole[0][0], 11, epoch)] * world_size
