@@ -228,6 +228,7 @@ def to_the_end() -> tuple[list[list[list[int]]], str]:
             groups.append(group)
             states.append(first.state_dict())
         found.append([[micro.samples for micro in group.micros] for group in groups])
+        assert [group.samples for group in groups] == [2 * sum(sizes) for sizes in found[-1]]
         for done in (1, len(groups)):
             again = loaded(Sharding(44, less=12), place, size=2, **given)
             again.load_state_dict(states[done - 1])

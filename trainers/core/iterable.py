@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count, islice
+from itertools import accumulate, count, islice
 from typing import Any, NamedTuple
 
 import torch
@@ -84,21 +84,22 @@ class IterableLoader(TrainingLoader):
         self._epoch, self._marks = epoch, {consumed: mark}
         loaded = iterate(self._loader(epoch, mark))
         ahead = list(islice(loaded, self._accumulation))
-        agreed = self._least_of_ranks(len(ahead))
-        if not agreed() and not consumed:
+        size, samples = self._agreement(ahead)()
+        if not size and not consumed:
             raise ConfigError([self._nothing()])
-        while (size := agreed()) and not (self._training.drop_last and size < self._accumulation):
+        while size and not (self._training.drop_last and size < self._accumulation):
             group = ahead[:size]
             for batch in group:
                 stands = {**mark.stands, batch.worker: batch.stand}
                 mark = _Mark((batch.worker + 1) % self._workers, stands)
             last_of_all = size < self._accumulation
             ahead = [] if last_of_all else list(islice(loaded, self._accumulation))
-            agreed = self._least_of_ranks(len(ahead))
+            agreed = self._agreement(ahead)
             self._marks = {consumed: self._marks[consumed], consumed + 1: mark}
             consumed += 1
             micros = [Micro(each.data, each.samples, each is group[-1]) for each in group]
-            yield Group(micros, None)
+            yield Group(micros, samples)
+            size, samples = agreed()
 
     def state_dict(self) -> dict[str, Any]:
         """Where this rank stands."""
@@ -170,19 +171,24 @@ class IterableLoader(TrainingLoader):
         )
         return loader(part, self._training, self._training)
 
-    def _least_of_ranks(self, mine: int) -> Callable[[], int]:
-        """Asks for the smallest number that any rank has; what it gives waits for the answer."""
-        place = self._place
-        if not place.distributed or place.world_size == 1:
-            return lambda: mine
-        group = place.flag_group()
-        told = torch.tensor([mine], dtype=torch.int32, device=None if group is not None else place.device)
-        work = dist.all_reduce(told, op=dist.ReduceOp.MIN, group=group, async_op=True)
-        assert work is not None  # async_op
+    def _agreement(self, ahead: list[_Loaded]) -> Callable[[], tuple[int, int]]:
+        """Tells the ranks what this one has for its next group; what it gives waits for the others.
 
-        def agreed() -> int:
-            work.wait()
-            return int(told.item())
+        That is (micro-batches that every rank has, samples in so many of all ranks).
+        """
+        place = self._place
+        samples = list(accumulate(batch.samples for batch in ahead))
+        mine = [[1, count] for count in samples] + [[0, 0]] * (self._accumulation - len(ahead))
+        group = place.flag_group() if place.distributed else None
+        told = torch.tensor(mine, device=place.device if place.distributed and group is None else None)
+        work = dist.all_reduce(told, group=group, async_op=True) if place.distributed else None
+        ranks = place.world_size if place.distributed else 1
+
+        def agreed() -> tuple[int, int]:
+            if work is not None:
+                work.wait()
+            everywhere = [count for have, count in told.tolist() if have == ranks]
+            return len(everywhere), everywhere[-1] if everywhere else 0
 
         return agreed
 

@@ -36,8 +36,8 @@ class Group(NamedTuple):
 
     micros: list[Micro]
     """As many on every rank."""
-    samples: int | None
-    """Of all ranks together; None where nobody knows before."""
+    samples: int
+    """Of all ranks together."""
 
 
 class Batch(NamedTuple):
