@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
-from trainers.core.checkpoint import CheckpointError, Checkpoints, load_part
+from trainers.core.checkpoint import Checkpoints
 from trainers.core.config import Config
 from trainers.core.configured import task_of
 from trainers.core.continuation import Continuation
 from trainers.core.contract import a_loss, built_data, first_loss
-from trainers.core.data import (
-    Batch,
-    EvaluationLoader,
-    Group,
-    TrainingLoader,
-    evaluation_loader,
-    training_loader,
-)
-from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp, place_of
+from trainers.core.data import EvaluationLoader, Group, TrainingLoader, evaluation_loader, training_loader
+from trainers.core.distributed import cleanup_ddp, initialize_ddp, place_of
 from trainers.core.early_stopping import Judge
 from trainers.core.engine import Engine, prepared_model
-from trainers.core.evaluation import Measures, after_evaluation, evaluate
+from trainers.core.evaluation import Measures
 from trainers.core.folder import RunFolder
 from trainers.core.garbage import collected_together
 from trainers.core.learning_rate import LearningRate
 from trainers.core.optimizer import make_optimizer
-from trainers.core.randomness import EVALUATION, MODEL, STEP, derived, seed_all
+from trainers.core.randomness import MODEL, STEP, derived, seed_all
 from trainers.core.reports import Reports
 from trainers.core.state import Registry, Stateful, TrainingState
 from trainers.core.stopping import StoppedEarly, StoppedInside, Stopping
+from trainers.core.validation import Validation, tested
 from trainers.core.watch import Watch
 from trainers.task import Loss, Task, move
 
@@ -56,6 +50,7 @@ class TrainerDDP:
     keeper: Continuation
     stopping: Stopping
     watch: Watch
+    validation: Validation
 
     def __init__(self, rank: int, config: Mapping[str, Any] | Config, task: Task | None = None):
         self.config = config = Config.of(config)
@@ -191,8 +186,9 @@ class TrainerDDP:
             self.reports.log(self.state, self.engine, self.keeper.stall)
         if _due(step, self.config.validation.every_steps):
             self._validate(val)
-        elif _due(step, training.checkpoint_every_steps):
-            self._save()
+        if _due(step, training.checkpoint_every_steps):
+            with self.reports.paused():
+                self._save()
 
     def _end_epoch(self, val: EvaluationLoader | None) -> None:
         self.train_data.append(self.reports.end_epoch(self.state))
@@ -210,38 +206,17 @@ class TrainerDDP:
         """Save, then judge the model: a stop or a kill in between costs no step."""
         if val is None and self.state.consumed:
             return  # there is nothing to judge by but an epoch's training
-        self.state.validating = True
-        self._save()
-        self._judge(val)
+        with self.reports.paused():
+            self.state.validating = True
+            self._save()
+            self._judge(val)
 
     def _judge(self, val: EvaluationLoader | None) -> None:
-        measures = Measures(self.train_data[-1]) if val is None else self._measured(val)
-        self.keeper.record(measures.to_record(better=self._take(measures, val)))
-
-    def _measured(self, val: EvaluationLoader) -> Measures:
-        engine, model = self.engine, self.engine.judged
         try:
-            measures = evaluate(
-                self.task,
-                model,
-                val,
-                self.place,
-                draw_from=self.state.draw_from,
-                autocast=engine.autocast,
-                paced=self._paced,
-            )
+            measures = Measures(self.train_data[-1]) if val is None else self.validation(val)
         except StoppedInside:
             self._stop_early()
-        with self.watch.allow("after a validation"):
-            if self.place.is_main:
-                self.state.draw_from(derived(EVALUATION, self.state.seed, self.step, 1))
-                measures.more = after_evaluation(self.task, model, engine.autocast)
-            self.place.barrier("the end of a validation")
-        return measures
-
-    def _paced(self, batches: Iterable[Batch], rounds: int) -> Iterator[Batch]:
-        """The batches of a validation, before each of which the ranks may agree to stop."""
-        return self.watch.each(self.stopping.between(batches, rounds), "validation")
+        self.keeper.record(measures.to_record(better=self._take(measures, val)))
 
     def _take(self, measures: Measures, val: EvaluationLoader | None) -> bool:
         """Draw the conclusions from a validation, now or when it was done before; whether it is the best."""
@@ -279,6 +254,10 @@ class TrainerDDP:
         )
         self.stopping = stack.enter_context(Stopping(self.place))
         self.watch = stack.enter_context(Watch(self.place, config.parallel))
+        self.validation = Validation(
+            *(self.task, self.engine, self.place, self.state),
+            *(self.stopping, self.watch),
+        )
         self._collect = stack.enter_context(collected_together(training.collect_garbage_every))
         stack.enter_context(self.engine.wrapped())
         stack.callback(self.reports.close)
@@ -315,8 +294,7 @@ class TrainerDDP:
 
     def _save(self) -> None:
         """Keep where training stands; rank 0 writes while training goes on."""
-        with self.reports.paused():
-            self.keeper.save()
+        self.keeper.save()
         self.stopping.checkpoint_took(self.keeper.longest)
 
     def _meet(self, where: str) -> None:
@@ -346,24 +324,13 @@ class TrainerDDP:
         """
         best = self.checkpoints.best()
         if best is not None:
-            self._load_weights(best)
-        alone = Place(0, 1, self.place.device, alone=True)
-        measures = evaluate(
-            *(self.task, self.engine.judged, test, alone),
-            draw_from=self.state.draw_from,
-            autocast=self.engine.autocast,
-        )
+            self.engine.load_weights(best)
+        measures = tested(self.task, self.engine, test, self.state)
         self.reports.tested(self.state, measures)
         return measures
 
-    # --- Checkpoints by hand ----------------------------------------------------------------------
-
     def save_checkpoint(self) -> Path:
-        """Keep where training stands, durably. All ranks must call it, once training has begun.
-
-        Raises:
-            OSError: on rank 0, if it cannot be written.
-        """
+        """Keep where training stands, durably. All ranks must call it, once training has begun."""
         self.keeper.save()
         self.keeper.wait()
         return self.checkpoints.all()[-1]
@@ -374,15 +341,7 @@ class TrainerDDP:
         Raises:
             CheckpointError: it is damaged.
         """
-        problem = self.checkpoints.problem(Path(path))
-        if problem is not None:
-            raise CheckpointError(f"checkpoint {path} is damaged: {problem}")
-        self._load_weights(Path(path))
-
-    def _load_weights(self, path: Path) -> None:
-        self.model.load_state_dict(load_part(path, "model"))
-        if self.engine.average is not None:
-            self.engine.average.module.load_state_dict(load_part(path, "ema"))
+        self.engine.load_weights(self.checkpoints.whole(Path(path)))
 
 
 def _due(count: int, every: int | None) -> bool:

@@ -246,6 +246,17 @@ class Checkpoints:
             )
         return path
 
+    def whole(self, path: Path) -> Path:
+        """The checkpoint, looked through.
+
+        Raises:
+            CheckpointError: it is damaged.
+        """
+        problem = self.problem(path)
+        if problem is not None:
+            raise CheckpointError(f"checkpoint {path} is damaged: {problem}")
+        return path
+
     def record_of(self, path: Path) -> dict[str, Any] | None:
         """What `record` was given for a checkpoint; None: nothing, or it is damaged, which is logged."""
         record = _read_record(path)

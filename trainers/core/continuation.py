@@ -42,7 +42,7 @@ class Continuation:
         self._engine = engine
         self._reports = reports
         self._registry = registry
-        self._saved: tuple[int, int] | None = None
+        self._saved: tuple[int, int, bool] | None = None
         self.stall = 0.0
         """Seconds that training halted for the last checkpoint."""
 
@@ -55,7 +55,7 @@ class Continuation:
             NonFiniteError: the last step has made the weights something that is no number.
             OSError: on rank 0, if this or the checkpoint before it could not be written.
         """
-        if self._saved == self._here():
+        if self._saved is not None and self._saved >= self._here():
             return
         began = time.perf_counter()
         self._engine.settle()
@@ -110,9 +110,7 @@ class Continuation:
         about = states.pop("about")
         found = compare(about["config"], self._fields(), str(path), states["state"]["step"])
         found.check()
-        self._engine.bare.load_state_dict(load_part(path, "model"))
-        if self._engine.average is not None:
-            self._engine.average.module.load_state_dict(load_part(path, "ema"))
+        self._engine.load_weights(path)
         self._registry.load_state_dict(states, self._place)
         self._reports.go_back(about["metrics"], self._state.step)
         self._saved = self._here()
@@ -124,5 +122,6 @@ class Continuation:
     def _fields(self) -> Fields:
         return fields(self._config, self._place.world_size, self._task)
 
-    def _here(self) -> tuple[int, int]:
-        return self._state.step, self._state.epoch
+    def _here(self) -> tuple[int, int, bool]:
+        """Grows as training goes on; what was saved to be validated is not saved again afterwards."""
+        return self._state.step, self._state.epoch, self._state.validating

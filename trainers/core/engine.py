@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from trainers.core.averaging import AveragedWeights
+from trainers.core.checkpoint import load_part
 from trainers.core.config import Config, ConfigError
 from trainers.core.contract import built_model
 from trainers.core.distributed import Place, device_ids
@@ -278,8 +280,14 @@ class Engine:
             "skipped_in_a_row": self._skipped_in_a_row,
         }
 
+    def load_weights(self, checkpoint: Path) -> None:
+        """Take a checkpoint's weights, and the averaged ones if there are to be some."""
+        self.bare.load_state_dict(load_part(checkpoint, "model"))
+        if self.average is not None:
+            self.average.module.load_state_dict(load_part(checkpoint, "ema"))
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint; the weights are loaded elsewhere."""
+        """Go on from a checkpoint; the weights are loaded by themselves."""
         for line in load_optimizer(self.optimizer, state["optimizer"]):
             logger.info("%s", line)
         if self._scaler is not None and state["scaler"] is not None:

@@ -1,0 +1,69 @@
+"""A validation in the middle of training, which the ranks may stop, and the test at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from trainers.core.data import Batch, EvaluationLoader
+from trainers.core.distributed import Place
+from trainers.core.engine import Engine
+from trainers.core.evaluation import Measures, after_evaluation, evaluate
+from trainers.core.randomness import EVALUATION, derived
+from trainers.core.state import TrainingState
+from trainers.core.stopping import Stopping
+from trainers.core.watch import Watch
+from trainers.task import Task
+
+
+class Validation:
+    """Judges the model on the ranks' shares of a data set."""
+
+    def __init__(
+        self,
+        task: Task,
+        engine: Engine,
+        place: Place,
+        state: TrainingState,
+        stopping: Stopping,
+        watch: Watch,
+    ):
+        self._task = task
+        self._engine = engine
+        self._place = place
+        self._state = state
+        self._stopping = stopping
+        self._watch = watch
+
+    def __call__(self, val: EvaluationLoader) -> Measures:
+        """The measures over all ranks' samples; all of them must call it.
+
+        Raises:
+            StoppedInside: the ranks have agreed to stop between two batches.
+        """
+        engine, state = self._engine, self._state
+        measures = evaluate(
+            *(self._task, engine.judged, val, self._place),
+            draw_from=state.draw_from,
+            autocast=engine.autocast,
+            paced=self._paced,
+        )
+        with self._watch.allow("after a validation"):
+            if self._place.is_main:
+                state.draw_from(derived(EVALUATION, state.seed, state.step, 1))
+                measures.more = after_evaluation(self._task, engine.judged, engine.autocast)
+            self._place.barrier("the end of a validation")
+        return measures
+
+    def _paced(self, batches: Iterable[Batch], rounds: int) -> Iterator[Batch]:
+        """The batches, before each of which the ranks may agree to stop."""
+        return self._watch.each(self._stopping.between(batches, rounds), "validation")
+
+
+def tested(task: Task, engine: Engine, test: EvaluationLoader, state: TrainingState) -> Measures:
+    """The measures of a whole data set on this rank alone, which waits for no other."""
+    alone = Place(0, 1, state.device, alone=True)
+    return evaluate(
+        *(task, engine.judged, test, alone),
+        draw_from=state.draw_from,
+        autocast=engine.autocast,
+    )
