@@ -1,4 +1,4 @@
-"""How long commands, submissions and a training step take: `make bench`, or `python -m tests.bench [ROUNDS]`.
+"""How long commands, submissions and training take: `make bench`, or `python -m tests.bench [ROUNDS]`.
 
 Each case runs in turn with a reference on the same interpreter, so that a machine that is busy slows
 both. A measurement, not a test: it exits with 0 whether the bars are met or not.
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from launcher.index import Index
 
-from . import functions, training
+from . import functions
 from .many_runs import make_runs
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -135,4 +135,5 @@ if __name__ == "__main__":
     asked = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     main(asked)
     functions.main(asked)
-    training.main(asked)
+    for module in ("training", "checkpoints"):  # each alone: python -m tests.bench.training
+        subprocess.run([sys.executable, "-m", f"tests.bench.{module}", str(asked)], cwd=CHECKOUT, check=True)

@@ -1,194 +1,180 @@
-"""What TrainerDDP costs: its loop beside one written by hand, in the same two processes.
+"""What castoff's training costs beside a loop written by hand, Fabric, accelerate and Lightning.
 
-Each round runs a chunk of steps of the trainer, of the hand-written loop and of a second copy of
-that, in turn, so that a machine that is busy slows all of them. The two copies show how far such
-ratios spread by themselves.
+Each round has a lap of every loop, one after the other in the same two processes, so that a machine that
+is busy slows all of them. The loop by hand is there twice: that tells how far such ratios spread by
+themselves.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+ANSWER = "laps.json"
 RANKS = 2
-BATCH = 32
+ROUNDS = 21
 
 
-class Size(NamedTuple):
-    """A model of three layers, and how much of a hand-written loop's time the trainer's may be."""
+class Case(NamedTuple):
+    """Loops that train the same, and how much of the first one's time castoff's may take."""
 
+    title: str
     width: int
+    """Of the three layers."""
     steps: int
-    """In a chunk."""
+    """Optimizer steps of a lap."""
     bar: float
+    loops: tuple[str, ...]
+    """By their names in `loops.LOOPS`; castoff is the one that is judged."""
+    rivals: tuple[str, ...] = ()
+    """Loops behind which castoff may not be."""
+    accumulation: int = 1
 
 
-SIZES = [Size(64, 200, 1.15), Size(1024, 50, 1.05)]
+class Lap(NamedTuple):
+    """Seconds that some steps took."""
+
+    wall: float
+    cpu: float
+    """Of all ranks, with all of their threads."""
+
+
+_ALL = ("by hand", "the same again", "castoff", "Fabric", "accelerate", "Lightning")
+_RIVALS = ("Fabric", "accelerate")
+ACCUMULATING = Case(
+    "An optimizer step of 4 forward passes",
+    width=1024,
+    steps=10,
+    bar=0.90,
+    loops=("by hand", "the same again", "by hand, with no_sync", "castoff"),
+    accumulation=4,
+)
+CASES = [
+    Case("A short step", width=64, steps=100, bar=1.08, loops=_ALL, rivals=_RIVALS),
+    Case("A longer step", width=1024, steps=50, bar=1.02, loops=_ALL, rivals=_RIVALS),
+    ACCUMULATING,
+]
+
+
+class Ratio(NamedTuple):
+    """Of what one loop took to what another took in the same round."""
+
+    median: float
+    low: float
+    """A tenth of the rounds are below, a tenth above `high`."""
+    high: float
+
+    @classmethod
+    def of(cls, ours: list[float], others: list[float]) -> Ratio:
+        """From the times of the same rounds."""
+        ratios = [a / b for a, b in zip(ours, others, strict=True)]
+        return cls(statistics.median(ratios), *tenths(ratios))
+
+    @property
+    def spread(self) -> float:
+        """How far a round lies from the middle."""
+        return (self.high - self.low) / 2
+
+    def __str__(self) -> str:
+        return f"{self.median:5.3f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def tenths(values: list[float]) -> tuple[float, float]:
+    """The value that a tenth of them are below, and the one that a tenth are above."""
+    ordered = sorted(values)
+    tenth = len(ordered) // 10
+    return ordered[tenth], ordered[-1 - tenth]
+
+
+def verdict(ratio: float, bar: float, spread: float) -> str:
+    """Whether a ratio is within its bar, or beyond it by no more than what is spread by itself."""
+    if ratio <= bar:
+        return "met"
+    return "met within the spread" if ratio <= bar + spread else "NOT MET"
 
 
 def main(rounds: int) -> None:
     """Start the ranks, and print what they measured."""
     castoff = str(Path(sys.executable).with_name("castoff"))
     with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "times.json"
-        argv = [castoff, "launch", "-n", str(RANKS), "--", sys.executable, "-m", "tests.bench.training"]
+        argv = [castoff, "launch", "-n", str(RANKS), "--", sys.executable, "-m", "tests.bench.ranks"]
+        watched = {"CASTOFF_STOP_FILE": f"{folder}/stop", "CASTOFF_DEADLINE": str(time.time() + 1e6)}
         done = subprocess.run(
-            [*argv, folder, str(answer), str(rounds)],
+            [*argv, folder, str(rounds)],
             cwd=CHECKOUT,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **watched},
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode != 0:
             raise SystemExit(f"the ranks ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-        measured: list[dict[str, list[float]]] = json.loads(answer.read_text())
+        answer = json.loads((Path(folder) / ANSWER).read_text())
+    print(f"\nTraining on {RANKS} gloo ranks, {rounds} rounds; ratios: median (10th to 90th percentile)")
+    print(f"{time.strftime('%Y-%m-%d')}, {machine()}; {versions()}")
+    for case, laps in zip(CASES, answer["laps"], strict=True):
+        print("\n".join(table(case, {name: [Lap(*lap) for lap in own] for name, own in laps.items()})))
+    counted = answer["reductions"]
     print(
-        f"\nA training step on {RANKS} gloo ranks, medians of {rounds} rounds; ref.: a loop written by hand"
+        f"reductions of castoff's in an optimizer step of {ACCUMULATING.accumulation} passes: {counted:g}, "
+        f"bar 1: {'met' if counted == 1 else 'NOT MET'}"
     )
-    print(f"{'':28} {'ours':>7} {'ref.':>7} {'ratio':>6} {'bar':>5} {'':>7}  ref. over a copy of itself")
-    for size, times in zip(SIZES, measured, strict=True):
-        ours, byhand, copy = (
-            [second / size.steps * 1e3 for second in times[name]] for name in ("ours", "by hand", "copy")
+
+
+def table(case: Case, laps: dict[str, list[Lap]]) -> list[str]:
+    """The lines that tell what came out."""
+    first = case.loops[0]
+
+    def over(name: str, other: str) -> tuple[Ratio, Ratio]:
+        wall, cpu = (
+            Ratio.of([lap[which] for lap in laps[name]], [lap[which] for lap in laps[other]])
+            for which in (0, 1)
         )
-        ratio = statistics.median(a / b for a, b in zip(ours, byhand, strict=True))
-        spread = sorted(a / b for a, b in zip(copy, byhand, strict=True))
-        low, high = spread[len(spread) // 10], spread[-1 - len(spread) // 10]
-        print(
-            f"{f'three layers of {size.width}':28} {statistics.median(ours):7.2f}"
-            f" {statistics.median(byhand):7.2f} {ratio:6.3f} {size.bar:5.2f}"
-            f" {'met' if ratio <= size.bar else 'NOT MET':>7}"
-            f"  {statistics.median(spread):.3f} ({low:.3f} to {high:.3f})"
+        return wall, cpu
+
+    lines = [f"\n{f'{case.title}, layers of {case.width}':38} {'ms':>6}  {'wall':20}  {'CPU':20}".rstrip()]
+    for name in case.loops:
+        taken = statistics.median(lap.wall for lap in laps[name]) / case.steps * 1e3
+        ratios = "".join(f"  {ratio!s:20}" for ratio in over(name, first)) if name != first else ""
+        lines.append(f"{name:38} {taken:6.2f}{ratios}".rstrip())
+    spreads = [ratio.spread for ratio in over("the same again", first)]
+    for other, bar in [(first, case.bar), *((rival, 1.0) for rival in case.rivals)]:
+        words = " ".join(
+            f" {f'{ratio.median:.3f} {verdict(ratio.median, bar, spread)}':28}"
+            for ratio, spread in zip(over("castoff", other), spreads, strict=True)
         )
+        lines.append(f"{f'castoff over {other}, bar {bar:.2f}':45} {words}".rstrip())
+    return lines
 
 
-def measure(folder: Path, answer: Path, rounds: int) -> None:
-    """On one rank: the time that every chunk took."""
-    import torch
-    import torch.distributed as dist
-
-    from launcher.ranks import RankEnv
-    from trainers.ddp import cleanup_ddp, initialize_ddp
-
-    me = RankEnv.detect()
-    torch.set_num_threads(1)
-    initialize_ddp(me.rank, me.world_size, device="cpu")
-    measured = []
-    for size in SIZES:
-        loops = {
-            "ours": trainer_loop(size, folder),
-            "by hand": loop_by_hand(size),
-            "copy": loop_by_hand(size),
-        }
-        times: dict[str, list[float]] = {name: [] for name in loops}
-        for number in range(rounds + 1):
-            names = list(loops)
-            for name in names[number % 3 :] + names[: number % 3]:
-                dist.barrier()
-                began = time.perf_counter()
-                loops[name](number)
-                dist.barrier()
-                if number:  # the first round fills caches
-                    times[name].append(time.perf_counter() - began)
-        measured.append(times)
-    if me.rank == 0:
-        answer.write_text(json.dumps(measured))
-    cleanup_ddp()
+def machine() -> str:
+    """How many CPUs of which kind, and how busy."""
+    model = "CPUs"
+    if Path("/proc/cpuinfo").exists():
+        named = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+        model = named[0].partition(":")[2].strip() if named else model
+    return f"{os.cpu_count()} x {model}, load {os.getloadavg()[0]:.1f}"
 
 
-def layers(width: int) -> Any:
-    """The model that both loops train."""
-    from torch import nn
-
-    inner = (nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
-    return nn.Sequential(*inner, nn.Linear(width, 1))
-
-
-def numbers(size: Size) -> Any:
-    """The data set that both loops train on: as long as a chunk."""
-    import torch
-    from torch.utils.data import TensorDataset
-
-    held = torch.randn(size.steps * BATCH * RANKS, size.width, generator=torch.Generator().manual_seed(0))
-    return TensorDataset(held, held.mean(1, keepdim=True))
-
-
-def loop_by_hand(size: Size) -> Callable[[int], None]:
-    """What one writes without a trainer: no log, no checkpoint, no seeds, and nothing can stop it."""
-    import torch
-    from torch.nn.functional import mse_loss
-    from torch.nn.parallel import DistributedDataParallel
-    from torch.utils.data import DataLoader, DistributedSampler
-
-    torch.manual_seed(0)
-    model = DistributedDataParallel(layers(size.width), gradient_as_bucket_view=True)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    data = numbers(size)
-    sampler: DistributedSampler[Any] = DistributedSampler(data)
-    loader = DataLoader(data, batch_size=BATCH, sampler=sampler)
-
-    def chunk(number: int) -> None:
-        sampler.set_epoch(number)
-        model.train()
-        for given, wanted in loader:
-            optimizer.zero_grad()
-            loss = mse_loss(model(given), wanted)
-            loss.backward()
-            optimizer.step()
-
-    return chunk
-
-
-def trainer_loop(size: Size, folder: Path) -> Callable[[int], None]:
-    """TrainerDDP's own loop over an epoch, as `run_training` calls it."""
-    import torch
-    from torch import nn
-    from torch.nn.functional import mse_loss
-
-    from launcher.ranks import RankEnv
-    from trainers.ddp import TrainerDDP
-    from trainers.task import Loss, Splits, Task
-
-    class Layers(Task):
-        def build_model(self) -> nn.Module:
-            return layers(size.width)  # type: ignore[no-any-return]
-
-        def build_data(self) -> Splits:
-            return Splits(*[numbers(size)] * 3)
-
-        def loss(self, model: nn.Module, batch: Any) -> Loss:
-            given, wanted = batch
-            return Loss(mse_loss(model(given), wanted) * len(given), len(given))
-
-    training = {
-        "path": str(folder),
-        "num_epochs": 1,
-        "batch_size": BATCH,
-        "optimizer_type": torch.optim.AdamW,
-        "optimizer_kwargs": {"lr": 1e-3},
-        "log_every": 50,
-    }
-    me = RankEnv.detect()
-    trainer = TrainerDDP(me.rank, {"name": f"width{size.width}", "training": training}, Layers())
-    train, _, _ = trainer.prepare_dataloaders()
-    trainer._prepare(train, ExitStack())
-
-    def chunk(number: int) -> None:
-        for group in trainer.reports.waits(train.groups(number, 0)):
-            trainer.stopping.agreed()
-            trainer._step(group)
-            trainer._after_step(None)
-
-    return chunk
+def versions() -> str:
+    """Of what is compared."""
+    found = [f"Python {sys.version.split()[0]}"]
+    for package in ("torch", "pytorch-lightning", "accelerate"):
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            found.append(f"{package} is missing")
+    return ", ".join(found)
 
 
 if __name__ == "__main__":
-    measure(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS)

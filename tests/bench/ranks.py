@@ -1,0 +1,111 @@
+"""What every rank of a measurement does: `python -m tests.bench.ranks FOLDER ROUNDS`."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from launcher.ranks import RankEnv
+from tests.bench.loops import LOOPS, Layers, Work, train_with_castoff
+from tests.bench.relay import Runner
+from tests.bench.training import ACCUMULATING, ANSWER, CASES, Case, Lap
+from trainers.ddp import cleanup_ddp, initialize_ddp
+from trainers.task import Loss
+
+
+def take_turns(case: Case, rounds: int, folder: Path) -> dict[str, list[Lap]]:
+    """Let the loops of a case run laps in turn; the laps of each, by its name.
+
+    Nobody knows which loop it is that keeps Python's collector busy with the objects of all, so those
+    that are there before the first lap are left to nobody.
+    """
+    work = Work(case.width, (rounds + 1) * case.steps + 1, accumulation=case.accumulation)
+    runners = {
+        name: Runner(partial(LOOPS[name], work, folder / f"{case.width}-{case.accumulation}-{name}"))
+        for name in case.loops
+    }
+    for runner in runners.values():
+        runner.prepare()
+    gc.collect()
+    gc.freeze()
+    laps: dict[str, list[Lap]] = {name: [] for name in runners}
+    passes = case.steps * case.accumulation
+    for number in range(rounds + 1):
+        first = number % len(runners)
+        for name in [*case.loops[first:], *case.loops[:first]]:
+            lap = _lap(runners[name], passes)
+            if number:  # the first round fills caches
+                laps[name].append(lap)
+    gc.unfreeze()
+    for runner in runners.values():
+        runner.finish()
+    return {name: _of_all_ranks(own) for name, own in laps.items()}
+
+
+def _lap(runner: Runner, passes: int) -> Lap:
+    dist.barrier()
+    began, busy = time.perf_counter(), time.process_time()
+    runner.run(passes)
+    dist.barrier()
+    return Lap(time.perf_counter() - began, time.process_time() - busy)
+
+
+def _of_all_ranks(laps: list[Lap]) -> list[Lap]:
+    """The wall time of this rank, which waits for the others, and the CPU time of all."""
+    busy = torch.tensor([lap.cpu for lap in laps], dtype=torch.float64)
+    dist.all_reduce(busy)
+    return [Lap(lap.wall, cpu) for lap, cpu in zip(laps, busy.tolist(), strict=True)]
+
+
+class _Counted(Layers):
+    """Counts how often its gradients are reduced."""
+
+    def __init__(self, work: Work):
+        super().__init__(work, lambda: None)
+        self.reductions = 0
+        self._hooked = False
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        if not self._hooked:
+            assert isinstance(model, DistributedDataParallel)
+            model.register_comm_hook(self, lambda task, bucket: task.reduce(bucket))
+            self._hooked = True
+        return super().loss(model, batch)
+
+    def reduce(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        self.reductions += bucket.is_last()
+        return allreduce_hook(dist.group.WORLD, bucket)  # type: ignore[arg-type]
+
+
+def reductions(steps: int, folder: Path) -> float:
+    """How often castoff reduces the gradients in an optimizer step of several forward passes."""
+    task = _Counted(Work(8, steps, accumulation=ACCUMULATING.accumulation))
+    train_with_castoff(task, folder)
+    return task.reductions / steps
+
+
+def main(folder: Path, rounds: int) -> None:
+    """Measure, and leave what came out in the folder."""
+    me = RankEnv.detect()
+    torch.set_num_threads(1)
+    initialize_ddp(me.rank, me.world_size, device="cpu")
+    measured = [take_turns(case, rounds, folder) for case in CASES]
+    counted = reductions(6, folder / "counted")
+    if me.rank == 0:
+        (folder / ANSWER).write_text(json.dumps({"laps": measured, "reductions": counted}))
+    cleanup_ddp()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
