@@ -1,37 +1,40 @@
-"""A model of one's own in the trainer: handwritten digits, by a network of one hidden layer.
+"""A model of one's own in the trainer: on which of a spiral's three arms does a point lie?
 
 python examples/own_model.py                        in this process
 castoff launch -n 2 -- python examples/own_model.py on two ranks; torchrun does as well
 """
 
+import sys
+from math import pi
 from typing import Any
 
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import TensorDataset
 
 from trainers import Config, Loss, Splits, Task, split, train
 
 
-class Digits(Task):
+class Spirals(Task):
     def build_model(self) -> nn.Module:
-        return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.1), nn.Linear(128, 10))
+        return nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3))
 
     def build_data(self) -> Splits:
-        pixels, digits = load_digits(return_X_y=True)
-        images = torch.tensor(pixels, dtype=torch.float32) / 16
-        return Splits(*split(TensorDataset(images, torch.tensor(digits)), [0.7, 0.1, 0.2], seed=0))
+        arms = torch.arange(1800) % 3
+        radius = torch.rand(1800).sqrt()
+        angle = 5 * radius + 2 * pi / 3 * arms + 0.25 * torch.randn(1800)
+        points = torch.stack([radius * angle.cos(), radius * angle.sin()], dim=1)
+        return Splits(*split(TensorDataset(points, arms), [0.7, 0.1, 0.2], seed=0))
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
-        images, labels = batch
-        scores = model(images)
-        right = (scores.argmax(1) == labels).sum()
-        total = nn.functional.cross_entropy(scores, labels, reduction="sum")
+        points, arms = batch
+        scores = model(points)
+        right = (scores.argmax(1) == arms).sum()
+        total = nn.functional.cross_entropy(scores, arms, reduction="sum")
         return Loss(total, metrics={"accuracy": right})
 
 
 if __name__ == "__main__":
-    trained = train(Config.load("examples/own_model.yaml"), Digits())
+    trained = train(Config.load("examples/own_model.yaml", sys.argv[1:]), Spirals())
     if trained.measures:
         print(f"test accuracy {trained.measures['accuracy']:.4f}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -15,9 +16,10 @@ import pytest
 from tests import patience
 from trainers.core.metrics import MetricsFile
 
-pytestmark = pytest.mark.usefixtures("for_real")
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+INSTALLED = {"launcher", "submitit", "torch", "trainers"}
+"""By the README's `pip install '.[torch]'`: castoff, what it depends on, and torch."""
 
 PROGRAM = ["python", "examples/own_model.py"]
 
@@ -37,7 +39,7 @@ import torch.multiprocessing as mp
 import yaml
 
 sys.path.append("examples")
-from own_model import Digits
+from own_model import Spirals
 from trainers.core.config import get_loader
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 
@@ -47,7 +49,7 @@ def train_ddp(rank, world_size, config, master_addr, master_port):
         initialize_ddp(
             rank=rank, worldsize=world_size, master_addr=master_addr, master_port=master_port, backend="gloo"
         )
-        trainer = TrainerDDP(rank=rank, config=config, task=Digits())
+        trainer = TrainerDDP(rank=rank, config=config, task=Spirals())
         train_loader, val_loader, test_loader = trainer.prepare_dataloaders()
         trainer.run_training(train_loader, val_loader)
         if rank == 0:
@@ -64,6 +66,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.usefixtures("for_real")
 @pytest.mark.parametrize("way", WAYS)
 def test_it_learns_however_it_is_started(way: str, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path / "examples")
@@ -88,6 +91,17 @@ def test_it_learns_however_it_is_started(way: str, tmp_path: Path) -> None:
     (folder,) = (tmp_path / "trained").iterdir()
     metrics = MetricsFile(folder / "metrics.jsonl").read()
     steps = max(line["step"] for line in metrics)
-    # 1,258 images in batches of 32, of each rank
+    # 1,260 points in batches of 32, of each rank
     assert steps == 10 * (40 if way == "alone" else 20)
     assert (folder / "config.yaml").is_file()
+
+
+@pytest.mark.parametrize("program", sorted(EXAMPLES.rglob("*.py")), ids=lambda path: path.name)
+def test_examples_need_nothing_more(program: Path) -> None:
+    imported = set()
+    for node in ast.walk(ast.parse(program.read_text())):
+        if isinstance(node, ast.Import):
+            imported |= {name.name.partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").partition(".")[0])
+    assert imported - INSTALLED - sys.stdlib_module_names == set()
