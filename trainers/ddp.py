@@ -23,7 +23,7 @@ from trainers.core.folder import RunFolder
 from trainers.core.garbage import collected_together
 from trainers.core.learning_rate import LearningRate
 from trainers.core.optimizer import make_optimizer
-from trainers.core.randomness import MODEL, STEP, derived, seed_all
+from trainers.core.randomness import MODEL, derived, seed_all
 from trainers.core.reports import Reports
 from trainers.core.state import Registry, Stateful, TrainingState
 from trainers.core.stopping import StoppedEarly, StoppedInside, Stopping
@@ -71,6 +71,7 @@ class TrainerDDP:
         """The run's folder: checkpoints, metrics.jsonl and config.yaml."""
         self.checkpoints = Checkpoints(self.folder / "checkpoints", config.training.keep_checkpoints)
         self.reports = Reports(self.folder, config, self.place)
+        self._given = task
         self._look: Callable[[Task, Any], Loss] = first_loss
         self._collect: Callable[[int], None]
         self._judged: tuple[int, int] | None = None
@@ -161,7 +162,7 @@ class TrainerDDP:
     def _step(self, group: Group) -> None:
         """One optimizer step: the micro-batches of all ranks' groups are one batch."""
         state, engine = self.state, self.engine
-        state.draw_from(derived(STEP, state.seed, self.rank, state.step))
+        state.begin_step()
         engine.begin(state.step)
         for micro in group.micros:
             batch = move(micro.data, self.place.device)
@@ -249,7 +250,7 @@ class TrainerDDP:
         shared |= {"rates": self.rates, "judge": self.judge}
         registry = Registry(shared, {"sums": self.reports.running, "data": train})
         self.keeper = Continuation(
-            *(config, self.task, self.place, self.checkpoints),
+            *(config, self._given, self.place, self.checkpoints),
             *(self.state, self.engine, self.reports, registry),
         )
         self.stopping = stack.enter_context(Stopping(self.place))

@@ -78,7 +78,7 @@ def test_nothing_has_changed(arguments: dict[str, Any], ranks: int) -> None:
     """Nor has it in the file that a checkpoint is."""
     now = fields(config(model=arguments, training__optimizer_kwargs=arguments), ranks)
     found = compare(json.loads(json.dumps(now)), now, CHECKPOINT, STEP)
-    assert (found.refused, found.told, found.reopened) == ([], [], False)
+    assert (found.refused, found.told) == ([], [])
     found.check()
 
 
@@ -188,19 +188,6 @@ def test_the_same_global_batch_dealt_out_otherwise() -> None:
     found = compared({"training__batch_size": 8}, {"training__batch_size": 4}, (1, 2))
     assert found.refused == []
     assert sorted(line.partition(":")[0] for line in found.told) == ["training.batch_size", "world size"]
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "reopened"),
-    [
-        ("training__num_epochs", 9, True),
-        ("early_stopping", {"kwargs": {"patience": 9}}, True),
-        ("training__clip_grad_norm", 1.0, False),
-        ("training__log_every", 9, False),
-    ],
-)
-def test_a_training_that_had_ended_may_go_on(field: str, value: Any, reopened: bool) -> None:
-    assert compared({}, {field: value}).reopened is reopened
 
 
 def test_a_file_that_has_moved_is_the_same_file() -> None:

@@ -151,7 +151,7 @@ def one_step(made: Engine, total: Callable[[Tensor], Tensor], count: int | None 
     made.begin(0)
     with made.forward(last=True):
         loss = Loss(total(made.model(batch(0)[0])), count)
-    made.backward(loss, None if count is not None else BATCH, 1, last=True)
+    made.backward(loss, BATCH, 1, last=True)
     return made.apply()
 
 

@@ -138,6 +138,16 @@ def test_a_changed_learning_rate_counts_from_there(tmp_path: Path, caplog: pytes
     assert "0.002" in (trainer.folder / "config.yaml").read_text()
 
 
+def test_who_gets_no_better_may_be_given_more_time(tmp_path: Path) -> None:
+    """Ended by early stopping, it goes on with more patience; with as much as before nothing is left."""
+    tasks = {"t": {"metric": "loss", "delta": 9e9}}
+    stopping = {"early_stopping": {"kwargs": {"patience": 1, "tasks": tasks}}}
+    assert trained(tmp_path, sections=stopping, num_epochs=6).epoch == 2
+    assert trained(tmp_path, sections=stopping, num_epochs=6).epoch == 2
+    patient = {"early_stopping": {"kwargs": {"patience": 3, "tasks": tasks}}}
+    assert trained(tmp_path, sections=patient, num_epochs=6).epoch == 4
+
+
 def test_averaged_weights_are_what_is_judged_and_kept(tmp_path: Path) -> None:
     trainer = trained(tmp_path, ema_decay=0.9)
     assert digest(trainer.engine.judged) != digest(trainer.model)

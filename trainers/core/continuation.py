@@ -10,7 +10,7 @@ from typing import Any
 
 from trainers.core.checkpoint import Checkpoints, load_part
 from trainers.core.config import Config
-from trainers.core.differences import Fields, compare, fields
+from trainers.core.differences import Fields, compare, digest, fields
 from trainers.core.distributed import Place
 from trainers.core.engine import Engine
 from trainers.core.reports import Reports
@@ -26,7 +26,7 @@ class Continuation:
     def __init__(
         self,
         config: Config,
-        task: Task,
+        given: Task | None,
         place: Place,
         checkpoints: Checkpoints,
         state: TrainingState,
@@ -35,7 +35,7 @@ class Continuation:
         registry: Registry,
     ):
         self._config = config
-        self._task = task
+        self._given = given
         self._place = place
         self._checkpoints = checkpoints
         self._state = state
@@ -61,8 +61,10 @@ class Continuation:
         self._engine.settle()
         states = self._registry.state_dict(self._place)
         if self._place.is_main:
+            now = self._fields()
             states["about"] = {
-                "config": self._fields(),
+                "config": now,
+                "digest": digest(now),
                 "metrics": self._reports.position(),
             }
             parts: dict[str, Mapping[str, Any]] = {"model": self._engine.bare.state_dict()}
@@ -116,11 +118,12 @@ class Continuation:
         self._saved = self._here()
         for line in found.told:
             logger.info("%s", line)
-        logger.info("Going on from %s: epoch %d, step %d", path, self._state.epoch, self._state.step)
+        words = "Going on from %s: epoch %d, step %d, configuration %s"
+        logger.info(words, path, self._state.epoch, self._state.step, about["digest"])
         return self._place.decided(lambda: self._checkpoints.record_of(path))
 
     def _fields(self) -> Fields:
-        return fields(self._config, self._place.world_size, self._task)
+        return fields(self._config, self._place.world_size, self._given)
 
     def _here(self) -> tuple[int, int, bool]:
         """Grows as training goes on; what was saved to be validated is not saved again afterwards."""

@@ -116,9 +116,6 @@ MATTERS = {
 _PARTS = ("training.batch_size", "training.gradient_accumulation_steps", WORLD_SIZE)
 """What the global batch is the product of."""
 
-_ENDS = ("training.num_epochs", "training.num_steps", "early_stopping")
-"""By what a training ends."""
-
 _ABSENT = object()
 
 
@@ -130,8 +127,6 @@ class Differences:
     """Why it is another training."""
     told: list[str]
     """What is other from here on."""
-    reopened: bool
-    """By what the training ends has changed: one that had ended may have more to do."""
 
     def check(self) -> None:
         """Refuse to go on if something matters.
@@ -173,7 +168,6 @@ def compare(before: Mapping[str, Any], now: Mapping[str, Any], checkpoint: str, 
     other_batch = old.get(GLOBAL_BATCH) != new.get(GLOBAL_BATCH)
     if other_batch:
         refused.append(_global_batch(old, new, checkpoint))
-    reopened = False
     for path in [*old, *(path for path in new if path not in old)]:
         was, value = old.get(path, _ABSENT), new.get(path, _ABSENT)
         kind = _class_of(path)
@@ -183,8 +177,7 @@ def compare(before: Mapping[str, Any], now: Mapping[str, Any], checkpoint: str, 
             refused.append(f"{path}: {_is(value)}, but {checkpoint} was made with {_words(was)}")
             continue
         told.append(f"{path}: was {_words(was)} until step {step}, {_is(value)} from here on")
-        reopened |= any(_under(path, end) for end in _ENDS)
-    return Differences(refused, told, reopened)
+    return Differences(refused, told)
 
 
 def digest(now: Mapping[str, Any]) -> str:

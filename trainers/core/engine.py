@@ -108,15 +108,15 @@ class Engine:
             return nullcontext()
         return self.model.no_sync()
 
-    def backward(self, loss: Loss, samples: int | None, micros: int, *, last: bool) -> None:
+    def backward(self, loss: Loss, samples: int, micros: int, *, last: bool) -> None:
         """Differentiate a micro-batch's loss as its share of the mean over all ranks' items.
 
-        `samples`: of all ranks in this step, None if nobody knows; `micros`: of this step.
+        `samples`: of all ranks in this step; `micros`: of this rank in it.
         """
-        if loss.count is None and samples is not None:
+        if loss.count is None:
             weight = self._constant(self._place.world_size / samples, loss.total)
         else:
-            weight = self._counted(loss, micros, last).to(loss.total.dtype)
+            weight = self._counted(loss.count, micros, last).to(loss.total.dtype)
         self._losses.append(loss.total.detach())
         if self._scaler is not None:
             weight = self._scaler.scale(weight)
@@ -129,11 +129,11 @@ class Engine:
             self._weight = (value, torch.full_like(like, value))
         return self._weight[1]
 
-    def _counted(self, loss: Loss, micros: int, last: bool) -> Tensor:
+    def _counted(self, items: int | Tensor, micros: int, last: bool) -> Tensor:
         """The weight of a loss whose items are counted: what is expected, until all have counted."""
-        assert loss.count is not None
         device = self._place.device
-        count = torch.as_tensor(loss.count, dtype=_exact(device), device=device)
+        # torch.tensor would wait for the device; filling does not.
+        count = torch.zeros((), dtype=_exact(device), device=device) + items
         self._items = count.clone() if self._items is None else self._items + count
         if self._expected is None:  # of the first step there is nothing to go by
             self._expected = (self._place.sum(count.clone()) * micros).clamp(min=1.0)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from trainers.core.distributed import Place
-from trainers.core.randomness import TASK, derived, seed_all
+from trainers.core.randomness import STEP, TASK, Stream, derived, seed_all
 
 
 @dataclass
@@ -36,6 +36,9 @@ class TrainingState:
     _generator: torch.Generator | None = field(default=None, repr=False)
     _drawn_from: int | None = 0
 
+    def __post_init__(self) -> None:
+        self._steps = Stream(STEP, self.seed, self.rank)
+
     @property
     def generator(self) -> torch.Generator:
         """On the device, and this rank's own: begins anew in each step and batch, as the global ones do."""
@@ -46,8 +49,12 @@ class TrainingState:
             self._drawn_from = None
         return self._generator
 
+    def begin_step(self) -> None:
+        """What is random in the step that begins follows from (seed, rank, step)."""
+        self.draw_from(self._steps.seed(self.step))
+
     def draw_from(self, seed: int) -> None:
-        """Begin a step, or a batch of a validation: what is random in it follows from `seed` alone."""
+        """What is random from here on follows from `seed` alone."""
         seed_all(seed)
         self._drawn_from = seed
 
