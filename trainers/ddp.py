@@ -74,7 +74,6 @@ class TrainerDDP:
         self._given = task
         self._look: Callable[[Task, Any], Loss] = first_loss
         self._collect: Callable[[int], None]
-        self._judged: tuple[int, int] | None = None
 
     @property
     def train_data(self) -> list[dict[str, float]]:
@@ -222,8 +221,7 @@ class TrainerDDP:
     def _take(self, measures: Measures, val: EvaluationLoader | None) -> bool:
         """Draw the conclusions from a validation, now or when it was done before; whether it is the best."""
         verdict = self.place.decided(lambda: self.judge(measures))
-        self._judged = self.step, self.epoch
-        self.state.validating = False
+        self.state.validating, self.state.judged = False, self.step
         self.state.ended = verdict.stop
         self.rates.after_evaluation(measures.get("loss", float("nan")))
         if val is not None:
@@ -236,6 +234,7 @@ class TrainerDDP:
     def _prepare(self, train: TrainingLoader, stack: ExitStack) -> None:
         """Make what lives as long as the loop."""
         config, training = self.config, self.config.training
+        self._epoch_steps = train.steps
         self._total = total = training.num_steps
         if total is None and train.steps is not None and training.num_epochs is not None:
             self._total = total = train.steps * training.num_epochs
@@ -284,10 +283,11 @@ class TrainerDDP:
         state, training = self.state, self.config.training
         epochs = training.num_epochs is not None and state.epoch >= training.num_epochs
         steps = training.num_steps is not None and state.step >= training.num_steps
-        return state.ended or epochs or steps
+        # An epoch whose last step this was is still to be told of.
+        return state.ended or epochs or (steps and state.consumed != self._epoch_steps)
 
     def _finish(self, val: EvaluationLoader | None) -> None:
-        if self._judged != (self.step, self.epoch):
+        if self.state.judged != self.step:
             self._validate(val)
         self._save()
         self._meet("the end of training")

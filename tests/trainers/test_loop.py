@@ -121,6 +121,28 @@ def test_steps_may_be_what_ends_it(tmp_path: Path) -> None:
     assert trainer.checkpoints.all()[-1].name.endswith("6")
 
 
+def test_the_last_step_is_judged_once(tmp_path: Path) -> None:
+    """Whatever makes it due, and however often a training that is over is begun again; it stays the best."""
+    for _ in range(2):
+        trainer = trained(tmp_path, num_epochs=2, sections={"validation": {"every_steps": 4}})
+        assert len(trainer.val_data) == 2
+        assert trainer.val_data[1]["loss"] < trainer.val_data[0]["loss"]
+        best = trainer.checkpoints.best()
+        assert best is not None
+        assert best.name.endswith("8")
+    found = MetricsFile(trainer.folder / "metrics.jsonl").read()
+    assert [line["step"] for line in found if "val/loss" in line] == [4, 8]
+
+
+def test_so_many_steps_are_so_many_epochs(tmp_path: Path) -> None:
+    """Where the last step is the last of an epoch."""
+    by_steps = trained(tmp_path / "steps", num_epochs=None, num_steps=8)
+    by_epochs = trained(tmp_path / "epochs", num_epochs=2)
+    assert by_steps.train_data == by_epochs.train_data
+    assert by_steps.val_data == by_epochs.val_data
+    assert by_steps.epoch == 2
+
+
 def test_the_learning_rate_is_that_of_each_step(tmp_path: Path) -> None:
     trainer = trained(tmp_path, num_epochs=2, schedule={"type": "linear", "warmup_steps": 4})
     rates = lines(trainer, "lr")

@@ -27,6 +27,8 @@ class TrainingState:
     """Steps of this epoch that are done."""
     validating: bool = False
     """Whether the model as it is now is still to be validated."""
+    judged: int | None = None
+    """Optimizer steps that were done at the last validation."""
     ended: bool = False
     """Whether early stopping has ended the training."""
     train_data: list[dict[str, float]] = field(default_factory=list)
@@ -68,7 +70,7 @@ class TrainingState:
             setattr(self, name, value)
 
 
-_KEPT = ("step", "epoch", "consumed", "validating", "train_data", "val_data")
+_KEPT = ("step", "epoch", "consumed", "validating", "judged", "train_data", "val_data")
 
 
 class Stateful(Protocol):
