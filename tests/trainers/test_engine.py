@@ -203,6 +203,19 @@ def test_a_step_without_any_item(caplog: pytest.LogCaptureFixture) -> None:
     assert all(bool(torch.isfinite(each).all()) for each in weights(made))
 
 
+def test_items_may_be_fractions() -> None:
+    """Weights of samples, say, that add up to less than 1."""
+    few, many = engine(Place(0, 1, CPU)), engine(Place(0, 1, CPU))
+    for made, part in ((few, 0.001), (many, 1.0)):
+        for step in range(2):
+            made.begin(step)
+            errors = made.model(batch(step)[0]) ** 2
+            items = torch.tensor(BATCH * part)
+            made.backward(Loss((errors * part).sum(), items), BATCH, 1, last=True)
+            made.apply()
+    same(weights(few), weights(many))
+
+
 def nan_on_rank_1() -> str:
     place = joined()
     made = engine(place)
@@ -274,6 +287,17 @@ def test_averaged_weights() -> None:
         decay = min(0.9, (1 + number) / (10 + number))
         wanted = [decay * mine + (1 - decay) * new for mine, new in zip(wanted, weights(made), strict=True)]
     same([each.detach() for each in made.judged.parameters()], wanted)
+
+
+def test_complex_weights_are_averaged() -> None:
+    made = Config.of(config("out", **SGD, ema_decay=0.0))
+    model = layers()
+    turn = nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    model.register_parameter("turn", turn)
+    turning = Engine(model, make_optimizer(made, Toy(), model), made, Place(0, 1, CPU))
+    for _ in range(2):
+        assert one_step(turning, lambda out: out.sum() + (turn * 1j).real.sum())
+    assert torch.equal(dict(turning.judged.named_parameters())["turn"], turn)
 
 
 def test_what_goes_on_from_its_state_is_the_same() -> None:

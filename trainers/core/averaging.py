@@ -27,8 +27,8 @@ class AveragedWeights:
     def update(self, model: nn.Module) -> None:
         """Take a step's weights in."""
         decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
-        averaged: list[Tensor] = [each for each in self.module.parameters() if each.is_floating_point()]
-        current = [each.detach() for each in model.parameters() if each.is_floating_point()]
+        averaged: list[Tensor] = [each for each in self.module.parameters() if _has_fractions(each)]
+        current = [each.detach() for each in model.parameters() if _has_fractions(each)]
         torch._foreach_lerp_(averaged, current, 1 - decay)
         for mine, theirs in zip(self.module.buffers(), model.buffers(), strict=True):
             mine.copy_(theirs)
@@ -41,3 +41,7 @@ class AveragedWeights:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
         self._updates = int(state["updates"])
+
+
+def _has_fractions(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()

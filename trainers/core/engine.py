@@ -175,7 +175,7 @@ class Engine:
         none = self._items == 0
         if self._place.device.type == "cpu" and bool(none):
             logger.warning("No rank has an item that counts in this step; its gradient is taken for zero")
-        factor = torch.where(none, 0.0, self._expected / self._items.clamp(min=1.0))
+        factor = torch.where(none, 0.0, self._expected / torch.where(none, 1.0, self._items))
         torch._foreach_mul_(gradients, factor.to(torch.float32))
         self._expected = torch.where(none, self._expected, self._items)
 
