@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
-from trainers.core.checkpoint import Checkpoints
+from trainers.core.checkpoint import Checkpoints, finite
 from trainers.core.config import Config
 from trainers.core.configured import task_of
 from trainers.core.continuation import Continuation
@@ -69,7 +69,10 @@ class TrainerDDP:
         self.run_folder = RunFolder(config, self.place)
         self.folder = self.run_folder.path
         """The run's folder: checkpoints, metrics.jsonl and config.yaml."""
-        self.checkpoints = Checkpoints(self.folder / "checkpoints", config.training.keep_checkpoints)
+        self.checkpoints = Checkpoints(
+            *(self.folder / "checkpoints", config.training.keep_checkpoints),
+            infinite=[name for name, each in self.model.named_buffers() if not finite(each)],
+        )
         self.reports = Reports(self.folder, config, self.place)
         self._given = task
         self._look: Callable[[Task, Any], Loss] = first_loss

@@ -237,6 +237,22 @@ def test_a_loss_that_is_no_number_ends_training(tmp_path: Path) -> None:
     assert finite(load_part(newest, "model"))
 
 
+class Masked(Toy):
+    """With a mask of -inf for what comes later, as attention has it, which is kept with the weights."""
+
+    def build_model(self) -> nn.Module:
+        model = super().build_model()
+        model.register_buffer("later", torch.full((3, 3), -math.inf).triu(1))
+        return model
+
+
+def test_what_was_never_finite_need_not_be(tmp_path: Path) -> None:
+    trainer = trained(tmp_path, Masked(40), ema_decay=0.9)
+    newest = trainer.checkpoints.newest()
+    assert newest is not None
+    assert not finite({"later": load_part(newest, "ema")["later"]})
+
+
 def test_or_is_left_out(tmp_path: Path) -> None:
     trainer = trained(tmp_path, Diverges(40), non_finite="skip")
     assert trainer.step == 12

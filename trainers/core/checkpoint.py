@@ -17,7 +17,7 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -65,14 +65,16 @@ class Checkpoints:
     by the next `save` or `wait`, once: OSError with the system's number, NonFiniteWeights. All that was
     durable before stays as it was.
 
+    `infinite` names weights that may be so, because they always were: a mask of -inf for attention.
     As a context manager: what is being written is whole when it ends.
     """
 
-    def __init__(self, folder: Path, keep: int = 2):
+    def __init__(self, folder: Path, keep: int = 2, *, infinite: Collection[str] = ()):
         if keep < 2:
             raise ValueError(f"keep is {keep}, but one alone may be damaged: 2 is the least")
         self.folder = folder
         self.keep = keep
+        self._infinite = frozenset(infinite)
         self.longest = 0.0
         """Seconds that the slowest write took, to the moment when the checkpoint was durable."""
         self._staging = Staging()
@@ -127,7 +129,7 @@ class Checkpoints:
 
     def _write(self, step: int, parts: Mapping[str, Any]) -> None:
         began = time.monotonic()
-        _refuse_non_finite(step, parts)
+        _refuse_non_finite(step, parts, self._infinite)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._clear()
         final = self._path(step)
@@ -324,10 +326,10 @@ def _read_record(path: Path) -> dict[str, Any] | str | None:
     return record if isinstance(record, dict) else "it is no record"
 
 
-def _refuse_non_finite(step: int, parts: Mapping[str, Any]) -> None:
+def _refuse_non_finite(step: int, parts: Mapping[str, Any], infinite: Collection[str]) -> None:
     for part in _WEIGHTS:
         for name, tensor in tensors(parts.get(part), part):
-            if not finite(tensor):
+            if not finite(tensor) and name.removeprefix(f"{part}.") not in infinite:
                 raise NonFiniteWeights(
                     f"the weights of step {step} became no checkpoint, because they are NaN or infinite, "
                     f"first in {name}; the checkpoints before it are as they were"
