@@ -277,7 +277,7 @@ def test_an_interrupt_lets_the_ranks_save(shell: Shell) -> None:
 
 def test_an_interrupted_program_that_can_go_on(shell: Shell) -> None:
     """Its code tells that it is not done."""
-    program = SAVING.replace("done", "again")
+    program = SAVING.replace("echo done", "echo again")
     process = shell.start("salloc", "-N2", "castoff", "launch", "--", "sh", "-c", program)
     shell.wait_for_ranks(2)
     shell.castoff(process).send_signal(signal.SIGINT)
