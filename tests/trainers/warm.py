@@ -7,6 +7,7 @@ brings what to run, and then tells the pid and, when it is over, the exit code.
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import multiprocessing
 import os
@@ -147,6 +148,7 @@ class _Server(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
 if __name__ == "__main__":
     for name in IMPORTED:
         importlib.import_module(name)
+    gc.freeze()  # else the first collection of each rank copies all pages that these lie on
     draft = f"{sys.argv[1]}.draft"
     with _Server(draft, _Starter) as server:
         Path(draft).rename(sys.argv[1])  # whoever sees it may connect
