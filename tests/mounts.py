@@ -14,6 +14,7 @@ _NEW_MOUNTS = 0x00020000  # CLONE_NEWNS of <sched.h>
 _PRIVATE = 0x00040000 | 0x00004000  # MS_PRIVATE | MS_REC of <sys/mount.h>
 _READ_ONLY = 0x0001 | 0x0020 | 0x1000  # MS_RDONLY | MS_REMOUNT | MS_BIND
 _BIND = 0x1000
+_LAZILY = 2  # MNT_DETACH: what has it open may go on
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -42,6 +43,15 @@ def with_mounts(folder: Path, test: Callable[[], None]) -> None:
     assert code == 0, report.read_text()
 
 
+def join_mounts(pid: int) -> None:
+    """Have this process, which must have one thread, see what that one has mounted."""
+    descriptor = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
+    try:
+        _checked(_LIBC.setns(descriptor, _NEW_MOUNTS), f"see the mounts of {pid}")
+    finally:
+        os.close(descriptor)
+
+
 def mount_small(folder: Path, options: str) -> None:
     """Put a file system of so many bytes or files there, as `size=64k` or `nr_inodes=12`."""
     folder.mkdir(exist_ok=True)
@@ -54,7 +64,16 @@ def mount_read_only(folder: Path) -> None:
     _mount("none", folder, "", _READ_ONLY, "")
 
 
+def mount_writable_again(folder: Path) -> None:
+    """Undo `mount_read_only`."""
+    _checked(_LIBC.umount2(str(folder).encode(), _LAZILY), f"unmount {folder}")
+
+
 def _mount(source: str, target: Path, kind: str, flags: int, options: str) -> None:
     words = [text.encode() for text in (source, str(target), kind)]
-    if _LIBC.mount(*words, ctypes.c_ulong(flags), options.encode()) != 0:
-        raise OSError(ctypes.get_errno(), f"mount {target}: {os.strerror(ctypes.get_errno())}")
+    _checked(_LIBC.mount(*words, ctypes.c_ulong(flags), options.encode()), f"mount {target}")
+
+
+def _checked(code: int, what: str) -> None:
+    if code != 0:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")

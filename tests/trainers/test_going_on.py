@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -11,97 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import torch
 from torch import nn
 
-from launcher.ranks import RankEnv
 from tests import patience
-from tests.trainers.toys import Ranks, Toy, config, die_at_effect, digest, run
+from tests.trainers.toys import Outcome, Ranks, Sensitive, die_at_effect, run, same, train, with_checkpoints
 from trainers.core.checkpoint import Checkpoints, load_part
-from trainers.core.distributed import cleanup_ddp, initialize_ddp
-from trainers.core.throughput import TIMED
-from trainers.ddp import TrainerDDP
 from trainers.task import Loss
 
 pytestmark = pytest.mark.usefixtures("for_real")
-
-
-class Sensitive(Toy):
-    """Buffers, noise in training and in validation, unequal counts, and a state of its own."""
-
-    def __init__(self, counted: bool = True):
-        super().__init__(samples=163)
-        self.counted = counted
-        self.seen = 0.0
-
-    def build_model(self) -> nn.Module:
-        wide = [nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2)]
-        return nn.Sequential(*wide, nn.Linear(16, 24), nn.Tanh(), nn.Linear(24, 1))
-
-    def loss(self, model: nn.Module, batch: Any) -> Loss:
-        numbers, wanted = batch
-        noise = torch.rand(len(numbers), 1) + torch.rand((), generator=self.state.generator)
-        errors = ((model(numbers) - wanted + 0.1 * noise) ** 2).squeeze(1).float()
-        if model.training:
-            self.seen += 0.5 * float(errors.sum())
-        if not self.counted:
-            return Loss(errors.sum(), metrics={"noise": noise.sum()})
-        weights = (numbers[:, 0].abs() * 10).ceil()
-        return Loss((errors * weights).sum(), weights.sum(), {"noise": noise.sum()})
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"seen": self.seen}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.seen = state["seen"]
-
-
-class Outcome(NamedTuple):
-    """All that must be the same."""
-
-    weights: str
-    judged: str
-    optimizer: list[torch.Tensor]
-    trained: list[dict[str, float]]
-    validated: list[dict[str, float]]
-    lines: list[dict[str, Any]]
-    seen: float
-    best: str
-
-
-def train(task: Sensitive, fields: dict[str, Any]) -> Outcome:
-    """A training to its end on this rank."""
-    me = RankEnv.detect()
-    if me.world_size > 1:
-        initialize_ddp(me.rank, me.world_size, device="cpu")
-    trainer = TrainerDDP(me.rank, fields, task)
-    training, validation, _ = trainer.prepare_dataloaders()
-    trained, validated = trainer.run_training(training, validation)
-    moments = trainer.engine.optimizer.state_dict()["state"].values()
-    best = trainer.checkpoints.best()
-    assert best is not None
-    outcome = Outcome(
-        digest(trainer.model),
-        digest(trainer.engine.judged),
-        [part for each in moments for part in each.values() if isinstance(part, torch.Tensor)],
-        trained,
-        validated,
-        [_lasting(line) for line in _lines(trainer.folder)],
-        task.seen if me.rank == 0 else 0.0,
-        best.name,
-    )
-    cleanup_ddp()
-    return outcome
-
-
-def _lines(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def _lasting(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what no clock gives twice."""
-    passing = {"time", "checkpoint/stall", *(f"train/{name}" for name in TIMED)}
-    return {name: value for name, value in line.items() if name not in passing}
 
 
 class Kill(NamedTuple):
@@ -135,18 +51,6 @@ def _die_at_loss(task: Sensitive, number: int) -> None:
     vars(task)["loss"] = counted
 
 
-def same(mine: Outcome, theirs: Outcome) -> None:
-    assert mine._replace(optimizer=[]) == theirs._replace(optimizer=[])
-    assert len(mine.optimizer) == len(theirs.optimizer)
-    for one, other in zip(mine.optimizer, theirs.optimizer, strict=True):
-        assert torch.equal(one, other)
-
-
-def fields_of(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    training = {"num_epochs": 3, "batch_size": 4, "checkpoint_every_steps": 3, "log_every": 2, **options}
-    return config(path, **training)
-
-
 OPTIONS: dict[int, dict[str, Any]] = {
     1: {"precision": "bf16", "gradient_accumulation_steps": 2, "ema_decay": 0.9},
     2: {"num_workers": 2, "gradient_accumulation_steps": 3, "precision": "bf16"},
@@ -169,11 +73,11 @@ def kills(world_size: int, number: int) -> list[Kill]:
 
 def killed_and_gone_on(world_size: int, options: Mapping[str, Any], number: int, folder: Path) -> None:
     (whole, *_) = run(
-        *(train, Sensitive(), fields_of(folder / "whole", options)),
+        *(train, Sensitive(), with_checkpoints(folder / "whole", **options)),
         folder=folder / "one",
         world_size=world_size,
     )
-    fields = fields_of(folder / "killed", options)
+    fields = with_checkpoints(folder / "killed", **options)
     died = 0
     for turn, kill in enumerate(kills(world_size, number)):
         ranks = Ranks(folder / f"attempt{turn}", world_size)
@@ -209,11 +113,11 @@ def test_stopped_at_the_first_step(world_size: int, tmp_path: Path) -> None:
     """Where a DDP that orders its buckets late would round the next step otherwise."""
     options = {"gradient_accumulation_steps": world_size - 2}
     (whole, *_) = run(
-        *(train, Sensitive(counted=False), fields_of(tmp_path / "whole", options)),
+        *(train, Sensitive(counted=False), with_checkpoints(tmp_path / "whole", **options)),
         folder=tmp_path / "one",
         world_size=world_size,
     )
-    fields = fields_of(tmp_path / "stopped", options)
+    fields = with_checkpoints(tmp_path / "stopped", **options)
     stop, outcome = tmp_path / "stop", tmp_path / "outcome"
     stop.touch()
     environ = {"CASTOFF_STOP_FILE": str(stop), "CASTOFF_OUTCOME_FILE": str(outcome)}

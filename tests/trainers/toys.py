@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import pickle
 import signal
@@ -13,15 +14,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from launcher.ranks import RankEnv
 from tests import patience
 from tests.trainers.warm import ForkedRank, Job, perform
+from trainers.core.distributed import cleanup_ddp, initialize_ddp
 from trainers.core.sampling import split
+from trainers.core.stopping import StoppedEarly
+from trainers.core.throughput import TIMED
+from trainers.ddp import TrainerDDP
 from trainers.task import Loss, Splits, Task
 
 
@@ -68,6 +74,102 @@ def digest(model: nn.Module) -> str:
     """All of its weights in one word."""
     data = b"".join(part.detach().contiguous().numpy().tobytes() for part in model.state_dict().values())
     return hashlib.sha256(data).hexdigest()
+
+
+class Sensitive(Toy):
+    """Buffers, noise in training and in validation, unequal counts, and a state of its own."""
+
+    def __init__(self, counted: bool = True):
+        super().__init__(samples=163)
+        self.counted = counted
+        self.seen = 0.0
+
+    def build_model(self) -> nn.Module:
+        wide = [nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2)]
+        return nn.Sequential(*wide, nn.Linear(16, 24), nn.Tanh(), nn.Linear(24, 1))
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        numbers, wanted = batch
+        noise = torch.rand(len(numbers), 1) + torch.rand((), generator=self.state.generator)
+        errors = ((model(numbers) - wanted + 0.1 * noise) ** 2).squeeze(1).float()
+        if model.training:
+            self.seen += 0.5 * float(errors.detach().sum())
+        if not self.counted:
+            return Loss(errors.sum(), metrics={"noise": noise.sum()})
+        weights = (numbers[:, 0].abs() * 10).ceil()
+        return Loss((errors * weights).sum(), weights.sum(), {"noise": noise.sum()})
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.seen = state["seen"]
+
+
+class Outcome(NamedTuple):
+    """All that must be the same."""
+
+    weights: str
+    judged: str
+    optimizer: list[torch.Tensor]
+    trained: list[dict[str, float]]
+    validated: list[dict[str, float]]
+    lines: list[dict[str, Any]]
+    seen: float
+    best: str
+
+
+def train(task: Sensitive, fields: dict[str, Any]) -> Outcome:
+    """A training to its end on this rank; its group is left in order."""
+    me = RankEnv.detect()
+    if me.world_size > 1:
+        initialize_ddp(me.rank, me.world_size, device="cpu")
+    trainer = TrainerDDP(me.rank, fields, task)
+    training, validation, _ = trainer.prepare_dataloaders()
+    try:
+        trained, validated = trainer.run_training(training, validation)
+    except StoppedEarly:
+        cleanup_ddp()
+        raise
+    moments = trainer.engine.optimizer.state_dict()["state"].values()
+    best = trainer.checkpoints.best()
+    assert best is not None
+    outcome = Outcome(
+        digest(trainer.model),
+        digest(trainer.engine.judged),
+        [part for each in moments for part in each.values() if isinstance(part, torch.Tensor)],
+        trained,
+        validated,
+        [_lasting(line) for line in _lines(trainer.folder)],
+        task.seen if me.rank == 0 else 0.0,
+        best.name,
+    )
+    cleanup_ddp()
+    return outcome
+
+
+def _lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def _lasting(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what no clock gives twice."""
+    passing = {"time", "checkpoint/stall", *(f"train/{name}" for name in TIMED)}
+    return {name: value for name, value in line.items() if name not in passing}
+
+
+def same(mine: Outcome, theirs: Outcome) -> None:
+    """Bit for bit."""
+    assert mine._replace(optimizer=[]) == theirs._replace(optimizer=[])
+    assert len(mine.optimizer) == len(theirs.optimizer)
+    for one, other in zip(mine.optimizer, theirs.optimizer, strict=True):
+        assert torch.equal(one, other)
+
+
+def with_checkpoints(path: Path, **training: Any) -> dict[str, Any]:
+    """A configuration that trains a Sensitive, and saves often."""
+    often = {"num_epochs": 3, "batch_size": 4, "checkpoint_every_steps": 3, "log_every": 2}
+    return config(path, **{**often, **training})
 
 
 class Ranks:
