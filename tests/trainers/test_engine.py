@@ -216,6 +216,44 @@ def test_items_may_be_fractions() -> None:
     same(weights(few), weights(many))
 
 
+class HalfUsed(nn.Module):
+    """Has a part that no loss depends on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.unused = nn.Linear(8, 1), nn.Linear(8, 1)
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        out: Tensor = self.used(numbers)
+        return out
+
+
+def train_half_used(parallel: dict[str, bool]) -> list[Tensor]:
+    place = joined()
+    fields, model = Config.of({**config("out", **SGD), "parallel": parallel}), HalfUsed()
+    made = Engine(model, make_optimizer(fields, Toy(), model), fields, place)
+    answer = trained(made, place, 1, "samples")
+    cleanup_ddp()
+    return answer
+
+
+@pytest.mark.usefixtures("for_real")
+@pytest.mark.parametrize("field", ["static_graph", "find_unused_parameters"])
+def test_what_no_loss_depends_on(field: str, tmp_path: Path) -> None:
+    """A static graph is that of a real step, and of none that went before it."""
+    one, other = run(train_half_used, {field: True}, folder=tmp_path / "ranks", world_size=2)
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(one[:2], other[:2], strict=True))
+
+
+def test_a_static_graph_takes_no_micro_batches() -> None:
+    """torch ends in an internal assertion."""
+    fields = {**config("out", **SGD, gradient_accumulation_steps=2), "parallel": {"static_graph": True}}
+    model = layers()
+    made = Engine(model, make_optimizer(Config.of(fields), Toy(), model), Config.of(fields), Place(0, 1, CPU))
+    with pytest.raises(ConfigError, match=r"parallel\.static_graph: is true.*accumulation_steps is 2"):
+        made._distributed(model)
+
+
 def nan_on_rank_1() -> str:
     place = joined()
     made = engine(place)

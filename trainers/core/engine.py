@@ -245,7 +245,14 @@ class Engine:
             self.model = self.bare
 
     def _distributed(self, model: nn.Module) -> DistributedDataParallel:
-        parallel = self._config.parallel
+        parallel, micros = self._config.parallel, self._config.training.gradient_accumulation_steps
+        if parallel.static_graph and micros > 1:
+            raise ConfigError(
+                [
+                    "parallel.static_graph: is true, but torch cannot accumulate gradients then, and "
+                    f"training.gradient_accumulation_steps is {micros}; drop one of the two"
+                ]
+            )
         ids = device_ids(self._place.device)
         wrapped = DistributedDataParallel(
             model,
@@ -258,11 +265,12 @@ class Engine:
         )
         if parallel.communication_hook is not None:
             wrapped.register_comm_hook(None, _HOOKS[parallel.communication_hook])
-        if parallel.static_graph and self._place.world_size > 2:
-            logger.warning(
-                "parallel.static_graph: going on from a checkpoint will differ in the last bits from a run "
-                "that was not interrupted"
-            )
+        if parallel.static_graph:  # is that of the first backward pass, which must be a real one
+            if self._place.world_size > 2:
+                logger.warning(
+                    "parallel.static_graph: going on from a checkpoint will differ in the last bits from a "
+                    "run that was not interrupted"
+                )
         elif not parallel.find_unused_parameters:
             _settle_buckets(wrapped)
         return wrapped
