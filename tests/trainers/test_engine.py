@@ -359,3 +359,16 @@ def test_batchnorm_over_ranks_needs_an_accelerator(tmp_path: Path) -> None:
     fields = {**config(tmp_path), "parallel": {"sync_batchnorm": True}}
     with pytest.raises(ConfigError, match=r"parallel\.sync_batchnorm: is true, but torch has it on accel"):
         prepared_model(Toy(), Config.of(fields), Place(0, 1, CPU))
+
+
+@pytest.mark.parametrize("kinds", [(torch.float32, torch.float32), (torch.float32, torch.bfloat16)])
+def test_the_norm_is_that_of_all_gradients_to_the_bit(kinds: tuple[torch.dtype, ...]) -> None:
+    model = nn.ModuleList(nn.Linear(5, 7, dtype=kind) for kind in kinds)
+    made = Engine(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), Config.of(config("out")), Place(0, 1, CPU)
+    )
+    for each in model.parameters():
+        each.grad = torch.randn_like(each)
+    gradients = [each.grad for each in model.parameters() if each.grad is not None]
+    made.apply()
+    assert torch.equal(made.norm, nn.utils.get_total_norm(gradients))

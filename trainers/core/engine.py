@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -63,6 +64,7 @@ class Engine:
         self._precision = _TYPES.get(training.precision)
         self._scaler = torch.amp.GradScaler(place.device.type) if training.precision == "fp16" else None
         self._parameters = [each for each in model.parameters() if each.requires_grad]
+        self._alike = len({(each.device, each.dtype) for each in self._parameters}) == 1
         self._step = 0
         self._skipped_in_a_row = 0
         self._expected: Tensor | None = None
@@ -151,7 +153,7 @@ class Engine:
             self._scaler.unscale_(self.optimizer)
         gradients = [each.grad for each in self._parameters if each.grad is not None]
         self._correct(gradients)
-        self.norm = nn.utils.get_total_norm(gradients)
+        self.norm = self._norm_of(gradients)
         if self._clip is not None:
             nn.utils.clip_grads_with_norm_(self._parameters, self._clip, self.norm)
         if not self._finite():
@@ -164,6 +166,13 @@ class Engine:
         if self.average is not None:
             self.average.update(self.bare)
         return True
+
+    def _norm_of(self, gradients: list[Tensor]) -> Tensor:
+        """As `get_total_norm`, most of whose time goes into sorting them by device and type, in each step."""
+        if not gradients or not self._alike:
+            return nn.utils.get_total_norm(gradients)
+        norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        return norm
 
     def _correct(self, gradients: list[Tensor]) -> None:
         """Divide by the items that there were, instead of those that were expected."""
@@ -187,7 +196,7 @@ class Engine:
             self.settle()
             self._unread = _Unread(self._step, self.norm, self._losses)
             return True
-        if bool(torch.isfinite(self.norm)):
+        if math.isfinite(self.norm.item()):
             self._skipped_in_a_row = 0
             return True
         self.skipped += 1

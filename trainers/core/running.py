@@ -151,9 +151,13 @@ def _added(left: list[float], right: Sequence[float]) -> list[float]:
 
 def _numbers(rows: Sequence[Sequence[Tensor | float]]) -> list[list[float]]:
     """Rows of numbers, with one transfer from the device for all of them."""
-    tensors = [value.reshape(()).float() for row in rows for value in row if isinstance(value, Tensor)]
+    tensors = [_scalar(value) for row in rows for value in row if isinstance(value, Tensor)]
     known = iter(_read(tensors))
     return [[next(known) if isinstance(value, Tensor) else value for value in row] for row in rows]
+
+
+def _scalar(value: Tensor) -> Tensor:
+    return value if value.dtype == torch.float32 and value.dim() == 0 else value.reshape(()).float()
 
 
 def _read(tensors: list[Tensor]) -> list[float]:
