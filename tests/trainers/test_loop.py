@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import random
 import signal
 import time
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor, nn
@@ -24,6 +26,7 @@ from trainers.core.config import ConfigError
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.core.engine import NonFiniteError
 from trainers.core.metrics import MetricsFile
+from trainers.core.randomness import seed_all
 from trainers.ddp import TrainerDDP
 from trainers.task import Loss, Task
 
@@ -208,6 +211,27 @@ def test_the_device_is_not_waited_for_between_reports(tmp_path: Path) -> None:
     trainer.run_training(*trainer.prepare_dataloaders()[:2])
     of_samples = "tolist"  # their indices, on the host
     assert [each for each in task.read if each != of_samples] == ["aten._local_scalar_dense.default"] * 2
+
+
+class DrawsInCollate(Toy):
+    """Of a set that draws nothing itself."""
+
+    def collate(self, samples: list[Any]) -> Any:
+        numbers, wanted = super().collate(samples)
+        noise = torch.rand_like(numbers) + numpy.random.rand() + random.random()
+        return numbers + noise.float(), wanted
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_what_a_collate_draws_goes_on(num_workers: int, tmp_path: Path) -> None:
+    """In training and validation."""
+    whole = trained(tmp_path / "whole", DrawsInCollate(40), num_epochs=2, num_workers=num_workers)
+    for steps in (3, 8):
+        seed_all(steps)
+        options: dict[str, Any] = {"num_epochs": None, "num_steps": steps, "num_workers": num_workers}
+        parts = trained(tmp_path / "parts", DrawsInCollate(40), **options)
+    assert digest(parts.model) == digest(whole.model)
+    assert parts.val_data[-1] == whole.val_data[-1]
 
 
 # --- Trouble -------------------------------------------------------------------------------------

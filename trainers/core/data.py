@@ -11,7 +11,17 @@ from torch.utils.data import Dataset, IterableDataset, Sampler
 from trainers.core.config import ConfigError, Evaluation, Training
 from trainers.core.distributed import Place
 from trainers.core.iterable import IterableLoader
-from trainers.core.loading import Batch, Collate, Group, Micro, TrainingLoader, drawn_from, iterate, loader
+from trainers.core.loading import (
+    Batch,
+    Collate,
+    Group,
+    Micro,
+    TrainingLoader,
+    drawn_from,
+    draws,
+    iterate,
+    loader,
+)
 from trainers.core.randomness import EVALUATION, SAMPLE, Stream, seed_all
 from trainers.core.sampling import Deal, deal, micro_batches, order_of
 
@@ -45,7 +55,8 @@ class MapLoader(TrainingLoader):
         )
         self.global_batch = self._deal.global_batch
         self._batches = _MicroBatches(self._deal, training, place.rank)
-        self._loader = loader(Seeded(dataset, training.seed), training, training, self._batches, collate)
+        seeded = Seeded(dataset, training.seed, draws(collate))
+        self._loader = loader(seeded, training, training, self._batches, collate)
         _tell_of_dropped(self._deal, training, place)
 
     @property
@@ -85,7 +96,8 @@ class EvaluationLoader:
         length = _length(dataset, "validation and test sets need one, so that every sample counts once")
         self._share = _Share(length, size, rank, world_size)
         self._stream = Stream(EVALUATION, training.seed)
-        self._loader = loader(Seeded(dataset, training.seed), settings, training, self._share, collate)
+        seeded = Seeded(dataset, training.seed, draws(collate))
+        self._loader = loader(seeded, settings, training, self._share, collate)
 
     def __len__(self) -> int:
         """This rank's batches."""
@@ -140,11 +152,15 @@ def _length(dataset: Any, why: str) -> int:
 
 
 class Seeded(Dataset[Any]):
-    """A data set whose samples draw from their own random stream, whichever worker loads them."""
+    """A data set whose samples draw from their own random stream, whichever worker loads them.
 
-    def __init__(self, dataset: Any, seed: int):
+    `batches_draw`: what makes a batch of them draws, too, and from a stream of the batch.
+    """
+
+    def __init__(self, dataset: Any, seed: int, batches_draw: bool = False):
         self.dataset = dataset
         self.seed = seed
+        self._batches_draw = batches_draw
         self._generators = drawn_from(dataset)
 
     def __len__(self) -> int:
@@ -154,10 +170,16 @@ class Seeded(Dataset[Any]):
     def __getitems__(self, wanted: Wanted) -> list[Any]:
         """The samples of (epoch, indices)."""
         epoch, indices = wanted
+        stream = Stream(SAMPLE, self.seed, epoch)
+        samples = self._samples(stream, indices)
+        if self._batches_draw:
+            seed_all(stream.seed(indices[0], len(indices)))
+        return samples
+
+    def _samples(self, stream: Stream, indices: list[int]) -> list[Any]:
         if not self._generators:
             many = getattr(self.dataset, "__getitems__", None)
             return list(many(indices)) if callable(many) else [self.dataset[index] for index in indices]
-        stream = Stream(SAMPLE, self.seed, epoch)
         samples = []
         for index in indices:
             seed_all(stream.seed(index), self._generators)

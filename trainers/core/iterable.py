@@ -19,7 +19,7 @@ from torch.utils.data._utils import worker as torch_worker
 
 from trainers.core.config import ConfigError, Training
 from trainers.core.distributed import Place
-from trainers.core.loading import Collate, Group, Micro, TrainingLoader, drawn_from, iterate, loader
+from trainers.core.loading import Collate, Group, Micro, TrainingLoader, drawn_from, draws, iterate, loader
 from trainers.core.randomness import SAMPLE, Stream, seed_all
 
 
@@ -219,6 +219,7 @@ class _Part(IterableDataset[_Loaded]):
     ):
         self._dataset = dataset
         self._collate = collate
+        self._batches_draw = draws(collate)
         self._generators = generators
         self._stream = Stream(SAMPLE, training.seed, epoch)
         self._epoch = epoch
@@ -246,6 +247,8 @@ class _Part(IterableDataset[_Loaded]):
             yield self._loaded(batch, worker, dataset, taken)
 
     def _loaded(self, batch: list[Any], worker: int, dataset: Any, taken: int) -> _Loaded:
+        if self._batches_draw:
+            seed_all(self._stream.seed(self._rank, worker, taken))
         stand = {"taken": taken, "own": dataset.state_dict() if _keeps_state(dataset) else None}
         return _Loaded(self._collate(batch), len(batch), worker, pickle.dumps(stand))
 

@@ -9,11 +9,12 @@ from multiprocessing import resource_tracker
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset, default_collate
 
 from trainers.core.config import ConfigError, Evaluation, Training
 from trainers.core.distributed import Place
 from trainers.core.randomness import GENERATORS
+from trainers.task import Task
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
 
@@ -101,6 +102,11 @@ def drawn_from(dataset: Any) -> frozenset[str]:
             [f"data: {kind}.draws_from is {declared!r}; it takes some of {sorted(GENERATORS)}, or ()"]
         )
     return frozenset(declared)
+
+
+def draws(collate: Collate) -> bool:
+    """Whether a task makes batches in its own way, and so may draw from any generator; torch's does not."""
+    return getattr(collate, "__func__", collate) not in (Task.collate, default_collate)
 
 
 # --- Workers ------------------------------------------------------------------------------------

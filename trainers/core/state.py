@@ -43,7 +43,10 @@ class TrainingState:
 
     @property
     def generator(self) -> torch.Generator:
-        """On the device, and this rank's own: begins anew in each step and batch, as the global ones do."""
+        """On the device, and this rank's own: begins anew in each step and batch, as the global ones do.
+
+        For `loss` and `evaluate`; what loads and collates samples draws from the global ones.
+        """
         if self._generator is None:
             self._generator = torch.Generator(self.device)
         if self._drawn_from is not None:
