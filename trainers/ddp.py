@@ -58,6 +58,7 @@ class TrainerDDP:
         self.logger = logging.getLogger(f"{__name__}.{config.name}")
         self.place = place_of(rank, config)
         self.state = TrainingState(config.training.seed, rank, self.place.device)
+        seed_all(derived(MODEL, config.training.seed, 2))
         self.task = task_of(config, task)
         self.task.state = self.state
         self.task.setup(self.place)

@@ -109,6 +109,18 @@ def test_a_task_is_asked_for_everything(tmp_path: Path) -> None:
     assert longer.kept == 12
 
 
+class Drawn(Toy):
+    def setup(self, place: Place) -> None:
+        self.reference = torch.rand(3)
+
+
+def test_what_a_setup_draws_is_the_same_again(tmp_path: Path) -> None:
+    first, second = Drawn(40), Drawn(40)
+    for task in (first, second):
+        TrainerDDP(0, config(tmp_path), task)
+    assert torch.equal(first.reference, second.reference)
+
+
 # --- What happens when ---------------------------------------------------------------------------
 
 
