@@ -2,7 +2,7 @@
 # make test        lint, types and the everyday tests; TEST_PROCESSES=1 runs one at a time
 # make test-fast   those that start no ranks, containers or clusters: while one works
 # make test-long   the same with every test
-# make bench       time the command line against bare Python, and the trainer against a loop by hand
+# make bench       time the command line against bare Python, and training against a loop by hand and others
 # make lock        choose new versions for constraints.txt
 # make clean       remove what these commands made
 #
