@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,8 @@ SGD: dict[str, Any] = {"optimizer_type": torch.optim.SGD, "optimizer_kwargs": {"
 """AdamW would hide a gradient of the wrong scale."""
 
 
-def engine(place: Place, **training: Any) -> Engine:
-    made, model = Config.of(config("out", **SGD, **training)), layers()
+def engine(place: Place, parallel: Mapping[str, Any] = {}, **training: Any) -> Engine:
+    made, model = Config.of({**config("out", **SGD, **training), "parallel": parallel}), layers()
     return Engine(model, make_optimizer(made, Toy(), model), made, place)
 
 
@@ -157,6 +157,67 @@ def one_step(made: Engine, total: Callable[[Tensor], Tensor], count: int | None 
 
 def weights(made: Engine) -> list[Tensor]:
     return [each.detach().clone() for each in made.bare.parameters()]
+
+
+KNOBS: list[dict[str, Any]] = [
+    {"communication_hook": "fp16"},
+    {"find_unused_parameters": True},
+    {"static_graph": True},
+    {"bucket_cap_mb": 1},
+    {"gradient_as_bucket_view": False},
+]
+
+
+def train_with_each() -> list[list[Tensor]]:
+    """The weights with none of the knobs, and with each of them."""
+    place = joined()
+    found = [trained(engine(place, knob), place, 1, "a number") for knob in [{}, *KNOBS]]
+    cleanup_ddp()
+    return found
+
+
+@pytest.mark.usefixtures("for_real")
+def test_what_ddp_can_be_told_changes_nothing_but_roundings(tmp_path: Path) -> None:
+    first, second = run(train_with_each, folder=tmp_path, world_size=2)
+    for knob, mine, theirs in zip(KNOBS, first[1:], second[1:], strict=True):
+        rounded = 1e-3 if "communication_hook" in knob else 0.0
+        for one, other, plain in zip(mine, theirs, first[0], strict=True):
+            assert torch.equal(one, other), knob
+            torch.testing.assert_close(one, plain, rtol=rounded, atol=rounded)
+            assert rounded or torch.equal(one, plain), knob
+
+
+def train_compiled() -> list[list[Tensor]]:
+    """The weights with and without."""
+    place = joined()
+    found = [
+        trained(engine(place, compile=is_compiled), place, 2, "a tensor") for is_compiled in (True, False)
+    ]
+    cleanup_ddp()
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("for_real")
+def test_a_compiled_model_trains_the_same(tmp_path: Path) -> None:
+    for compiled, plain in run(train_compiled, folder=tmp_path, world_size=2):
+        for one, other in zip(compiled, plain, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def train_with_a_hook_for_accelerators() -> str:
+    place = joined()
+    with pytest.raises(ConfigError) as raised:
+        trained(engine(place, {"communication_hook": "bf16"}), place, 1, "a number")
+    cleanup_ddp()
+    return str(raised.value)
+
+
+@pytest.mark.usefixtures("for_real")
+def test_a_hook_that_the_backend_does_not_have(tmp_path: Path) -> None:
+    for said in run(train_with_a_hook_for_accelerators, folder=tmp_path, world_size=2):
+        assert "parallel.communication_hook: is bf16, but torch has none for this backend (BF16" in said
+        assert said.endswith("; write fp16, or leave it out")
 
 
 def test_a_gradient_that_is_no_number_ends_training() -> None:

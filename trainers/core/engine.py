@@ -273,7 +273,7 @@ class Engine:
             bucket_cap_mb=parallel.bucket_cap_mb,
         )
         if parallel.communication_hook is not None:
-            wrapped.register_comm_hook(None, _HOOKS[parallel.communication_hook])
+            _register(wrapped, parallel.communication_hook)
         if parallel.static_graph:  # is that of the first backward pass, which must be a real one
             if self._place.world_size > 2:
                 logger.warning(
@@ -315,6 +315,14 @@ class Engine:
             device = self._place.device
             self._expected = torch.tensor(state["expected"], dtype=_exact(device), device=device)
         self.skipped, self._skipped_in_a_row = state["skipped"], state["skipped_in_a_row"]
+
+
+def _register(wrapped: DistributedDataParallel, hook: str) -> None:
+    try:
+        wrapped.register_comm_hook(None, _HOOKS[hook])
+    except TypeError as error:
+        said = f"parallel.communication_hook: is {hook}, but torch has none for this backend ({error}); "
+        raise ConfigError([said + "write fp16, or leave it out"]) from error
 
 
 def _compiled(model: nn.Module) -> nn.Module:
