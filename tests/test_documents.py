@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -27,6 +27,7 @@ from launcher.spec import JobSpec, Stage
 from tests import patience
 from tests.cluster.slurm import HEAD, SlurmCluster
 from tests.pbs.cluster import PbsCluster
+from trainers.core.config import Config, get_loader
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
@@ -284,11 +285,16 @@ def test_python_is_python(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", of_language("yaml"), ids=str)
-def test_yaml_is_a_job_or_a_site(block: Block, tmp_path: Path) -> None:
-    data = yaml.load(block.text, yaml.BaseLoader)
+def test_yaml_is_a_job_a_site_or_a_training(block: Block, tmp_path: Path) -> None:
+    trains = re.search(r"^training:", block.text, re.MULTILINE) is not None
+    data = yaml.load(block.text, get_loader() if trains else yaml.BaseLoader)
     assert isinstance(data, dict)
     if block.file == ".castoff/config.yaml":
         assert list(data) == ["site"]
+    elif trains:
+        least = {"path": "trained", "batch_size": 1, "optimizer_type": "torch.optim.AdamW"}
+        least |= {} if "num_steps" in data["training"] else {"num_epochs": 1}
+        Config.of({**data, "training": {**least, **data["training"]}})
     elif set(data) <= {field.name for field in msgspec.structs.fields(JobSpec)}:
         job = tmp_path / "job.yaml"
         job.write_text(block.text if "command" in data else f"{block.text}\ncommand: [true]\n")
@@ -387,6 +393,63 @@ def test_every_field_of_a_site_is_described() -> None:
     assert fields - described("sites.md") == set()
 
 
+def defaults(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str, str, set[str]]]:
+    """Dotted names of all fields, their defaults as a document writes them, and the words they take.
+
+    A section that is always there has no default of its own.
+    """
+    hints = get_type_hints(kind)
+    for field in msgspec.structs.fields(kind):
+        name, hint = f"{prefix}{field.name}", hints[field.name]
+        given = field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            given = field.default_factory()
+        if hint not in _structs(hint):
+            written = "required" if given is msgspec.NODEFAULT else "none" if given is None else None
+            words = {word for part in (hint, *get_args(hint)) for word in _choices(part)}
+            yield name, written or (given if isinstance(given, str) else _written(given)), words
+        for inner in _structs(hint):
+            yield from defaults(inner, f"{name}.")
+
+
+def _written(value: Any) -> str:
+    return f"{value:g}" if type(value) is float else json.dumps(value)
+
+
+def _choices(hint: object) -> tuple[str, ...]:
+    return get_args(hint) if get_origin(hint) is Literal else ()
+
+
+def tabled(document: str) -> dict[str, tuple[str, str]]:
+    """What a document's tables say of fields, (takes, default) by dotted name.
+
+    A heading of the second level names the sections that the fields of the tables below it belong to.
+    """
+    sections, found = [""], dict[str, tuple[str, str]]()
+    for line in (CHECKOUT / "docs" / document).read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            sections = [f"{name}." for name in re.findall(r"`([\w.]+)`", line)] or [""]
+        elif line.startswith("| `"):
+            names, takes, default, _ = (cell.strip() for cell in line.strip("|").split("|"))
+            for name in re.findall(r"`(\w+)`", names):
+                for section in sections:
+                    assert section + name not in found, f"{section}{name} is described twice"
+                    found[section + name] = takes, default
+    return found
+
+
+def test_every_field_of_a_training_is_described_with_its_default() -> None:
+    described = tabled("trainer-configuration.md")
+    expected = {name: default for name, default, _ in defaults(Config)}
+    assert {name: default for name, (_, default) in described.items()} == expected
+    untold = {
+        name: missing
+        for name, _, words in defaults(Config)
+        if (missing := words - set(re.findall(r"\w+", described[name][0])))
+    }
+    assert untold == {}
+
+
 def test_every_verb_is_in_the_readme() -> None:
     readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     assert [verb for verb in _VERBS if f"castoff {verb}" not in readme] == []
@@ -420,3 +483,11 @@ def test_links_lead_somewhere(document: Path) -> None:
 def test_architecture_names_every_module(room: str) -> None:
     text = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
     assert room == "__init__" or f"`{room}" in text
+
+
+@pytest.mark.parametrize("room", ["trainers", "trainers/core", "trainers/gnn"])
+def test_architecture_names_every_module_of_trainers(room: str) -> None:
+    text = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (table,) = re.findall(rf"^\| module of `{room.replace('/', '.')}` .*\n(?:\|.*\n)+", text, re.MULTILINE)
+    named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE))))
+    assert named == {path.stem for path in (CHECKOUT / room).glob("*.py")} - {"__init__"}
