@@ -30,14 +30,6 @@ _BACKSTOP = 60.0
 
 Decided = TypeVar("Decided")
 
-_PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)
-
-_BY_GLOO = re.compile("gloo|application timeout caused pair closure", re.IGNORECASE)
-"""The latter without its name, on a rank whose connection another thread has given up."""
-
-_BACKSTOP = 60.0
-"""Seconds by which NCCL waits longer than `Watch`: its watchdog ends the process without a word of ours."""
-
 _ALIASES = {"ccl": "xccl", "xpu": "xccl", "cuda": "nccl", "cpu": "gloo"}
 
 SIDE_GROUP_LIMIT = 256
