@@ -379,7 +379,7 @@ def described(document: str) -> set[str]:
     """The names in the first column of a document's tables."""
     text = (CHECKOUT / "docs" / document).read_text(encoding="utf-8")
     cells = re.findall(r"^\| (`[^|]*`) \|", text, re.MULTILINE)
-    return {name for cell in cells for name in re.findall(r"`([\w.-]+)`", cell)}
+    return {name for cell in cells for name in re.findall(r"`([\w./-]+)`", cell)}
 
 
 def test_every_field_of_a_job_file_is_described() -> None:
@@ -448,6 +448,22 @@ def test_every_field_of_a_training_is_described_with_its_default() -> None:
         if (missing := words - set(re.findall(r"\w+", described[name][0])))
     }
     assert untold == {}
+
+
+def test_everything_that_a_task_may_have_is_described() -> None:
+    from trainers import Task
+
+    text = (CHECKOUT / "docs" / "trainer.md").read_text(encoding="utf-8")
+    _, _, section = text.partition("\n## A task\n")
+    cells = re.findall(r"^\| (`[^|]*`) \|", section.partition("\n## ")[0], re.MULTILINE)
+    told = {name for cell in cells for name in re.findall(r"`(\w+)\(", cell)}
+    assert told == {name for name, each in vars(Task).items() if callable(each) and name[0] != "_"}
+
+
+def test_every_measure_of_how_fast_it_goes_is_described() -> None:
+    from trainers.core.throughput import TIMED
+
+    assert {f"train/{name}" for name in TIMED} - described("trainer.md") == set()
 
 
 def test_every_verb_is_in_the_readme() -> None:
