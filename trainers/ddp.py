@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
+from trainers.core.agreement import agree_on_configuration, agree_on_sizes
 from trainers.core.checkpoint import Checkpoints, finite
 from trainers.core.config import Config
 from trainers.core.configured import task_of
@@ -60,6 +61,7 @@ class TrainerDDP:
         self.state = TrainingState(config.training.seed, rank, self.place.device)
         seed_all(derived(MODEL, config.training.seed, 2))
         self.task = task_of(config, task)
+        agree_on_configuration(config, self.task, self.place)
         self.task.state = self.state
         self.task.setup(self.place)
         seed_all(derived(MODEL, config.training.seed))  # the same weights on every rank
@@ -107,6 +109,7 @@ class TrainerDDP:
         config, collate = self.config, self.task.collate
         seed_all(derived(MODEL, config.training.seed, 1))
         self.splits = splits = built_data(self.task, self.task.build_data())
+        agree_on_sizes(splits, self.place)
         sizes = [f"{len(part):,}" if hasattr(part, "__len__") else "unknown" for part in splits]
         self.logger.info("Training set size: %s, Validation set size: %s, Test set size: %s", *sizes)
         share = {"rank": self.rank, "world_size": self.place.world_size}

@@ -70,7 +70,9 @@ class Continuation:
             parts: dict[str, Mapping[str, Any]] = {"model": self._engine.bare.state_dict()}
             if self._engine.average is not None:
                 parts["ema"] = self._engine.average.module.state_dict()
-            logger.info("Saving checkpoint for model at epoch %d", self._state.epoch)
+            logger.info(
+                "Saving checkpoint for model at epoch %d, step %d", self._state.epoch, self._state.step
+            )
             self._checkpoints.save(self._state.step, {**parts, "training": states})
         self._saved = self._here()
         self.stall = time.perf_counter() - began

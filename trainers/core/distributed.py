@@ -194,7 +194,7 @@ def initialize_ddp(
     `timeout`: seconds that ranks wait for each other, until a `Watch` says otherwise.
 
     Raises:
-        DistributedError: the starter says another rank or size, or the device is not there.
+        DistributedError: the starter says another rank or size, or the device or backend is not there.
     """
     if dist.is_initialized():
         raise DistributedError("this process has joined a group already; call cleanup_ddp() first")
@@ -203,13 +203,20 @@ def initialize_ddp(
     meet(os.environ, me, rank, worldsize, master_addr, str(master_port))
     if chosen.type not in ("cpu", "mps"):
         torch.accelerator.set_device_index(chosen.index)  # before the group: the other order hangs
-    if backend_for(backend, chosen) == "nccl":
+    used = backend_for(backend, chosen)
+    lacking = [each for each in re.split(r"\w+:|,", used) if each and not dist.is_backend_available(each)]
+    if lacking:
+        raise DistributedError(
+            f"parallel.backend: is {backend}, but this torch has no {', '.join(lacking)}; "
+            f"leave it out, and {chosen.type} gets {backend_for(None, chosen)}"
+        )
+    if used == "nccl":
         record_flights(os.environ)
     # DDP imports it. Once there is a group, that would keep it, and gloo's threads, beyond the end of Python,
     # where one that still lets go of a tensor aborts the process (torch 2.13).
     importlib.import_module("torch._dynamo")
     dist.init_process_group(
-        backend_for(backend, chosen),
+        used,
         rank=rank,
         world_size=worldsize,
         timeout=timedelta(seconds=timeout),

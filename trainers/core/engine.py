@@ -65,6 +65,9 @@ class Engine:
         self._scaler = torch.amp.GradScaler(place.device.type) if training.precision == "fp16" else None
         self._parameters = [each for each in model.parameters() if each.requires_grad]
         self._alike = len({(each.device, each.dtype) for each in self._parameters}) == 1
+        self._all_needed = place.distributed and not (
+            config.parallel.find_unused_parameters or config.parallel.static_graph
+        )
         self._step = 0
         self._skipped_in_a_row = 0
         self._expected: Tensor | None = None
@@ -152,6 +155,8 @@ class Engine:
         if self._scaler is not None:
             self._scaler.unscale_(self.optimizer)
         gradients = [each.grad for each in self._parameters if each.grad is not None]
+        if self._all_needed and len(gradients) < len(self._parameters):
+            raise self._unused()
         self._correct(gradients)
         self.norm = self._norm_of(gradients)
         if self._clip is not None:
@@ -182,11 +187,24 @@ class Engine:
             self._reduction.wait()
             self._reduction = None
         none = self._items == 0
-        if self._place.device.type == "cpu" and bool(none):
+        if self._place.is_main and self._place.device.type == "cpu" and bool(none):
             logger.warning("No rank has an item that counts in this step; its gradient is taken for zero")
         factor = torch.where(none, 0.0, self._expected / torch.where(none, 1.0, self._items))
         torch._foreach_mul_(gradients, factor.to(torch.float32))
         self._expected = torch.where(none, self._expected, self._items)
+
+    def _unused(self) -> ConfigError:
+        names = [
+            name for name, each in self.bare.named_parameters() if each.requires_grad and each.grad is None
+        ]
+        some = f"{', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
+        return ConfigError(
+            [
+                f"model: the loss of step {self._step + 1} does not depend on {some}, for whose gradients "
+                "ranks wait; call requires_grad_(False) in build_model on what is never used, or, where it "
+                "is used in some steps, set parallel.find_unused_parameters: true"
+            ]
+        )
 
     # --- Gradients that are no numbers ------------------------------------------------------------
 
@@ -205,7 +223,7 @@ class Engine:
             self._scaler.update()
         if not (self._skips or self._scaler is not None) or self._skipped_in_a_row >= MOST_SKIPPED:
             raise self._non_finite(self._step, self._losses)
-        if self._skips:
+        if self._skips and self._place.is_main:
             logger.warning("A step is skipped: its gradient is not finite (%d so far)", self.skipped)
         return False
 

@@ -93,7 +93,7 @@ class Watch:
             return
         if of_a_collective(error):
             raise self.explained(error) from error
-        self._call.ended(f"{type(error).__name__}: {error}")
+        self._call.ended(_short(error))
 
     def step_done(self, step: int) -> None:
         """An optimizer step is over; from the first on the limit is the short one."""
@@ -168,6 +168,12 @@ class Watch:
     def _field(self) -> str:
         name = "timeout" if self._limit == self._timeout else "start_timeout"
         return f"parallel.{name} is that long, and must be longer than any step"
+
+
+def _short(error: Exception) -> str:
+    """Of an error that quotes another one's traceback, as a loader worker's, what stands around that."""
+    first, *more = str(error).strip().splitlines() or [""]
+    return " … ".join([f"{type(error).__name__}: {first}", *more[-1:]])
 
 
 def _frames(thread: int) -> list[FrameType]:

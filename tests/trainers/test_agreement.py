@@ -1,0 +1,102 @@
+"""All ranks are told the same, and whoever was not is named before anybody waits for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor, nn
+
+from launcher.ranks import RankEnv
+from tests.trainers.toys import Toy, config, run
+from trainers.core.config import ConfigError
+from trainers.core.distributed import DistributedError, cleanup_ddp, initialize_ddp
+from trainers.ddp import TrainerDDP
+
+
+def refused(data: dict[str, Any], of_rank: dict[int, dict[str, Any]], samples: dict[int, int]) -> str:
+    """What a rank is told whose fields and data are others than rank 0's."""
+    me = RankEnv.detect()
+    data["training"] |= of_rank.get(me.rank, {})
+    initialize_ddp(me.rank, me.world_size, backend="gloo", device="cpu")
+    try:
+        trainer = TrainerDDP(me.rank, data, Toy(samples.get(me.rank, 203)))
+        trainer.prepare_dataloaders()
+    except ConfigError as error:
+        return str(error)
+    finally:
+        cleanup_ddp()
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("of_rank", "samples", "says"),
+    [
+        ({}, {}, ""),
+        ({0: {"run": "a"}, 1: {"run": "b"}}, {}, ""),  # rank 0's alone counts
+        (
+            {1: {"num_epochs": 9}, 2: {"num_epochs": 9}},
+            {},
+            "training.num_epochs: is 9 on rank 1, but 2 on rank 0; 2 ranks differ",
+        ),
+        ({2: {"clip_grad_norm": 2.5}}, {}, "training.clip_grad_norm: is 2.5 on rank 2, but null on rank 0"),
+        ({}, {1: 211}, "samples of build_data's train: is "),
+    ],
+)
+def test_a_rank_that_was_told_otherwise_is_named_on_all(
+    of_rank: dict[int, dict[str, Any]], samples: dict[int, int], says: str, tmp_path: Path
+) -> None:
+    data = config(tmp_path / "runs", num_epochs=2)
+    told = run(refused, data, of_rank, samples, folder=tmp_path, world_size=3)
+    assert len(set(told)) == 1
+    if says:
+        for part in says.split("; "):
+            assert part in told[0]
+    else:
+        assert told[0] == ""
+
+
+class Idle(nn.Module):
+    """Has a part that its output does not depend on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.idle = nn.Linear(8, 1), nn.Linear(2, 2)
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        found: Tensor = self.used(numbers)
+        return found
+
+
+class IdleToy(Toy):
+    def build_model(self) -> Any:
+        return Idle()
+
+
+def trained(data: dict[str, Any]) -> str:
+    """What training says of a model with an idle part."""
+    me = RankEnv.detect()
+    initialize_ddp(me.rank, me.world_size, backend="gloo", device="cpu")
+    try:
+        trainer = TrainerDDP(me.rank, data, IdleToy())
+        trainer.run_training(*trainer.prepare_dataloaders()[:2])
+    except ConfigError as error:
+        return str(error)
+    finally:
+        cleanup_ddp()
+    return ""
+
+
+def test_parameters_without_a_gradient_are_named(tmp_path: Path) -> None:
+    data = config(tmp_path / "runs", num_epochs=1)
+    for said in run(trained, data, folder=tmp_path / "a", world_size=2):
+        assert "model: the loss of step 1 does not depend on idle.weight, idle.bias" in said
+        assert "parallel.find_unused_parameters: true" in said
+    data["parallel"] = {"find_unused_parameters": True}
+    assert run(trained, data, folder=tmp_path / "b", world_size=2) == ["", ""]
+
+
+def test_a_backend_that_this_torch_has_not() -> None:
+    with pytest.raises(DistributedError, match=r"parallel\.backend: is smoke, but .* has no smoke; leave it"):
+        initialize_ddp(0, 1, backend="smoke", device="cpu")

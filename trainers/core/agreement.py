@@ -1,0 +1,77 @@
+"""That all ranks were told the same: one that was told otherwise would train apart, or wait for ever."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainers.core.config import Config, ConfigError
+from trainers.core.differences import fields
+from trainers.core.distributed import Place
+from trainers.task import Splits, Task
+
+_OWN = {
+    "log_level",
+    "parallel.master_addr",
+    "parallel.master_port",
+    "parallel.output_device",
+    "parallel.rank",
+    "training.path",
+    "training.run",
+}
+"""Fields in which ranks may differ: rank 0's alone counts, or each needs its own."""
+
+_SHOWN = 8
+"""Lines of a message."""
+
+
+def agree_on_configuration(config: Config, task: Task, place: Place) -> None:
+    """See that all ranks were started with the same configuration; all of them must call it.
+
+    Raises:
+        ConfigError: they were not; on all ranks.
+    """
+    told = {name: value for name, value in fields(config, place.world_size, task).items() if name not in _OWN}
+    _agree(told, place, "start all ranks with the same configuration")
+
+
+def agree_on_sizes(splits: Splits, place: Place) -> None:
+    """See that the task has made data sets of the same sizes on all ranks; all of them must call it.
+
+    Raises:
+        ConfigError: it has not; on all ranks.
+    """
+    sizes = {
+        f"samples of build_data's {name}": len(part)
+        for name, part in splits._asdict().items()
+        if hasattr(part, "__getitem__") and hasattr(part, "__len__")
+    }
+    _agree(
+        sizes, place, "every rank must make the same data sets, of which the trainer deals out the samples"
+    )
+
+
+def _agree(mine: Mapping[str, Any], place: Place, how: str) -> None:
+    if not place.distributed or place.world_size == 1:
+        return
+    main = place.from_main(mine)
+    assert isinstance(main, Mapping)
+    found = [
+        f"{name}: is {_words(name, mine)} on rank {place.rank}, but {_words(name, main)} on rank 0"
+        for name in dict.fromkeys([*main, *mine])
+        if (name in mine, mine.get(name)) != (name in main, main.get(name))
+    ]
+    every = place.gather_on_main(found[:_SHOWN])
+    place.decided(lambda: _check(every, how))
+
+
+def _check(every: Sequence[list[str]], how: str) -> None:
+    others = [found for found in every if found]
+    if others:
+        more = f"; {len(others)} ranks differ from rank 0" if len(others) > 1 else ""
+        raise ConfigError([*others[0], how + more])
+
+
+def _words(name: str, told: Mapping[str, Any]) -> str:
+    return json.dumps(told[name]) if name in told else "not given"
