@@ -128,6 +128,13 @@ def test_other_tags_are_refused(text: str) -> None:
         read_yaml(text)
 
 
+@pytest.mark.parametrize("text", ["name: a\nname: b\n", "training: {lr: 1, lr: 2}\n"])
+def test_a_field_that_stands_there_twice(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"stands here first .* line \d.* and again .* line \d"):
+        read_yaml(text)
+    assert read_yaml("a: {1: x, '1': y}\nb: &b {c: 1}\nd: {<<: *b, c: 2}")["d"] == {"c": 2}
+
+
 def test_every_mistake_at_once() -> None:
     with pytest.raises(ConfigError) as error:
         Config.of(
@@ -204,7 +211,19 @@ def test_no_data_makes_it_fail_otherwise(data: object) -> None:
         ({"training.optimizer_kwargs": {"lr": -1.0}}, r"training\.optimizer_type: Invalid learning rate: -1"),
         ({"training.lr_scheduler_type": "Step"}, r"training\.lr_scheduler_type: is 'Step'; write !pyobject"),
         ({"early_stopping": {"type": "Patient"}}, r"early_stopping\.type: is 'Patient'; write Default"),
-        ({"early_stopping": {"kwargs": {"patience": 0}}}, r"early_stopping: .*patience is 0"),
+        (
+            {"training.optimizer_kwargs": {"learning_rate": 0.1}},
+            r"training\.optimizer_kwargs\.learning_rate: \w+ takes no such argument",
+        ),
+        (
+            {"training.lr_scheduler_type": PyObject("torch.optim.lr_scheduler.StepLR")},
+            r"training\.lr_scheduler_kwargs\.step_size: is missing; StepLR needs it",
+        ),
+        (
+            {"early_stopping": {"kwargs": {"patience": 0}}},
+            r"early_stopping\.kwargs\.patience: is 0, but takes",
+        ),
+        ({"early_stopping": {"kwargs": {"pace": 1}}}, r"early_stopping\.kwargs\.pace: .* no such argument"),
         ({"task": "MyTask"}, r"task: is 'MyTask'; write !pyobject"),
         ({"task": PyObject("tests.trainers.toys.Toy"), "criterion": "x"}, r"task: brings its own criterion"),
         (
@@ -272,6 +291,7 @@ def test_numbers_and_texts_of_other_libraries_are_written_as_numbers_and_texts()
     [
         ("training.seed=many", "training.seed: is 'many', but takes a whole number"),
         ("training.seed=1.5", "training.seed: is 1.5, but takes a whole number"),
+        ("training.seed=9223372036854775808", "from -9223372036854775808 to 9223372036854775807"),
         ("training.batch_size=0", "training.batch_size: is 0, but takes a whole number of at least 1"),
         ("training.clip_grad_norm=0", "is 0, but takes a number above 0, or null"),
         ("training.ema_decay=1", "is 1, but takes a number of at least 0 and below 1, or null"),

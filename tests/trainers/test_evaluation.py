@@ -77,15 +77,28 @@ def test_a_first_score_to_beat() -> None:
         {"mode": "some"},
         {"tasks": {"t": {}}},
         {"tasks": {"t": {"metric": "x", "mode": "up"}}},
+        {"tasks": {"t": {"metric": "x", "delta": "much"}}},
+        {"tasks": {"t": {"metric": "x", "grace_perod": 3}}},
+        {"tasks": {"t": 5}},
+        {"tasks": [{"metric": "x"}]},
+        {"patience": "abc"},
     ],
 )
 def test_what_makes_no_sense(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="early_stopping"):
+    with pytest.raises(ConfigError, match=r"early_stopping\.kwargs\."):
         DefaultEarlyStopping(**wrong)
 
 
+def test_an_infinite_score_to_begin_with_is_none_yet() -> None:
+    early = DefaultEarlyStopping({"t": {"metric": "loss", "init_best_score": float("inf")}})
+    early({"loss": 3.0})
+    assert early.found_better_model
+
+
 def test_a_metric_that_nobody_measures() -> None:
-    with pytest.raises(ConfigError, match="watches 'f1', which validation does not measure"):
+    with pytest.raises(
+        ConfigError, match=r"t\.metric: is 'f1', which validation does not measure; name .*loss"
+    ):
         DefaultEarlyStopping({"t": {"metric": "f1"}})({"loss": 1.0})
 
 

@@ -388,7 +388,7 @@ class Wrong:
         ({"optimizer_type": Wrong}, r"optimizer_type: makes a Wrong, which is no torch"),
         ({"optimizer_type": torch.optim.LBFGS, "optimizer_kwargs": {}}, r"LBFGS computes the loss several"),
         ({"lr_scheduler_type": Wrong, "lr_scheduler_per": "step"}, r"makes a Wrong, which is no"),
-        ({"lr_scheduler_type": CosineAnnealingLR}, r"lr_scheduler_type: .*T_max"),
+        ({"lr_scheduler_type": CosineAnnealingLR}, r"lr_scheduler_kwargs.T_max: is missing; Cosine"),
         (
             {"lr_scheduler_type": CosineAnnealingLR, "lr_scheduler_kwargs": {"T_max": 3}},
             r"lr_scheduler_per: is missing; write step if CosineAnnealingLR counts",

@@ -14,6 +14,7 @@ from launcher.ranks import RankEnv
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import run
 from trainers.core import running as running_module
+from trainers.core.config import ConfigError
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.core.running import Running
 from trainers.core.throughput import Throughput, report
@@ -78,7 +79,7 @@ def test_the_latest_of_what_is_kept_is_reported() -> None:
 def test_metrics_of_another_name_are_named() -> None:
     running = Running()
     running.add(torch.tensor(1.0), 1, {"accuracy": 1.0})
-    with pytest.raises(ValueError, match=r"\['f1'\], and had \['accuracy'\]"):
+    with pytest.raises(ConfigError, match=r"\['f1'\], and had \['accuracy'\]"):
         running.add(torch.tensor(1.0), 1, {"f1": 1.0})
 
 

@@ -92,6 +92,7 @@ def called(value: Any, field: str, example: str) -> Any:
 
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what torch's generators take
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -174,7 +175,7 @@ class Training(Section, frozen=True, kw_only=True):
     lr_scheduler_per: Literal["step", "epoch"] | None = None
     """When it is stepped; ReduceLROnPlateau: after each validation."""
     scaling: Scaling = Scaling()
-    seed: int = 0
+    seed: Seed = 0
     device: Literal["auto", "cpu", "cuda", "xpu", "mps"] = "auto"
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Type in which autocast computes; fp16 scales the loss, too."""
@@ -334,7 +335,18 @@ def read_yaml(text: str, origin: str = "config") -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    pass
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping; a name that stands twice in it is no mistake to PyYAML, which takes the last."""
+        seen: dict[tuple[str, str], yaml.Node] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            first = seen.setdefault((key.tag, key.value), key)
+            if first is not key:
+                raise yaml.constructor.ConstructorError(
+                    f"{key.value} stands here first", first.start_mark, "and again", key.start_mark
+                )
+        return super().construct_mapping(node, deep)
 
 
 def _pyobject(loader: yaml.SafeLoader, node: yaml.Node) -> PyObject:

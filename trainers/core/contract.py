@@ -44,13 +44,16 @@ def made(make: Any, arguments: Mapping[str, Any], field: str, own: str | None = 
         raise ConfigError([f"{field}: {error}"]) from error
 
 
-def wrong_arguments(make: Any, arguments: Mapping[str, Any], field: str) -> list[str]:
-    """What is wrong with the names of arguments that stand in `field`; nothing where that cannot be known."""
+def wrong_arguments(make: Any, arguments: Mapping[str, Any], field: str, given: int = 0) -> list[str]:
+    """What is wrong with the names of arguments that stand in `field`, beside the first `given`.
+
+    Nothing where that cannot be known.
+    """
     try:
         parameters = inspect.signature(make).parameters
     except (TypeError, ValueError):
         return []
-    named = [name for name, each in parameters.items() if each.kind in _BY_NAME]
+    named = [name for name, each in list(parameters.items())[given:] if each.kind in _BY_NAME]
     any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
     problems = [
         f"{field}.{name}: {_name(make)} takes no such argument{suggestion(str(name), named)}"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from trainers.core.config import Config, ConfigError, called
+from trainers.core.config import Config, ConfigError, NotNegative, Positive, Section, called
+from trainers.core.contract import wrong_arguments
+from trainers.core.fields import convert
+
+WHERE = "early_stopping.kwargs"
 
 
 class Verdict(NamedTuple):
@@ -16,6 +20,28 @@ class Verdict(NamedTuple):
     """Whether this is the best model so far."""
     stop: bool
     """Whether it is time to stop."""
+
+
+class Watched(Section, frozen=True, kw_only=True):
+    """A measure that should get better."""
+
+    metric: str
+    mode: Literal["min", "max"] = "min"
+    delta: float = 0.0
+    grace_period: NotNegative = 0
+    init_best_score: float | None = None
+
+    @property
+    def worst(self) -> float:
+        """What any value is better than."""
+        return math.inf if self.mode == "min" else -math.inf
+
+
+class _Asked(Section, frozen=True, kw_only=True):
+    """What `DefaultEarlyStopping` is told, but for its tasks."""
+
+    patience: Positive | None
+    mode: Literal["any", "all"]
 
 
 class DefaultEarlyStopping:
@@ -28,7 +54,7 @@ class DefaultEarlyStopping:
     over.
 
     Raises:
-        ValueError: patience below 1, an unknown mode, or a task without its metric.
+        ConfigError: patience below 1, an unknown mode, or a task without its metric.
     """
 
     def __init__(
@@ -37,29 +63,21 @@ class DefaultEarlyStopping:
         patience: int | None = 5,
         mode: str = "any",
     ):
-        if patience is not None and patience < 1:
-            raise ValueError(f"early_stopping: patience is {patience}, but takes at least 1")
-        if mode not in ("any", "all"):
-            raise ValueError(f"early_stopping: mode is {mode!r}, but takes any or all")
+        problems: list[str] = []
+        convert({"patience": patience, "mode": mode}, _Asked, WHERE, problems)
         self.patience = patience
         self.mode = mode
         self.waited = 0
         """Evaluations in a row that were no better, grace periods apart."""
         self.found_better_model = False
-        self.tasks = {str(name): dict(task) for name, task in (tasks or {"loss": {"metric": "loss"}}).items()}
-        self.best: dict[str, float] = {}
-        self.grace: dict[str, int] = {}
-        for name, task in self.tasks.items():
-            if "metric" not in task:
-                raise ValueError(f"early_stopping: task {name} names no metric")
-            if task.get("mode", "min") not in ("min", "max"):
-                raise ValueError(
-                    f"early_stopping: task {name} has mode {task['mode']!r}; it takes min or max"
-                )
-            worst = math.inf if task.get("mode", "min") == "min" else -math.inf
-            first = task.get("init_best_score")
-            self.best[name] = worst if first is None else float(first)
-            self.grace[name] = int(task.get("grace_period", 0))
+        self.tasks = _watched(tasks or {"loss": {"metric": "loss"}}, problems)
+        if problems:
+            raise ConfigError(problems)
+        self.best = {
+            name: task.worst if task.init_best_score is None else task.init_best_score
+            for name, task in self.tasks.items()
+        }
+        self.grace = {name: task.grace_period for name, task in self.tasks.items()}
 
     def __call__(self, measures: Mapping[str, float]) -> bool:
         """Take an evaluation's measures in; whether it is time to stop.
@@ -72,25 +90,25 @@ class DefaultEarlyStopping:
         if self.found_better_model:
             self.waited = 0
             for name in better:
-                self.best[name] = float(measures[self.tasks[name]["metric"]])
+                self.best[name] = float(measures[self.tasks[name].metric])
         elif not any(self.grace.values()):
             self.waited += 1
         self.grace = {name: max(left - 1, 0) for name, left in self.grace.items()}
         return self.patience is not None and self.waited >= self.patience
 
-    def _better(self, name: str, task: Mapping[str, Any], measures: Mapping[str, float]) -> bool:
-        metric = task["metric"]
-        if metric not in measures:
+    def _better(self, name: str, task: Watched, measures: Mapping[str, float]) -> bool:
+        if task.metric not in measures:
             raise ConfigError(
                 [
-                    f"early_stopping: task {name} watches {metric!r}, which validation does not measure; "
-                    f"it measures {', '.join(measures)}"
+                    f"{WHERE}.tasks.{name}.metric: is {task.metric!r}, which validation does not measure; "
+                    f"name one that it does ({', '.join(measures) or 'there is none'}), or have the task's "
+                    "evaluate() measure it"
                 ]
             )
-        value, delta = float(measures[metric]), float(task.get("delta", 0.0))
-        if task.get("mode", "min") == "min":
-            return self.best[name] - delta > value
-        return self.best[name] + delta < value
+        value = float(measures[task.metric])
+        if task.mode == "min":
+            return self.best[name] - task.delta > value
+        return self.best[name] + task.delta < value
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -128,6 +146,20 @@ class Judge:
         self._asked.load_state_dict(state)
 
 
+def _watched(tasks: Any, problems: list[str]) -> dict[str, Watched]:
+    """The tasks by name; what is wrong with them comes to `problems`."""
+    if not isinstance(tasks, Mapping):
+        problems.append(f"{WHERE}.tasks: is {tasks!r}, but takes fields by name, as loss: {{metric: loss}}")
+        return {}
+    found: dict[str, Watched] = {}
+    for name, task in tasks.items():
+        told = task
+        if isinstance(task, Mapping) and task.get("init_best_score") in (math.inf, -math.inf):
+            told = {**task, "init_best_score": None}  # how others say that there is none yet
+        found[str(name)] = convert(told, Watched, f"{WHERE}.tasks.{name}", problems)
+    return found
+
+
 def _made(config: Config) -> Any:
     """What `early_stopping` names; without it, one that never stops and watches the loss."""
     asked = config.early_stopping
@@ -136,6 +168,9 @@ def _made(config: Config) -> Any:
     make = DefaultEarlyStopping
     if asked.type != "DefaultEarlyStopping":
         make = called(asked.type, "early_stopping.type", "DefaultEarlyStopping or !pyobject my_module.Mine")
+    problems = wrong_arguments(make, asked.kwargs, WHERE, given=len(asked.args))
+    if problems:
+        raise ConfigError(problems)
     try:
         return make(*asked.args, **asked.kwargs)
     except (TypeError, ValueError) as error:

@@ -95,14 +95,18 @@ _PLAIN = {"StrType": "text", "BoolType": "true or false", "NoneType": "null"}
 
 def _bounds(number: Any) -> str:
     if number.ge is not None and number.le is not None:
-        return f" from {number.ge:g} to {number.le:g}"
+        return f" from {_number(number.ge)} to {_number(number.le)}"
     words = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
     said = [
-        f"{word} {getattr(number, name):g}"
+        f"{word} {_number(getattr(number, name))}"
         for name, word in words.items()
         if getattr(number, name) is not None
     ]
     return f" {' and '.join(said)}" if said else ""
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _section(hint: Any) -> type[Any] | None:

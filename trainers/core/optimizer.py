@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from trainers.core.config import Config, ConfigError, called
+from trainers.core.contract import wrong_arguments
 from trainers.task import Task
 
 CONFIGURED = "configured"
@@ -35,6 +36,7 @@ def make_optimizer(config: Config, task: Task, model: nn.Module) -> Optimizer:
     make = called(training.optimizer_type, "training.optimizer_type", "!pyobject torch.optim.AdamW")
     _check_rate(training.optimizer_kwargs.get("lr", 0.0), "training.optimizer_kwargs.lr")
     parameters = _parameters(task, model)
+    _check_names(make, "training.optimizer", training.optimizer_args, training.optimizer_kwargs)
     try:
         made = make(parameters, *training.optimizer_args, **training.optimizer_kwargs)
     except (TypeError, ValueError) as error:
@@ -70,6 +72,7 @@ def make_scheduler(config: Config, optimizer: Optimizer) -> LRScheduler | None:
         return None
     example = "!pyobject torch.optim.lr_scheduler.CosineAnnealingLR"
     make = called(training.lr_scheduler_type, "training.lr_scheduler_type", example)
+    _check_names(make, "training.lr_scheduler", training.lr_scheduler_args, training.lr_scheduler_kwargs)
     try:
         made = make(optimizer, *training.lr_scheduler_args, **training.lr_scheduler_kwargs)
     except (TypeError, ValueError) as error:
@@ -120,6 +123,13 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> list[str]:
         line if len(numbers) == len(now) else f"{line} (parameter groups {', '.join(map(str, numbers))})"
         for line, numbers in changes.items()
     ]
+
+
+def _check_names(make: Any, fields: str, arguments: list[Any], by_name: Mapping[str, Any]) -> None:
+    """The first argument is what the trainer gives: parameters, or the optimizer."""
+    problems = wrong_arguments(make, by_name, f"{fields}_kwargs", given=1 + len(arguments))
+    if problems:
+        raise ConfigError(problems)
 
 
 def _check_rate(rate: Any, where: str) -> None:

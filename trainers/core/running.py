@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.core.config import ConfigError
 from trainers.core.distributed import Place
 
 _AT_MOST = 10_000
@@ -44,15 +45,17 @@ class Running:
         """Take in a micro-batch's sums: of the loss, of its items, and of the metrics over them.
 
         Raises:
-            ValueError: the task names other metrics than before.
+            ConfigError: the task names other metrics than before.
         """
         metrics = metrics or {}
         if self.names is None:
             self.names = list(metrics)
         elif self.names != list(metrics):
-            raise ValueError(
-                f"the task's loss has the metrics {list(metrics)}, and had {self.names} before; "
-                "give the same ones in the same order for every batch"
+            raise ConfigError(
+                [
+                    f"task: its loss has the metrics {list(metrics)}, and had {self.names} before; "
+                    "give the same ones in the same order for every batch"
+                ]
             )
         self._waiting.append([_held(value) for value in (count, total, *metrics.values())])
         if len(self._waiting) >= _AT_MOST:
