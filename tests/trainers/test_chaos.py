@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from launcher.ranks import RankEnv
 from tests import patience
 from tests.mounts import join_mounts, mount_read_only, mount_small, mount_writable_again, with_mounts
 from tests.trainers.toys import Outcome, Ranks, Sensitive, digest, run, same, train, with_checkpoints
+from trainers.core import stopping
 from trainers.core.checkpoint import CheckpointError, Checkpoints, load_part
 from trainers.core.failures import end
 from trainers.core.logs import setup_logging
@@ -31,6 +33,8 @@ from trainers.ddp import TrainerDDP
 HOST = socket.gethostname()
 LIMIT = 4.0
 """Seconds that ranks wait for each other, once they have made a step."""
+
+DAY = 86400.0
 
 pytestmark = pytest.mark.usefixtures("for_real")
 
@@ -103,6 +107,24 @@ def terminate_and_hold() -> None:
     assert waited.wait(patience.SECONDS)
 
 
+class NextDay:
+    """Stands in for the module `time`."""
+
+    perf_counter = staticmethod(time.perf_counter)
+
+    @staticmethod
+    def time() -> float:
+        return time.time() + DAY
+
+    @staticmethod
+    def monotonic() -> float:
+        return time.monotonic() + DAY
+
+
+def let_a_day_pass() -> None:
+    vars(stopping)["time"] = NextDay  # until the process ends
+
+
 def fill(disk: Path) -> None:
     with (disk / "fill").open("wb", buffering=0) as file:
         try:
@@ -136,10 +158,11 @@ class Attempts:
         self.world_size = world_size
         self.mounts = None if disk is None else os.getpid()
         self.number = 0
+        self.environ: dict[str, str] = {}
 
     def start(self, trouble: Trouble | None) -> Ranks:
         self.number += 1
-        ranks = Ranks(self.folder / f"attempt{self.number}", self.world_size)
+        ranks = Ranks(self.folder / f"attempt{self.number}", self.world_size, self.environ)
         ranks.start(program, Sensitive(), self.fields, trouble, self.mounts)
         return ranks
 
@@ -182,10 +205,11 @@ def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Outcome]:
 
 
 def test_asked_to_stop_at_any_time(tmp_path: Path, wholes: dict[int, Outcome]) -> None:
-    """One rank alone is asked: between steps, while a checkpoint is written, and in a validation."""
+    """One rank alone is asked: in a step, while a checkpoint is written, and in a validation."""
     attempts = Attempts(tmp_path, 2)
     for trouble in (
-        Trouble(1, "loss", 5, send, ("SIGTERM",)),
+        Trouble(1, "loss", 4, send, ("SIGTERM",)),
+        Trouble(1, "loss", 4, send, ("SIGINT",)),
         Trouble(0, "flush", 2, terminate_and_hold),
         Trouble(1, "evaluate", 1, send, ("SIGTERM",)),
     ):
@@ -195,9 +219,18 @@ def test_asked_to_stop_at_any_time(tmp_path: Path, wholes: dict[int, Outcome]) -
         assert f"Stopped early at step {step} (" in logs[0]
         newest = attempts.checkpoints.newest()
         assert newest is not None
-        is_in_validation = load_part(newest, "training")["state"]["validating"]
-        assert is_in_validation == (trouble.event == "evaluate")
+        if trouble.event == "evaluate":
+            assert load_part(newest, "training")["state"]["validating"]
+    outcome = tmp_path / "outcome"
+    deadline = str(time.time() + DAY)
+    attempts.environ = {"CASTOFF_DEADLINE": deadline, "CASTOFF_OUTCOME_FILE": str(outcome)}
+    codes, logs = attempts.into(Trouble(0, "loss", 4, let_a_day_pass))
+    assert codes == [0, 0], logs
+    assert f"Stopped early at step {attempts.step()} (the deadline)" in logs[0]
+    assert outcome.read_text() == "again\n"
+    attempts.environ = {"CASTOFF_OUTCOME_FILE": str(outcome)}
     attempts.become(wholes[2])
+    assert outcome.read_text() == "done\n"
 
 
 def test_ranks_that_are_killed_or_do_not_answer(tmp_path: Path, wholes: dict[int, Outcome]) -> None:

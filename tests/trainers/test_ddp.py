@@ -1,12 +1,10 @@
-"""TrainerDDP: the bugs of its forerunners, each a test, and training that goes on as if nothing were."""
+"""TrainerDDP: the bugs of its forerunners, each a test, and what a program does with it."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import time
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,24 +16,14 @@ from torch.optim.lr_scheduler import ExponentialLR
 from torch.utils.data import TensorDataset, random_split
 
 from launcher.ranks import RankEnv
-from tests import patience
-from tests.trainers.toys import Ranks, Toy, config, digest, run
-from trainers.core.checkpoint import Checkpoints, load_part
+from tests.trainers.toys import Toy, config, digest, run
+from trainers.core.checkpoint import load_part
 from trainers.core.config import ConfigError, Evaluation
 from trainers.core.data import evaluation_loader
-from trainers.core.distributed import (
-    DistributedError,
-    Place,
-    backend_for,
-    choose_device,
-    device_ids,
-    local_rank,
-    meet,
-)
+from trainers.core.distributed import Place
 from trainers.core.engine import Engine
 from trainers.core.evaluation import evaluate
 from trainers.core.metrics import MetricsFile
-from trainers.core.stopping import StoppedEarly
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.task import Splits
 
@@ -63,24 +51,6 @@ def train(task: Toy, fields: dict[str, Any]) -> dict[str, Any]:
         cleanup_ddp()
 
 
-def threads() -> list[str]:
-    return [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
-
-
-def train_and_look(task: Toy, fields: dict[str, Any]) -> dict[str, Any]:
-    """A whole training on this rank, and the threads that are left of it."""
-    return {**train(task, fields), "threads": threads()}
-
-
-def stop_and_look(task: Toy, fields: dict[str, Any]) -> list[str]:
-    """The threads that are left of a training which is stopped early, while that is still told."""
-    try:
-        train(task, fields)
-    except StoppedEarly:
-        return threads()
-    raise AssertionError("nobody has stopped it")
-
-
 @pytest.fixture
 def trainer(tmp_path: Path) -> TrainerDDP:
     return TrainerDDP(0, config(tmp_path), Toy())
@@ -91,12 +61,6 @@ def trainer(tmp_path: Path) -> TrainerDDP:
 
 def test_q1_a_fresh_trainer_has_done_nothing(trainer: TrainerDDP) -> None:
     assert (trainer.epoch, trainer.step) == (0, 0)
-
-
-def test_q2_ddp_gets_an_index_and_no_device() -> None:
-    assert device_ids(torch.device("cpu")) is None
-    assert device_ids(torch.device("cuda", 2)) == [2]
-    assert device_ids(torch.device("xpu", 0)) == [0]
 
 
 class Recorder(nn.Module):
@@ -145,52 +109,6 @@ def test_q3_a_rank_without_validation_data(tmp_path: Path) -> None:
     assert [measures["loss"] > 0 for measures in second] == [True] * 3
 
 
-TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_USE_AGENT_STORE": "True"}
-
-
-def test_q4_where_torchrun_lets_ranks_meet_is_left_alone() -> None:
-    told = {"MASTER_ADDR": "head", "MASTER_PORT": "29400", **TORCHRUN}
-    told |= {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
-    before = dict(told)
-    meet(told, RankEnv.detect(told), 1, 2, "localhost", "12345")
-    assert told == before
-
-
-def test_q4_the_guides_example_under_torchrun(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import os, sys\n"
-        "from trainers.ddp import initialize_ddp, cleanup_ddp\n"
-        "rank, world = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])\n"
-        "place = initialize_ddp(rank=rank, worldsize=world, backend='gloo')\n"
-        "import torch\n"
-        "sys.stdout.write(f'sum={int(place.sum(torch.tensor([rank + 1])))} ')\n"
-        "cleanup_ddp()\n"
-    )
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", str(script)]
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        command, env=environ, capture_output=True, text=True, timeout=patience.SECONDS, check=False
-    )
-    assert done.stdout == "sum=3 sum=3 ", done.stderr
-
-
-def test_a_program_that_spawns_its_ranks_says_where_they_meet() -> None:
-    told: dict[str, str] = {}
-    meet(told, RankEnv.detect({}), 1, 2, "localhost", "12399")
-    assert told == {"MASTER_ADDR": "localhost", "MASTER_PORT": "12399"}
-
-
-def test_a_job_of_several_ranks_may_not_spawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "CASTOFF_STARTER": "local"}
-    told |= {"CASTOFF_RANK": "1/4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
-    with pytest.raises(DistributedError, match=r"rank 1 of 4 by local, but the program says rank 0 of 2"):
-        meet(told, RankEnv.detect(told), 0, 2, "localhost", "12345")
-
-
 class Careless(Toy):
     """Splits by the global generator, as one does."""
 
@@ -219,36 +137,6 @@ def test_q5_splits_are_the_same_on_all_ranks(tmp_path: Path) -> None:
     assert sorted(whole) == list(range(100))
 
 
-def test_q7_the_local_rank_chooses_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
-    assert local_rank(RankEnv.detect(told), 5, 8) == 1
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
-    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 4)
-    assert choose_device("auto", 1) == torch.device("cuda", 1)
-    assert choose_device("cuda", 5, 2) == torch.device("cuda", 2)
-    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
-    assert choose_device("cuda", 3) == torch.device("cuda", 0)
-    with pytest.raises(DistributedError, match="this host has cuda"):
-        choose_device("xpu", 0)
-
-
-def test_a_device_that_is_not_there() -> None:
-    if torch.accelerator.is_available():
-        pytest.skip("there is one on this machine")
-    assert choose_device("auto", 3) == torch.device("cpu")
-    with pytest.raises(DistributedError, match=r"device is cuda, but torch .* sees none here; write device"):
-        choose_device("cuda", 0)
-
-
-@pytest.mark.parametrize(
-    ("asked", "device", "backend"),
-    [(None, "cpu", "gloo"), ("ccl", "xpu", "xccl"), ("xpu", "xpu", "xccl"), ("nccl", "cuda", "nccl")],
-)
-def test_backends(asked: str | None, device: str, backend: str) -> None:
-    assert backend_for(asked, torch.device(device)) == backend
-
-
 @pytest.mark.usefixtures("recorded")
 def test_q8_the_model_is_moved_before_it_is_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
@@ -274,32 +162,38 @@ def test_q8_the_model_is_moved_before_it_is_wrapped(tmp_path: Path, monkeypatch:
         assert seen == ["moved", "wrapped"]
 
 
-def test_q9_the_learning_rates_are_those_of_one_process(tmp_path: Path) -> None:
-    fields = config(
-        tmp_path / "out",
-        lr_scheduler_type=ExponentialLR,
-        lr_scheduler_kwargs={"gamma": 0.5},
-        lr_scheduler_per="epoch",
-        log_every=1,
-    )
-    (answer, _) = run(train, Toy(80), fields, folder=tmp_path / "ranks", world_size=2)
-    rates = {line["epoch"]: line["lr"] for line in answer["metrics"] if "lr" in line}
+@pytest.fixture(scope="module")
+def on_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What comes of a training, by rank."""
+    folder = tmp_path_factory.mktemp("two")
+    halves = {"lr_scheduler_type": ExponentialLR, "lr_scheduler_kwargs": {"gamma": 0.5}}
+    fields = config(folder / "out", **halves, lr_scheduler_per="epoch")
+    return run(train, Toy(40), fields, folder=folder / "ranks", world_size=2)
+
+
+def test_q9_the_learning_rates_are_those_of_one_process(on_two_ranks: list[dict[str, Any]]) -> None:
+    rates = {line["epoch"]: line["lr"] for line in on_two_ranks[0]["metrics"] if "lr" in line}
     assert rates == {0: 0.01, 1: 0.005, 2: 0.0025}
 
 
-def test_q10_one_folder_for_all_ranks(tmp_path: Path) -> None:
-    answers = run(train, Toy(40), config(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
-    assert len({answer["folder"] for answer in answers}) == 1
-    assert len(list((tmp_path / "out").iterdir())) == 1
-    assert (Path(answers[0]["folder"]) / "config.yaml").exists()
+def test_q10_one_folder_for_all_ranks(on_two_ranks: list[dict[str, Any]]) -> None:
+    (folder,) = {Path(answer["folder"]) for answer in on_two_ranks}
+    assert list(folder.parent.iterdir()) == [folder]
+    assert (folder / "config.yaml").exists()
 
 
-def test_q11_a_checkpoint_loads_into_a_plain_module(tmp_path: Path) -> None:
-    answers = run(train, Toy(40), config(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
-    newest = max((Path(answers[0]["folder"]) / "checkpoints").glob("step-*"))
+def test_q11_a_checkpoint_loads_into_a_plain_module(on_two_ranks: list[dict[str, Any]]) -> None:
+    first, second = on_two_ranks
+    newest = max((Path(first["folder"]) / "checkpoints").glob("step-*"))
     model = Toy().build_model()
     model.load_state_dict(load_part(newest, "model"))
-    assert digest(model) == answers[0]["digest"] == answers[1]["digest"]
+    assert digest(model) == first["digest"] == second["digest"]
+
+
+def test_the_results_are_those_of_all_ranks(on_two_ranks: list[dict[str, Any]]) -> None:
+    first, second = (answer["results"] for answer in on_two_ranks)
+    assert first == second
+    assert [len(part) for part in first] == [3, 3]
 
 
 class TwoHeads(nn.Module):
@@ -370,127 +264,13 @@ def test_q17_evaluation_with_batch_norm_on_uneven_shards(tmp_path: Path) -> None
     assert first == second == pytest.approx(alone, rel=1e-6)
 
 
-def test_train_data_are_those_of_all_ranks(tmp_path: Path) -> None:
-    answers = run(train, Toy(80), config(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
-    assert answers[0]["results"] == answers[1]["results"]
-    assert len(answers[0]["results"][0]) == len(answers[0]["results"][1]) == 3
-
-
-# --- Going on ----------------------------------------------------------------------------------------
-
-
-LONG = {"num_epochs": 4, "num_workers": 2, "checkpoint_every_steps": 5}
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("whole")
-    ranks = Ranks(folder / "ranks", 2, fresh=True)
-    ranks.start(train_and_look, Toy(), config(folder / "out", **LONG))
-    whole: dict[str, Any] = ranks.answers()[0]
-    return whole
-
-
-def test_no_thread_of_the_group_outlives_it(uninterrupted: dict[str, Any], tmp_path: Path) -> None:
-    """One that lets go of a tensor when Python has ended aborts the rank, whose training was done."""
-    stop = tmp_path / "stop"
-    stop.touch()
-    stopped = run(
-        *(stop_and_look, Toy(), config(tmp_path / "out", **LONG)),
-        folder=tmp_path / "ranks",
-        world_size=2,
-        CASTOFF_STOP_FILE=str(stop),
-    )
-    for left in (uninterrupted["threads"], *stopped):
-        assert not [name for name in left if "gloo" in name]
-
-
-def trace(metrics: list[dict[str, Any]]) -> list[tuple[int, Any, Any]]:
-    return [(line["step"], line.get("train/loss"), line.get("val/loss")) for line in metrics]
-
-
-def steps(folder: Path) -> int:
-    found = [line["step"] for path in folder.glob("*/metrics.jsonl") for line in MetricsFile(path).read()]
-    return max(found, default=0)
-
-
-def until_step(ranks: Ranks, folder: Path, wanted: int) -> None:
-    give_up = time.monotonic() + patience.SECONDS
-    while steps(folder) < wanted:
-        assert time.monotonic() < give_up, ranks.log(0)
-        assert all(process.poll() is None for process in ranks.processes), ranks.log(0)
-        time.sleep(0.01)
-
-
-@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
-def test_signals_to_the_whole_step(context: str, tmp_path: Path) -> None:
-    """Ranks, loader workers and what those rest on all get TERM and USR2; nothing is lost."""
-    outcome = tmp_path / "outcome"
-    fields = config(tmp_path / "out", num_epochs=30, num_workers=2, multiprocessing_context=context)
-    world = 2 if context == "fork" else 1  # other workers import torch, which takes seconds
-    ranks = Ranks(tmp_path / "ranks", world, {"CASTOFF_OUTCOME_FILE": str(outcome)})
-    ranks.start(train, Toy(pause=0.02), fields)
-    until_step(ranks, tmp_path / "out", 3)
-    for process in ranks.processes:
-        os.killpg(process.pid, signal.SIGTERM)
-        os.killpg(process.pid, signal.SIGUSR2)
-    assert ranks.end() == [0] * world, ranks.log(0)
-    assert outcome.read_text() == "again\n"
-    (folder,) = (tmp_path / "out").iterdir()
-    newest = Checkpoints(folder / "checkpoints").newest()
-    assert newest is not None
-    assert load_part(newest, "training")["state"]["step"] == steps(tmp_path / "out")
-
-
-def test_ctrl_c_saves_and_the_same_again_goes_on(tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
-    """Of a plain program, that no script asks for an outcome: its code tells `again` from done."""
-    fields = config(tmp_path / "out", **LONG)
-    ranks = Ranks(tmp_path / "stopped", 2)
-    ranks.start(train, Toy(pause=0.05), fields)
-    until_step(ranks, tmp_path / "out", 7)
-    for process in ranks.processes:
-        process.send_signal(signal.SIGINT)
-    assert ranks.end() == [75, 75], ranks.log(0) + ranks.log(1)
-    (answer, _) = run(train, Toy(), fields, folder=tmp_path / "last", world_size=2)
-    assert answer["digest"] == uninterrupted["digest"]
-    assert trace(answer["metrics"]) == trace(uninterrupted["metrics"])
-
-
-@pytest.mark.parametrize("how", ["stop file", "TERM", "deadline"])
-def test_stopping_early_and_going_on(how: str, tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
-    """Agreed at a step boundary, saved, `again`, exit 0; then to the end, bit for bit."""
-    stop, outcome = tmp_path / "stop", tmp_path / "outcome"
-    fields = config(tmp_path / "out", **LONG)
-    environ = {"CASTOFF_RUN_DIR": str(tmp_path / "run"), "CASTOFF_OUTCOME_FILE": str(outcome)}
-    if how == "deadline":
-        told = {**environ, "CASTOFF_DEADLINE": str(int(time.time()) + 5), "CASTOFF_GRACE": "1"}
-    else:
-        told = {**environ, "CASTOFF_STOP_FILE": str(stop)}
-    ranks = Ranks(tmp_path / "stopped", 2, told)
-    ranks.start(train, Toy(pause=0.2 if how == "deadline" else 0.05), fields)
-    if how != "deadline":
-        until_step(ranks, tmp_path / "out", 7)
-    if how == "stop file":
-        stop.touch()
-    elif how == "TERM":  # one rank and its workers alone, not the first
-        import psutil
-
-        family = psutil.Process(ranks.processes[1].pid)
-        for process in [family, *family.children(recursive=True)]:
-            process.send_signal(signal.SIGTERM)
-    assert ranks.end() == [0, 0], ranks.log(0) + ranks.log(1)
-    assert outcome.read_text() == "again\n"
-    answers = run(train, Toy(), fields, folder=tmp_path / "last", world_size=2, **environ)
-    assert answers[0]["digest"] == uninterrupted["digest"]
-    assert trace(answers[0]["metrics"]) == trace(uninterrupted["metrics"])
-    assert outcome.read_text() == "done\n"
+# --- Runs and what is left of them ---------------------------------------------------------------------
 
 
 def test_a_run_that_is_over_is_not_trained_again(tmp_path: Path) -> None:
     fields = config(tmp_path / "out")
     fields["early_stopping"] = {"kwargs": {"patience": 1, "tasks": {"t": {"metric": "loss", "delta": 9e9}}}}
-    one = run(train, Toy(40), fields, folder=tmp_path / "one", world_size=1)[0]
-    two = run(train, Toy(40), fields, folder=tmp_path / "two", world_size=1)[0]
+    one, two = (train(Toy(40), fields) for _ in range(2))
     assert one["step"] == two["step"]
     assert one["epoch"] == 2
     assert one["digest"] == two["digest"]
@@ -533,16 +313,3 @@ def test_a_test_is_for_one_rank_or_all(tmp_path: Path, trainer: TrainerDDP) -> N
     measures = trainer.run_test(third)
     assert set(measures) == {"loss"}
     assert json.loads((trainer.folder / "metrics.jsonl").read_text().splitlines()[-1])["test/loss"] > 0
-
-
-@pytest.fixture(autouse=True)
-def left_the_group() -> Iterator[None]:
-    yield
-    cleanup_ddp()
-
-
-def test_a_place_without_a_group() -> None:
-    place = Place(0, 1, torch.device("cpu"))
-    assert torch.equal(place.sum(torch.ones(2)), torch.ones(2))
-    assert place.from_main("x") == "x"
-    place.barrier("nothing")

@@ -14,7 +14,9 @@ import torch
 from torch import nn
 
 from launcher.ranks import RankEnv
+from tests import patience
 from tests.trainers.toys import Ranks, Toy, config, run
+from trainers.core.checkpoint import Checkpoints, load_part
 from trainers.core.distributed import Place
 from trainers.core.metrics import MetricsFile
 from trainers.core.stopping import StoppedEarly, StoppedInside, Stopping
@@ -276,3 +278,77 @@ def test_ranks_with_uneven_batches_leave_a_validation_together(tmp_path: Path) -
         answers = run(validate, asking, folder=tmp_path / str(asking), world_size=3)
         last = asking + 2
         assert answers == [([*range(count)], 3.0, count) for count in (last, min(last, 4), min(last, 4))]
+
+
+# --- Ranks that are stopped ----------------------------------------------------------------------------
+
+
+def train(task: Toy, fields: dict[str, Any]) -> list[str]:
+    """A training; which threads are left of it when it has ended, or while its early stop is still told."""
+    me = RankEnv.detect()
+    if me.world_size > 1:
+        initialize_ddp(me.rank, me.world_size, device="cpu")
+    try:
+        trainer = TrainerDDP(me.rank, fields, task)
+        trainer.run_training(*trainer.prepare_dataloaders()[:2])
+    finally:
+        cleanup_ddp()
+    return threads()
+
+
+def threads() -> list[str]:
+    return [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+
+
+def train_to_a_stop(task: Toy, fields: dict[str, Any]) -> list[str]:
+    try:
+        train(task, fields)
+    except StoppedEarly:
+        return threads()
+    raise AssertionError("nobody has stopped it")
+
+
+@pytest.mark.usefixtures("for_real")
+def test_no_thread_of_the_group_outlives_it(tmp_path: Path) -> None:
+    """One that lets go of a tensor when Python has ended aborts the rank, whose training was done."""
+    whole = Ranks(tmp_path / "whole", 2, fresh=True)
+    whole.start(train, Toy(40), config(tmp_path / "one", num_workers=2))
+    (tmp_path / "stop").touch()
+    stopped = Ranks(tmp_path / "stopped", 2, {"CASTOFF_STOP_FILE": str(tmp_path / "stop")})
+    stopped.start(train_to_a_stop, Toy(40), config(tmp_path / "two", num_workers=2))
+    for left in (*whole.answers(), *stopped.answers()):
+        assert not [name for name in left if "gloo" in name]
+
+
+def steps(folder: Path) -> int:
+    found = [line["step"] for path in folder.glob("*/metrics.jsonl") for line in MetricsFile(path).read()]
+    return max(found, default=0)
+
+
+def until_step(ranks: Ranks, folder: Path, wanted: int) -> None:
+    def reached() -> bool:
+        assert all(process.poll() is None for process in ranks.processes), ranks.log(0)
+        return steps(folder) >= wanted
+
+    patience.until(reached, f"step {wanted}")
+
+
+@pytest.mark.usefixtures("for_real")
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+def test_signals_to_the_whole_step(context: str, tmp_path: Path) -> None:
+    """Ranks, loader workers and what those rest on all get TERM and USR2; nothing is lost."""
+    outcome = tmp_path / "outcome"
+    fields = config(tmp_path / "out", num_epochs=30, num_workers=2, multiprocessing_context=context)
+    world = 2 if context == "fork" else 1  # other workers import torch, which takes seconds
+    ranks = Ranks(tmp_path / "ranks", world, {"CASTOFF_OUTCOME_FILE": str(outcome)})
+    ranks.start(train, Toy(pause=0.02), fields)
+    until_step(ranks, tmp_path / "out", 3)
+    for process in ranks.processes:
+        os.killpg(process.pid, signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGUSR2)
+    assert ranks.end() == [0] * world, ranks.log(0)
+    assert outcome.read_text() == "again\n"
+    (folder,) = (tmp_path / "out").iterdir()
+    newest = Checkpoints(folder / "checkpoints").newest()
+    assert newest is not None
+    assert load_part(newest, "training")["state"]["step"] == steps(tmp_path / "out")
