@@ -277,6 +277,19 @@ def test_items_may_be_fractions() -> None:
     same(weights(few), weights(many))
 
 
+def test_a_model_of_doubles_is_one_throughout() -> None:
+    """Counts of items that come otherwise than expected are corrected for in its own precision."""
+    made = engine(Place(0, 1, CPU))
+    made.bare.double()
+    for items in (3, 7):
+        made.begin(0)
+        out = made.model(batch(0)[0].double())
+        made.backward(Loss(out.sum(), items), BATCH, 1, last=True)
+        wanted = torch.autograd.grad(made.bare(batch(0)[0].double()).sum() / items, made.bare[0].weight)[0]  # type: ignore[index]
+        assert made.apply()
+        torch.testing.assert_close(made.bare[0].weight.grad, wanted, rtol=1e-12, atol=1e-14)  # type: ignore[index]
+
+
 class HalfUsed(nn.Module):
     """Has a part that no loss depends on."""
 

@@ -190,7 +190,8 @@ class Engine:
         if self._place.is_main and self._place.device.type == "cpu" and bool(none):
             logger.warning("No rank has an item that counts in this step; its gradient is taken for zero")
         factor = torch.where(none, 0.0, self._expected / torch.where(none, 1.0, self._items))
-        torch._foreach_mul_(gradients, factor.to(torch.float32))
+        double = any(each.dtype in (torch.float64, torch.complex128) for each in gradients)
+        torch._foreach_mul_(gradients, factor.to(torch.float64 if double else torch.float32))
         self._expected = torch.where(none, self._expected, self._items)
 
     def _unused(self) -> ConfigError:
