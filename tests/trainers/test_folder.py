@@ -62,6 +62,16 @@ def test_its_name(given: str | None, environ: dict[str, str], name: str) -> None
     assert run_name(configured("out", run=given), environ) == name
 
 
+def test_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MY_SCRATCH", str(tmp_path / "s"))
+    monkeypatch.delenv("NOWHERE", raising=False)
+    assert folder(Path("~/a")).path == tmp_path / "a" / "toy"
+    assert folder(Path("${MY_SCRATCH}/b")).path == tmp_path / "s" / "b" / "toy"
+    with pytest.raises(ConfigError, match=r"training\.path: is '\$NOWHERE/c', but NOWHERE is not set here"):
+        folder(Path("$NOWHERE/c"))
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "a\nb", "\x00", "\x1b[31m", "\u2028"])
 def test_a_name_that_is_none(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:

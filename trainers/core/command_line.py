@@ -41,7 +41,7 @@ def run(name: str, description: str, needed: Sequence[str], train: Callable[[Con
     folder = None
     try:
         config = Config.load(arguments.config, arguments.overrides)
-        folder = config.training.path
+        folder = str(Path(os.path.expandvars(config.training.path)).expanduser())
         train(config)
     except KeyboardInterrupt:
         os._exit(130)
