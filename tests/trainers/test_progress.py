@@ -67,6 +67,12 @@ def test_nowhere_else(rank: int, terminal: bool) -> None:
     assert shown(rank, terminal=terminal) == ""
 
 
+def test_where_standard_error_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with Progress(Place(0, 1, torch.device("cpu")), total=3, epochs=1, done=0, epoch=0) as bar:
+        bar.step(1, 0)
+
+
 class Clock:
     """Moves when it is told to."""
 

@@ -252,10 +252,10 @@ class Engine:
         ]
         some = f"{', '.join(named[:3])}{f' and {len(named) - 3} more' if len(named) > 3 else ''}"
         again = f" ({self._skipped_in_a_row} steps in a row)" if self._skipped_in_a_row > 1 else ""
+        leave = "" if self._skips else ", or leave such steps out with training.non_finite: skip"
         return NonFiniteError(
             f"step {step + 1}: {where} not finite{again}; gradients that are not: {some or 'none now'}. "
-            "Lower the learning rate, set training.clip_grad_norm, or leave such steps out with "
-            "training.non_finite: skip"
+            f"Lower the learning rate, or set training.clip_grad_norm{leave}"
         )
 
     # --- How it is wrapped ------------------------------------------------------------------------

@@ -41,12 +41,11 @@ def end(error: Exception, me: RankEnv | Place, folder: str | None) -> NoReturn:
         first, *more = known.splitlines()
         short = first if len(first) <= _SHORT else f"{first[: _SHORT - 3]}..."
         rest = f" (and {len(more)} more; rank 0 has them)" if more else ""
-        print(f"[RANK {me.rank}] castoff train: {short}{rest}", file=sys.stderr)
-        sys.stderr.flush()
+        print(f"[RANK {me.rank}] castoff train: {short}{rest}", file=sys.stderr, flush=True)
         time.sleep(_MOMENT)
     if me.world_size == 1:
         sys.exit(1)
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None where it is closed
         stream.flush()
     os._exit(1)
 

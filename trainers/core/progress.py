@@ -53,7 +53,7 @@ class Progress:
 
     def __enter__(self) -> Progress:
         """Show the bar, where standard error is a terminal."""
-        if self._place.is_main and sys.stderr.isatty():
+        if self._place.is_main and sys.stderr is not None and sys.stderr.isatty():  # None: closed
             self._show()
         return self
 
