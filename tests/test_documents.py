@@ -6,6 +6,7 @@ How to write a block so that it is checked here stands in CONTRIBUTING.md.
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import os
 import re
@@ -405,14 +406,15 @@ def defaults(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str
         if field.default_factory is not msgspec.NODEFAULT:
             given = field.default_factory()
         if hint not in _structs(hint):
-            written = "required" if given is msgspec.NODEFAULT else "none" if given is None else None
             words = {word for part in (hint, *get_args(hint)) for word in _choices(part)}
-            yield name, written or (given if isinstance(given, str) else _written(given)), words
+            yield name, "required" if given is msgspec.NODEFAULT else _written(given), words
         for inner in _structs(hint):
             yield from defaults(inner, f"{name}.")
 
 
 def _written(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or "none"
     return f"{value:g}" if type(value) is float else json.dumps(value)
 
 
@@ -439,12 +441,19 @@ def tabled(document: str) -> dict[str, tuple[str, str]]:
 
 
 def test_every_field_of_a_training_is_described_with_its_default() -> None:
+    from trainers.core.early_stopping import DefaultEarlyStopping, Watched
+
+    stopping = "early_stopping.kwargs"
+    fields = [*defaults(Config), *defaults(Watched, f"{stopping}.tasks.NAME.")]
+    for argument in inspect.signature(DefaultEarlyStopping).parameters.values():
+        fields.append((f"{stopping}.{argument.name}", _written(argument.default), set()))
     described = tabled("trainer-configuration.md")
-    expected = {name: default for name, default, _ in defaults(Config)}
-    assert {name: default for name, (_, default) in described.items()} == expected
+    assert {name: default for name, (_, default) in described.items()} == {
+        name: default for name, default, _ in fields
+    }
     untold = {
         name: missing
-        for name, _, words in defaults(Config)
+        for name, _, words in fields
         if (missing := words - set(re.findall(r"\w+", described[name][0])))
     }
     assert untold == {}
