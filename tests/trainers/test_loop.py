@@ -17,6 +17,7 @@ import numpy
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
 from launcher.ranks import RankEnv
 from tests.trainers.synchronisations import counted
@@ -25,6 +26,7 @@ from trainers.core.checkpoint import CheckpointError, load_part
 from trainers.core.config import ConfigError
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.core.engine import NonFiniteError
+from trainers.core.evaluation import evaluate
 from trainers.core.metrics import MetricsFile
 from trainers.core.randomness import seed_all
 from trainers.ddp import TrainerDDP
@@ -166,6 +168,21 @@ def test_the_learning_rate_is_that_of_each_step(tmp_path: Path) -> None:
     assert rates[8] < rates[6] < 0.01
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "rate"),
+    [
+        ({"lr_scheduler_type": StepLR, "lr_scheduler_args": [2, 0.5], "lr_scheduler_per": "step"}, 0.01 / 16),
+        ({"lr_scheduler_type": ReduceLROnPlateau, "lr_scheduler_args": ["min", 0.5, 0, 0.99]}, 0.005),
+    ],
+)
+def test_schedulers_are_told_of_steps_and_validations(
+    scheduler: dict[str, Any], rate: float, tmp_path: Path
+) -> None:
+    """Of eight and two, the latter not 99 percent better than the one before."""
+    trainer = trained(tmp_path, num_epochs=2, **scheduler)
+    assert trainer.engine.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
+
+
 def test_a_changed_learning_rate_counts_from_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trained(tmp_path, num_epochs=1)
     with caplog.at_level(logging.INFO):
@@ -193,6 +210,8 @@ def test_averaged_weights_are_what_is_judged_and_kept(tmp_path: Path) -> None:
     model = Toy().build_model()
     model.load_state_dict(load_part(newest, "ema"))
     assert digest(model) == digest(trainer.engine.judged)
+    val = trainer.prepare_dataloaders()[1]
+    assert evaluate(trainer.task, trainer.engine.judged, val, trainer.place) == trainer.val_data[-1]
 
 
 class Looking(Toy):
