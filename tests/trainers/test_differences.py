@@ -153,10 +153,8 @@ def test_two_that_have_changed_are_two_lines(pair: tuple[str, str]) -> None:
 
 
 def test_the_words() -> None:
-    found = compared(
-        {"training__optimizer_kwargs": {"lr": 0.01}}, {"training__optimizer_kwargs": {"lr": 0.001}}
-    )
-    assert found.told == ["training.optimizer_kwargs.lr: was 0.01 until step 400, is 0.001 from here on"]
+    found = compared({"training__clip_grad_norm": 2.0}, {"training__clip_grad_norm": 1.0})
+    assert found.told == ["training.clip_grad_norm: was 2.0 until step 400, is 1.0 from here on"]
     with pytest.raises(ConfigError) as error:
         compared({}, {"training__seed": 1, "model": {"width": 3}}).check()
     first, second, ways_out = error.value.problems

@@ -32,6 +32,8 @@ SILENT = {
     "training.checkpoint_at",
     "training.checkpoint_every_steps",
     "training.keep_checkpoints",
+    # which of them are new, and in which parameter groups, the optimizer says when it is loaded
+    "training.optimizer_kwargs",
     # how ranks meet, and wait for each other
     "parallel.world_size",
     "parallel.rank",
@@ -69,7 +71,6 @@ TOLD = {
     "validation.batch_size",
     # how the weights move
     "training.optimizer_args",
-    "training.optimizer_kwargs",
     "training.schedule",
     "training.lr_scheduler_type",
     "training.lr_scheduler_args",

@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import Tensor
 
-from trainers.core import scaling
 from trainers.core.config import Config, plain, without_effect
 from trainers.core.data import Group
 from trainers.core.distributed import Place
@@ -42,10 +41,11 @@ class Reports:
         self._began = 0.0
         self._samples = 0
         self._notes = without_effect(config)
+        self._resolved: dict[str, Any] = dict(plain(config))
+        """The configuration and what it comes to; the sinks read it when they are opened."""
         self._sinks: Sinks | None = None
         if place.is_main:
-            resolved = {**plain(config), **scaling.resolved(config, place.world_size).logged()}
-            self._sinks = Sinks(folder, config.logging, config.name, resolved)
+            self._sinks = Sinks(folder, config.logging, config.name, self._resolved)
 
     @contextmanager
     def training(self, state: TrainingState, total: int | None, epochs: int | None) -> Iterator[None]:
@@ -59,6 +59,7 @@ class Reports:
 
     def begin(self, resolved: Mapping[str, float]) -> None:
         """Tell what the configuration comes to on so many ranks."""
+        self._resolved |= resolved
         if self._place.is_main:
             for note in self._notes:
                 self.logger.info("%s", note)
