@@ -20,7 +20,7 @@ from .desk import Desk
 from .slurm import SlurmCluster
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PAUSE = "1"  # of 88 steps: none is done before it is interrupted
+PAUSE = "2"  # of 48 steps: none is done before it is interrupted
 
 WRITES_AGAIN = "echo again >$CASTOFF_OUTCOME_FILE"
 
@@ -35,7 +35,7 @@ class Trainings:
     def __init__(self, desk: Desk):
         self.desk = desk
         self.whole = self._submit("whole", *node("n1"), pause="0")
-        two = ("--nodes", "2", "--ranks-per-node", "1", "--set", 'directives.nodelist="n1,n2"')
+        two = ("--nodes", "2", "--ranks-per-node", "2", "--set", 'directives.nodelist="n1,n2"')
         self.late = self._submit("late", *two, "--set", "grace=10m")
         self.stopped = self._submit("stopped", *node("n2"))
         self.preempted = self._submit("preempted", *node("n3"))
@@ -43,7 +43,7 @@ class Trainings:
 
     def _submit(self, name: str, *words: str, pause: str = PAUSE) -> Run:
         if "--nodes" not in words:
-            words = (*words, "--ranks-per-node", "2")
+            words = (*words, "--ranks-per-node", "4")
         return self.desk.submit(
             *("--name", name, "--walltime", "1h", "--set", "requeue.max=2"),
             *("--set", f"env.PYTHONPATH={CHECKOUT}", *words),
@@ -135,7 +135,7 @@ def test_interrupted_trainings_end_with_the_same_weights(
     until(lambda: last in log.read_text(), "the end of what the lost node ran")
     desk.slurm("scontrol", "update", "NodeName=n4", "State=RESUME")
     wanted = trainings.weights(trainings.whole)
-    assert wanted.endswith(" after 88 steps")
+    assert wanted.endswith(" after 48 steps")
     assert trainings.weights(trainings.late) == wanted
     assert trainings.endings(trainings.late) == ["again", "done"]
     assert trainings.weights(trainings.stopped) == wanted
