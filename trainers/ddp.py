@@ -14,7 +14,7 @@ from trainers.core.checkpoint import Checkpoints, finite
 from trainers.core.config import Config
 from trainers.core.configured import task_of
 from trainers.core.continuation import Continuation
-from trainers.core.contract import a_loss, built_data, first_loss
+from trainers.core.contract import KeptTask, a_loss, built_data, first_loss
 from trainers.core.data import EvaluationLoader, Group, TrainingLoader, evaluation_loader, training_loader
 from trainers.core.distributed import cleanup_ddp, initialize_ddp, place_of
 from trainers.core.early_stopping import Judge
@@ -190,7 +190,7 @@ class TrainerDDP:
         self._collect(step)
         self._look = a_loss
         if _due(step, training.log_every):
-            self.reports.log(self.state, self.engine, self.keeper.stall)
+            self.reports.log(self.state, self.engine, self.rates.used, self.keeper.stall)
         if _due(step, self.config.validation.every_steps):
             self._validate(val)
         if _due(step, training.checkpoint_every_steps):
@@ -252,8 +252,8 @@ class TrainerDDP:
             steps_per_epoch=train.steps,
         )
         self.reports.begin(self.rates.resolved)
-        shared: dict[str, Stateful] = {"state": self.state, "task": self.task, "engine": self.engine}
-        shared |= {"rates": self.rates, "judge": self.judge}
+        shared: dict[str, Stateful] = {"state": self.state, "engine": self.engine}
+        shared |= {"rates": self.rates, "judge": self.judge, "task": KeptTask(self.task)}
         registry = Registry(shared, {"sums": self.reports.running, "data": train})
         self.keeper = Continuation(
             *(config, self._given, self.place, self.checkpoints),
@@ -341,7 +341,8 @@ class TrainerDDP:
         """Keep where training stands, durably. All ranks must call it, once training has begun."""
         self.keeper.save()
         self.keeper.wait()
-        return self.checkpoints.all()[-1]
+        self.place.barrier("a checkpoint")
+        return self.checkpoints.path(self.step)
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Take the weights of a checkpoint, and of their average; `run_training` goes on by itself.

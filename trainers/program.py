@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping
+from functools import partial
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from launcher.ranks import RankEnv
 from trainers.core.config import Config
 from trainers.core.curves import draw_curves
 from trainers.core.evaluation import Measures
+from trainers.core.failures import end
 from trainers.core.logs import setup_logging
 from trainers.core.stopping import StoppedEarly
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
@@ -36,9 +40,26 @@ def train(config: Config | Mapping[str, Any], task: Task | None = None) -> Train
         ConfigError: the configuration is wrong.
         DistributedError: the ranks cannot meet.
         StoppedEarly: see `TrainerDDP.run_training`; uncaught, it ends the program.
+
+    Uncaught, an error that a user can mend is told in words, and once for all ranks.
     """
     config, me = Config.of(config), RankEnv.detect()
     setup_logging(me.rank, config.log_level)
+    before, sys.excepthook = sys.excepthook, partial(_tell, me, config.training.path)
+    trained = _trained(config, task, me)
+    sys.excepthook = before
+    return trained
+
+
+def _tell(
+    me: RankEnv, folder: str, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if isinstance(error, Exception) and not hasattr(sys, "ps1"):  # a person's own session goes on
+        end(error, me, folder)
+    sys.__excepthook__(kind, error, trace)
+
+
+def _trained(config: Config, task: Task | None, me: RankEnv) -> Trained:
     if me.world_size > 1:
         parallel = config.parallel
         initialize_ddp(

@@ -7,6 +7,8 @@ import math
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -17,9 +19,10 @@ import numpy
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
+from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau, StepLR
 
 from launcher.ranks import RankEnv
+from tests import patience
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import Ranks, Toy, config, digest, run
 from trainers.core.checkpoint import CheckpointError, load_part
@@ -183,6 +186,12 @@ def test_schedulers_are_told_of_steps_and_validations(
     assert trainer.engine.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
 
 
+def test_also_where_torch_sets_the_next_one_after_it(tmp_path: Path) -> None:
+    halved: dict[str, Any] = {"lr_scheduler_type": ExponentialLR, "lr_scheduler_kwargs": {"gamma": 0.5}}
+    trainer = trained(tmp_path, num_epochs=1, lr_scheduler_per="step", **halved)
+    assert lines(trainer, "lr") == {1: 0.01, 2: 0.005, 3: 0.0025, 4: 0.00125}
+
+
 def test_a_changed_learning_rate_counts_from_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trained(tmp_path, num_epochs=1)
     with caplog.at_level(logging.INFO):
@@ -336,12 +345,41 @@ def test_a_damaged_best_is_not_tested(tmp_path: Path) -> None:
         ("evaluate", 3, r"Wrong\.evaluate gave 3"),
         ("finish", [1.0], r"Wrong\.finish gave a list of 1"),
         ("after_evaluation", None, r"Wrong\.after_evaluation gave None"),
+        ("state_dict", {"seen": Path()}, r"Wrong\.state_dict gave a PosixPath for \['seen'\]"),
     ],
 )
 def test_what_a_task_gives_is_looked_at(method: str, answer: Any, says: str, tmp_path: Path) -> None:
     wrong = type("Wrong", (Toy,), {method: lambda self, *_: answer})
     with pytest.raises(ConfigError, match=says):
         trained(tmp_path, wrong(40))
+
+
+PROGRAM = """
+import sys
+from tests.trainers.toys import Toy, config
+from trainers import train
+
+class NoLoss(Toy):
+    def loss(self, model, batch):
+        return None
+
+train(config(sys.argv[1]), NoLoss(40))
+"""
+
+
+@pytest.mark.usefixtures("for_real")
+def test_a_program_of_ones_own_ends_in_words(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=patience.SECONDS,
+        check=False,
+    )
+    assert done.returncode == 1
+    (line,) = (line for line in done.stderr.splitlines() if not line.startswith("[RANK 0]"))
+    assert line.startswith("castoff train: config: NoLoss.loss gave None; give Loss(total)")
 
 
 # --- Any number of ranks -------------------------------------------------------------------------

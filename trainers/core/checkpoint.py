@@ -117,7 +117,7 @@ class Checkpoints:
             TypeError: a value is nothing that JSON has.
         """
         content = sealed({"step": step, "record": dict(record)})
-        self._writer.do(partial(self._write_record, self._path(step), content))
+        self._writer.do(partial(self._write_record, self.path(step), content))
 
     def wait(self) -> None:
         """Return when all that was given is durable.
@@ -132,7 +132,7 @@ class Checkpoints:
         _refuse_non_finite(step, parts, self._infinite)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._clear()
-        final = self._path(step)
+        final = self.path(step)
         draft = final.with_name(f".{final.name}")
         try:
             draft.mkdir()
@@ -299,7 +299,8 @@ class Checkpoints:
                 return path
         return None
 
-    def _path(self, step: int) -> Path:
+    def path(self, step: int) -> Path:
+        """Where the checkpoint of a step lies, or would."""
         return self.folder / f"step-{step:010d}"
 
 

@@ -70,6 +70,7 @@ class Engine:
         )
         self._step = 0
         self._skipped_in_a_row = 0
+        self._empty = 0
         self._expected: Tensor | None = None
         self._items: Tensor | None = None
         self._reduction: dist.Work | None = None
@@ -188,7 +189,12 @@ class Engine:
             self._reduction = None
         none = self._items == 0
         if self._place.is_main and self._place.device.type == "cpu" and bool(none):
-            logger.warning("No rank has an item that counts in this step; its gradient is taken for zero")
+            self._empty += 1
+            if _is_news(self._empty):
+                words = (
+                    "No rank has an item that counts; the step's gradient is taken for zero (%d such so far)"
+                )
+                logger.warning(words, self._empty)
         factor = torch.where(none, 0.0, self._expected / torch.where(none, 1.0, self._items))
         double = any(each.dtype in (torch.float64, torch.complex128) for each in gradients)
         torch._foreach_mul_(gradients, factor.to(torch.float64 if double else torch.float32))
@@ -224,7 +230,7 @@ class Engine:
             self._scaler.update()
         if not (self._skips or self._scaler is not None) or self._skipped_in_a_row >= MOST_SKIPPED:
             raise self._non_finite(self._step, self._losses)
-        if self._skips and self._place.is_main:
+        if self._skips and self._place.is_main and _is_news(self.skipped):
             logger.warning("A step is skipped: its gradient is not finite (%d so far)", self.skipped)
         return False
 
@@ -342,6 +348,11 @@ def _register(wrapped: DistributedDataParallel, hook: str) -> None:
     except TypeError as error:
         said = f"parallel.communication_hook: is {hook}, but torch has none for this backend ({error}); "
         raise ConfigError([said + "write fp16, or leave it out"]) from error
+
+
+def _is_news(count: int) -> bool:
+    """Whether to say something for the count-th time: ever more seldom, so that no log is flooded."""
+    return count & (count - 1) == 0
 
 
 def _compiled(model: nn.Module) -> nn.Module:

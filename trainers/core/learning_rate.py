@@ -51,6 +51,8 @@ class LearningRate:
         """What the configuration comes to on so many ranks, for the log."""
         for group, rate in zip(optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate
+        self.used = self._rates[0]
+        """The first group's rate in the last step."""
         self._scheduler = make_scheduler(config, optimizer)
         self._after: str | None = None
         """What torch's scheduler is stepped after."""
@@ -68,11 +70,11 @@ class LearningRate:
 
     def before_step(self, step: int) -> None:
         """Set the rates of the step that follows `step` done ones."""
-        if self._scheduler is not None:
-            return
-        part = schedule.factor(self._schedule, step, self._total)
-        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
-            group["lr"] = rate * part
+        if self._scheduler is None:
+            part = schedule.factor(self._schedule, step, self._total)
+            for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+                group["lr"] = rate * part
+        self.used = float(self._optimizer.param_groups[0]["lr"])
 
     def after_step(self) -> None:
         """An optimizer step is done; also one that left the weights alone."""

@@ -98,11 +98,10 @@ class Reports:
 
     # --- When it is due ---------------------------------------------------------------------------
 
-    def log(self, state: TrainingState, engine: Engine, stall: float) -> None:
+    def log(self, state: TrainingState, engine: Engine, rate: float, stall: float) -> None:
         """Tell of the steps since the last time; all ranks must call it. Waits for the device."""
         self.running.keep("grad_norm", engine.norm)
         values = report(self.running, self._throughput, self._place)
-        rate = float(engine.optimizer.param_groups[0]["lr"])
         values |= {"train/lr": rate, "checkpoint/stall": stall}
         if engine.skipped:
             values["train/skipped_steps"] = engine.skipped
@@ -126,6 +125,9 @@ class Reports:
 
     def tested(self, state: TrainingState, measures: Measures) -> None:
         """Tell of a test."""
+        if not measures:
+            self.logger.info("Test: the test set is empty")
+            return
         words = ", ".join(f"{name}={value:.4g}" for name, value in measures.items())
         self.logger.info("Test: %s", words)
         self._write(state, {f"test/{name}": value for name, value in measures.items()})
