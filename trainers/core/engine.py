@@ -356,7 +356,9 @@ def _is_news(count: int) -> bool:
 
 
 def _compiled(model: nn.Module) -> nn.Module:
-    compiled: Any = torch.compile(model)
+    # Else the shape that comes first is compiled for itself, and rounded otherwise than it is in a run
+    # that goes on from where another comes first.
+    compiled: Any = torch.compile(model, dynamic=True)
     assert isinstance(compiled, nn.Module)
     return compiled
 
