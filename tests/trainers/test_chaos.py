@@ -184,7 +184,7 @@ class Attempts:
     def become(self, whole: Outcome) -> None:
         answers = self.start(None).answers()
         same(answers[0], whole)
-        assert {answer.weights for answer in answers} == {whole.weights}
+        assert {answer.judged for answer in answers} == {whole.judged}
 
 
 @pytest.fixture(scope="module")

@@ -65,9 +65,9 @@ def kills(world_size: int, number: int) -> list[Kill]:
     found = []
     for turn in range(number):
         if turn % 2:
-            found.append(Kill(chosen.randrange(world_size), "loss", chosen.randint(2, 16)))
+            found.append(Kill(chosen.randrange(world_size), "loss", chosen.randint(2, 12)))
         else:
-            found.append(Kill(0, "disk", chosen.randint(5, 60)))
+            found.append(Kill(0, "disk", chosen.randint(5, 40)))
     return found
 
 
@@ -85,7 +85,7 @@ def killed_and_gone_on(world_size: int, options: Mapping[str, Any], number: int,
     answers = run(train, Sensitive(), fields, folder=folder / "last", world_size=world_size)
     whole: Outcome = uninterrupted.answers()[0]
     same(answers[0], whole)
-    assert {answer.weights for answer in answers} == {whole.weights}
+    assert {answer.judged for answer in answers} == {whole.judged}
 
 
 @pytest.mark.parametrize("world_size", OPTIONS)
