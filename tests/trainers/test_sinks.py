@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import until
 from trainers.core import sinks as sinks_module
 from trainers.core.config import Config, ConfigError, Logging, Wandb
 from trainers.core.curves import draw, draw_curves, others
@@ -273,9 +274,8 @@ def test_wandb_itself_offline(tmp_path: Path) -> None:
     (written,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
     kept = (tmp_path / "wandb-run-id").read_text().strip()
     assert kept in written.name
-    data = written.read_bytes()
-    for told in (b"train/loss", b"0.123456", b"ddp/world_size"):
-        assert told in data
+    telling = (b"train/loss", b"0.123456", b"ddp/world_size")
+    until(lambda: all(told in written.read_bytes() for told in telling))  # wandb's own process writes it
 
 
 # Curves
