@@ -112,7 +112,8 @@ def _flush(file: Path) -> None:
 
 
 def _finds(folder: Path, name: str) -> Path | None:
-    return next(folder.rglob(name), None)
+    # Looks into no checkpoint: those that are written and removed meanwhile come and go.
+    return next(folder.glob(f"*/checkpoints/{name}"), None)
 
 
 def table(stalls: dict[str, list[float]]) -> list[str]:
