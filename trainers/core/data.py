@@ -53,7 +53,6 @@ class MapLoader(TrainingLoader):
             place.world_size,
             drop_last=training.drop_last,
         )
-        self.global_batch = self._deal.global_batch
         self._batches = _MicroBatches(self._deal, training, place.rank)
         seeded = Seeded(dataset, training.seed, draws(collate))
         self._loader = loader(seeded, training, training, self._batches, collate)

@@ -48,8 +48,6 @@ _BEGINNING = _Mark(0, {})
 class IterableLoader(TrainingLoader):
     """Of a torch IterableDataset; goes on with as many ranks and workers as before alone."""
 
-    world_size_matters = True
-
     def __init__(self, dataset: Any, training: Training, place: Place, collate: Collate):
         self.dataset = dataset
         self._training = training
@@ -60,7 +58,6 @@ class IterableLoader(TrainingLoader):
         """Its state, which an epoch that is left, or read in this process, changes."""
         self._workers = max(training.num_workers, 1)
         self._accumulation = training.gradient_accumulation_steps
-        self.global_batch = training.batch_size * self._accumulation * place.world_size
         self._epoch = 0
         self._marks: dict[int, _Mark] = {}
         """By the steps of the epoch that are done; the last two, because a group that was given may not

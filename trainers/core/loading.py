@@ -55,10 +55,6 @@ class TrainingLoader(ABC):
     """This rank's part of the training set, in groups, from any step of any epoch on."""
 
     dataset: Any
-    global_batch: int
-    """Samples of a whole optimizer step, of all ranks."""
-    world_size_matters = False
-    """Whether a checkpoint can go on with this number of ranks alone."""
 
     @property
     @abstractmethod
