@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from launcher.ranks import RankEnv
 from trainers.core.config import Config
@@ -20,6 +20,9 @@ from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.task import Splits, Task
 
 logger = logging.getLogger(__name__)
+
+Hook: TypeAlias = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
+"""As sys.excepthook."""
 
 
 class Trained(NamedTuple):
@@ -45,18 +48,23 @@ def train(config: Config | Mapping[str, Any], task: Task | None = None) -> Train
     """
     config, me = Config.of(config), RankEnv.detect()
     setup_logging(me.rank, config.log_level)
-    before, sys.excepthook = sys.excepthook, partial(_tell, me, config.training.path)
+    before, sys.excepthook = sys.excepthook, partial(_tell, sys.excepthook, me, config.training.path)
     trained = _trained(config, task, me)
     sys.excepthook = before
     return trained
 
 
 def _tell(
-    me: RankEnv, folder: str, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    before: Hook,
+    me: RankEnv,
+    folder: str,
+    kind: type[BaseException],
+    error: BaseException,
+    trace: TracebackType | None,
 ) -> None:
     if isinstance(error, Exception) and not hasattr(sys, "ps1"):  # a person's own session goes on
         end(error, me, folder)
-    sys.__excepthook__(kind, error, trace)
+    before(kind, error, trace)
 
 
 def _trained(config: Config, task: Task | None, me: RankEnv) -> Trained:
