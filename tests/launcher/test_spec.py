@@ -365,7 +365,7 @@ class TestText:
     ("command", "name"),
     [
         (["python", "-m", "trainers.gnn", "--config", "a.py"], "gnn"),
-        (["python", "/work/my train.py", "-m", "x"], "my_train"),
+        (["python", "/data/my train.py", "-m", "x"], "my_train"),
         (["./bench.sh"], "bench.sh"),
         (["train.py"], "train"),
         (["/opt/7zip"], "job-7zip"),

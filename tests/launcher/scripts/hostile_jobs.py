@@ -118,7 +118,7 @@ def _inherit(kind: Kind) -> st.SearchStrategy[Any]:
 
 def _workdir(kind: Kind) -> st.SearchStrategy[str]:
     return st.one_of(
-        LINE_FILE_NAMES.map(lambda name: f"{HERE}/work/{name}"),
+        LINE_FILE_NAMES.map(lambda name: f"{HERE}/data/{name}"),
         LINE_FILE_NAMES,
         LINE_FILE_NAMES.map(lambda name: f"a b/{name}"),
         st.sampled_from(["-", "-P", "--", "~", "elsewhere"]),
