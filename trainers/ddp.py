@@ -18,7 +18,7 @@ from trainers.core.contract import KeptTask, a_loss, built_data, first_loss
 from trainers.core.data import EvaluationLoader, Group, TrainingLoader, evaluation_loader, training_loader
 from trainers.core.distributed import cleanup_ddp, initialize_ddp, place_of
 from trainers.core.early_stopping import Judge
-from trainers.core.engine import Engine, prepared_model
+from trainers.core.engine import Engine
 from trainers.core.evaluation import Measures
 from trainers.core.folder import RunFolder
 from trainers.core.garbage import collected_together
@@ -30,6 +30,7 @@ from trainers.core.state import Registry, Stateful, TrainingState
 from trainers.core.stopping import StoppedEarly, StoppedInside, Stopping
 from trainers.core.validation import Validation, tested
 from trainers.core.watch import Watch
+from trainers.core.wrapping import prepared_model
 from trainers.task import Loss, Task, move
 
 __all__ = ["TrainerDDP", "cleanup_ddp", "initialize_ddp"]

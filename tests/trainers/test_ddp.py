@@ -73,8 +73,8 @@ class Recorder(nn.Module):
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.core.engine.DistributedDataParallel", Recorder)
-    monkeypatch.setattr("trainers.core.engine._settle_buckets", lambda wrapped: None)
+    monkeypatch.setattr("trainers.core.wrapping.DistributedDataParallel", Recorder)
+    monkeypatch.setattr("trainers.core.wrapping._settle_buckets", lambda wrapped: None)
 
 
 @pytest.mark.usefixtures("recorded")
@@ -155,7 +155,7 @@ def test_q8_the_model_is_moved_before_it_is_wrapped(tmp_path: Path, monkeypatch:
             super().__init__(module, **told)
             seen.append("wrapped")
 
-    monkeypatch.setattr("trainers.core.engine.DistributedDataParallel", Wrapper)
+    monkeypatch.setattr("trainers.core.wrapping.DistributedDataParallel", Wrapper)
     trainer = TrainerDDP(0, config(tmp_path), Task())
     monkeypatch.setattr(Place, "distributed", True)
     with trainer.engine.wrapped():

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -17,8 +18,9 @@ from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, run
 from trainers.core.config import Config, ConfigError
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
-from trainers.core.engine import MOST_SKIPPED, Engine, NonFiniteError, prepared_model
+from trainers.core.engine import MOST_SKIPPED, Engine, NonFiniteError
 from trainers.core.optimizer import make_optimizer
+from trainers.core.wrapping import distributed, prepared_model
 from trainers.task import Loss
 
 CPU = torch.device("cpu")
@@ -101,9 +103,8 @@ def train_counting(micros: int, counted: str) -> tuple[list[Tensor], int]:
     made = engine(place)
     reduced = 0
     if place.distributed:
-        wrap = made._distributed
 
-        def wrapped(model: nn.Module) -> Any:
+        def wrapped(*what: Any) -> Any:
             nonlocal reduced
 
             def reduce(bucket: Any) -> Any:
@@ -111,12 +112,14 @@ def train_counting(micros: int, counted: str) -> tuple[list[Tensor], int]:
                 reduced += 1
                 return allreduce_hook(None, bucket)  # type: ignore[arg-type]  # None: all ranks
 
-            made_ddp = wrap(model)
+            made_ddp = distributed(*what)
             made_ddp.register_comm_hook(None, lambda _, bucket: reduce(bucket))
             return made_ddp
 
-        vars(made)["_distributed"] = wrapped
-    answer = trained(made, place, micros, counted)
+        with patch("trainers.core.engine.distributed", wrapped):
+            answer = trained(made, place, micros, counted)
+    else:
+        answer = trained(made, place, micros, counted)
     cleanup_ddp()
     return answer, reduced
 
@@ -322,10 +325,8 @@ def test_what_no_loss_depends_on(field: str, tmp_path: Path) -> None:
 def test_a_static_graph_takes_no_micro_batches() -> None:
     """torch ends in an internal assertion."""
     fields = {**config("out", **SGD, gradient_accumulation_steps=2), "parallel": {"static_graph": True}}
-    model = layers()
-    made = Engine(model, make_optimizer(Config.of(fields), Toy(), model), Config.of(fields), Place(0, 1, CPU))
     with pytest.raises(ConfigError, match=r"parallel\.static_graph: is true.*accumulation_steps is 2"):
-        made._distributed(model)
+        distributed(layers(), Config.of(fields), Place(0, 1, CPU))
 
 
 def nan_on_rank_1() -> str:

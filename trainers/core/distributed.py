@@ -91,7 +91,7 @@ class Place:
         """The sum over all ranks, the same bits on each of them."""
         if not self.distributed:
             return values
-        total = values.to(self.device)
+        total = values.to(self.device, copy=True)
         dist.all_reduce(total)
         return total.to(values.device)
 

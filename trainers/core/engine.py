@@ -12,21 +12,19 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from trainers.core.averaging import AveragedWeights
 from trainers.core.checkpoint import load_part
 from trainers.core.config import Config, ConfigError
-from trainers.core.contract import built_model
-from trainers.core.distributed import Place, device_ids
+from trainers.core.distributed import Place
 from trainers.core.optimizer import load_optimizer
-from trainers.task import Loss, Task
+from trainers.core.wrapping import compiled, distributed
+from trainers.task import Loss
 
 logger = logging.getLogger(__name__)
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-_HOOKS = {"bf16": default_hooks.bf16_compress_hook, "fp16": default_hooks.fp16_compress_hook}
 
 MOST_SKIPPED = 100
 """Steps in a row without a finite gradient, after which skipping more of them is no training."""
@@ -142,7 +140,7 @@ class Engine:
         count = torch.zeros((), dtype=_exact(device), device=device) + items
         self._items = count.clone() if self._items is None else self._items + count
         if self._expected is None:  # of the first step there is nothing to go by
-            self._expected = (self._place.sum(count.clone()) * micros).clamp(min=1.0)
+            self._expected = (self._place.sum(count) * micros).clamp(min=1.0)
         if last and self._place.distributed:
             self._reduction = dist.all_reduce(self._items, async_op=True)
         return self._place.world_size / self._expected
@@ -269,45 +267,14 @@ class Engine:
     @contextmanager
     def wrapped(self) -> Iterator[None]:
         """As long as it trains: DDP must be let go before the process group is."""
-        self.model = _compiled(self.bare) if self._config.training.compile else self.bare
+        self.model = compiled(self.bare) if self._config.training.compile else self.bare
         if self._place.distributed:
-            self.model = self._distributed(self.model)
+            self.model = distributed(self.model, self._config, self._place)
         try:
             yield
         finally:
             self.optimizer.zero_grad(set_to_none=True)  # views of DDP's buckets
             self.model = self.bare
-
-    def _distributed(self, model: nn.Module) -> DistributedDataParallel:
-        parallel, micros = self._config.parallel, self._config.training.gradient_accumulation_steps
-        if parallel.static_graph and micros > 1:
-            raise ConfigError(
-                [
-                    "parallel.static_graph: is true, but torch cannot accumulate gradients then, and "
-                    f"training.gradient_accumulation_steps is {micros}; drop one of the two"
-                ]
-            )
-        ids = device_ids(self._place.device)
-        wrapped = DistributedDataParallel(
-            model,
-            device_ids=ids,
-            output_device=parallel.output_device if ids else None,
-            find_unused_parameters=parallel.find_unused_parameters,
-            gradient_as_bucket_view=parallel.gradient_as_bucket_view,
-            static_graph=parallel.static_graph,
-            bucket_cap_mb=parallel.bucket_cap_mb,
-        )
-        if parallel.communication_hook is not None:
-            _register(wrapped, parallel.communication_hook)
-        if parallel.static_graph:  # is that of the first backward pass, which must be a real one
-            if self._place.world_size > 2:
-                logger.warning(
-                    "parallel.static_graph: going on from a checkpoint will differ in the last bits from a "
-                    "run that was not interrupted"
-                )
-        elif not parallel.find_unused_parameters:
-            _settle_buckets(wrapped)
-        return wrapped
 
     # --- Checkpoints ------------------------------------------------------------------------------
 
@@ -342,25 +309,9 @@ class Engine:
         self.skipped, self._skipped_in_a_row = state["skipped"], state["skipped_in_a_row"]
 
 
-def _register(wrapped: DistributedDataParallel, hook: str) -> None:
-    try:
-        wrapped.register_comm_hook(None, _HOOKS[hook])
-    except TypeError as error:
-        said = f"parallel.communication_hook: is {hook}, but torch has none for this backend ({error}); "
-        raise ConfigError([said + "write fp16, or leave it out"]) from error
-
-
 def _is_news(count: int) -> bool:
     """Whether to say something for the count-th time: ever more seldom, so that no log is flooded."""
     return count & (count - 1) == 0
-
-
-def _compiled(model: nn.Module) -> nn.Module:
-    # Else the shape that comes first is compiled for itself, and rounded otherwise than it is in a run
-    # that goes on from where another comes first.
-    compiled: Any = torch.compile(model, dynamic=True)
-    assert isinstance(compiled, nn.Module)
-    return compiled
 
 
 class _Unread:
@@ -380,55 +331,5 @@ class _Unread:
         return bool(torch.isfinite(self._copy))
 
 
-class _Everything(nn.Module):
-    """Depends on every parameter of a module, in their order."""
-
-    def __init__(self, module: nn.Module):
-        super().__init__()
-        self.module = module
-
-    def forward(self) -> Tensor:
-        wanted = [each.sum().float() for each in self.module.parameters() if each.requires_grad]
-        return torch.stack(wanted).sum()
-
-
-def _settle_buckets(wrapped: DistributedDataParallel) -> None:
-    """Have DDP's buckets in the order that they keep, before the first step.
-
-    DDP orders them anew after its first backward pass, by when gradients came, and the order decides
-    how more than two ranks' gradients are rounded when they are summed. A run that goes on from a
-    checkpoint would round its first step otherwise than one that was not interrupted.
-    """
-    inner = wrapped.module
-    wrapped.module = _Everything(inner)
-    try:
-        wrapped().backward()
-    finally:
-        wrapped.module = inner
-    wrapped.zero_grad(set_to_none=True)
-
-
 def _exact(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
-
-
-def prepared_model(task: Task, config: Config, place: Place) -> nn.Module:
-    """The task's model on its device, as the optimizer is to see it.
-
-    Raises:
-        ConfigError: the task gives none, or BatchNorm cannot be synchronised here.
-    """
-    model = built_model(task, task.build_model()).to(place.device)
-    return _synchronised_batchnorm(model, place) if config.parallel.sync_batchnorm else model
-
-
-def _synchronised_batchnorm(model: nn.Module, place: Place) -> nn.Module:
-    if place.device.type == "cpu":
-        raise ConfigError(
-            [
-                "parallel.sync_batchnorm: is true, but torch has it on accelerators alone; "
-                "leave it out on the CPU"
-            ]
-        )
-    converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
-    return converted
