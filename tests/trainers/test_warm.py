@@ -22,7 +22,8 @@ def test_a_rank_that_has_ended_before_its_pid_is_read(
 
         def answer() -> None:
             connection, _ = server.accept()
-            with connection:
+            with connection, connection.makefile("rb") as asked:
+                asked.read()
                 connection.sendall(b"123\n-9\n")
 
         threading.Thread(target=answer, daemon=True).start()
