@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import random
 import sys
 import time
 from functools import partial
@@ -41,9 +42,10 @@ def take_turns(case: Case, rounds: int, folder: Path) -> dict[str, list[Lap]]:
     gc.freeze()
     laps: dict[str, list[Lap]] = {name: [] for name in runners}
     passes = case.steps * case.accumulation
+    shuffled = random.Random(0)  # the same on all ranks
     for number in range(rounds + 1):
-        first = number % len(runners)
-        for name in [*case.loops[first:], *case.loops[:first]]:
+        # Not in turn: a loop that always follows the same other one finds its caches as that left them.
+        for name in shuffled.sample(case.loops, len(case.loops)):
             lap = _lap(runners[name], passes)
             if number:  # the first round fills caches
                 laps[name].append(lap)
