@@ -14,7 +14,7 @@ from trainers.core.checkpoint import Checkpoints, finite
 from trainers.core.config import Config
 from trainers.core.configured import task_of
 from trainers.core.continuation import Continuation
-from trainers.core.contract import KeptTask, a_loss, built_data, first_loss
+from trainers.core.contract import KeptTask, a_loss, built_data, declared_generators, first_loss
 from trainers.core.data import EvaluationLoader, Group, TrainingLoader, evaluation_loader, training_loader
 from trainers.core.distributed import cleanup_ddp, initialize_ddp, place_of
 from trainers.core.early_stopping import Judge
@@ -59,9 +59,10 @@ class TrainerDDP:
         self.rank = rank
         self.logger = logging.getLogger(f"{__name__}.{config.name}")
         self.place = place_of(rank, config)
-        self.state = TrainingState(config.training.seed, rank, self.place.device)
         seed_all(derived(MODEL, config.training.seed, 2))
         self.task = task_of(config, task)
+        drawn_from = declared_generators(self.task, "task")
+        self.state = TrainingState(config.training.seed, rank, self.place.device, drawn_from)
         agree_on_configuration(config, self.task, self.place)
         self.task.state = self.state
         self.task.setup(self.place)
@@ -173,7 +174,7 @@ class TrainerDDP:
         engine.begin(state.step)
         for micro in group.micros:
             batch = move(micro.data, self.place.device)
-            with engine.forward(last=micro.last):
+            with engine.sync(last=micro.last), engine.autocast():
                 loss = self._look(self.task, self.task.loss(engine.model, batch))
             engine.backward(loss, group.samples, len(group.micros), last=micro.last)
             self.reports.add(loss, micro.samples)

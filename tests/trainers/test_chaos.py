@@ -140,6 +140,7 @@ def program(task: Sensitive, fields: dict[str, Any], trouble: Trouble | None, mo
     if mounts is not None:
         join_mounts(mounts)
     setup_logging(me.rank)
+    stopping._MESSAGE_EVERY = 0.0  # as where steps are long; these are over before anybody is heard
     if trouble is not None and trouble.rank == me.rank:
         trouble.prepare(task)
     try:

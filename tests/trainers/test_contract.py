@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import random
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -20,6 +22,8 @@ from tests.trainers.toys import config as toy_config
 from trainers.core import contract
 from trainers.core.config import Config, ConfigError, PyObject
 from trainers.core.configured import ConfiguredTask, samples_in, task_of
+from trainers.core.randomness import seed_all
+from trainers.ddp import TrainerDDP
 from trainers.task import Loss, Splits, Task
 
 TASK = Toy()
@@ -320,3 +324,29 @@ def test_samples_of_odd_batches(batch: Any, samples: int) -> None:
 @pytest.mark.parametrize("batch", [None, "text", {}, [], [["a", "b"]], torch.tensor(3.0), 3])
 def test_samples_that_cannot_be_seen(batch: Any) -> None:
     assert "criterion: how many samples it judges cannot be seen" in refused(samples_in, batch)
+
+
+@pytest.mark.parametrize("names", [(), ("torch",), ["random", "numpy"]])
+def test_a_task_says_what_it_draws_from(names: Any, tmp_path: Path) -> None:
+    task = Toy()
+    task.draws_from = names
+    state = TrainerDDP(0, toy_config(tmp_path), task).state
+    drawn = []
+    for seed in (1, 2):
+        seed_all(seed)
+        state.begin_step()
+        drawn.append([float(torch.rand(())), random.random(), numpy.random.random()])
+    same = [
+        name
+        for name, first, second in zip(("torch", "random", "numpy"), *drawn, strict=True)
+        if first == second
+    ]
+    assert set(same) == set(names)
+
+
+@pytest.mark.parametrize("wrong", ["torch", ["torhc"]])
+def test_generators_that_a_task_has_not(wrong: Any, tmp_path: Path) -> None:
+    task = Toy()
+    task.draws_from = wrong
+    with pytest.raises(ConfigError, match=r"task: Toy\.draws_from is .*; it takes some of"):
+        TrainerDDP(0, toy_config(tmp_path), task)

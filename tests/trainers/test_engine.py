@@ -83,7 +83,7 @@ def trained(made: Engine, place: Place, micros: int, counted: str) -> list[Tenso
             parts = list(zip(numbers.chunk(micros), wanted.chunk(micros), strict=True))
             for number, (some, theirs) in enumerate(parts):
                 last = number == micros - 1
-                with made.forward(last=last):
+                with made.sync(last=last), made.autocast():
                     loss = squared(made.model, some, theirs, counted)
                 made.backward(loss, BATCH, micros, last=last)
             assert made.apply()
@@ -152,7 +152,7 @@ def test_ranks_are_one_process(world_size: int, micros: int, counted: str, tmp_p
 
 def one_step(made: Engine, total: Callable[[Tensor], Tensor], count: int | None = None) -> bool:
     made.begin(0)
-    with made.forward(last=True):
+    with made.sync(last=True), made.autocast():
         loss = Loss(total(made.model(batch(0)[0])), count)
     made.backward(loss, BATCH, 1, last=True)
     return made.apply()
@@ -374,7 +374,7 @@ def test_half_precision_sums_do_not_overflow() -> None:
     numbers = torch.randn(8192, 8)
     for _ in range(3):
         made.begin(0)
-        with made.forward(last=True):
+        with made.sync(last=True), made.autocast():
             loss = Loss((made.model(numbers).float() ** 2).sum())
         made.backward(loss, 8192, 1, last=True)
         made.apply()
@@ -384,7 +384,7 @@ def test_half_precision_sums_do_not_overflow() -> None:
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_autocast(precision: str) -> None:
     made = engine(Place(0, 1, CPU), precision=precision)
-    with made.forward(last=True):
+    with made.sync(last=True), made.autocast():
         out = made.model(batch(0)[0])
     assert out.dtype == {"bf16": torch.bfloat16, "fp16": torch.float16}[precision]
 

@@ -14,6 +14,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from trainers.core.config import ConfigError
 from trainers.core.fields import suggestion
+from trainers.core.randomness import GENERATORS
 from trainers.task import Loss, Splits, Sum, Task
 
 _WRITE_LOSS = "give Loss(total), the sum over the batch's samples as a tensor with one number"
@@ -42,6 +43,27 @@ def made(make: Any, arguments: Mapping[str, Any], field: str, own: str | None = 
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:
             raise  # inside it: no matter of its arguments' names
         raise ConfigError([f"{field}: {error}"]) from error
+
+
+def declared_generators(owner: Any, field: str) -> frozenset[str]:
+    """The global generators of which a task or a data set says, in `draws_from`, that it may draw from them.
+
+    All, where it says nothing.
+
+    Raises:
+        ConfigError: there are no such ones.
+    """
+    declared = getattr(owner, "draws_from", None)
+    if declared is None:
+        return GENERATORS
+    if isinstance(declared, str) or not GENERATORS.issuperset(declared):
+        raise ConfigError(
+            [
+                f"{field}: {type(owner).__name__}.draws_from is {declared!r}; it takes some of "
+                f"{sorted(GENERATORS)}, or ()"
+            ]
+        )
+    return frozenset(declared)
 
 
 def wrong_arguments(make: Any, arguments: Mapping[str, Any], field: str, given: int = 0) -> list[str]:

@@ -169,14 +169,14 @@ class Seeded(Dataset[Any]):
     def __getitems__(self, wanted: Wanted) -> list[Any]:
         """The samples of (epoch, indices)."""
         epoch, indices = wanted
-        stream = Stream(SAMPLE, self.seed, epoch)
+        stream = Stream(SAMPLE, self.seed, epoch) if self._generators or self._batches_draw else None
         samples = self._samples(stream, indices)
-        if self._batches_draw:
+        if stream is not None and self._batches_draw:
             seed_all(stream.seed(indices[0], len(indices)))
         return samples
 
-    def _samples(self, stream: Stream, indices: list[int]) -> list[Any]:
-        if not self._generators:
+    def _samples(self, stream: Stream | None, indices: list[int]) -> list[Any]:
+        if stream is None or not self._generators:
             many = getattr(self.dataset, "__getitems__", None)
             return list(many(indices)) if callable(many) else [self.dataset[index] for index in indices]
         samples = []

@@ -18,6 +18,7 @@ from trainers.core.averaging import AveragedWeights
 from trainers.core.checkpoint import load_part
 from trainers.core.config import Config, ConfigError
 from trainers.core.distributed import Place
+from trainers.core.gradients import GradientNorm
 from trainers.core.optimizer import load_optimizer
 from trainers.core.wrapping import compiled, distributed
 from trainers.task import Loss
@@ -62,7 +63,7 @@ class Engine:
         self._precision = _TYPES.get(training.precision)
         self._scaler = torch.amp.GradScaler(place.device.type) if training.precision == "fp16" else None
         self._parameters = [each for each in model.parameters() if each.requires_grad]
-        self._alike = len({(each.device, each.dtype) for each in self._parameters}) == 1
+        self._norm_of = GradientNorm(self._parameters, in_buckets=False)
         self._all_needed = place.distributed and not (
             config.parallel.find_unused_parameters or config.parallel.static_graph
         )
@@ -95,22 +96,17 @@ class Engine:
         self._items = None
         self._losses = []
 
-    @contextmanager
-    def forward(self, *, last: bool) -> Iterator[None]:
-        """Around the loss of a micro-batch: autocast, and gradients are reduced in the `last` alone."""
-        with self._synchronising(last), self.autocast():
-            yield
+    def sync(self, *, last: bool) -> AbstractContextManager[Any]:
+        """Around a micro-batch's forward pass: gradients are reduced after the `last` one alone."""
+        if last or not isinstance(self.model, DistributedDataParallel):
+            return nullcontext()
+        return self.model.no_sync()
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Around whatever computes as training does."""
         if self._precision is None:
             return nullcontext()
         return torch.autocast(self._place.device.type, self._precision)
-
-    def _synchronising(self, last: bool) -> AbstractContextManager[Any]:
-        if last or not isinstance(self.model, DistributedDataParallel):
-            return nullcontext()
-        return self.model.no_sync()
 
     def backward(self, loss: Loss, samples: int, micros: int, *, last: bool) -> None:
         """Differentiate a micro-batch's loss as its share of the mean over all ranks' items.
@@ -170,13 +166,6 @@ class Engine:
         if self.average is not None:
             self.average.update(self.bare)
         return True
-
-    def _norm_of(self, gradients: list[Tensor]) -> Tensor:
-        """As `get_total_norm`, most of whose time goes into sorting them by device and type, in each step."""
-        if not gradients or not self._alike:
-            return nn.utils.get_total_norm(gradients)
-        norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-        return norm
 
     def _correct(self, gradients: list[Tensor]) -> None:
         """Divide by the items that there were, instead of those that were expected."""
@@ -270,10 +259,15 @@ class Engine:
         self.model = compiled(self.bare) if self._config.training.compile else self.bare
         if self._place.distributed:
             self.model = distributed(self.model, self._config, self._place)
+            parallel = self._config.parallel
+            in_buckets = parallel.gradient_as_bucket_view and not parallel.static_graph  # which may move them
+            self._norm_of = GradientNorm(self._parameters, in_buckets=in_buckets)
         try:
             yield
         finally:
-            self.optimizer.zero_grad(set_to_none=True)  # views of DDP's buckets
+            # What lies in DDP's buckets would keep them.
+            self.optimizer.zero_grad(set_to_none=True)
+            self._norm_of = GradientNorm(self._parameters, in_buckets=False)
             self.model = self.bare
 
     # --- Checkpoints ------------------------------------------------------------------------------

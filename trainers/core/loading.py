@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset, default_collate
 
-from trainers.core.config import ConfigError, Evaluation, Training
+from trainers.core.config import Evaluation, Training
+from trainers.core.contract import declared_generators
 from trainers.core.distributed import Place
-from trainers.core.randomness import GENERATORS
 from trainers.task import Task
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
@@ -89,15 +89,7 @@ def drawn_from(dataset: Any) -> frozenset[str]:
         dataset = dataset.dataset
     if type(dataset) in (TensorDataset, list, tuple):
         return frozenset()
-    declared = getattr(dataset, "draws_from", None)
-    if declared is None:
-        return GENERATORS
-    if isinstance(declared, str) or not GENERATORS.issuperset(declared):
-        kind = type(dataset).__name__
-        raise ConfigError(
-            [f"data: {kind}.draws_from is {declared!r}; it takes some of {sorted(GENERATORS)}, or ()"]
-        )
-    return frozenset(declared)
+    return declared_generators(dataset, "data")
 
 
 def draws(collate: Collate) -> bool:

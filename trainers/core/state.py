@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from trainers.core.distributed import Place
-from trainers.core.randomness import STEP, TASK, Stream, derived, seed_all
+from trainers.core.randomness import GENERATORS, STEP, TASK, Stream, derived, seed_all
 
 
 @dataclass
@@ -19,6 +19,8 @@ class TrainingState:
     seed: int
     rank: int
     device: torch.device
+    generators: frozenset[str] = GENERATORS
+    """The global ones that are seeded in each step and batch."""
     step: int = 0
     """Optimizer steps that are done."""
     epoch: int = 0
@@ -60,7 +62,7 @@ class TrainingState:
 
     def draw_from(self, seed: int) -> None:
         """What is random from here on follows from `seed` alone."""
-        seed_all(seed)
+        seed_all(seed, self.generators)
         self._drawn_from = seed
 
     def state_dict(self) -> dict[str, Any]:

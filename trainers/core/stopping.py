@@ -36,7 +36,7 @@ _ECHO = 0.2
 Batch = TypeVar("Batch")
 
 _LOOK_EVERY = 1.0
-_MESSAGE_EVERY = 0.05
+_MESSAGE_EVERY = 0.25
 """Seconds between two messages: a step of a millisecond would spend a tenth of its time on one."""
 _MOST_STEPS = 50
 """Steps between two messages at most; and always where no CPU group carries them, because reading one
@@ -154,12 +154,12 @@ class Stopping:
 
     def agreed(self) -> bool:
         """Whether all ranks stop now. Call it at every step boundary, on every rank."""
-        mine = self.asked() is not None
-        if not self._place.distributed or self._place.world_size == 1:
-            return mine
         if self._rest > 0:
             self._rest -= 1
             return False
+        mine = self.asked() is not None
+        if not self._place.distributed or self._place.world_size == 1:
+            return mine
         self._hear()
         if self._all_stop or self._rest > 0:
             return self._all_stop
@@ -201,7 +201,7 @@ class Stopping:
 
         Raises:
             StoppedInside: on all ranks in the same round, the next but one after that in which
-                somebody asked, or 0.05 seconds later where batches are quicker.
+                somebody asked, or 0.25 seconds later where batches are quicker.
         """
         self._change_pace()
         iterator = iter(batches)

@@ -68,7 +68,7 @@ class Throughput:
         What is timed is communication that computing does not hide: from when this rank's own
         backward is done until the gradients of all are there. Waiting for slower ranks is in it.
         """
-        if not self._place.distributed or self._steps % self._every or not total.requires_grad:
+        if self._steps % self._every or not self._place.distributed or not total.requires_grad:
             return nullcontext()
         return self._timed(total)
 
