@@ -28,7 +28,8 @@ from launcher.spec import JobSpec, Stage
 from tests import patience
 from tests.cluster.slurm import HEAD, SlurmCluster
 from tests.pbs.cluster import PbsCluster
-from trainers.core.config import Config, get_loader
+from trainers.core.config import Config
+from trainers.core.yaml_text import get_loader
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainers.core.config import Config, ConfigError
+    from trainers.core.config import Config
     from trainers.core.distributed import cleanup_ddp, initialize_ddp
+    from trainers.core.fields import ConfigError
     from trainers.core.sampling import split
     from trainers.ddp import TrainerDDP
     from trainers.program import train

@@ -40,7 +40,7 @@ import yaml
 
 sys.path.append("examples")
 from own_model import Spirals
-from trainers.core.config import get_loader
+from trainers.core.yaml_text import get_loader
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, run
-from trainers.core.config import ConfigError
 from trainers.core.distributed import DistributedError, cleanup_ddp, initialize_ddp
+from trainers.core.fields import ConfigError
 from trainers.ddp import TrainerDDP
 
 

@@ -14,16 +14,11 @@ from hypothesis import strategies as st
 
 from tests.trainers.toys import Toy
 from tests.trainers.toys import config as toy_config
-from trainers.core.config import (
-    Config,
-    ConfigError,
-    PyObject,
-    get_loader,
-    read_yaml,
-    to_yaml,
-    without_effect,
-)
+from trainers.core.config import Config, without_effect
 from trainers.core.configured import ConfiguredTask
+from trainers.core.fields import ConfigError
+from trainers.core.pyobject import PyObject
+from trainers.core.yaml_text import get_loader, read_yaml, to_yaml
 from trainers.ddp import TrainerDDP
 
 GUIDE = """

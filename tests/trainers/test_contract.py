@@ -20,8 +20,10 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from tests.trainers.toys import Toy
 from tests.trainers.toys import config as toy_config
 from trainers.core import contract
-from trainers.core.config import Config, ConfigError, PyObject
+from trainers.core.config import Config
 from trainers.core.configured import ConfiguredTask, samples_in, task_of
+from trainers.core.fields import ConfigError
+from trainers.core.pyobject import PyObject
 from trainers.core.randomness import seed_all
 from trainers.ddp import TrainerDDP
 from trainers.task import Loss, Splits, Task

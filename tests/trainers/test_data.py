@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset, Subset, TensorDataset
 
-from trainers.core.config import ConfigError, Evaluation, Training
+from trainers.core.config import Evaluation, Training
 from trainers.core.data import Group, Seeded, TrainingLoader, evaluation_loader, training_loader
 from trainers.core.distributed import Place
+from trainers.core.fields import ConfigError
 from trainers.core.randomness import seed_all
 
 CPU = torch.device("cpu")

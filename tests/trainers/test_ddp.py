@@ -18,11 +18,12 @@ from torch.utils.data import TensorDataset, random_split
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, digest, run
 from trainers.core.checkpoint import load_part
-from trainers.core.config import ConfigError, Evaluation
+from trainers.core.config import Evaluation
 from trainers.core.data import evaluation_loader
 from trainers.core.distributed import Place
 from trainers.core.engine import Engine
 from trainers.core.evaluation import evaluate
+from trainers.core.fields import ConfigError
 from trainers.core.metrics import MetricsFile
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.task import Splits

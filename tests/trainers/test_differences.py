@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from tests.trainers.toys import Toy
 from trainers.core import differences
-from trainers.core.config import Config, ConfigError, Section, read_yaml, to_yaml
+from trainers.core.config import Config, Section
 from trainers.core.differences import MATTERS, SILENT, TOLD, compare, digest, fields
+from trainers.core.fields import ConfigError
+from trainers.core.yaml_text import read_yaml, to_yaml
 
 CHECKPOINT, STEP = "/runs/x/step-0000000400", 400
 

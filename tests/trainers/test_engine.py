@@ -16,9 +16,10 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, run
-from trainers.core.config import Config, ConfigError
+from trainers.core.config import Config
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.core.engine import MOST_SKIPPED, Engine, NonFiniteError
+from trainers.core.fields import ConfigError
 from trainers.core.optimizer import make_optimizer
 from trainers.core.wrapping import distributed, prepared_model
 from trainers.task import Loss

@@ -20,8 +20,9 @@ from launcher.ranks import RankEnv
 from tests.patience import until
 from tests.trainers.toys import Ranks, config, run
 from trainers.core import folder as room
-from trainers.core.config import Config, ConfigError
+from trainers.core.config import Config
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
+from trainers.core.fields import ConfigError
 from trainers.core.folder import RunFolder, run_name
 
 ALONE = Place(0, 1, torch.device("cpu"))

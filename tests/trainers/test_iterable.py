@@ -14,9 +14,10 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, digest, run
-from trainers.core.config import ConfigError, Training
+from trainers.core.config import Training
 from trainers.core.data import Group, TrainingLoader, training_loader
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
+from trainers.core.fields import ConfigError
 from trainers.ddp import TrainerDDP
 from trainers.task import Splits
 

@@ -20,7 +20,8 @@ from torch.optim.lr_scheduler import (
 )
 
 from tests.trainers.toys import Toy, config
-from trainers.core.config import Config, ConfigError
+from trainers.core.config import Config
+from trainers.core.fields import ConfigError
 from trainers.core.learning_rate import LearningRate
 from trainers.core.optimizer import load_optimizer, make_optimizer
 

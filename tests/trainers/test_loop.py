@@ -26,10 +26,10 @@ from tests import patience
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import Ranks, Toy, config, digest, run
 from trainers.core.checkpoint import CheckpointError, load_part
-from trainers.core.config import ConfigError
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.core.engine import NonFiniteError
 from trainers.core.evaluation import evaluate
+from trainers.core.fields import ConfigError
 from trainers.core.metrics import MetricsFile
 from trainers.core.randomness import seed_all
 from trainers.ddp import TrainerDDP

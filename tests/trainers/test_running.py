@@ -14,8 +14,8 @@ from launcher.ranks import RankEnv
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import run
 from trainers.core import running as running_module
-from trainers.core.config import ConfigError
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
+from trainers.core.fields import ConfigError
 from trainers.core.running import Running
 from trainers.core.throughput import Throughput, report
 

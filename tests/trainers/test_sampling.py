@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
 from tests import patience
-from trainers.core.config import ConfigError
+from trainers.core.fields import ConfigError
 from trainers.core.sampling import Deal, deal, micro_batches, order_of, split
 
 lengths = st.integers(1, 300)

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.toys import config
-from trainers.core.config import Config, ConfigError, read_yaml, to_yaml
+from trainers.core.config import Config
+from trainers.core.fields import ConfigError
 from trainers.core.scaling import Resolved, resolved
+from trainers.core.yaml_text import read_yaml, to_yaml
 
 
 def made(rules: dict[str, Any], overrides: list[str] | None = None, **training: Any) -> Config:

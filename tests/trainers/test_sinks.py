@@ -14,8 +14,9 @@ import pytest
 
 from tests.patience import until
 from trainers.core import sinks as sinks_module
-from trainers.core.config import Config, ConfigError, Logging, Wandb
+from trainers.core.config import Config, Logging, Wandb
 from trainers.core.curves import draw, draw_curves, others
+from trainers.core.fields import ConfigError
 from trainers.core.metrics import MetricsFile
 from trainers.core.sinks import Sinks, lacking
 
@@ -315,7 +316,7 @@ def test_what_wandb_is_told_of_a_configuration_is_plain(tmp_path: Path, wandb: F
     from torch.optim import AdamW
 
     from tests.trainers.toys import config
-    from trainers.core.config import plain
+    from trainers.core.yaml_text import plain
 
     resolved = plain(Config.of(config(tmp_path)))
     Sinks(tmp_path, Logging(wandb=Wandb(project="p")), "toy", resolved).go_back(0, 0)

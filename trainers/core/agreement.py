@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainers.core.config import Config, ConfigError
+from trainers.core.config import Config
 from trainers.core.differences import fields
 from trainers.core.distributed import Place
+from trainers.core.fields import ConfigError
 from trainers.task import Splits, Task
 
 _OWN = {

@@ -1,98 +1,27 @@
-"""The YAML of a training run, typed and validated.
+"""The fields of a training run, typed and validated.
 
 The layout is QuantumGrav's: `parallel`, `training`, `model`, `data`, `validation`, `testing`,
-`early_stopping`, `criterion`. `!pyobject a.b.C` names a Python object by its import path; reading a
-file imports and calls nothing.
+`early_stopping`, `criterion`.
 """
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
-import importlib
-import os
-import re
-import sys
 from collections.abc import Iterable, Mapping
-from datetime import date
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-import yaml
 
-from trainers.core.fields import convert, suggestion
+from trainers.core.fields import ConfigError, convert
+from trainers.core.yaml_text import read_yaml
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
-
-DEVICES = ("auto", "cpu", "cuda", "xpu", "mps")
-
-
-class ConfigError(Exception):
-    """A configuration that cannot be used; its text names every problem with its path."""
-
-    def __init__(self, problems: list[str], origin: str = "config"):
-        self.problems = problems
-        self.origin = origin
-        super().__init__("\n".join(f"{origin}: {problem}" for problem in problems))
-
-    def __reduce__(self) -> tuple[Any, ...]:  # it travels between ranks
-        return ConfigError, (self.problems, self.origin)
-
-
-class PyObject(msgspec.Struct, frozen=True):
-    """A Python object by its import path, as `torch.optim.AdamW`."""
-
-    path: str
-
-    def resolve(self) -> Any:
-        """Import it.
-
-        Raises:
-            ConfigError: there is no such module, or nothing of that name in it.
-        """
-        module, _, name = self.path.rpartition(".")
-        missing = f"!pyobject {self.path}: "
-        if not module:
-            raise ConfigError([f"{missing}is a bare name; write its import path, as in my_package.{name}"])
-        parts = module.split(".")
-        for taken in range(len(parts), 0, -1):  # the path may lead into a class
-            root = ".".join(parts[:taken])
-            try:
-                found: Any = sys.modules[root] if root in sys.modules else importlib.import_module(root)
-            except ModuleNotFoundError as error:
-                if error.name is None or not (root == error.name or root.startswith(f"{error.name}.")):
-                    raise  # the module is there, and lacks one that it needs itself
-                continue
-            for part in (*parts[taken:], name):
-                if not hasattr(found, part):
-                    near = suggestion(part, dir(found), listed=False)
-                    raise ConfigError([f"{missing}{root} has no {part}{near}"])
-                found = getattr(found, part)
-            return found
-        raise ConfigError([f"{missing}there is no module {parts[0]} here; is its folder on PYTHONPATH?"])
-
-
-def resolved(value: Any) -> Any:
-    """The object that a `!pyobject` names; anything else as it is."""
-    return value.resolve() if isinstance(value, PyObject) else value
-
-
-def called(value: Any, field: str, example: str) -> Any:
-    """The class or function that a field names.
-
-    Raises:
-        ConfigError: it is none, or there is none of that name.
-    """
-    found = resolved(value)
-    if not callable(found):
-        raise ConfigError([f"{field}: is {value!r}; write {example}"])
-    return found
-
-
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what torch's generators take
+
+DEVICES = ("auto", "cpu", "cuda", "xpu", "mps")
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -317,67 +246,6 @@ class Config(Section, frozen=True, kw_only=True):
         return config
 
 
-def get_loader() -> type[yaml.SafeLoader]:
-    """A YAML loader that knows `!pyobject`: `yaml.load(file, get_loader())`."""
-    return _Loader
-
-
-def read_yaml(text: str, origin: str = "config") -> Any:
-    """The data of a YAML text.
-
-    Raises:
-        ConfigError: it is no YAML, or uses a tag that this project does not have.
-    """
-    try:
-        return yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        raise ConfigError([" ".join(str(error).split())], origin) from error
-
-
-class _Loader(yaml.SafeLoader):
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping; a name that stands twice in it is no mistake to PyYAML, which takes the last."""
-        seen: dict[tuple[str, str], yaml.Node] = {}
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            first = seen.setdefault((key.tag, key.value), key)
-            if first is not key:
-                raise yaml.constructor.ConstructorError(
-                    f"{key.value} stands here first", first.start_mark, "and again", key.start_mark
-                )
-        return super().construct_mapping(node, deep)
-
-
-def _pyobject(loader: yaml.SafeLoader, node: yaml.Node) -> PyObject:
-    path = loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else ""
-    if not isinstance(path, str) or not _is_import_path(path):
-        raise yaml.constructor.ConstructorError(
-            None, None, f"!pyobject takes an import path, as torch.optim.AdamW, not {path!r}", node.start_mark
-        )
-    return PyObject(path)
-
-
-def _sweep(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
-    raise yaml.constructor.ConstructorError(
-        None,
-        None,
-        f"!{suffix} is not known here: a sweep is an array of jobs, one configuration each",
-        node.start_mark,
-    )
-
-
-_Loader.add_constructor("!pyobject", _pyobject)
-_Loader.add_multi_constructor("!", _sweep)
-
-_NUMBER = (
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+\Z|[-+]\.[0-9]+\Z"),
-)
-"""What YAML 1.2 takes for a number and PyYAML, which reads YAML 1.1, for a text: 1e-4, -.5."""
-_Loader.add_implicit_resolver(*_NUMBER, list("-+.0123456789"))
-
-
 _RATE = ("training", "optimizer_kwargs", "lr")
 _RATE_RULE = ("training", "scaling", "learning_rate")
 
@@ -451,50 +319,3 @@ def without_effect(config: Config) -> list[str]:
         if value:
             said.append(f"{path}: has no effect; {instead}")
     return said
-
-
-def to_yaml(config: Config) -> str:
-    """A configuration as a YAML text that `Config.load` reads back; objects by their import path."""
-    return yaml.dump(plain(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-
-
-class _Dumper(yaml.SafeDumper):
-    pass
-
-
-_Dumper.add_implicit_resolver(*_NUMBER, list("-+.0123456789"))  # such a text is written in quotes
-
-_Dumper.add_representer(
-    PyObject,
-    lambda dumper, value: dumper.represent_scalar("!pyobject", value.path),
-)
-
-
-def plain(value: Any) -> Any:
-    """A value in what YAML has: containers, texts, numbers, dates; classes and functions as PyObjects."""
-    if isinstance(value, msgspec.Struct) and not isinstance(value, PyObject):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, Mapping):
-        return {plain(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, (set, frozenset)):
-        return {plain(item) for item in value}
-    if isinstance(value, (bool, PyObject, date, bytes)) or value is None:
-        return value
-    if isinstance(value, Integral):  # numpy's, too
-        return int(value)
-    if isinstance(value, Real):
-        return float(value)
-    if isinstance(value, str):
-        return str.__str__(value)  # an enumeration's, too
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if hasattr(value, "__qualname__"):  # a class or function that Python code put here
-        path = f"{value.__module__}.{value.__qualname__}"
-        return PyObject(path) if _is_import_path(path) else path  # that of a lambda leads nowhere
-    return repr(value)
-
-
-def _is_import_path(path: str) -> bool:
-    return all(part.isidentifier() for part in path.split("."))

@@ -8,8 +8,10 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from trainers.core.config import Config, ConfigError, PyObject, called, resolved
+from trainers.core.config import Config
 from trainers.core.contract import a_task, in_words, made
+from trainers.core.fields import ConfigError
+from trainers.core.pyobject import PyObject, called, resolved
 from trainers.core.sampling import split
 from trainers.task import Loss, Splits, Task
 

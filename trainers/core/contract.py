@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from trainers.core.config import ConfigError
-from trainers.core.fields import suggestion
+from trainers.core.fields import ConfigError, suggestion
 from trainers.core.randomness import GENERATORS
 from trainers.task import Loss, Splits, Sum, Task
 

@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
-from trainers.core.config import ConfigError, Evaluation, Training
+from trainers.core.config import Evaluation, Training
 from trainers.core.distributed import Place
+from trainers.core.fields import ConfigError
 from trainers.core.iterable import IterableLoader
 from trainers.core.loading import (
     Batch,

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from trainers.core.config import Config, ConfigError, PyObject, plain
+from trainers.core.config import Config
+from trainers.core.fields import ConfigError
+from trainers.core.pyobject import PyObject
+from trainers.core.yaml_text import plain
 
 Fields: TypeAlias = dict[str, Any]
 """Values by path, as `training.seed`; nothing but what JSON has."""

@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeout
 
 from launcher.ranks import RankEnv
-from trainers.core.config import Config, ConfigError
+from trainers.core.config import Config
+from trainers.core.fields import ConfigError
 from trainers.core.roll_call import RollCall, Verdict
 
 _PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from trainers.core.config import Config, ConfigError, NotNegative, Positive, Section, called
+from trainers.core.config import Config, NotNegative, Positive, Section
 from trainers.core.contract import wrong_arguments
-from trainers.core.fields import convert
+from trainers.core.fields import ConfigError, convert
+from trainers.core.pyobject import called
 
 WHERE = "early_stopping.kwargs"
 

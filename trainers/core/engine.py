@@ -16,8 +16,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainers.core.averaging import AveragedWeights
 from trainers.core.checkpoint import load_part
-from trainers.core.config import Config, ConfigError
+from trainers.core.config import Config
 from trainers.core.distributed import Place
+from trainers.core.fields import ConfigError
 from trainers.core.gradients import GradientNorm
 from trainers.core.optimizer import load_optimizer
 from trainers.core.wrapping import compiled, distributed

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from launcher.ranks import RankEnv
-from trainers.core.config import ConfigError
+from trainers.core.fields import ConfigError
 
 if TYPE_CHECKING:
     from trainers.core.distributed import Place

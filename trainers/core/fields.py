@@ -12,6 +12,18 @@ import msgspec
 from msgspec import inspect
 
 
+class ConfigError(Exception):
+    """A configuration that cannot be used; its text names every problem with its path."""
+
+    def __init__(self, problems: list[str], origin: str = "config"):
+        self.problems = problems
+        self.origin = origin
+        super().__init__("\n".join(f"{origin}: {problem}" for problem in problems))
+
+    def __reduce__(self) -> tuple[Any, ...]:  # it travels between ranks
+        return ConfigError, (self.problems, self.origin)
+
+
 def convert(data: Any, kind: type[Any], path: str, problems: list[str]) -> Any:
     """A struct from data, field by field, so that every problem is found.
 

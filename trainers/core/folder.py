@@ -23,8 +23,10 @@ from pathlib import Path
 
 import msgspec
 
-from trainers.core.config import Config, ConfigError, to_yaml
+from trainers.core.config import Config
 from trainers.core.distributed import Place
+from trainers.core.fields import ConfigError
+from trainers.core.yaml_text import to_yaml
 
 PREVIOUS_ATTEMPT = 60.0
 """Seconds that an attempt of a castoff run waits for the last process of the one before."""

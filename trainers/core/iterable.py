@@ -17,8 +17,9 @@ import torch.distributed as dist
 from torch.utils.data import IterableDataset, get_worker_info
 from torch.utils.data._utils import worker as torch_worker
 
-from trainers.core.config import ConfigError, Training
+from trainers.core.config import Training
 from trainers.core.distributed import Place
+from trainers.core.fields import ConfigError
 from trainers.core.loading import Collate, Group, Micro, TrainingLoader, drawn_from, draws, iterate, loader
 from trainers.core.randomness import SAMPLE, Stream, seed_all
 

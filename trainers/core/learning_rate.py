@@ -10,8 +10,9 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
 
 from trainers.core import scaling, schedule
-from trainers.core.config import Config, ConfigError, Schedule
+from trainers.core.config import Config, Schedule
 from trainers.core.differences import fields
+from trainers.core.fields import ConfigError
 from trainers.core.optimizer import CONFIGURED, make_scheduler
 
 _BESIDE_A_TYPE = ("lr_scheduler_args", "lr_scheduler_kwargs", "lr_scheduler_per")

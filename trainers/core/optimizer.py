@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from trainers.core.config import Config, ConfigError, called
+from trainers.core.config import Config
 from trainers.core.contract import wrong_arguments
+from trainers.core.fields import ConfigError
+from trainers.core.pyobject import called
 from trainers.task import Task
 
 CONFIGURED = "configured"

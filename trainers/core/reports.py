@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from trainers.core.config import Config, plain, without_effect
+from trainers.core.config import Config, without_effect
 from trainers.core.data import Group
 from trainers.core.distributed import Place
 from trainers.core.engine import Engine
@@ -21,6 +21,7 @@ from trainers.core.running import Running
 from trainers.core.sinks import Sinks
 from trainers.core.state import TrainingState
 from trainers.core.throughput import Throughput, report
+from trainers.core.yaml_text import plain
 from trainers.task import Loss
 
 

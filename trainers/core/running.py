@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.core.config import ConfigError
 from trainers.core.distributed import Place
+from trainers.core.fields import ConfigError
 
 _AT_MOST = 10_000
 """Micro-batches whose numbers wait on the device: in a longer interval it is waited for once in so many."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Subset
 
-from trainers.core.config import ConfigError
+from trainers.core.fields import ConfigError
 from trainers.core.randomness import ORDER, SPLIT, derived
 
 _LARGEST_INT = 2**31 - 1

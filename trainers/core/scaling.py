@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from trainers.core.config import Config, ConfigError, Scaling
+from trainers.core.config import Config, Scaling
+from trainers.core.fields import ConfigError
 
 
 class Resolved(NamedTuple):

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainers.core.config import ConfigError, Logging, PyObject, Wandb
+from trainers.core.config import Logging, Wandb
+from trainers.core.fields import ConfigError
 from trainers.core.metrics import MetricsFile
+from trainers.core.pyobject import PyObject
 
 logger = logging.getLogger(__name__)
 

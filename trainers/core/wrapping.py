@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
-from trainers.core.config import Config, ConfigError
+from trainers.core.config import Config
 from trainers.core.contract import built_model
 from trainers.core.distributed import Place, device_ids
+from trainers.core.fields import ConfigError
 from trainers.task import Task
 
 logger = logging.getLogger(__name__)

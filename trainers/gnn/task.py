@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, smooth_l1_loss
 from torch_geometric.data import Batch
 
-from trainers.core.config import ConfigError
+from trainers.core.fields import ConfigError
 from trainers.gnn.data import FEATURES, Causets
 from trainers.gnn.model import GNNModel
 from trainers.gnn.report import linear_error, table

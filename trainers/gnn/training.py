@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import msgspec
 
 from trainers import program
-from trainers.core.config import Config, PyObject
+from trainers.core.config import Config
 from trainers.core.curves import draw_curves
+from trainers.core.pyobject import PyObject
 from trainers.gnn.report import aligned
 
 TASK = PyObject("trainers.gnn.task.CausetTask")

@@ -19,9 +19,11 @@ from torch import nn
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Ranks, Toy
 from trainers.core.checkpoint import CheckpointError
-from trainers.core.config import Config, ConfigError, PyObject
+from trainers.core.config import Config
 from trainers.core.distributed import DistributedError
 from trainers.core.failures import end, explained, words
+from trainers.core.fields import ConfigError
+from trainers.core.pyobject import PyObject
 from trainers.gnn.__main__ import main
 from trainers.gnn.training import TASK, _with_task
 from trainers.task import Loss

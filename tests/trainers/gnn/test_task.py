@@ -13,10 +13,11 @@ from torch_geometric.data import Batch
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import config, run
-from trainers.core.config import Config, ConfigError, Evaluation, Training
+from trainers.core.config import Config, Evaluation, Training
 from trainers.core.data import evaluation_loader
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.core.evaluation import evaluate
+from trainers.core.fields import ConfigError
 from trainers.ddp import TrainerDDP
 from trainers.gnn.data import Causets
 from trainers.gnn.task import CausetTask

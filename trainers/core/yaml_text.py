@@ -1,0 +1,123 @@
+"""A configuration's data as a YAML text, read and written.
+
+`!pyobject a.b.C` names a Python object by its import path; reading imports and calls nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import date
+from numbers import Integral, Real
+from typing import Any
+
+import msgspec
+import yaml
+
+from trainers.core.fields import ConfigError
+from trainers.core.pyobject import PyObject, is_import_path
+
+
+def get_loader() -> type[yaml.SafeLoader]:
+    """A YAML loader that knows `!pyobject`: `yaml.load(file, get_loader())`."""
+    return _Loader
+
+
+def read_yaml(text: str, origin: str = "config") -> Any:
+    """The data of a YAML text.
+
+    Raises:
+        ConfigError: it is no YAML, or uses a tag that this project does not have.
+    """
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise ConfigError([" ".join(str(error).split())], origin) from error
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping; a name that stands twice in it is no mistake to PyYAML, which takes the last."""
+        seen: dict[tuple[str, str], yaml.Node] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            first = seen.setdefault((key.tag, key.value), key)
+            if first is not key:
+                raise yaml.constructor.ConstructorError(
+                    f"{key.value} stands here first", first.start_mark, "and again", key.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def _pyobject(loader: yaml.SafeLoader, node: yaml.Node) -> PyObject:
+    path = loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else ""
+    if not isinstance(path, str) or not is_import_path(path):
+        raise yaml.constructor.ConstructorError(
+            None, None, f"!pyobject takes an import path, as torch.optim.AdamW, not {path!r}", node.start_mark
+        )
+    return PyObject(path)
+
+
+def _sweep(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
+    raise yaml.constructor.ConstructorError(
+        None,
+        None,
+        f"!{suffix} is not known here: a sweep is an array of jobs, one configuration each",
+        node.start_mark,
+    )
+
+
+_Loader.add_constructor("!pyobject", _pyobject)
+_Loader.add_multi_constructor("!", _sweep)
+
+_NUMBER = (
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+\Z|[-+]\.[0-9]+\Z"),
+)
+"""What YAML 1.2 takes for a number and PyYAML, which reads YAML 1.1, for a text: 1e-4, -.5."""
+_Loader.add_implicit_resolver(*_NUMBER, list("-+.0123456789"))
+
+
+def to_yaml(config: msgspec.Struct) -> str:
+    """A configuration as a text that can be read back; objects by their import path."""
+    return yaml.dump(plain(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    pass
+
+
+_Dumper.add_implicit_resolver(*_NUMBER, list("-+.0123456789"))  # such a text is written in quotes
+
+_Dumper.add_representer(
+    PyObject,
+    lambda dumper, value: dumper.represent_scalar("!pyobject", value.path),
+)
+
+
+def plain(value: Any) -> Any:
+    """A value in what YAML has: containers, texts, numbers, dates; classes and functions as PyObjects."""
+    if isinstance(value, msgspec.Struct) and not isinstance(value, PyObject):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Mapping):
+        return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return {plain(item) for item in value}
+    if isinstance(value, (bool, PyObject, date, bytes)) or value is None:
+        return value
+    if isinstance(value, Integral):  # numpy's, too
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, str):
+        return str.__str__(value)  # an enumeration's, too
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "__qualname__"):  # a class or function that Python code put here
+        path = f"{value.__module__}.{value.__qualname__}"
+        return PyObject(path) if is_import_path(path) else path  # that of a lambda leads nowhere
+    return repr(value)
