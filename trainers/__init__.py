@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Config": "trainers.core.config",
-    "ConfigError": "trainers.core.config",
+    "ConfigError": "trainers.core.fields",
     "Loss": "trainers.task",
     "Splits": "trainers.task",
     "Task": "trainers.task",
