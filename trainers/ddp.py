@@ -243,7 +243,7 @@ class TrainerDDP:
     def _prepare(self, train: TrainingLoader, stack: ExitStack) -> None:
         """Make what lives as long as the loop."""
         config, training = self.config, self.config.training
-        self._epoch_steps = train.steps
+        self._epoch_is_over = train.is_over
         self._total = total = training.num_steps
         if total is None and train.steps is not None and training.num_epochs is not None:
             self._total = total = train.steps * training.num_epochs
@@ -293,7 +293,7 @@ class TrainerDDP:
         epochs = training.num_epochs is not None and state.epoch >= training.num_epochs
         steps = training.num_steps is not None and state.step >= training.num_steps
         # An epoch whose last step this was is still to be told of.
-        return state.ended or epochs or (steps and state.consumed != self._epoch_steps)
+        return state.ended or epochs or (steps and not self._epoch_is_over(state.consumed))
 
     def _finish(self, val: EvaluationLoader | None) -> None:
         if self.state.judged != self.step:

@@ -232,6 +232,7 @@ def to_the_end() -> tuple[list[list[list[int]]], str]:
         for done in (1, len(groups)):
             again = loaded(Sharding(44, less=12), place, size=2, **given)
             again.load_state_dict(states[done - 1])
+            assert again.is_over(done) == (done == len(groups))
             assert list(again.groups(0, done)) == groups[done:]
     told = ""
     try:
@@ -288,3 +289,41 @@ def test_a_training_on_a_stream_goes_on(world_size: int, workers: int, epoch: in
     whole = run(trained, tmp_path / "a", workers, 11, folder=tmp_path / "1", world_size=world_size)
     parts = run(trained, tmp_path / "b", workers, 4, 5, 11, folder=tmp_path / "2", world_size=world_size)
     assert parts == whole == [(whole[0][0], 11, epoch)] * world_size
+
+
+def streamed(folder: Path, num_steps: int, **given: Any) -> TrainerDDP:
+    """A training of so many steps, in this process; 150 elements are 10 steps of an epoch."""
+    fields = config(folder, num_steps=num_steps, num_epochs=None, batch_size=15, run="one", **given)
+    trainer = TrainerDDP(0, fields, Streamed())
+    trainer.run_training(*trainer.prepare_dataloaders()[:2])
+    return trainer
+
+
+def test_the_last_step_may_end_an_epoch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its means are told, as on a set with a length; also by a run that goes on to there, or from there."""
+    caplog.set_level("INFO")
+    whole = streamed(tmp_path / "whole", 10)
+    assert (whole.step, whole.epoch, len(whole.train_data), len(whole.val_data)) == (10, 1, 1, 1)
+    parts = [streamed(tmp_path / "parts", steps) for steps in (9, 9, 10, 10)]
+    assert [(each.step, each.epoch) for each in parts] == [(9, 0), (9, 0), (10, 1), (10, 1)]
+    assert parts[-1].train_data == whole.train_data
+    assert caplog.text.count("Nothing is left to train") == 2
+
+
+def test_an_epoch_that_ends_in_its_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint was made before the epoch was told of; from there it is told, and nothing is trained."""
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainerDDP, "_end_epoch", killed)
+        with pytest.raises(KeyboardInterrupt):
+            streamed(tmp_path, 10, checkpoint_every_steps=10)
+    again = streamed(tmp_path, 10)
+    assert (again.step, again.epoch, len(again.train_data)) == (10, 1, 1)
+
+
+def test_a_step_that_no_rank_can_make_whole() -> None:
+    with pytest.raises(ConfigError, match=r"too little .* to take one step.*, or leave drop_last out"):
+        next(loaded(Plain(6), gradient_accumulation_steps=3, drop_last=True).groups(0, 0))

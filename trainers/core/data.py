@@ -74,6 +74,10 @@ class MapLoader(TrainingLoader):
             micros = [Micro(next(loaded), size, number == last) for number, size in enumerate(sizes)]
             yield Group(micros, self._deal.samples(step))
 
+    def is_over(self, consumed: int) -> bool:
+        """Whether the epoch has no group after the first `consumed`."""
+        return consumed >= self.steps
+
 
 class EvaluationLoader:
     """A rank's share of a data set that is only looked at: every world_size-th batch.

@@ -63,6 +63,8 @@ class IterableLoader(TrainingLoader):
         self._marks: dict[int, _Mark] = {}
         """By the steps of the epoch that are done; the last two, because a group that was given may not
         have been trained on yet."""
+        self._have_more: Callable[[], bool] = lambda: True
+        """Whether there is a group after those that were given."""
 
     @property
     def steps(self) -> None:
@@ -82,10 +84,12 @@ class IterableLoader(TrainingLoader):
         self._epoch, self._marks = epoch, {consumed: mark}
         loaded = iterate(self._loader(epoch, mark))
         ahead = list(islice(loaded, self._accumulation))
-        size, samples = self._agreement(ahead)()
+        agreed = self._agreement(ahead)
+        size, samples = agreed()
+        self._have_more = lambda: agreed()[0] > 0
         if not size and not consumed:
             raise ConfigError([self._nothing()])
-        while size and not (self._training.drop_last and size < self._accumulation):
+        while size:
             group = ahead[:size]
             for batch in group:
                 stands = {**mark.stands, batch.worker: batch.stand}
@@ -99,13 +103,18 @@ class IterableLoader(TrainingLoader):
             yield Group(micros, samples)
             size, samples = agreed()
 
+    def is_over(self, consumed: int) -> bool:
+        """Whether the epoch has no group after the first `consumed`; all ranks must ask alike."""
+        return consumed == max(self._marks, default=-1) and not self._have_more()
+
     def state_dict(self) -> dict[str, Any]:
         """Where this rank stands."""
         marks = {
             step: {"turn": mark.turn, "stands": {at: pickle.loads(each) for at, each in mark.stands.items()}}
             for step, mark in self._marks.items()
         }
-        return {**self._shape(), "epoch": self._epoch, "marks": marks}
+        more = self._have_more()
+        return {**self._shape(), "epoch": self._epoch, "marks": marks, "more": more}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint.
@@ -126,7 +135,8 @@ class IterableLoader(TrainingLoader):
         ]
         if problems:
             raise ConfigError(problems)
-        self._epoch = state["epoch"]
+        self._epoch, more = state["epoch"], state["more"]
+        self._have_more = lambda: more
         self._marks = {
             step: _Mark(mark["turn"], {at: pickle.dumps(each) for at, each in mark["stands"].items()})
             for step, mark in state["marks"].items()
@@ -172,7 +182,8 @@ class IterableLoader(TrainingLoader):
     def _agreement(self, ahead: list[_Loaded]) -> Callable[[], tuple[int, int]]:
         """Tells the ranks what this one has for its next group; what it gives waits for the others.
 
-        That is (micro-batches that every rank has, samples in so many of all ranks).
+        That is (micro-batches of the next step, which every rank has; samples in those of all ranks), or
+        (0, 0) at the end.
         """
         place = self._place
         samples = list(accumulate(batch.samples for batch in ahead))
@@ -186,16 +197,20 @@ class IterableLoader(TrainingLoader):
             if work is not None:
                 work.wait()
             everywhere = [count for have, count in told.tolist() if have == ranks]
-            return len(everywhere), everywhere[-1] if everywhere else 0
+            if not everywhere or (self._training.drop_last and len(everywhere) < self._accumulation):
+                return 0, 0
+            return len(everywhere), everywhere[-1]
 
         return agreed
 
     def _nothing(self) -> str:
         parts = self._place.world_size * self._workers
+        leave = ", or leave drop_last out" if self._training.drop_last else ""
         return (
             f"data: the training set {type(self.dataset).__name__} has too little for every rank to take one "
             f"step: {self._place.world_size} ranks x {self._workers} workers read {parts} parts of it in "
-            f"batches of {self._training.batch_size}; take fewer ranks, fewer workers or a smaller batch_size"
+            f"batches of {self._training.batch_size}; take fewer ranks, fewer workers or a smaller "
+            f"batch_size{leave}"
         )
 
 

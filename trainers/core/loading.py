@@ -65,6 +65,10 @@ class TrainingLoader(ABC):
     def groups(self, epoch: int, consumed: int) -> Iterator[Group]:
         """The groups of an epoch, without the first `consumed`."""
 
+    @abstractmethod
+    def is_over(self, consumed: int) -> bool:
+        """Whether the epoch has no group after the first `consumed`; all ranks must ask alike."""
+
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps, beside the epoch and the steps of it that are done."""
         return {}
