@@ -26,6 +26,7 @@ from trainers.core.learning_rate import LearningRate
 from trainers.core.optimizer import make_optimizer
 from trainers.core.randomness import MODEL, derived, seed_all
 from trainers.core.reports import Reports
+from trainers.core.sinks import check_packages
 from trainers.core.state import Registry, Stateful, TrainingState
 from trainers.core.stopping import StoppedEarly, StoppedInside, Stopping
 from trainers.core.validation import Validation, tested
@@ -48,7 +49,6 @@ class TrainerDDP:
     """
 
     # As long as the loop lasts.
-    rates: LearningRate
     keeper: Continuation
     stopping: Stopping
     watch: Watch
@@ -70,7 +70,10 @@ class TrainerDDP:
         self.model = prepared_model(self.task, config, self.place)
         """The bare module."""
         self.engine = Engine(self.model, make_optimizer(config, self.task, self.model), config, self.place)
+        self.rates = LearningRate(config, self.engine.optimizer, world_size=self.place.world_size)
         self.judge = Judge(config)
+        self.place.decided(lambda: check_packages(config.logging))
+        # What is wrong is said before an earlier run's folder is set aside.
         self.run_folder = RunFolder(config, self.place)
         self.folder = self.run_folder.path
         """The run's folder: checkpoints, metrics.jsonl and config.yaml."""
@@ -247,12 +250,7 @@ class TrainerDDP:
         self._total = total = training.num_steps
         if total is None and train.steps is not None and training.num_epochs is not None:
             self._total = total = train.steps * training.num_epochs
-        self.rates = LearningRate(
-            *(config, self.engine.optimizer),
-            world_size=self.place.world_size,
-            total_steps=total,
-            steps_per_epoch=train.steps,
-        )
+        self.rates.lasts(total, train.steps)
         self.reports.begin(self.rates.resolved)
         shared: dict[str, Stateful] = {"state": self.state, "engine": self.engine}
         shared |= {"rates": self.rates, "judge": self.judge, "task": KeptTask(self.task)}

@@ -18,12 +18,14 @@ import torch
 
 from launcher.ranks import RankEnv
 from tests.patience import until
-from tests.trainers.toys import Ranks, config, run
+from tests.trainers.toys import Ranks, Toy, config, run
 from trainers.core import folder as room
+from trainers.core import sinks
 from trainers.core.config import Config
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.core.fields import ConfigError
 from trainers.core.folder import RunFolder, run_name
+from trainers.ddp import TrainerDDP
 
 ALONE = Place(0, 1, torch.device("cpu"))
 
@@ -220,6 +222,39 @@ def test_fresh_sets_the_earlier_one_aside(tmp_path: Path, caplog: pytest.LogCapt
     assert [(tmp_path / f"toy.{n}" / "metrics.jsonl").read_text() for n in (1, 2)] == ["first", "second"]
     assert not (tmp_path / "toy" / "metrics.jsonl").exists()
     assert caplog.messages[-1] == f"Beginning anew: the earlier {tmp_path}/toy is now {tmp_path}/toy.2"
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"schedule": {"type": "noam"}}, "noam has its peak there"),
+        (
+            {"schedule": {"warmup_steps": 30}, "num_epochs": None, "num_steps": 20},
+            "the training has 20 steps",
+        ),
+        ({"scaling": {"learning_rate": "linear"}}, "base_world_size: is missing"),
+        ({"lr_scheduler_type": torch.optim.lr_scheduler.StepLR}, "step_size: is missing"),
+    ],
+)
+def test_nothing_is_set_aside_for_what_cannot_be_trained(
+    fields: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    TrainerDDP(0, config(tmp_path), Toy())
+    (tmp_path / "toy" / "metrics.jsonl").write_text("")
+    with pytest.raises(ConfigError, match=says):
+        TrainerDDP(0, config(tmp_path, **{**fields, "fresh": True}), Toy())
+    assert [path.name for path in tmp_path.iterdir()] == ["toy"]
+
+
+def test_nothing_is_set_aside_for_a_package_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TrainerDDP(0, config(tmp_path), Toy())
+    (tmp_path / "toy" / "metrics.jsonl").write_text("")
+    monkeypatch.setattr(sinks, "_installed", lambda name: False)
+    with pytest.raises(ConfigError, match="package tensorboard is not installed"):
+        TrainerDDP(0, {**config(tmp_path, fresh=True), "logging": {"tensorboard": True}}, Toy())
+    assert [path.name for path in tmp_path.iterdir()] == ["toy"]
 
 
 def test_fresh_counts_for_the_first_attempt_of_a_castoff_run(tmp_path: Path) -> None:

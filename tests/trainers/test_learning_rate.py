@@ -45,9 +45,8 @@ class Trained:
         torch.manual_seed(0)
         self.model = task.build_model()
         self.optimizer = make_optimizer(told, task, self.model)
-        self.rates = LearningRate(
-            told, self.optimizer, world_size=world_size, total_steps=total, steps_per_epoch=epoch
-        )
+        self.rates = LearningRate(told, self.optimizer, world_size=world_size)
+        self.rates.lasts(total, epoch)
         self.epoch = epoch
         self.step = 0
         self.seen: list[list[float]] = []

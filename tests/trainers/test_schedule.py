@@ -11,10 +11,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trainers.core.config import Schedule
-from trainers.core.schedule import factor, problems
+from trainers.core.schedule import factor, problems, problems_of_length
 
 TOTAL = st.integers(2, 3000)
 FLOORS = st.floats(0.0, 1.0)
+
+
+def wrong(schedule: Schedule, total: int | None) -> list[str]:
+    """All that is wrong with it in a training of so many steps."""
+    return problems(schedule) + problems_of_length(schedule, total)
 
 
 @st.composite
@@ -26,7 +31,7 @@ def schedules(draw: st.DrawFn, *types: str) -> tuple[Schedule, int]:
     floor = 0.0 if kind == "constant" else draw(FLOORS)
     fields: dict[str, Any] = {"type": kind, "warmup_steps": warmup, "floor": floor}
     made = Schedule(**fields)
-    assume(problems(made, total) == [])
+    assume(wrong(made, total) == [])
     return made, total
 
 
@@ -120,7 +125,7 @@ def test_some_by_hand() -> None:
     ],
 )
 def test_what_cannot_be_followed_is_said(fields: dict[str, Any], total: int | None, says: str) -> None:
-    (problem,) = problems(Schedule(**fields), total)
+    (problem,) = wrong(Schedule(**fields), total)
     assert problem.startswith("training.schedule.")
     assert re.search(says, problem)
 
@@ -136,4 +141,4 @@ def test_what_cannot_be_followed_is_said(fields: dict[str, Any], total: int | No
     ],
 )
 def test_what_can(fields: dict[str, Any], total: int | None) -> None:
-    assert problems(Schedule(**fields), total) == []
+    assert wrong(Schedule(**fields), total) == []

@@ -18,7 +18,7 @@ from trainers.core.config import Config, Logging, Wandb
 from trainers.core.curves import draw, draw_curves, others
 from trainers.core.fields import ConfigError
 from trainers.core.metrics import MetricsFile
-from trainers.core.sinks import Sinks, lacking
+from trainers.core.sinks import Sinks, check_packages
 
 
 def sinks(folder: Path, **asked: Any) -> Sinks:
@@ -133,12 +133,12 @@ def test_a_missing_package_is_named_with_its_field(tmp_path: Path, monkeypatch: 
         for module in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
             monkeypatch.delitem(sys.modules, module)
     with pytest.raises(ConfigError) as caught:
-        sinks(tmp_path, tensorboard=True, wandb=Wandb(project="p"))
+        check_packages(Logging(tensorboard=True, wandb=Wandb(project="p")))
     text = str(caught.value)
     for name in ("tensorboard", "wandb"):
         assert f"logging.{name}: is set" in text
         assert f"pip install {name}" in text
-    assert lacking(Logging()) == []
+    check_packages(Logging())
 
 
 def test_a_service_that_fails_is_left_out_and_said_once(
@@ -232,7 +232,6 @@ class FakeWandb:
 def wandb(monkeypatch: pytest.MonkeyPatch) -> FakeWandb:
     made = FakeWandb()
     monkeypatch.setitem(sys.modules, "wandb", made)
-    monkeypatch.setattr(sinks_module, "lacking", lambda config: [])
     return made
 
 

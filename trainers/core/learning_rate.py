@@ -23,28 +23,20 @@ class LearningRate:
 
     Our own are functions of the step: `before_step` sets the rate, and a checkpoint need not know it.
     One of torch's is told when a step, an epoch or a validation is done. Make this once, for an
-    optimizer of `make_optimizer`, before a checkpoint is loaded into that. Scaling rules act on the
-    configured rate of every group, never on a checkpoint's.
-
-    `total_steps` of the training and `steps_per_epoch` are None where nobody knows them.
+    optimizer of `make_optimizer`, before a checkpoint is loaded into that; then say how long it is.
+    Scaling rules act on the configured rate of every group, never on a checkpoint's.
 
     Raises:
-        ConfigError: the schedule, scheduler or scaling cannot be followed.
+        ConfigError: the schedule, scheduler or scaling cannot be followed, as far as is known before the
+            data are there.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        optimizer: Optimizer,
-        *,
-        world_size: int,
-        total_steps: int | None,
-        steps_per_epoch: int | None,
-    ):
+    def __init__(self, config: Config, optimizer: Optimizer, *, world_size: int):
         scaled = scaling.resolved(config, world_size)
+        self._config = config
         self._optimizer = optimizer
-        self._schedule = _schedule(config, scaled, total_steps)
-        self._total = total_steps or 0
+        self._schedule = _schedule(config, scaled)
+        self._total = 0
         self._rates = [
             float(group[CONFIGURED]["lr"]) * scaled.learning_rate for group in optimizer.param_groups
         ]
@@ -58,16 +50,30 @@ class LearningRate:
         self._after: str | None = None
         """What torch's scheduler is stepped after."""
         self._made_from: dict[str, Any] | None = None
-        if self._scheduler is None:
-            self.before_step(0)
-        else:
+        if self._scheduler is not None:
             self._after = _stepped_after(config, self._scheduler)
-            epochs = math.ceil(total_steps / steps_per_epoch) if total_steps and steps_per_epoch else None
             _check_rates(config, self._scheduler)
-            _check_length(self._scheduler, total_steps if self._after == "step" else epochs, self._after)
             self._made_from = _described(config) | self._leave_to(self._scheduler)
             # A step that left the weights alone counts, too; torch would warn that its scheduler came first.
             vars(optimizer)["_opt_called"] = True
+        if config.training.num_steps is not None:
+            self.lasts(config.training.num_steps, None)
+
+    def lasts(self, total_steps: int | None, steps_per_epoch: int | None) -> None:
+        """Say how long the training is, before its first step; None: nobody knows.
+
+        Raises:
+            ConfigError: the schedule or scheduler cannot be followed for so long.
+        """
+        problems = schedule.problems_of_length(self._schedule, total_steps)
+        if problems:
+            raise ConfigError(_explained(problems, self._config, self._schedule))
+        self._total = total_steps or 0
+        if self._scheduler is None or self._after is None:
+            self.before_step(0)
+            return
+        epochs = math.ceil(total_steps / steps_per_epoch) if total_steps and steps_per_epoch else None
+        _check_length(self._scheduler, total_steps if self._after == "step" else epochs, self._after)
 
     def before_step(self, step: int) -> None:
         """Set the rates of the step that follows `step` done ones."""
@@ -144,7 +150,7 @@ class LearningRate:
         }
 
 
-def _schedule(config: Config, scaled: scaling.Resolved, total: int | None) -> Schedule:
+def _schedule(config: Config, scaled: scaling.Resolved) -> Schedule:
     """The schedule with its scaled warmup."""
     training = config.training
     if training.lr_scheduler_type is None:
@@ -161,16 +167,22 @@ def _schedule(config: Config, scaled: scaling.Resolved, total: int | None) -> Sc
         made = Schedule()
     else:
         made = msgspec.structs.replace(training.schedule, warmup_steps=scaled.warmup_steps)
-        wrong = schedule.problems(made, total)
-        if wrong and made != training.schedule:
-            wrong.append(
-                f"training.scaling.warmup: {training.scaling.warmup} has made these {made.warmup_steps} "
-                f"warmup steps of {training.schedule.warmup_steps}"
-            )
-        found += wrong
+        found += _explained(schedule.problems(made), config, made)
     if found:
         raise ConfigError(found)
     return made
+
+
+def _explained(problems: list[str], config: Config, made: Schedule) -> list[str]:
+    """What is wrong with a schedule, and where its warmup is from."""
+    training = config.training
+    if not problems or training.schedule is None or made == training.schedule:
+        return problems
+    return [
+        *problems,
+        f"training.scaling.warmup: {training.scaling.warmup} has made these {made.warmup_steps} "
+        f"warmup steps of {training.schedule.warmup_steps}",
+    ]
 
 
 def _stepped_after(config: Config, scheduler: LRScheduler) -> str:

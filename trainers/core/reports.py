@@ -26,11 +26,7 @@ from trainers.task import Loss
 
 
 class Reports:
-    """One rank's measures of its training; rank 0 writes what all of them come to.
-
-    Raises:
-        ConfigError: a package that the configuration asks for is missing.
-    """
+    """One rank's measures of its training; rank 0 writes what all of them come to."""
 
     def __init__(self, folder: Path, config: Config, place: Place):
         self.running = Running()

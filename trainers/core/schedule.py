@@ -33,8 +33,8 @@ def factor(schedule: Schedule, step: int, total: int) -> float:
     return schedule.floor + (1.0 - schedule.floor) * left
 
 
-def problems(schedule: Schedule, total: int | None) -> list[str]:
-    """Why a schedule cannot be followed in a training of `total` steps (None: nobody knows yet)."""
+def problems(schedule: Schedule) -> list[str]:
+    """Why a schedule cannot be followed in any training."""
     field, warmup, found = "training.schedule", schedule.warmup_steps, []
     endless = schedule.type in _ENDLESS
     if schedule.type == "noam" and not warmup:
@@ -48,18 +48,24 @@ def problems(schedule: Schedule, total: int | None) -> list[str]:
         found.append(
             f"{field}.floor: is {schedule.floor}, but constant never falls; drop it, or write type: cosine"
         )
-    if not endless and schedule.steps is None and total is None:
-        found.append(
+    if not endless and schedule.steps is not None and warmup >= schedule.steps:
+        found.append(f"{field}.steps: is {schedule.steps}, but the warmup alone takes {warmup}; write more")
+    return found
+
+
+def problems_of_length(schedule: Schedule, total: int | None) -> list[str]:
+    """Why it cannot be followed in a training of `total` steps; None: nobody knows how many."""
+    field, warmup = "training.schedule", schedule.warmup_steps
+    endless = schedule.type in _ENDLESS
+    if not endless and schedule.steps is not None:
+        return []
+    if not endless and total is None:
+        return [
             f"{field}.steps: is missing, and nobody knows how many steps {schedule.type} has: the data "
             "tell no length; write steps, or training.num_steps"
-        )
-    if not endless and schedule.steps is not None:
-        if warmup >= schedule.steps:
-            found.append(
-                f"{field}.steps: is {schedule.steps}, but the warmup alone takes {warmup}; write more"
-            )
-    elif warmup and total is not None and warmup >= total:
-        found.append(
+        ]
+    if warmup and total is not None and warmup >= total:
+        return [
             f"{field}.warmup_steps: is {warmup}, but the training has {total} steps; write less than that"
-        )
-    return found
+        ]
+    return []

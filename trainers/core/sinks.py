@@ -38,15 +38,9 @@ class Sinks:
 
     `metrics.jsonl` is the record, and exact over kills and resumes. What fails of the others (a
     server, a disk) says so once in a warning and gets no more; training goes on.
-
-    Raises:
-        ConfigError: a package is missing.
     """
 
     def __init__(self, folder: Path, config: Logging, run_name: str, resolved: Mapping[str, Any]):
-        problems = lacking(config)
-        if problems:
-            raise ConfigError(problems)
         self.metrics = MetricsFile(folder / "metrics.jsonl")
         self._folder = folder
         self._config = config
@@ -189,15 +183,21 @@ class WeightsAndBiases:
         self._run.finish()
 
 
-def lacking(config: Logging) -> list[str]:
-    """What a configuration asks for and this Python has not, as problems of its fields."""
+def check_packages(config: Logging) -> None:
+    """See that this Python has what a configuration asks for.
+
+    Raises:
+        ConfigError: it has not.
+    """
     asked = {"tensorboard": config.tensorboard, "wandb": config.wandb is not None}
-    return [
+    problems = [
         f"logging.{name}: is set, but the package {name} is not installed; "
         f"python -m pip install {name}, or leave the field out"
         for name, wanted in asked.items()
         if wanted and not _installed(name)
     ]
+    if problems:
+        raise ConfigError(problems)
 
 
 def _installed(name: str) -> bool:
