@@ -257,6 +257,15 @@ def test_but_not_for_ever() -> None:
         one_step(made, lambda out: out.sum() * float("nan"))
 
 
+def test_a_good_step_begins_the_count_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.core.engine.MOST_SKIPPED", 2)
+    made = engine(Place(0, 1, CPU), non_finite="skip")
+    for _ in range(2):
+        assert not one_step(made, lambda out: out.sum() * float("nan"))
+        assert one_step(made, torch.sum)
+    assert made.skipped == 2
+
+
 def test_a_step_without_any_item(caplog: pytest.LogCaptureFixture) -> None:
     """As when every token of a batch is masked: no division by zero, and weights that stay numbers."""
     made = engine(Place(0, 1, CPU))
@@ -429,6 +438,7 @@ def test_what_goes_on_from_its_state_is_the_same() -> None:
     for one, other in zip(first.judged.parameters(), second.judged.parameters(), strict=True):
         assert torch.equal(one, other)
     assert first.skipped == second.skipped == 1
+    assert first.state_dict()["scaler"] == second.state_dict()["scaler"]
 
 
 def test_batchnorm_over_ranks_needs_an_accelerator(tmp_path: Path) -> None:
