@@ -51,59 +51,83 @@ def _die_at_loss(task: Sensitive, number: int) -> None:
     vars(task)["loss"] = counted
 
 
-OPTIONS: dict[int, dict[str, Any]] = {
-    1: {"precision": "bf16", "gradient_accumulation_steps": 2, "ema_decay": 0.9},
-    2: {"num_workers": 2, "gradient_accumulation_steps": 3, "precision": "bf16"},
-    3: {"ema_decay": 0.9, "clip_grad_norm": 1.0},
-    4: {"num_workers": 2, "ema_decay": 0.9, "gradient_accumulation_steps": 2},
-}
-"""Each pair of options, on and off, stands in one of them."""
+class Case(NamedTuple):
+    """Ranks, and what they are told."""
+
+    world_size: int
+    training: Mapping[str, Any]
+    parallel: Mapping[str, Any] = {}
+
+    def task(self) -> Sensitive:
+        return Sensitive(partly="find_unused_parameters" in self.parallel)
+
+    def fields(self, path: Path, **more: Any) -> dict[str, Any]:
+        return {**with_checkpoints(path, **{**self.training, **more}), "parallel": self.parallel}
 
 
-def kills(world_size: int, number: int) -> list[Kill]:
-    chosen = random.Random(world_size)
+WORKERS, CLIPPED, AVERAGED = {"num_workers": 2}, {"clip_grad_norm": 1.0}, {"ema_decay": 0.9}
+MICROS, BF16, FP16 = {"gradient_accumulation_steps": 2}, {"precision": "bf16"}, {"precision": "fp16"}
+HOOK, UNUSED = {"communication_hook": "fp16"}, {"find_unused_parameters": True}
+
+CASES = [
+    Case(1, {**WORKERS, **MICROS}),
+    Case(2, {**MICROS, **CLIPPED, **BF16}, UNUSED),
+    Case(3, {**WORKERS, **MICROS, **AVERAGED, **CLIPPED, **BF16}, HOOK),
+    Case(4, {**AVERAGED, **CLIPPED}, {**HOOK, **UNUSED}),
+    Case(2, {**FP16}, HOOK),
+    Case(3, {**WORKERS, **MICROS, **AVERAGED, **CLIPPED, **FP16}, UNUSED),
+    Case(2, {**WORKERS, **AVERAGED, **BF16}, UNUSED),
+]
+"""For each two options there is one with both, one with either, and one with none of them."""
+
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.world_size))
+
+
+def kills(case: Case, number: int) -> list[Kill]:
+    chosen = random.Random(CASES.index(case))
     found = []
     for turn in range(number):
         if turn % 2:
-            found.append(Kill(chosen.randrange(world_size), "loss", chosen.randint(2, 12)))
+            found.append(Kill(chosen.randrange(case.world_size), "loss", chosen.randint(2, 12)))
         else:
             found.append(Kill(0, "disk", chosen.randint(5, 40)))
     return found
 
 
-def killed_and_gone_on(world_size: int, options: Mapping[str, Any], number: int, folder: Path) -> None:
+def killed_and_gone_on(case: Case, number: int, folder: Path, **training: Any) -> None:
+    world_size, task = case.world_size, case.task()
     uninterrupted = Ranks(folder / "one", world_size)  # meanwhile
-    uninterrupted.start(train, Sensitive(), with_checkpoints(folder / "whole", **options))
-    fields = with_checkpoints(folder / "killed", **options)
+    uninterrupted.start(train, task, case.fields(folder / "whole", **training))
+    fields = case.fields(folder / "killed", **training)
     died = 0
-    for turn, kill in enumerate(kills(world_size, number)):
+    for turn, kill in enumerate(kills(case, number)):
         ranks = Ranks(folder / f"attempt{turn}", world_size)
-        ranks.start(train_and_die, Sensitive(), fields, kill)
+        ranks.start(train_and_die, task, fields, kill)
         died += ranks.processes[kill.rank].wait(patience.SECONDS) == -signal.SIGKILL
         ranks.kill()
     assert died > number / 2
-    answers = run(train, Sensitive(), fields, folder=folder / "last", world_size=world_size)
+    answers = run(train, task, fields, folder=folder / "last", world_size=world_size)
     whole: Outcome = uninterrupted.answers()[0]
     same(answers[0], whole)
     assert {answer.judged for answer in answers} == {whole.judged}
 
 
-@pytest.mark.parametrize("world_size", OPTIONS)
-def test_killed_at_any_moment(world_size: int, tmp_path: Path) -> None:
+@each_case
+def test_killed_at_any_moment(case: Case, tmp_path: Path) -> None:
     """SIGKILL of any rank at any step, and of rank 0 at any effect on the disk."""
-    killed_and_gone_on(world_size, {**OPTIONS[world_size], "num_epochs": 2}, 5, tmp_path)
+    killed_and_gone_on(case, 3, tmp_path, num_epochs=2)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("world_size", OPTIONS)
-def test_killed_fifty_times(world_size: int, tmp_path: Path) -> None:
-    killed_and_gone_on(world_size, {**OPTIONS[world_size], "num_epochs": 20}, 50, tmp_path)
+@each_case
+def test_killed_fifty_times(case: Case, tmp_path: Path) -> None:
+    killed_and_gone_on(case, 50, tmp_path, num_epochs=20)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("world_size", OPTIONS)
-def test_killed_when_compiled(world_size: int, tmp_path: Path) -> None:
-    killed_and_gone_on(world_size, {**OPTIONS[world_size], "compile": True}, 3, tmp_path)
+@each_case
+def test_killed_when_compiled(case: Case, tmp_path: Path) -> None:
+    killed_and_gone_on(case, 3, tmp_path, compile=True)
 
 
 @pytest.mark.parametrize("world_size", [3, 4])

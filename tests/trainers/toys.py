@@ -76,17 +76,29 @@ def digest(model: nn.Module) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-class Sensitive(Toy):
-    """Buffers, noise in training and in validation, unequal counts, and a state of its own."""
+class NowAndThen(nn.Linear):
+    """Adds to what it gets, if that is positive in the mean; else its weights get no gradient."""
 
-    def __init__(self, counted: bool = True):
+    def forward(self, numbers: torch.Tensor) -> torch.Tensor:
+        return numbers + super().forward(numbers) if bool(numbers.mean() > 0) else numbers
+
+
+class Sensitive(Toy):
+    """Buffers, noise in training and in validation, unequal counts, and a state of its own.
+
+    `partly`: with a part that only some micro-batches use.
+    """
+
+    def __init__(self, counted: bool = True, partly: bool = False):
         super().__init__(samples=163)
         self.counted = counted
+        self.partly = partly
         self.seen = 0.0
 
     def build_model(self) -> nn.Module:
+        first = [NowAndThen(8, 8)] if self.partly else []
         wide = [nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2)]
-        return nn.Sequential(*wide, nn.Linear(16, 24), nn.Tanh(), nn.Linear(24, 1))
+        return nn.Sequential(*first, *wide, nn.Linear(16, 24), nn.Tanh(), nn.Linear(24, 1))
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
         numbers, wanted = batch
