@@ -173,7 +173,7 @@ def on_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any
 
 
 def test_q9_the_learning_rates_are_those_of_one_process(on_two_ranks: list[dict[str, Any]]) -> None:
-    rates = {line["epoch"]: line["lr"] for line in on_two_ranks[0]["metrics"] if "lr" in line}
+    rates = {line["epoch"]: line["train/lr"] for line in on_two_ranks[0]["metrics"] if "train/lr" in line}
     assert rates == {0: 0.01, 1: 0.005, 2: 0.0025}
 
 

@@ -165,7 +165,8 @@ def test_so_many_steps_are_so_many_epochs(tmp_path: Path) -> None:
 
 def test_the_learning_rate_is_that_of_each_step(tmp_path: Path) -> None:
     trainer = trained(tmp_path, num_epochs=2, schedule={"type": "linear", "warmup_steps": 4})
-    rates = lines(trainer, "lr")
+    rates = lines(trainer, "train/lr")
+    assert lines(trainer, "lr") == {}, "one name is enough"
     assert rates[1] == pytest.approx(0.0025)
     assert rates[4] == pytest.approx(0.01)
     assert rates[8] < rates[6] < 0.01
@@ -189,14 +190,15 @@ def test_schedulers_are_told_of_steps_and_validations(
 def test_also_where_torch_sets_the_next_one_after_it(tmp_path: Path) -> None:
     halved: dict[str, Any] = {"lr_scheduler_type": ExponentialLR, "lr_scheduler_kwargs": {"gamma": 0.5}}
     trainer = trained(tmp_path, num_epochs=1, lr_scheduler_per="step", **halved)
-    assert lines(trainer, "lr") == {1: 0.01, 2: 0.005, 3: 0.0025, 4: 0.00125}
+    assert lines(trainer, "train/lr") == {1: 0.01, 2: 0.005, 3: 0.0025, 4: 0.00125}
 
 
 def test_a_changed_learning_rate_counts_from_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trained(tmp_path, num_epochs=1)
     with caplog.at_level(logging.INFO):
         trainer = trained(tmp_path, num_epochs=2, optimizer_kwargs={"lr": 0.002})
-    assert lines(trainer, "lr") == {**dict.fromkeys(range(1, 5), 0.01), **dict.fromkeys(range(5, 9), 0.002)}
+    old, new = dict.fromkeys(range(1, 5), 0.01), dict.fromkeys(range(5, 9), 0.002)
+    assert lines(trainer, "train/lr") == old | new
     assert caplog.text.count("training.optimizer_kwargs.lr: 0.002 from here on; the checkpoint has 0.01") == 1
     assert "0.002" in (trainer.folder / "config.yaml").read_text()
 

@@ -284,9 +284,9 @@ def test_wandb_itself_offline(tmp_path: Path) -> None:
 def test_a_picture_of_any_training(tmp_path: Path) -> None:
     used = sinks(tmp_path)
     for step in range(1, 6):
-        used.write(step, {"train/loss": -float(step), "train/step_time": 1.0, "lr": 0.1})
+        used.write(step, {"train/loss": -float(step), "train/step_time": 1.0, "train/lr": 0.1})
     used.write(5, {"train_epoch/loss": 1.0})
-    assert others(used.metrics.read()) == ["lr"]
+    assert others(used.metrics.read()) == ["train/lr"]
     used.write(5, {"train/accuracy": 1.0})
     assert others(used.metrics.read()) == ["train/accuracy"]
     used.write(5, {"val/loss": float("nan"), "val/f1": 0.5})

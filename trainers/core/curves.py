@@ -78,7 +78,7 @@ def others(records: list[dict[str, Any]]) -> list[str]:
         names = sorted(key for key in seen if key.startswith(part) and key.removeprefix(part) not in hidden)
         if names:
             return names
-    return [name for name in ("lr",) if name in seen]
+    return [name for name in ("train/lr",) if name in seen]
 
 
 def _plot(side: Any, records: list[dict[str, Any]], name: str) -> float:

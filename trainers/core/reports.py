@@ -102,7 +102,7 @@ class Reports:
         values |= {"train/lr": rate, "checkpoint/stall": stall}
         if engine.skipped:
             values["train/skipped_steps"] = engine.skipped
-        self._write(state, {"lr": rate, **values})
+        self._write(state, values)
         if self._progress is not None:
             self.logger.info("%s", self._progress.line(values))
 
