@@ -23,6 +23,7 @@ from trainers.core import contract
 from trainers.core.config import Config
 from trainers.core.configured import ConfiguredTask, samples_in, task_of
 from trainers.core.fields import ConfigError
+from trainers.core.metrics import MetricsFile
 from trainers.core.pyobject import PyObject
 from trainers.core.randomness import seed_all
 from trainers.ddp import TrainerDDP
@@ -62,6 +63,25 @@ def refused(call: Callable[..., Any], *given: Any) -> str:
 )
 def test_build_model(given: Any, says: str) -> None:
     assert says in refused(contract.built_model, TASK, given)
+
+
+def test_a_model_without_shapes() -> None:
+    model = nn.Sequential(nn.LazyLinear(4), nn.ReLU())
+    says = "gave a tensor that has no shape yet for 0.weight; call the model once on an example"
+    assert says in refused(contract.built_model, TASK, model)
+    model(torch.ones(2, 3))
+    assert contract.built_model(TASK, model) is model
+    assert "for running_mean" in refused(contract.built_model, TASK, nn.LazyBatchNorm1d(affine=False))
+
+
+@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
+def test_gradients_that_are_sparse(kind: Any) -> None:
+    model = nn.ModuleDict({"words": kind(5, 3, sparse=True), "others": kind(5, 3)})
+    says = refused(contract.built_model, TASK, model)
+    assert f"gave an {kind.__name__} with sparse=True for words; drop sparse, because" in says
+    assert "for the model; drop" in refused(contract.built_model, TASK, model["words"])
+    model["words"].requires_grad_(False)
+    assert contract.built_model(TASK, model) is model
 
 
 @pytest.mark.parametrize(
@@ -346,7 +366,35 @@ def test_a_task_says_what_it_draws_from(names: Any, tmp_path: Path) -> None:
     assert set(same) == set(names)
 
 
-@pytest.mark.parametrize("wrong", ["torch", ["torhc"]])
+class DrawsAfterwards(Toy):
+    """Draws nothing in `loss` and `evaluate`, as it says; the generators stand anywhere after them."""
+
+    draws_from = ()
+
+    def __init__(self, elsewhere: int):
+        super().__init__(samples=20, dropout=0.0)
+        self.elsewhere = elsewhere
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        seed_all(self.elsewhere)
+        return super().loss(model, batch)
+
+    def after_evaluation(self, model: nn.Module) -> dict[str, float]:
+        return {"drawn": float(torch.rand(())) + random.random() + numpy.random.random()}
+
+
+def test_what_a_task_says_that_it_draws_from_is_not_said_of_its_samples(tmp_path: Path) -> None:
+    drawn = set()
+    for number in (1, 2):
+        fields = toy_config(tmp_path / str(number), num_epochs=1)
+        trainer = TrainerDDP(0, fields, DrawsAfterwards(number))
+        trainer.run_training(*trainer.prepare_dataloaders()[:2])
+        lines = MetricsFile(trainer.folder / "metrics.jsonl").read()
+        drawn |= {line["val/drawn"] for line in lines if "val/drawn" in line}
+    assert len(drawn) == 1
+
+
+@pytest.mark.parametrize("wrong", ["torch", ["torhc"], True, [["torch"]]])
 def test_generators_that_a_task_has_not(wrong: Any, tmp_path: Path) -> None:
     task = Toy()
     task.draws_from = wrong

@@ -21,7 +21,7 @@ from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.core.engine import MOST_SKIPPED, Engine, NonFiniteError
 from trainers.core.fields import ConfigError
 from trainers.core.optimizer import make_optimizer
-from trainers.core.wrapping import distributed, prepared_model
+from trainers.core.wrapping import _Everything, distributed, prepared_model
 from trainers.task import Loss
 
 CPU = torch.device("cpu")
@@ -249,6 +249,33 @@ def test_such_steps_can_be_skipped(caplog: pytest.LogCaptureFixture) -> None:
     assert not torch.equal(before[0], weights(made)[0])
 
 
+def test_what_a_skipped_step_has_shown_is_forgotten() -> None:
+    """Else BatchNorm would judge by NaN for ever, and no checkpoint would take it."""
+    fields, model = Config.of(config("out", **SGD, non_finite="skip")), nn.BatchNorm1d(8)
+    model.register_buffer("spread", torch.ones(1).expand(3))  # cannot be written to
+    made = Engine(model, make_optimizer(fields, Toy(), model), fields, Place(0, 1, CPU))
+    for number, taken in ((1.0, True), (float("nan"), False), (2.0, True)):
+        before = {name: each.clone() for name, each in model.named_buffers()}
+        made.begin(0)
+        made.backward(Loss(made.model(batch(0)[0] * number).sum()), BATCH, 1, last=True)
+        assert made.apply() == taken
+        for name in ("running_mean", "num_batches_tracked"):
+            assert torch.equal(before[name], model.get_buffer(name)) != taken
+
+
+@pytest.mark.parametrize("count", ["nan", "inf"])
+def test_a_count_that_is_none_costs_a_step_and_no_more(count: str) -> None:
+    """As where items are weighed by what is in the data."""
+    made, plain = (engine(Place(0, 1, CPU), non_finite="skip") for _ in range(2))
+    for items, taken in ((float(count), False), (2.0, True), (float(count), False), (3.0, True)):
+        for each in (made, plain) if taken else (made,):
+            each.begin(0)
+            total = each.model(batch(0)[0]).sum() * (1.0 if taken else float("nan"))
+            each.backward(Loss(total, torch.tensor(items)), BATCH, 1, last=True)
+            assert each.apply() == taken
+    same(weights(made), weights(plain))
+
+
 def test_but_not_for_ever() -> None:
     made = engine(Place(0, 1, CPU), non_finite="skip")
     for _ in range(MOST_SKIPPED - 1):
@@ -304,15 +331,15 @@ def test_a_model_of_doubles_is_one_throughout() -> None:
 
 
 class HalfUsed(nn.Module):
-    """Has a part that no loss depends on."""
+    """Has a part that no loss depends on, unless it is asked for."""
 
     def __init__(self) -> None:
         super().__init__()
         self.used, self.unused = nn.Linear(8, 1), nn.Linear(8, 1)
 
-    def forward(self, numbers: Tensor) -> Tensor:
+    def forward(self, numbers: Tensor, whole: bool = False) -> Tensor:
         out: Tensor = self.used(numbers)
-        return out
+        return out + self.unused(numbers) if whole else out
 
 
 def train_half_used(parallel: dict[str, bool]) -> list[Tensor]:
@@ -322,6 +349,45 @@ def train_half_used(parallel: dict[str, bool]) -> list[Tensor]:
     answer = trained(made, place, 1, "samples")
     cleanup_ddp()
     return answer
+
+
+def train_with_a_part_in_one_micro_batch(used_in: int) -> str | None:
+    """What is said of a part that one micro-batch of three depends on."""
+    place = joined()
+    fields, model = Config.of(config("out", **SGD)), HalfUsed()
+    made = Engine(model, make_optimizer(fields, Toy(), model), fields, place)
+    said = None
+    with made.wrapped():
+        made.begin(0)
+        for number in range(3):
+            with made.sync(last=number == 2):
+                out = made.model(batch(0)[0], number == used_in)
+            made.backward(Loss(out.sum()), 3 * BATCH, 3, last=number == 2)
+        try:
+            made.apply()
+        except ConfigError as error:
+            said = str(error)
+    cleanup_ddp()
+    return said
+
+
+@pytest.mark.usefixtures("for_real")
+@pytest.mark.parametrize("used_in", [1, 2])
+def test_what_the_last_micro_batch_does_not_depend_on(used_in: int, tmp_path: Path) -> None:
+    """Ranks would go on with weights of their own: DDP reduces what the last one reaches."""
+    for said in run(train_with_a_part_in_one_micro_batch, used_in, folder=tmp_path, world_size=2):
+        if used_in == 2:
+            assert said is None
+        else:
+            assert "last micro-batch of step 1 does not depend on unused.weight, unused.bias, for" in said
+
+
+def test_buckets_of_complex_weights_are_settled_in_silence(recwarn: pytest.WarningsRecorder) -> None:
+    kinds = (torch.complex64, torch.float64, torch.bfloat16)
+    everything = _Everything(nn.ParameterList(torch.ones(2, dtype=kind) for kind in kinds))
+    everything().backward()
+    assert all(each.grad is not None for each in everything.parameters())
+    assert not recwarn.list
 
 
 @pytest.mark.usefixtures("for_real")

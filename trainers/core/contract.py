@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import reprlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.nn.parameter import is_lazy
 
 from trainers.core.fields import ConfigError, suggestion
 from trainers.core.randomness import GENERATORS
@@ -55,7 +56,8 @@ def declared_generators(owner: Any, field: str) -> frozenset[str]:
     declared = getattr(owner, "draws_from", None)
     if declared is None:
         return GENERATORS
-    if isinstance(declared, str) or not GENERATORS.issuperset(declared):
+    several = isinstance(declared, Collection) and not isinstance(declared, str)
+    if not several or any(each not in tuple(GENERATORS) for each in declared):
         raise ConfigError(
             [
                 f"{field}: {type(owner).__name__}.draws_from is {declared!r}; it takes some of "
@@ -107,10 +109,24 @@ def built_model(task: Task, model: Any) -> nn.Module:
     if isinstance(model, (DistributedDataParallel, DataParallel)):
         raise _wrong(task, "build_model", model, "give the model itself, which the trainer wraps")
     if isinstance(model, nn.Module):
-        return model
+        return _looked_through(task, model)
     if isinstance(model, type) and issubclass(model, nn.Module):
         raise _wrong(task, "build_model", model, f"give an object of it, {model.__qualname__}(…)")
     raise _wrong(task, "build_model", model, "give a torch.nn.Module")
+
+
+def _looked_through(task: Task, model: nn.Module) -> nn.Module:
+    """The model, if all of it has a shape, and no embedding a gradient that is a sparse tensor."""
+    for name, weight in [*model.named_parameters(), *model.named_buffers()]:
+        if is_lazy(weight):
+            write = "call the model once on an example before you return it"
+            raise _said(task, "build_model", "a tensor that has no shape yet", write, name)
+    for name, part in model.named_modules():
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.sparse and part.weight.requires_grad:
+            said = f"an {type(part).__name__} with sparse=True"
+            write = "drop sparse, because norm and clipping take dense gradients, or freeze its weight"
+            raise _said(task, "build_model", said, write, name or "the model")
+    return model
 
 
 def built_data(task: Task, splits: Any) -> Splits:

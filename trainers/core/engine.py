@@ -21,7 +21,7 @@ from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
 from trainers.core.gradients import GradientNorm
 from trainers.core.optimizer import load_optimizer
-from trainers.core.wrapping import compiled, distributed
+from trainers.core.wrapping import compiled, distributed, unreduced
 from trainers.task import Loss
 
 logger = logging.getLogger(__name__)
@@ -69,6 +69,8 @@ class Engine:
             config.parallel.find_unused_parameters or config.parallel.static_graph
         )
         self._step = 0
+        self._accumulated = False
+        self._buffers: dict[str, Tensor] = {}
         self._skipped_in_a_row = 0
         self._empty = 0
         self._expected: Tensor | None = None
@@ -96,6 +98,8 @@ class Engine:
         self.optimizer.zero_grad(set_to_none=True)
         self._items = None
         self._losses = []
+        if self._skips or self._scaler is not None:
+            self._buffers = {name: each.clone() for name, each in self.bare.named_buffers()}
 
     def sync(self, *, last: bool) -> AbstractContextManager[Any]:
         """Around a micro-batch's forward pass: gradients are reduced after the `last` one alone."""
@@ -119,6 +123,7 @@ class Engine:
         else:
             weight = self._counted(loss.count, micros, last).to(loss.total.dtype)
         self._losses.append(loss.total.detach())
+        self._accumulated = micros > 1
         if self._scaler is not None:
             weight = self._scaler.scale(weight)
         with self.timed(loss.total) if last else nullcontext():
@@ -137,7 +142,7 @@ class Engine:
         count = torch.zeros((), dtype=_exact(device), device=device) + items
         self._items = count.clone() if self._items is None else self._items + count
         if self._expected is None:  # of the first step there is nothing to go by
-            self._expected = (self._place.sum(count) * micros).clamp(min=1.0)
+            self._expected = (self._place.sum(count) * micros).nan_to_num(1.0, posinf=1.0).clamp(min=1.0)
         if last and self._place.distributed:
             self._reduction = dist.all_reduce(self._items, async_op=True)
         return self._place.world_size / self._expected
@@ -151,13 +156,14 @@ class Engine:
         if self._scaler is not None:
             self._scaler.unscale_(self.optimizer)
         gradients = [each.grad for each in self._parameters if each.grad is not None]
-        if self._all_needed and len(gradients) < len(self._parameters):
-            raise self._unused()
+        if self._all_needed:
+            self._check_all_used(gradients)
         self._correct(gradients)
         self.norm = self._norm_of(gradients)
         if self._clip is not None:
             nn.utils.clip_grads_with_norm_(self._parameters, self._clip, self.norm)
         if not self._finite():
+            self._take_back_buffers()
             return False
         if self._scaler is not None:
             self._scaler.step(self.optimizer)
@@ -186,20 +192,32 @@ class Engine:
         factor = torch.where(none, 0.0, self._expected / torch.where(none, 1.0, self._items))
         double = any(each.dtype in (torch.float64, torch.complex128) for each in gradients)
         torch._foreach_mul_(gradients, factor.to(torch.float64 if double else torch.float32))
-        self._expected = torch.where(none, self._expected, self._items)
+        fine = self._items.isfinite() & ~none  # the next step's loss is not to be divided by NaN
+        self._expected = torch.where(fine, self._items, self._expected)
 
-    def _unused(self) -> ConfigError:
-        names = [
-            name for name, each in self.bare.named_parameters() if each.requires_grad and each.grad is None
-        ]
-        some = f"{', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
-        return ConfigError(
-            [
-                f"model: the loss of step {self._step + 1} does not depend on {some}, for whose gradients "
-                "ranks wait; call requires_grad_(False) in build_model on what is never used, or, where it "
-                "is used in some steps, set parallel.find_unused_parameters: true"
-            ]
-        )
+    def _check_all_used(self, gradients: list[Tensor]) -> None:
+        """Whether the last backward pass has reached every parameter, and so DDP's reduction its end.
+
+        Raises:
+            ConfigError: it has not, and ranks would step with gradients of their own.
+        """
+        unused: list[int] = []
+        if len(gradients) < len(self._parameters):
+            unused = [number for number, each in enumerate(self._parameters) if each.grad is None]
+        elif self._accumulated and isinstance(self.model, DistributedDataParallel):
+            unused = unreduced(self.model)
+        if unused:
+            wanted = [name for name, each in self.bare.named_parameters() if each.requires_grad]
+            names = [wanted[number] for number in unused]
+            some = f"{', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
+            last = "the last micro-batch of " if self._accumulated else ""
+            raise ConfigError(
+                [
+                    f"model: the loss of {last}step {self._step + 1} does not depend on {some}, for whose "
+                    "gradients ranks wait; call requires_grad_(False) in build_model on what is never used, "
+                    "or, where it is used in some, set parallel.find_unused_parameters: true"
+                ]
+            )
 
     # --- Gradients that are no numbers ------------------------------------------------------------
 
@@ -221,6 +239,14 @@ class Engine:
         if self._skips and self._place.is_main and _is_news(self.skipped):
             logger.warning("A step is skipped: its gradient is not finite (%d so far)", self.skipped)
         return False
+
+    @torch.no_grad()
+    def _take_back_buffers(self) -> None:
+        """BatchNorm may have seen numbers that are none, and would keep them."""
+        for name, each in self.bare.named_buffers():
+            before = self._buffers.get(name)
+            if before is not None and not torch.equal(each, before):
+                each.copy_(before)
 
     def settle(self) -> None:
         """Read what has not been read: afterwards the weights are known to be finite.

@@ -8,7 +8,7 @@ from trainers.core.data import Batch, EvaluationLoader
 from trainers.core.distributed import Place
 from trainers.core.engine import Engine
 from trainers.core.evaluation import Measures, after_evaluation, evaluate
-from trainers.core.randomness import EVALUATION, derived
+from trainers.core.randomness import EVALUATION, derived, seed_all
 from trainers.core.state import TrainingState
 from trainers.core.stopping import Stopping
 from trainers.core.watch import Watch
@@ -49,7 +49,9 @@ class Validation:
         )
         with self._watch.allow("after a validation"):
             if self._place.is_main:
-                state.draw_from(derived(EVALUATION, state.seed, state.step, 1))
+                seed = derived(EVALUATION, state.seed, state.step, 1)
+                state.draw_from(seed)
+                seed_all(seed)  # what a task says that it draws from is said of `loss` and `evaluate` alone
                 measures.more = after_evaluation(self._task, engine.judged, engine.autocast)
             self._place.barrier("the end of a validation")
         return measures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from trainers.task import Task
 
 logger = logging.getLogger(__name__)
 
+_UNREACHED = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 _HOOKS = {"bf16": default_hooks.bf16_compress_hook, "fp16": default_hooks.fp16_compress_hook}
 
 
@@ -89,6 +91,21 @@ def distributed(model: nn.Module, config: Config, place: Place) -> DistributedDa
     return wrapped
 
 
+def unreduced(wrapped: DistributedDataParallel) -> list[int]:
+    """Numbers of the parameters that the last backward pass did not reach, so that no gradient was reduced.
+
+    DDP tells of it at the next forward pass alone, when the weights have been changed already.
+    """
+    try:
+        wrapped.reducer._rebuild_buckets()  # as the next forward pass does; they are rebuilt once alone
+    except RuntimeError as error:
+        numbers = _UNREACHED.search(str(error))
+        if numbers is None:
+            raise
+        return [int(number) for number in numbers[1].split()]
+    return []
+
+
 def _register(wrapped: DistributedDataParallel, hook: str) -> None:
     try:
         wrapped.register_comm_hook(None, _HOOKS[hook])
@@ -105,7 +122,7 @@ class _Everything(nn.Module):
         self.module = module
 
     def forward(self) -> Tensor:
-        wanted = [each.sum().float() for each in self.module.parameters() if each.requires_grad]
+        wanted = [each.sum().real.float() for each in self.module.parameters() if each.requires_grad]
         return torch.stack(wanted).sum()
 
 
