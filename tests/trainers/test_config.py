@@ -146,6 +146,25 @@ def test_every_mistake_at_once() -> None:
         assert part in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [
+        ("training.lr", "training.optimizer_kwargs.lr"),
+        ("training.warmup_steps", "training.schedule.warmup_steps"),
+        ("early_stopping.mode", "early_stopping.kwargs.mode"),
+        ("validation.every", "every_steps"),
+        ("parallel.device", "training.device"),
+        ("training.every_steps", "validation.every_steps or testing.every_steps"),
+        ("num_epochs", "training.num_epochs"),
+    ],
+)
+def test_a_field_in_another_place_is_told_its_own(field: str, says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        Config.of(read_yaml(GUIDE), [f"{field}=1"])
+    (problem,) = error.value.problems
+    assert problem == f"{field}: there is no such field; did you mean {says}?"
+
+
 @pytest.mark.parametrize("override", ["training", "=3", "training..x=1", "training.seed=[", "a.b=!y z"])
 def test_overrides_that_are_none(override: str) -> None:
     with pytest.raises(ConfigError, match="override"):

@@ -95,7 +95,9 @@ class Training(Section, frozen=True, kw_only=True):
     """Micro-batches of one optimizer step."""
     optimizer_type: Any
     optimizer_args: list[Any] = []
-    optimizer_kwargs: dict[str, Any] = {}
+    optimizer_kwargs: Annotated[
+        dict[str, Any], msgspec.Meta(examples=[{"lr": 1e-3, "weight_decay": 0.01}])
+    ] = {}
     schedule: Schedule | None = None
     lr_scheduler_type: Any = None
     """One of torch's, instead of `schedule`."""
@@ -169,7 +171,9 @@ class EarlyStopping(Section, frozen=True, kw_only=True):
 
     type: Any = "DefaultEarlyStopping"
     args: list[Any] = []
-    kwargs: dict[str, Any] = {}
+    kwargs: Annotated[
+        dict[str, Any], msgspec.Meta(examples=[{"patience": 5, "mode": "any", "tasks": {}}])
+    ] = {}
 
 
 class Wandb(Section, frozen=True, kw_only=True):

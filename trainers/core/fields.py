@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -24,10 +24,13 @@ class ConfigError(Exception):
         return ConfigError, (self.problems, self.origin)
 
 
-def convert(data: Any, kind: type[Any], path: str, problems: list[str]) -> Any:
+def convert(
+    data: Any, kind: type[Any], path: str, problems: list[str], whole: type[Any] | None = None
+) -> Any:
     """A struct from data, field by field, so that every problem is found.
 
-    Returns None, and has added to `problems`, where something is wrong.
+    Returns None, and has added to `problems`, where something is wrong. `whole` is the struct of which
+    this one is a part, at `path`: a field that is known elsewhere in it is told where.
     """
     if not isinstance(data, Mapping):
         problems.append(f"{path or 'it'}: holds {data!r}, but takes a section of fields")
@@ -35,7 +38,8 @@ def convert(data: Any, kind: type[Any], path: str, problems: list[str]) -> Any:
     known = {field.name: field for field in msgspec.structs.fields(kind)}
     for name in data:
         if name not in known:
-            problems.append(f"{_join(path, str(name))}: there is no such field{suggestion(str(name), known)}")
+            near = _elsewhere(str(name), path, whole or kind) or suggestion(str(name), known)
+            problems.append(f"{_join(path, str(name))}: there is no such field{near}")
     values: dict[str, Any] = {}
     for name, field in known.items():
         where = _join(path, name)
@@ -45,7 +49,7 @@ def convert(data: Any, kind: type[Any], path: str, problems: list[str]) -> Any:
             continue
         inner = _section(field.type)
         if inner is not None and data[name] is not None:
-            values[name] = convert(data[name], inner, where, problems)
+            values[name] = convert(data[name], inner, where, problems, whole or kind)
             continue
         try:
             values[name] = msgspec.convert(data[name], field.type, strict=True)
@@ -54,6 +58,28 @@ def convert(data: Any, kind: type[Any], path: str, problems: list[str]) -> Any:
         except msgspec.ValidationError:
             problems += _mistakes(where, data[name], field.type)
     return None if problems else kind(**values)
+
+
+def _elsewhere(name: str, path: str, whole: type[Any]) -> str:
+    """Where a field of that name belongs: nearest to `path`, else where it stands highest."""
+    found = [place for place in _places(whole, "") if place.rpartition(".")[2] == name]
+    if not found:
+        return ""
+    near = [place for place in found if place.startswith(f"{path}.")] or found
+    highest = min(place.count(".") for place in near)
+    return f"; did you mean {' or '.join(place for place in near if place.count('.') == highest)}?"
+
+
+def _places(kind: type[Any], path: str) -> Iterator[str]:
+    """The paths of all fields of a struct, and of what fields that take any name have as an example."""
+    for field in msgspec.structs.fields(kind):
+        where = _join(path, field.name)
+        yield where
+        inner = _section(field.type)
+        if inner is not None:
+            yield from _places(inner, where)
+        for told in getattr(field.type, "__metadata__", ()):
+            yield from (_join(where, name) for example in told.examples or () for name in example)
 
 
 def _mistakes(where: str, value: Any, hint: Any) -> list[str]:
@@ -89,6 +115,8 @@ def takes(hint: Any) -> str:
 
 def _words(kind: Any) -> str:
     match kind:
+        case inspect.Metadata():
+            return _words(kind.type)
         case inspect.IntType():
             return f"a whole number{_bounds(kind)}"
         case inspect.FloatType():
