@@ -240,9 +240,11 @@ def test_a_finite_loss_with_an_infinite_gradient() -> None:
 
 def test_such_steps_can_be_skipped(caplog: pytest.LogCaptureFixture) -> None:
     made = engine(Place(0, 1, CPU), non_finite="skip", ema_decay=0.9)
-    before = weights(made)
+    assert made.average is not None
+    before, averaged = weights(made), made.average.state_dict()
     assert not one_step(made, lambda out: out.sum() * float("inf"))
     assert all(torch.equal(one, other) for one, other in zip(before, weights(made), strict=True))
+    assert made.average.state_dict() == averaged, "the average's decay would be that of a later step"
     assert made.skipped == 1
     assert "A step is skipped" in caplog.text
     assert one_step(made, torch.sum)
@@ -476,6 +478,16 @@ def test_averaged_weights() -> None:
         decay = min(0.9, (1 + number) / (10 + number))
         wanted = [decay * mine + (1 - decay) * new for mine, new in zip(wanted, weights(made), strict=True)]
     same([each.detach() for each in made.judged.parameters()], wanted)
+
+
+def test_buffers_are_not_averaged_but_those_of_the_model() -> None:
+    made = Config.of(config("out", **SGD, ema_decay=0.9))
+    model = nn.Sequential(layers(), nn.BatchNorm1d(1))
+    normed = Engine(model, make_optimizer(made, Toy(), model), made, Place(0, 1, CPU))
+    assert one_step(normed, lambda out: (out**3).sum())
+    for mine, theirs in zip(normed.judged.buffers(), model.buffers(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert model[1].num_batches_tracked == 1
 
 
 def test_complex_weights_are_averaged() -> None:

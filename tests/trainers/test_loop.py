@@ -172,6 +172,31 @@ def test_the_learning_rate_is_that_of_each_step(tmp_path: Path) -> None:
     assert rates[8] < rates[6] < 0.01
 
 
+class Line(Toy):
+    """One weight, whose gradient is 1: each step takes the learning rate off it."""
+
+    def build_model(self) -> nn.Module:
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(model.weight)
+        return model
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        return Loss(model(torch.ones(len(batch[0]), 1)).sum())
+
+
+def test_and_is_what_the_step_takes(tmp_path: Path) -> None:
+    """Also the first one of a run that goes on."""
+    falls: dict[str, Any] = {
+        "schedule": {"type": "linear", "warmup_steps": 4, "steps": 8},
+        "num_epochs": None,
+    }
+    falls |= {"optimizer_type": torch.optim.SGD, "optimizer_kwargs": {"lr": 1.0}}
+    for steps, taken in ((3, 0.25 + 0.5 + 0.75), (6, 1.5 + 1.0 + 1.0 + 0.75)):
+        trainer = trained(tmp_path, Line(40), num_steps=steps, **falls)
+        (weight,) = trainer.model.parameters()
+        assert weight.item() == pytest.approx(-taken)
+
+
 @pytest.mark.parametrize(
     ("scheduler", "rate"),
     [
@@ -185,6 +210,17 @@ def test_schedulers_are_told_of_steps_and_validations(
     """Of eight and two, the latter not 99 percent better than the one before."""
     trainer = trained(tmp_path, num_epochs=2, **scheduler)
     assert trainer.engine.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
+
+
+def test_also_of_the_validation_that_a_run_goes_on_from(tmp_path: Path) -> None:
+    """Once: its checkpoint was saved before it."""
+    halved: dict[str, Any] = {
+        "lr_scheduler_type": ReduceLROnPlateau,
+        "lr_scheduler_args": ["min", 0.5, 0, 0.99],
+    }
+    for epochs, rate in ((1, 0.01), (2, 0.005)):
+        trainer = trained(tmp_path, num_epochs=epochs, **halved)
+        assert trainer.engine.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
 
 
 def test_also_where_torch_sets_the_next_one_after_it(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -154,6 +155,25 @@ def test_the_outcome_is_whole(tmp_path: Path) -> None:
     Stopping(ALONE, told).say("again")
     assert [path.name for path in tmp_path.iterdir()] == ["outcome"]
     assert (tmp_path / "outcome").read_text() == "again\n"
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_nothing_is_said_before_the_checkpoint_is_on_the_disk(
+    stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it cannot be written, neither `again` nor `done` would be true."""
+    monkeypatch.setenv("CASTOFF_OUTCOME_FILE", str(tmp_path / "outcome"))
+    monkeypatch.setenv("CASTOFF_STOP_FILE", str(tmp_path if stopped else tmp_path / "none"))
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Checkpoints, "_write", full)
+    trainer = TrainerDDP(0, config(tmp_path / "out", num_epochs=1), Toy(40))
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        trainer.run_training(*trainer.prepare_dataloaders()[:2])
+    assert trainer.step == (0 if stopped else 4)
+    assert not (tmp_path / "outcome").exists()
 
 
 class StopsInValidation(Toy):
