@@ -218,11 +218,12 @@ def test_what_may_be_the_best_stays(tmp_path: Path) -> None:
 
 
 def test_all_damaged_is_an_error_and_no_new_start(tmp_path: Path) -> None:
-    kept = Checkpoints(tmp_path)
+    kept = Checkpoints(tmp_path / "toy" / "checkpoints")
     for step in (1, 2):
         os.truncate(saved(kept, step) / "model.pt", 100)
-    with pytest.raises(CheckpointError, match="every checkpoint is damaged"):
+    with pytest.raises(CheckpointError, match="every checkpoint is damaged") as error:
         kept.newest()
+    assert f"--fresh (training.fresh: true), which sets {tmp_path / 'toy'} aside" in str(error.value)
 
 
 def test_a_damaged_one_does_not_count_among_those_that_stay(tmp_path: Path) -> None:
