@@ -338,8 +338,32 @@ def test_a_mistake_in_plain_words(field: str, says: str) -> None:
 
 def test_what_has_no_effect_is_said() -> None:
     said = without_effect(Config.of(read_yaml(GUIDE)))
-    assert [line.partition(":")[0] for line in said] == ["validation.validator", "testing.tester"]
+    assert [line.partition(":")[0] for line in said] == [
+        "training.checkpoint_at",
+        "validation.validator",
+        "testing.tester",
+    ]
     assert without_effect(Config.of(toy_config("x"))) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "beside"),
+    [
+        ("training.prefetch_factor=2", "training.num_workers=1"),
+        ("training.persistent_workers=true", "training.num_workers=1"),
+        ("testing.prefetch_factor=2", "testing.num_workers=1"),
+        ("validation.persistent_workers=true", "validation.num_workers=1"),
+        ("training.checkpoint_at=2", "validation.every_steps=5"),
+        ("testing.every_steps=5", None),
+        ("testing.validator={}", None),
+        ("parallel.rank=0", None),
+    ],
+)
+def test_a_field_without_effect_is_said_once(field: str, beside: str | None) -> None:
+    (said,) = without_effect(Config.of(toy_config("x"), [field]))
+    assert said.startswith(f"{field.partition('=')[0]}: has no effect; ")
+    if beside is not None:
+        assert without_effect(Config.of(toy_config("x"), [field, beside])) == []
 
 
 MINIMAL = {"path": "x", "num_epochs": 1, "batch_size": 1, "optimizer_type": "x"}

@@ -311,15 +311,29 @@ def _together(data: Mapping[str, Any]) -> list[str]:
 
 def without_effect(config: Config) -> list[str]:
     """What a configuration says that changes nothing here, in words for the log."""
-    said = []
-    for path, value, instead in (
-        ("validation.validator", config.validation.validator, "a task's evaluate() measures"),
-        ("testing.tester", config.testing.tester, "a task's evaluate() measures"),
-        ("validation.drop_last", config.validation.drop_last, "every sample counts, once"),
-        ("testing.drop_last", config.testing.drop_last, "every sample counts, once"),
-        ("validation.shuffle", config.validation.shuffle, "sums do not depend on the order"),
-        ("testing.shuffle", config.testing.shuffle, "sums do not depend on the order"),
-    ):
-        if value:
-            said.append(f"{path}: has no effect; {instead}")
-    return said
+    training, parts = config.training, {"validation": config.validation, "testing": config.testing}
+    said: list[tuple[str, object, str]] = [
+        ("parallel.rank", config.parallel.rank is not None, "the starter says it"),
+        (
+            "training.checkpoint_at",
+            training.checkpoint_at and config.validation.every_steps is None,
+            "without validation.every_steps each epoch ends with a checkpoint",
+        ),
+        ("testing.every_steps", config.testing.every_steps, "the test comes at the end"),
+    ]
+    for name, part in parts.items():
+        said += [
+            (f"{name}.validator", part.validator, "a task's evaluate() measures"),
+            (f"{name}.tester", part.tester, "a task's evaluate() measures"),
+            (f"{name}.drop_last", part.drop_last, "every sample counts, once"),
+            (f"{name}.shuffle", part.shuffle, "sums do not depend on the order"),
+        ]
+    loaders: dict[str, Training | Evaluation] = {"training": training, **parts}
+    for name, loaded in loaders.items():
+        if not loaded.num_workers:
+            why = f"{name}.num_workers is 0, and workers alone do so"
+            said += [
+                (f"{name}.{field}", getattr(loaded, field), why)
+                for field in ("prefetch_factor", "persistent_workers")
+            ]
+    return [f"{path}: has no effect; {why}" for path, given, why in said if given]
