@@ -267,7 +267,7 @@ class TrainerDDP:
         )
         self._collect = stack.enter_context(collected_together(training.collect_garbage_every))
         stack.enter_context(self.engine.wrapped())
-        stack.callback(self.reports.close)
+        stack.enter_context(self.reports.opened())
         self.engine.timed = self.reports.reduction
 
     def _resume(self, val: EvaluationLoader | None) -> None:

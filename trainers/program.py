@@ -91,6 +91,7 @@ def _trained(config: Config, task: Task | None, me: RankEnv) -> Trained:
     measures = None
     if me.rank == 0:
         measures = trainer.run_test(test)
+        trainer.reports.close()
         picture = draw_curves(trainer.folder)
         if picture is not None:
             logger.info("curves in %s", picture)

@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 
 from tests.patience import until
+from tests.trainers.toys import Toy, config
 from trainers.core import sinks as sinks_module
 from trainers.core.config import Config, Logging, Wandb
 from trainers.core.curves import draw, draw_curves, others
 from trainers.core.fields import ConfigError
 from trainers.core.metrics import MetricsFile
 from trainers.core.sinks import Sinks, check_packages
+from trainers.ddp import TrainerDDP
+from trainers.program import train
 
 
 def sinks(folder: Path, **asked: Any) -> Sinks:
@@ -265,6 +268,37 @@ def test_settings_that_wandb_refuses_end_the_start(tmp_path: Path, wandb: FakeWa
         sinks(tmp_path, wandb=Wandb(project="p", mode="online")).go_back(0, 0)
 
 
+def test_a_test_is_told_in_the_run_that_is_there(
+    tmp_path: Path, wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks_module, "_installed", lambda name: True)
+    fields = {**config(tmp_path), "logging": {"tensorboard": True, "wandb": {"project": "p"}}}
+    trainer = train(fields, Toy()).trainer
+    (run,) = wandb.runs
+    assert "test/loss" in run.logged[-1]
+    assert run.over
+    assert len(list((trainer.folder / "tensorboard").iterdir())) == 1
+    assert [step for step, _ in curve(trainer.folder, "test/loss")] == [trainer.step]
+
+
+def test_a_training_that_fails_closes_its_run(
+    tmp_path: Path, wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks_module, "_installed", lambda name: True)
+    fields = {**config(tmp_path), "logging": {"wandb": {"project": "p"}}}
+    trainer = TrainerDDP(0, fields, Toy())
+    loaders = trainer.prepare_dataloaders()[:2]
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer, "_end_epoch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run_training(*loaders)
+    (run,) = wandb.runs
+    assert run.over
+
+
 @pytest.mark.usefixtures("for_real")
 def test_wandb_itself_offline(tmp_path: Path) -> None:
     used = sinks(tmp_path, wandb=Wandb(project="p"))
@@ -314,7 +348,6 @@ def test_without_matplotlib_a_line_says_so(
 def test_what_wandb_is_told_of_a_configuration_is_plain(tmp_path: Path, wandb: FakeWandb) -> None:
     from torch.optim import AdamW
 
-    from tests.trainers.toys import config
     from trainers.core.yaml_text import plain
 
     resolved = plain(Config.of(config(tmp_path)))

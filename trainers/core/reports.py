@@ -45,6 +45,16 @@ class Reports:
             self._sinks = Sinks(folder, config.logging, config.name, self._resolved)
 
     @contextmanager
+    def opened(self) -> Iterator[None]:
+        """As long as training lasts. What is open stays so for the test, unless training ends in an error."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+        self._flush()
+
+    @contextmanager
     def training(self, state: TrainingState, total: int | None, epochs: int | None) -> Iterator[None]:
         """As long as training lasts: a bar on rank 0's terminal; `total`: of all steps, if that is known."""
         with Progress(self._place, total=total, epochs=epochs, done=state.step, epoch=state.epoch) as bar:
@@ -128,6 +138,7 @@ class Reports:
         words = ", ".join(f"{name}={value:.4g}" for name, value in measures.items())
         self.logger.info("Test: %s", words)
         self._write(state, {f"test/{name}": value for name, value in measures.items()})
+        self._flush()
 
     # --- Going on ---------------------------------------------------------------------------------
 
@@ -144,6 +155,10 @@ class Reports:
         """Nothing more comes."""
         if self._sinks is not None:
             self._sinks.close()
+
+    def _flush(self) -> None:
+        if self._sinks is not None:
+            self._sinks.flush()
 
     def _write(self, state: TrainingState, values: Mapping[str, Any]) -> None:
         if self._sinks is not None:

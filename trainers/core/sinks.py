@@ -74,9 +74,13 @@ class Sinks:
         Raises:
             OSError: it cannot be written.
         """
+        self.flush()
+        return self.metrics.position()
+
+    def flush(self) -> None:
+        """See that what was written would outlive this process."""
         for name, sink in list((self._others or {}).items()):
             self._attempt(name, sink.flush)
-        return self.metrics.position()
 
     def close(self) -> None:
         """Finish all; Weights & Biases, when online, sends what is left."""
@@ -159,6 +163,7 @@ class WeightsAndBiases:
                 name=run_name,
                 id=_kept_id(folder / "wandb-run-id"),
                 resume="allow" if config.mode == "online" else None,
+                reinit="finish_previous",  # of another training in this process
                 dir=str(folder),
                 config=json.loads(json.dumps(resolved, default=_word)),
                 settings=wandb.Settings(console="off", silent=True),
