@@ -62,9 +62,11 @@ class Desk:
     ) -> Run:
         """Submit a job whose program is a command, or a shell's."""
         program = command or ["sh", "-c", sh]
-        answer = self.castoff(
-            "submit", "--site", self.cluster.site, "--json", *words, "--", *program, env=env
-        )
+        return self.submit_file(*words, "--", *program, env=env)
+
+    def submit_file(self, *words: str | Path, env: Mapping[str, str] | None = None) -> Run:
+        """Submit a job that `castoff submit` is told of in these words, such as a file."""
+        answer = self.castoff("submit", "--site", self.cluster.site, "--json", *words, env=env)
         assert answer.code == 0, answer.errors
         return Run(Path(json.loads(answer.output)["directory"]))
 

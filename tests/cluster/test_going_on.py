@@ -5,22 +5,51 @@ All are submitted at once, on nodes of their own, because most of them have to w
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from launcher.runs import Run
 from tests.patience import until
+from tests.trainers.toys import lasting_lines
 
 from .desk import Desk
 from .slurm import SlurmCluster
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PAUSE = "2"  # of 48 steps: none is done before it is interrupted
+
+CAUSETS = f"""
+name: causets
+command:
+  - castoff
+  - train
+  - gnn
+  - {CHECKOUT}/examples/causets.yaml
+  - --set=task=!pyobject tests.cluster.slow_causets.SlowCausets
+  - --set=task_kwargs.sets=[96,16,16]
+  - --set=task_kwargs.mean=12
+  - --set=training.batch_size=4
+  - --set=training.num_epochs=8
+  - --set=training.checkpoint_every_steps=5
+  - --set=training.log_every=1
+nodes: 2
+ranks_per_node: 2
+walltime: 1h
+grace: 10m
+requeue: {{max: 2}}
+directives: {{nodelist: "n1,n2"}}
+python: {sys.executable}
+env: {{PYTHONPATH: {CHECKOUT}}}
+"""
+"""As somebody would train the example's network, on little data."""
+
+SLOW = ("--set", "env.SLOW=yes")
 
 WRITES_AGAIN = "echo again >$CASTOFF_OUTCOME_FILE"
 
@@ -34,28 +63,35 @@ class Trainings:
 
     def __init__(self, desk: Desk):
         self.desk = desk
-        self.whole = self._submit("whole", *node("n1"), pause="0")
-        two = ("--nodes", "2", "--ranks-per-node", "2", "--set", 'directives.nodelist="n1,n2"')
-        self.late = self._submit("late", *two, "--set", "grace=10m")
-        self.stopped = self._submit("stopped", *node("n2"))
-        self.preempted = self._submit("preempted", *node("n3"))
-        self.lost = self._submit("lost", *node("n4"))
+        (desk.folder / "causets.yaml").write_text(CAUSETS)
+        self.causets = desk.submit_file("causets.yaml", *SLOW)
+        self.whole_causets = desk.submit_file("causets.yaml")
+        self.whole = self._submit("whole", *node("n1"))
+        self.stopped = self._submit("stopped", *node("n2"), *SLOW)
+        self.preempted = self._submit("preempted", *node("n3"), *SLOW)
+        self.lost = self._submit("lost", *node("n4"), *SLOW)
 
-    def _submit(self, name: str, *words: str, pause: str = PAUSE) -> Run:
-        if "--nodes" not in words:
-            words = (*words, "--ranks-per-node", "4")
+    def _submit(self, name: str, *words: str) -> Run:
         return self.desk.submit(
-            *("--name", name, "--walltime", "1h", "--set", "requeue.max=2"),
+            *("--name", name, "--ranks-per-node", "4", "--walltime", "1h", "--set", "requeue.max=2"),
             *("--set", f"env.PYTHONPATH={CHECKOUT}", *words),
-            command=[sys.executable, "-m", "tests.cluster.toy_training", pause],
+            command=[sys.executable, "-m", "tests.cluster.toy_training"],
         )
+
+    def folder(self, run: Run) -> Path | None:
+        """Where a training keeps what it has, once it has begun."""
+        return next((self.desk.folder / "trained").glob(f"*_{run.id}"), None)
 
     def until_step(self, run: Run, wanted: int) -> None:
         """Wait until a training has made so many steps."""
 
         def reached() -> bool:
-            text = "".join(path.read_text() for path in run.path.glob("trained/*/metrics.jsonl"))
-            steps = [json.loads(line)["step"] for line in text.splitlines() if line.endswith("}")]
+            assert not (run.path / "attempts" / "0.0" / "ending.json").exists(), run.script_log().read_text()
+            folder = self.folder(run)
+            if folder is None or not (folder / "metrics.jsonl").exists():
+                return False
+            lines = (folder / "metrics.jsonl").read_text().splitlines()
+            steps = [json.loads(line)["step"] for line in lines if line.endswith("}")]
             return max(steps, default=0) >= wanted
 
         until(reached, f"step {wanted} of {run.id}")
@@ -86,6 +122,13 @@ class Trainings:
 
         found: str = until(told, f"the weights of {run.id}")
         return found
+
+    def end(self, run: Run) -> tuple[str, list[dict[str, Any]]]:
+        """The weights of a training on causal sets at its end, and all that it has measured."""
+        folder = self.folder(run)
+        assert folder is not None
+        weights = folder / "checkpoints" / "step-0000000048" / "model.pt"
+        return hashlib.sha256(weights.read_bytes()).hexdigest(), lasting_lines(folder)
 
     def endings(self, run: Run) -> list[str]:
         """How each attempt ended, once the run is over."""
@@ -122,9 +165,9 @@ def test_interrupted_trainings_end_with_the_same_weights(
     trainings: Trainings, others: dict[str, Run], desk: Desk
 ) -> None:
     """Bit for bit: out of time, asked to stop, preempted, with its node gone."""
-    for run in (trainings.late, trainings.stopped, trainings.preempted, trainings.lost):
+    for run in (trainings.causets, trainings.stopped, trainings.preempted, trainings.lost):
         trainings.until_step(run, 7)
-    trainings.run_out_of_time(trainings.late)
+    trainings.run_out_of_time(trainings.causets)
     assert desk.castoff("stop", trainings.stopped.id).code == 0
     urgent = desk.slurm("sbatch", "--parsable", "-p", "urgent", "-w", "n3", "--exclusive", "--wrap", "true")
     desk.slurm("scontrol", "update", "NodeName=n4", "State=DOWN", "Reason=broken")
@@ -136,8 +179,9 @@ def test_interrupted_trainings_end_with_the_same_weights(
     desk.slurm("scontrol", "update", "NodeName=n4", "State=RESUME")
     wanted = trainings.weights(trainings.whole)
     assert wanted.endswith(" after 48 steps")
-    assert trainings.weights(trainings.late) == wanted
-    assert trainings.endings(trainings.late) == ["again", "done"]
+    assert trainings.endings(trainings.whole_causets) == ["done"]
+    assert trainings.endings(trainings.causets) == ["again", "done"]
+    assert trainings.end(trainings.causets) == trainings.end(trainings.whole_causets)
     assert trainings.weights(trainings.stopped) == wanted
     assert trainings.endings(trainings.stopped) == ["again", "done"]
     assert trainings.weights(trainings.preempted) == wanted

@@ -152,7 +152,7 @@ def train(task: Sensitive, fields: dict[str, Any]) -> Outcome:
         [part for each in moments for part in each.values() if isinstance(part, torch.Tensor)],
         trained,
         validated,
-        [_lasting(line) for line in _lines(trainer.folder)],
+        lasting_lines(trainer.folder),
         task.seen if me.rank == 0 else 0.0,
         best.name,
     )
@@ -160,14 +160,11 @@ def train(task: Sensitive, fields: dict[str, Any]) -> Outcome:
     return outcome
 
 
-def _lines(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def _lasting(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what no clock gives twice."""
+def lasting_lines(folder: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl, without what no clock gives twice."""
     passing = {"time", "checkpoint/stall", *(f"train/{name}" for name in TIMED)}
-    return {name: value for name, value in line.items() if name not in passing}
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [{name: value for name, value in line.items() if name not in passing} for line in lines]
 
 
 def same(mine: Outcome, theirs: Outcome) -> None:
