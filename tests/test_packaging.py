@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -121,6 +122,18 @@ def test_wheel_is_all_that_submitit_needs_for_pbs(installed: Path, tmp_path: Pat
     )
     script = run(installed / "python", "-c", code, cwd=tmp_path)
     assert "#PBS -q workq\n#PBS -l select=2:ncpus=2:mpiprocs=2\n" in script
+
+
+def test_the_extras_that_documents_install(wheel: Path, tmp_path: Path) -> None:
+    """With all that they ask for there already, as with a site's own torch: castoff alone is installed."""
+    pages = [CHECKOUT / "README.md", *(CHECKOUT / "docs").glob("*.md")]
+    shown = {name for page in pages for name in re.findall(r"pip install '\.\[([^\]]+)\]'", page.read_text())}
+    assert shown >= {"torch", "gnn"}
+    for extra in sorted(shown):
+        pip = (sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--quiet", "--report", "-")
+        (castoff,) = json.loads(run(*pip, f"{wheel}[{extra}]", cwd=tmp_path))["install"]
+        assert castoff["requested_extras"] == [extra]
+        assert extra in castoff["metadata"]["provides_extra"]
 
 
 def test_the_lock_holds_what_pyproject_asks_for() -> None:
