@@ -201,7 +201,7 @@ class Stopping:
 
         Raises:
             StoppedInside: on all ranks in the same round, the next but one after that in which
-                somebody asked, or 0.25 seconds later where batches are quicker.
+                somebody asked; where batches are quick, after those that go without a message.
         """
         self._change_pace()
         iterator = iter(batches)
