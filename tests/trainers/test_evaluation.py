@@ -15,7 +15,7 @@ from trainers.core.config import Evaluation, Training
 from trainers.core.data import evaluation_loader
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.core.early_stopping import DefaultEarlyStopping
-from trainers.core.evaluation import evaluate
+from trainers.core.evaluation import evaluate, evaluating
 from trainers.core.fields import ConfigError
 from trainers.task import Splits
 
@@ -109,6 +109,14 @@ def test_going_on() -> None:
         one(value)
     two.load_state_dict(one.state_dict())
     assert [one(each) for each in losses(2, 2, 1)] == [two(each) for each in losses(2, 2, 1)]
+
+
+def test_each_part_of_a_model_is_in_its_mode_again() -> None:
+    """As a frozen BatchNorm, which its task has put in eval mode for good."""
+    model = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(1).eval())
+    with evaluating(model):
+        assert not any(module.training for module in model.modules())
+    assert [module.training for module in model.modules()] == [True, True, False]
 
 
 class Exact(Toy):

@@ -261,6 +261,23 @@ def test_averaged_weights_are_what_is_judged_and_kept(tmp_path: Path) -> None:
     assert evaluate(trainer.task, trainer.engine.judged, val, trainer.place) == trainer.val_data[-1]
 
 
+class Worsens(Toy):
+    """The longer it is trained the worse is what validation says."""
+
+    def evaluate(self, model: nn.Module, batch: Any) -> Any:
+        return {"loss": (float(self.state.step), 1)}
+
+
+def test_the_best_is_what_validation_says_and_what_is_tested(tmp_path: Path) -> None:
+    trainer = trained(tmp_path, Worsens(40))
+    best = trainer.checkpoints.best()
+    assert best is not None
+    assert best.name.endswith("4")
+    trainer.run_test(trainer.prepare_dataloaders()[2])
+    kept = load_part(best, "model")
+    assert all(torch.equal(each, kept[name]) for name, each in trainer.model.state_dict().items())
+
+
 class Looking(Toy):
     """Counts what is read of tensors from the second step's loss to the fourth's."""
 
@@ -310,6 +327,23 @@ def test_what_a_collate_draws_goes_on(num_workers: int, tmp_path: Path) -> None:
         parts = trained(tmp_path / "parts", DrawsInCollate(40), **options)
     assert digest(parts.model) == digest(whole.model)
     assert parts.val_data[-1] == whole.val_data[-1]
+
+
+class Samples(Toy):
+    """Draws something for the log after each validation."""
+
+    def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
+        return {"drawn": float(torch.rand(()))}
+
+
+def test_what_is_drawn_after_a_validation_is_of_that_one(tmp_path: Path) -> None:
+    """And does not follow from how its batches were dealt."""
+    one, other = (
+        lines(trained(tmp_path / f"{size}", Samples(40), {"validation": {"batch_size": size}}), "val/drawn")
+        for size in (1, 4)
+    )
+    assert one == other
+    assert len(set(one.values())) == 3
 
 
 # --- Trouble -------------------------------------------------------------------------------------

@@ -300,6 +300,29 @@ def test_ranks_with_uneven_batches_leave_a_validation_together(tmp_path: Path) -
         assert answers == [([*range(count)], 3.0, count) for count in (last, min(last, 4), min(last, 4))]
 
 
+def stop_after_a_validation() -> int:
+    """At which of the steps that follow sixty quick batches this rank stops; rank 1 is asked before them."""
+    me = RankEnv.detect()
+    place = initialize_ddp(me.rank, me.world_size, device="cpu")
+    clock = Clock()
+    with patch("trainers.core.stopping.time", clock), Stopping(place, {}) as stopping:
+        for _ in stopping.between(range(60), 60):
+            clock.now += 1e-6
+        if me.rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        step = 0
+        while not stopping.agreed():
+            step += 1
+            stopping.step_took(60.0)
+    cleanup_ddp()
+    return step
+
+
+def test_a_validation_of_quick_batches_says_nothing_of_the_steps_after_it(tmp_path: Path) -> None:
+    """They may take a minute each, and go with a message from the first one on."""
+    assert run(stop_after_a_validation, folder=tmp_path, world_size=2) == [1, 1]
+
+
 # --- Ranks that are stopped ----------------------------------------------------------------------------
 
 
