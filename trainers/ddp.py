@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,7 +14,14 @@ from trainers.core.checkpoint import Checkpoints, finite
 from trainers.core.config import Config
 from trainers.core.configured import task_of
 from trainers.core.continuation import Continuation
-from trainers.core.contract import KeptTask, a_loss, built_data, declared_generators, first_loss
+from trainers.core.contract import (
+    KeptTask,
+    a_loss,
+    built_data,
+    declared_generators,
+    drawn_as_declared,
+    first_loss,
+)
 from trainers.core.data import EvaluationLoader, Group, TrainingLoader, evaluation_loader, training_loader
 from trainers.core.distributed import cleanup_ddp, initialize_ddp, place_of
 from trainers.core.early_stopping import Judge
@@ -84,6 +91,7 @@ class TrainerDDP:
         self.reports = Reports(self.folder, config, self.place)
         self._given = task
         self._look: Callable[[Task, Any], Loss] = first_loss
+        self._observed: AbstractContextManager[None] = drawn_as_declared(self.task)
         self._collect: Callable[[int], None]
 
     @property
@@ -164,7 +172,8 @@ class TrainerDDP:
             for group in self.reports.waits(train.groups(state.epoch, state.consumed)):
                 if self.stopping.agreed():
                     self._stop_early()
-                self._step(group)
+                with self._observed:
+                    self._step(group)
                 self._after_step(val)
                 if self._over():
                     return
@@ -193,7 +202,7 @@ class TrainerDDP:
         self.stopping.step_took(self.reports.step_done(self.state))
         self.watch.step_done(step)
         self._collect(step)
-        self._look = a_loss
+        self._look, self._observed = a_loss, nullcontext()
         if _due(step, training.log_every):
             self.reports.log(self.state, self.engine, self.rates.used, self.keeper.stall)
         if _due(step, self.config.validation.every_steps):

@@ -366,6 +366,33 @@ def test_a_task_says_what_it_draws_from(names: Any, tmp_path: Path) -> None:
     assert set(same) == set(names)
 
 
+class DrawsFrom(Toy):
+    """Draws from one generator, and says that it draws from others."""
+
+    def __init__(self, name: str, declared: Any):
+        super().__init__(dropout=0.0)
+        self.name = name
+        self.draws_from = declared
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        draws: dict[str, Callable[[], Any]] = {"random": random.random, "numpy": numpy.random.random}
+        draws.get(self.name, lambda: torch.rand(()))()
+        return super().loss(model, batch)
+
+
+@pytest.mark.parametrize("name", ["torch", "random", "numpy"])
+def test_a_task_that_draws_from_more_than_it_says(name: str, tmp_path: Path) -> None:
+    fields = toy_config(tmp_path, num_steps=1, num_epochs=None)
+    trainer = TrainerDDP(0, fields, DrawsFrom(name, [name]))
+    trainer.run_training(trainer.prepare_dataloaders()[0], None)
+    others = tuple({"torch", "random", "numpy"} - {name})
+    trainer = TrainerDDP(0, {**fields, "name": "again"}, DrawsFrom(name, others))
+    with pytest.raises(
+        ConfigError, match=rf"DrawsFrom\.draws_from is \(.*, but a training step .* {name}; add"
+    ):
+        trainer.run_training(trainer.prepare_dataloaders()[0], None)
+
+
 class DrawsAfterwards(Toy):
     """Draws nothing in `loss` and `evaluate`, as it says; the generators stand anywhere after them."""
 
@@ -375,9 +402,9 @@ class DrawsAfterwards(Toy):
         super().__init__(samples=20, dropout=0.0)
         self.elsewhere = elsewhere
 
-    def loss(self, model: nn.Module, batch: Any) -> Loss:
+    def state_dict(self) -> dict[str, Any]:
         seed_all(self.elsewhere)
-        return super().loss(model, batch)
+        return {}
 
     def after_evaluation(self, model: nn.Module) -> dict[str, float]:
         return {"drawn": float(torch.rand(())) + random.random() + numpy.random.random()}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import reprlib
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
 from trainers.core.fields import ConfigError, suggestion
-from trainers.core.randomness import GENERATORS
+from trainers.core.randomness import GENERATORS, standing
 from trainers.task import Loss, Splits, Sum, Task
 
 _WRITE_LOSS = "give Loss(total), the sum over the batch's samples as a tensor with one number"
@@ -65,6 +66,27 @@ def declared_generators(owner: Any, field: str) -> frozenset[str]:
             ]
         )
     return frozenset(declared)
+
+
+@contextmanager
+def drawn_as_declared(task: Task) -> Iterator[None]:
+    """Around a step: it draws from no generator but those of `draws_from`.
+
+    Raises:
+        ConfigError: it does; a run that goes on would draw otherwise than one that was not interrupted.
+    """
+    others = GENERATORS.difference(task.draws_from)
+    before = standing(others)
+    yield
+    after = standing(others)
+    drawn = [name for name in sorted(before) if before[name] != after[name]]
+    if drawn:
+        raise ConfigError(
+            [
+                f"task: {type(task).__name__}.draws_from is {task.draws_from!r}, but a training step draws "
+                f"from {', '.join(drawn)}; add it, or leave draws_from out"
+            ]
+        )
 
 
 def wrong_arguments(make: Any, arguments: Mapping[str, Any], field: str, given: int = 0) -> list[str]:

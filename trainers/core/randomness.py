@@ -71,6 +71,22 @@ def seed_all(seed: int, generators: Collection[str] = GENERATORS) -> None:
             numpy.random.seed(seed & 0xFFFFFFFF)
 
 
+def standing(generators: Collection[str]) -> dict[str, object]:
+    """Where the generators of these libraries stand, to be compared."""
+    found: dict[str, object] = {}
+    if "torch" in generators:
+        device = _device_in_use()
+        states = [torch.default_generator.get_state(), *([device.get_rng_state()] if device else [])]
+        found["torch"] = [state.tolist() for state in states]
+    if "random" in generators:
+        found["random"] = random.getstate()
+    numpy = sys.modules.get("numpy")
+    if "numpy" in generators and numpy is not None:
+        name, keys, *rest = numpy.random.get_state()
+        found["numpy"] = [name, keys.tolist(), *rest]
+    return found
+
+
 def _device_in_use() -> Any:
     """torch.cuda, torch.xpu …, once this process has used it; a forked worker has not."""
     module = _device_module()
