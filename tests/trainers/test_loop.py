@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import os
@@ -32,6 +33,7 @@ from trainers.core.evaluation import evaluate
 from trainers.core.fields import ConfigError
 from trainers.core.metrics import MetricsFile
 from trainers.core.randomness import seed_all
+from trainers.core.throughput import Throughput
 from trainers.ddp import TrainerDDP
 from trainers.task import Loss, Task
 
@@ -124,6 +126,45 @@ def test_what_a_setup_draws_is_the_same_again(tmp_path: Path) -> None:
     for task in (first, second):
         TrainerDDP(0, config(tmp_path), task)
     assert torch.equal(first.reference, second.reference)
+
+
+class Caching(Toy):
+    """Draws in its setup what rank 0 alone may have to draw there."""
+
+    def __init__(self, drawn: int):
+        super().__init__(40)
+        self.drawn = drawn
+
+    def setup(self, place: Place) -> None:
+        torch.rand(self.drawn)
+
+
+def test_weights_begin_the_same_whatever_a_setup_draws(tmp_path: Path) -> None:
+    first, second = (TrainerDDP(0, config(tmp_path), Caching(drawn)) for drawn in (0, 3))
+    assert digest(first.model) == digest(second.model)
+
+
+class Typed(Toy):
+    """Notes in which type the model computes where it is judged."""
+
+    def __init__(self) -> None:
+        super().__init__(40)
+        self.types: list[torch.dtype] = []
+
+    def evaluate(self, model: nn.Module, batch: Any) -> Any:
+        self.types.append(model(batch[0]).dtype)
+        return super().evaluate(model, batch)
+
+    def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
+        self.types.append(model(torch.ones(1, 8)).dtype)
+        return {}
+
+
+def test_a_model_is_judged_in_the_precision_that_it_is_trained_in(tmp_path: Path) -> None:
+    task = Typed()
+    trainer = trained(tmp_path, task, num_epochs=1, precision="bf16")
+    trainer.run_test(trainer.prepare_dataloaders()[2])
+    assert task.types == [torch.bfloat16] * 3
 
 
 # --- What happens when ---------------------------------------------------------------------------
@@ -259,6 +300,24 @@ def test_averaged_weights_are_what_is_judged_and_kept(tmp_path: Path) -> None:
     assert digest(model) == digest(trainer.engine.judged)
     val = trainer.prepare_dataloaders()[1]
     assert evaluate(trainer.task, trainer.engine.judged, val, trainer.place) == trainer.val_data[-1]
+
+
+class Clocked(Toy):
+    """On a clock of its own: a training batch takes a second, one of a validation an hour."""
+
+    now = 0.0
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        self.now += 1.0 if model.training else 3600.0
+        return super().loss(model, batch)
+
+
+def test_a_validation_is_no_part_of_the_steps_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Clocked(40)
+    timed = functools.partial(Throughput, clock=lambda: task.now)
+    monkeypatch.setattr("trainers.core.reports.Throughput", timed)
+    trainer = trained(tmp_path, task, {"validation": {"every_steps": 1}}, num_epochs=1, log_every=2)
+    assert lines(trainer, "train/step_time") == {2: 1.0, 4: 1.0}
 
 
 class Worsens(Toy):

@@ -68,6 +68,28 @@ def test_means_are_over_the_items() -> None:
     assert means == {"loss": 2.0, "accuracy": 0.5}
 
 
+def test_items_that_a_checkpoint_brought_tell_nothing_of_the_pace() -> None:
+    before, after = Running(), Running()
+    before.add(torch.tensor(6.0), 3)
+    after.load_state_dict(before.state_dict())
+    after.add(torch.tensor(2.0), 1)
+    after.settle()
+    assert after.items == 1
+    assert after.report(ALONE)[0] == {"loss": 2.0}
+    after.add(torch.tensor(2.0), 5)
+    after.settle()
+    assert after.items == 5
+
+
+def test_an_interval_across_two_epochs_is_told_of_in_either() -> None:
+    running = Running()
+    running.add(torch.tensor(1.0), 1)
+    assert running.end_epoch(ALONE) == {"loss": 1.0}
+    running.add(torch.tensor(3.0), 1)
+    assert running.report(ALONE)[0] == {"loss": 2.0}
+    assert running.end_epoch(ALONE) == {"loss": 3.0}
+
+
 def test_the_latest_of_what_is_kept_is_reported() -> None:
     running = Running()
     for norm in (3.0, 4.0):
