@@ -5,12 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import math
-import os
 import random
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,7 +23,7 @@ from launcher.ranks import RankEnv
 from tests import patience
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import Ranks, Toy, config, digest, run
-from trainers.core.checkpoint import CheckpointError, load_part
+from trainers.core.checkpoint import CheckpointError, Checkpoints, load_part
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.core.engine import NonFiniteError
 from trainers.core.evaluation import evaluate
@@ -524,9 +521,6 @@ class Plain(Toy):
         self.counted = counted
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
-        if model.training and self.state.step >= 3 and "IS_STOPPED" in os.environ:
-            time.sleep(0.05)  # quick steps go without a message
-            os.kill(os.getpid(), signal.SIGTERM)
         numbers, wanted = batch
         errors = ((model(numbers) - wanted) ** 2).squeeze(1)
         if not self.counted:
@@ -593,12 +587,17 @@ def test_from_four_ranks_to_two(tmp_path: Path) -> None:
         folder=tmp_path / "r1",
         world_size=1,
     )
-    outcome = tmp_path / "outcome"
+    outcome, stop = tmp_path / "outcome", tmp_path / "stop"
+    stop.touch()
     four = plainly(tmp_path / "out", batch_size=3, num_epochs=4)
-    ranks = Ranks(tmp_path / "four", 4, {"IS_STOPPED": "yes", "CASTOFF_OUTCOME_FILE": str(outcome)})
+    told = {"CASTOFF_STOP_FILE": str(stop), "CASTOFF_OUTCOME_FILE": str(outcome)}
+    ranks = Ranks(tmp_path / "four", 4, told)
     ranks.start(train, Plain(True), four)
     assert ranks.end() == [0] * 4, ranks.log(0)
     assert outcome.read_text() == "again\n"
+    newest = Checkpoints(tmp_path / "out" / "toy" / "checkpoints").newest()
+    assert newest is not None
+    assert load_part(newest, "training")["state"]["consumed"] > 0
     two = plainly(tmp_path / "out", batch_size=6, num_epochs=4)
     answers = run(train, Plain(True), two, folder=tmp_path / "two", world_size=2)
     alike(answers[0], alone)
