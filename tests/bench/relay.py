@@ -7,6 +7,7 @@ the machine is as busy for it as for them.
 from __future__ import annotations
 
 import gc
+import random
 import sys
 import threading
 from collections.abc import Callable
@@ -48,8 +49,10 @@ class Runner:
     def turn(self) -> None:
         """Stand here until there are passes to make."""
         if self._left == 0:
+            drawn = random.getstate()  # the other loops draw from the same ones
             self._stands.release()
             self._may_run.acquire()
+            random.setstate(drawn)
         self._left -= 1
 
     def _change(self) -> None:
