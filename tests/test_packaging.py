@@ -132,7 +132,6 @@ def test_the_extras_that_documents_install(wheel: Path, tmp_path: Path) -> None:
     for extra in sorted(shown):
         pip = (sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--quiet", "--report", "-")
         (castoff,) = json.loads(run(*pip, f"{wheel}[{extra}]", cwd=tmp_path))["install"]
-        assert castoff["requested_extras"] == [extra]
         assert extra in castoff["metadata"]["provides_extra"]
 
 
