@@ -125,6 +125,14 @@ def let_a_day_pass() -> None:
     vars(stopping)["time"] = NextDay  # until the process ends
 
 
+def once_written(what: Callable[..., None], disk: Path) -> None:
+    """When all that was saved until now is on the disk."""
+    for thread in threading.enumerate():
+        if thread.name == "checkpoint":
+            thread.join(patience.SECONDS)
+    what(disk)
+
+
 def fill(disk: Path) -> None:
     with (disk / "fill").open("wb", buffering=0) as file:
         try:
@@ -272,9 +280,9 @@ def test_a_disk_that_fills_up_and_one_that_turns_read_only(
         mount_small(disk, "size=4m")
         attempts = Attempts(tmp_path, 2, disk)
         for trouble, why in (
-            (Trouble(0, "loss", 5, fill, (disk,)), "No space left on device"),
+            (Trouble(0, "loss", 5, once_written, (fill, disk)), "No space left on device"),
             (Trouble(0, "flush", 8, fill, (disk,)), "No space left on device"),
-            (Trouble(0, "loss", 5, mount_read_only, (disk,)), "Read-only file system"),
+            (Trouble(0, "loss", 5, once_written, (mount_read_only, disk)), "Read-only file system"),
             (Trouble(0, "flush", 8, mount_read_only, (disk,)), "Read-only file system"),
         ):
             before = attempts.step()
