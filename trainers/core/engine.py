@@ -286,8 +286,8 @@ class Engine:
         self.model = compiled(self.bare) if self._config.training.compile else self.bare
         if self._place.distributed:
             self.model = distributed(self.model, self._config, self._place)
-            parallel = self._config.parallel
-            in_buckets = parallel.gradient_as_bucket_view and not parallel.static_graph  # which may move them
+            # Where some may be missing, each step would look anew, and find memory that nobody has filled.
+            in_buckets = self._config.parallel.gradient_as_bucket_view and self._all_needed
             self._norm_of = GradientNorm(self._parameters, in_buckets=in_buckets)
         try:
             yield
