@@ -1,0 +1,1 @@
+"""Score-entropy discrete diffusion of proteins (Lou, Meng, Ermon, arXiv 2310.16834)."""

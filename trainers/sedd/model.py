@@ -1,0 +1,193 @@
+"""The diffusion transformer: noisy tokens and how much noise there is, to the logarithm of the score.
+
+Blocks of attention and a feed-forward network whose norms the noise shifts, scales and gates (Peebles and
+Xie, arXiv 2212.09748), with rotary positions (Su et al., arXiv 2104.09864), in the shape of Lou, Meng and
+Ermon's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention, silu
+from torch.utils.checkpoint import checkpoint
+
+from trainers.core.fields import ConfigError
+from trainers.sedd.alphabet import KINDS, MASK, PADDING
+from trainers.sedd.settings import Model
+
+
+class Shape(NamedTuple):
+    """The numbers that make a network."""
+
+    hidden_size: int
+    n_blocks: int
+    n_heads: int
+    cond_dim: int
+    dropout: float = 0.1
+
+
+SIZES = {
+    "tiny": Shape(64, 4, 4, 64, dropout=0.0),
+    "mini": Shape(256, 6, 8, 128),
+    "small": Shape(768, 12, 12, 128),
+}
+"""0.3, 6 and 90 million parameters; small is the size of Lou, Meng and Ermon's SEDD small."""
+
+
+def shape_of(settings: Model) -> Shape:
+    """The size's numbers, with those that the settings have in their place.
+
+    Raises:
+        ConfigError: the heads do not divide the width, into parts that positions can turn.
+    """
+    told = {name: getattr(settings, name) for name in Shape._fields}
+    shape = SIZES[settings.size]._replace(
+        **{name: value for name, value in told.items() if value is not None}
+    )
+    if shape.hidden_size % (2 * shape.n_heads):
+        raise ConfigError(
+            [
+                f"model.n_heads: is {shape.n_heads}, but model.hidden_size, which is {shape.hidden_size}, "
+                f"must be a multiple of twice as many; write hidden_size: {16 * shape.n_heads} or other heads"
+            ]
+        )
+    return shape
+
+
+class DiffusionTransformer(nn.Module):
+    """Noisy tokens to the logarithm of the score of each residue at each position.
+
+    `scale_by_sigma`: on the absorbing graph, what the noise alone says of the score is added to what the
+    network gives, so that an untrained one gives the best score for uniform residues. `checkpointing`: the
+    blocks' activations are computed again for the gradient.
+    """
+
+    def __init__(self, shape: Shape, *, scale_by_sigma: bool, checkpointing: bool = False):
+        super().__init__()
+        self.scale_by_sigma = scale_by_sigma
+        self.head_size = shape.hidden_size // shape.n_heads
+        self.checkpointing = checkpointing
+        self.tokens = nn.Embedding(KINDS, shape.hidden_size)
+        self.noise = NoiseEmbedding(shape.cond_dim)
+        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.n_blocks))
+        self.shift_and_scale = _zero(nn.Linear(shape.cond_dim, 2 * shape.hidden_size))
+        self.norm = Norm(shape.hidden_size)
+        self.head = _zero(nn.Linear(shape.hidden_size, MASK))
+        nn.init.normal_(self.tokens.weight, std=0.02)
+
+    def forward(self, tokens: Tensor, sigma: Tensor, padded: bool = True) -> Tensor:
+        """Tokens (batch, length) under total noise sigma (batch,) to (batch, length, residues), in float32.
+
+        `padded`: whether some tokens are PADDING, to which no other token attends.
+        """
+        x = self.tokens(tokens)
+        noise = silu(self.noise(sigma))
+        seen = (tokens != PADDING)[:, None, None] if padded else None
+        turns = rotations(tokens.shape[1], self.head_size, tokens.device)
+        for block in self.blocks:
+            if self.checkpointing and torch.is_grad_enabled():
+                x = checkpoint(block, x, noise, turns, seen, use_reentrant=False)
+            else:
+                x = block(x, noise, turns, seen)
+        with torch.autocast(x.device.type, enabled=False):
+            shift, scale = self.shift_and_scale(noise.float()).unsqueeze(1).chunk(2, dim=-1)
+            score: Tensor = self.head(self.norm(x.float()) * (1 + scale) + shift)
+            if self.scale_by_sigma:
+                score = score - torch.log(torch.expm1(sigma.float()) * MASK)[:, None, None]
+        return score
+
+
+class Block(nn.Module):
+    """Attention, then a feed-forward network; the noise says how much of each there is, at first nothing."""
+
+    def __init__(self, shape: Shape):
+        super().__init__()
+        width = shape.hidden_size
+        self.n_heads = shape.n_heads
+        self.head_size = width // shape.n_heads
+        self.dropout = shape.dropout
+        self.modulation = _zero(nn.Linear(shape.cond_dim, 6 * width))
+        self.attention_norm, self.feed_forward_norm = Norm(width), Norm(width)
+        self.query_key_value = nn.Linear(width, 3 * width, bias=False)
+        self.attention_out = nn.Linear(width, width, bias=False)
+        self.wide = nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor, noise: Tensor, turns: Tensor, seen: Tensor | None) -> Tensor:
+        """Activations (batch, length, width), given the noise's embedding (batch, cond_dim)."""
+        parts = self.modulation(noise).unsqueeze(1).chunk(6, dim=-1)
+        shift, scale, gate = parts[:3]
+        attended = self._attended(self.attention_norm(x) * (1 + scale) + shift, turns, seen)
+        x = x + gate * self._dropped(attended)
+        shift, scale, gate = parts[3:]
+        inner = self.wide(self.feed_forward_norm(x) * (1 + scale) + shift)
+        out: Tensor = x + gate * self._dropped(self.narrow(gelu(inner, approximate="tanh")))
+        return out
+
+    def _attended(self, x: Tensor, turns: Tensor, seen: Tensor | None) -> Tensor:
+        batch, length, width = x.shape
+        heads = self.query_key_value(x).view(batch, length, 3, self.n_heads, self.head_size)
+        query, key, value = heads.permute(2, 0, 3, 1, 4)
+        query, key = turned(query, turns), turned(key, turns)
+        out = scaled_dot_product_attention(query, key, value, attn_mask=seen)
+        gathered: Tensor = self.attention_out(out.transpose(1, 2).reshape(batch, length, width))
+        return gathered
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(x, self.dropout, self.training)
+
+
+class Norm(nn.Module):
+    """LayerNorm with weights and no bias, in float32."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of the last dimension."""
+        with torch.autocast(x.device.type, enabled=False):
+            normed: Tensor = layer_norm(x.float(), [x.shape[-1]], self.weight)
+        return normed
+
+
+class NoiseEmbedding(nn.Module):
+    """Total noise as a vector: waves of many lengths, and two layers."""
+
+    WAVES = 256
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(self.WAVES, width), nn.SiLU(), nn.Linear(width, width))
+
+    def forward(self, sigma: Tensor) -> Tensor:
+        """(batch,) to (batch, width)."""
+        half = self.WAVES // 2
+        lengths = torch.exp(-math.log(10_000) * torch.arange(half, device=sigma.device) / half)
+        angles = sigma.float().unsqueeze(-1) * lengths
+        embedded: Tensor = self.layers(torch.cat([angles.cos(), angles.sin()], dim=-1))
+        return embedded
+
+
+def rotations(length: int, head_size: int, device: torch.device) -> Tensor:
+    """Cosines and sines (2, length, head_size / 2) by which positions turn pairs of numbers."""
+    speeds = 10_000 ** (-torch.arange(0, head_size, 2, device=device) / head_size)
+    angles = torch.outer(torch.arange(length, device=device), speeds)
+    return torch.stack([angles.cos(), angles.sin()])
+
+
+def turned(x: Tensor, turns: Tensor) -> Tensor:
+    """Queries or keys (…, length, head_size), each pair of numbers turned by its position."""
+    cosine, sine = turns.to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1)
+
+
+def _zero(layer: nn.Linear) -> nn.Linear:
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer

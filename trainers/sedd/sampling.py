@@ -1,0 +1,88 @@
+"""Generation: noise is undone step by step, from time 1 back to 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from trainers.core.fields import ConfigError
+from trainers.sedd.alphabet import PADDING
+from trainers.sedd.graph import Absorbing, GraphOfStates
+from trainers.sedd.loss import Score
+from trainers.sedd.noise import Noise
+from trainers.sedd.settings import Sampling
+
+LAST = 1e-5
+"""Steps lead from time 1 to this one."""
+
+Predictor = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+"""The score's logarithm, tokens, total noise now and after the step, and rate times the step's length."""
+
+
+def predictor_of(settings: Sampling, graph: GraphOfStates) -> Predictor:
+    """What makes a step back, as the probabilities of the residues.
+
+    Raises:
+        ConfigError: there is none of that name on this graph.
+    """
+    if settings.predictor == "euler":
+        return lambda score, tokens, now, then, moved: graph.euler(score, tokens, moved)
+    if settings.predictor == "analytic":
+        return lambda score, tokens, now, then, moved: graph.analytic(score, tokens, now - then)
+    if not isinstance(graph, Absorbing):
+        raise ConfigError(
+            [
+                "sampling.predictor: is ancestral (which --sampling_method simple means), but that unmasks, "
+                "and on graph.type: uniform nothing is masked; write predictor: analytic or euler"
+            ]
+        )
+    return lambda score, tokens, now, then, moved: graph.ancestral(score, tokens, now, now - then)
+
+
+@torch.no_grad()
+def sampled(
+    score: Score,
+    graph: GraphOfStates,
+    noise: Noise,
+    settings: Sampling,
+    lengths: Tensor,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Generated tokens (number, longest), of so many residues each, PADDING behind them.
+
+    `lengths`: (number,), on the score's device; `generator` is on the same.
+    """
+    device, step_of = lengths.device, predictor_of(settings, graph)
+    shape = (len(lengths), int(lengths.max()))
+    padding = torch.arange(shape[1], device=device) >= lengths.unsqueeze(-1)
+    tokens = graph.start(shape, generator, device).masked_fill(padding, PADDING)
+    marks = torch.linspace(1, LAST, settings.steps + 1, device=device)
+    for begin, end in pairwise(marks):
+        now, then = (noise.total(mark).expand(len(lengths), 1) for mark in (begin, end))
+        moved = (noise.rate(begin) * (begin - end)).expand(len(lengths), 1)
+        log_score = score(tokens, now.squeeze(-1))
+        tokens = _drawn(step_of(log_score, tokens, now, then, moved), tokens, padding, generator)
+    if settings.noise_removal:
+        left = noise.total(marks[-1]).expand(len(lengths), 1)
+        log_score = score(tokens, left.squeeze(-1))
+        tokens = _drawn(graph.denoised(log_score, tokens, left), tokens, padding, generator)
+    return tokens
+
+
+def _drawn(
+    probabilities: Tensor, tokens: Tensor, padding: Tensor, generator: torch.Generator | None
+) -> Tensor:
+    """Tokens drawn from (number, length, residues); MASK where the number lies above all of them.
+
+    In float64: 24 bits leave out rare residues, which makes samples too much alike (Zheng et al.,
+    arXiv 2409.02908).
+    """
+    kind = torch.float32 if probabilities.device.type == "mps" else torch.float64
+    below = probabilities.to(kind).cumsum(-1)
+    below[..., -1] = torch.where(below[..., -1] > 1 - 1e-6, 1.0, below[..., -1])  # rounding is no mask
+    number = torch.rand(tokens.shape, generator=generator, dtype=kind, device=tokens.device)
+    drawn = (number.unsqueeze(-1) >= below).sum(-1)
+    return torch.where(padding, tokens, drawn)

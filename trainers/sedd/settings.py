@@ -1,0 +1,114 @@
+"""What a diffusion of proteins is told beside how it is trained: data, model, noise, sampling."""
+
+# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from trainers.core.config import Fraction, NotNegative, Positive, Section, Seed
+
+Above = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Data(Section, frozen=True, kw_only=True):
+    """Proteins, and who is trained on which."""
+
+    datafile: str | None = None
+    """A folder made by trainers.sedd.prepare, FASTA (also .gz), or a .pt of sequences; None: made-up ones."""
+    validation_datafile: str | None = None
+    """Proteins to validate with; None: a share of the datafile's."""
+    test_datafile: str | None = None
+    split: tuple[Fraction, Fraction, Fraction] = (0.98, 0.01, 0.01)
+    """Shares for training, validation and test of the datafile's proteins; of those without a file of their
+    own the share is left out."""
+    split_seed: Seed = 0
+    max_length: Positive = 512
+    """Residues; of a longer protein a window is taken, another one each time."""
+    min_length: Positive = 1
+    """Residues; shorter proteins of a FASTA or .pt are left out."""
+    max_unknown: Fraction = 0.1
+    """Largest share of unknown residues; proteins with more are left out."""
+    streaming: bool = False
+    """Read the training set in blocks, each in a random order, where a disk is slow or memory small."""
+    synthetic: Positive = 4000
+    """How many proteins are made up where there is no datafile."""
+
+
+class Model(Section, frozen=True, kw_only=True):
+    """The diffusion transformer; what stands here wins over what its size says."""
+
+    size: Literal["tiny", "mini", "small"] = "tiny"
+    hidden_size: Positive | None = None
+    n_blocks: Positive | None = None
+    n_heads: Positive | None = None
+    cond_dim: Positive | None = None
+    """Width of what it knows of the noise."""
+    dropout: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = None
+    scale_by_sigma: bool | None = None
+    """Whether the score is scaled by what the noise alone says; None: on the absorbing graph."""
+
+
+class Graph(Section, frozen=True, kw_only=True):
+    """What noise turns a residue into."""
+
+    type: Literal["absorb", "uniform"] = "absorb"
+
+
+class NoiseSchedule(Section, frozen=True, kw_only=True):
+    """How much noise there is at a time from 0 to 1."""
+
+    type: Literal["loglinear", "geometric", "cosine"] = "loglinear"
+    eps: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-3
+    """Of loglinear: the share of residues that is left at time 1."""
+    sigma_min: Above = 1e-4
+    sigma_max: Above = 20.0
+    """Total noise at times 0 and 1 of the others."""
+
+
+class Curriculum(Section, frozen=True, kw_only=True):
+    """Early steps see little noise more often than later ones."""
+
+    enabled: bool = False
+    preschool_time: Positive = 5000
+    """Optimizer steps until times are uniform."""
+    difficulty_ramp: Above = 2.0
+    """At step 0 a time is a uniform number to the power of 1 + this."""
+
+
+class Memory(Section, frozen=True, kw_only=True):
+    """What saves memory."""
+
+    gradient_checkpointing: bool = False
+    """Blocks are computed again for the gradient, instead of kept."""
+
+
+class Sampling(Section, frozen=True, kw_only=True):
+    """How proteins are generated after a validation, and by `castoff train sedd` at the end."""
+
+    predictor: Literal["euler", "analytic", "ancestral"] = "analytic"
+    steps: Positive = 128
+    noise_removal: bool = True
+    """A last step to time 0, in which nothing stays masked."""
+    number: NotNegative = 16
+    """Proteins; 0: none."""
+
+
+class Evaluation(Section, frozen=True, kw_only=True):
+    """What is measured beside the bound."""
+
+    fixed_noise: tuple[Above, ...] = ()
+    """Levels of total noise, at each of which the score entropy is measured, too."""
+
+
+class Task(Section, frozen=True, kw_only=True):
+    """All of it: the arguments of `SeddTask`."""
+
+    data: Data = Data()
+    model: Model = Model()
+    graph: Graph = Graph()
+    noise: NoiseSchedule = NoiseSchedule()
+    curriculum: Curriculum = Curriculum()
+    memory: Memory = Memory()
+    sampling: Sampling = Sampling()
+    eval: Evaluation = Evaluation()

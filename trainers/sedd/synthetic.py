@@ -1,0 +1,48 @@
+"""Made-up proteins for who has none at hand: coiled coils, whose residues repeat in sevens."""
+
+from __future__ import annotations
+
+import numpy
+
+from trainers.sedd.alphabet import RESIDUES, Tokens, encode
+
+LENGTHS = range(40, 121)
+"""Residues."""
+
+_CORE, _SURFACE, _FLANK = "LLLLIIVVAM", "EEEKKKQQRRSNTDAH", "EEKKRRQDAAS"
+_HEPTAD = [_CORE, _SURFACE, _SURFACE, _CORE, _FLANK, _SURFACE, _FLANK]
+"""What stands at positions a to g of a heptad; a and d face the other helix."""
+
+
+class SyntheticProteins:
+    """So many proteins, each a function of (seed, index): heptads, broken here and there by a turn."""
+
+    def __init__(self, number: int, seed: int = 0):
+        self.number = number
+        self.seed = seed
+
+    def __len__(self) -> int:
+        """How many."""
+        return self.number
+
+    def __getitem__(self, index: int) -> Tokens:
+        """The tokens of one."""
+        if not 0 <= index < self.number:
+            raise IndexError(index)
+        generator = numpy.random.default_rng([self.seed, index])
+        phase = int(generator.integers(7))
+        letters = ["M"]
+        for _ in range(int(generator.choice(LENGTHS)) - 1):
+            if generator.random() < 0.03:  # a turn, after which the heptads begin anew
+                letters.append(str(generator.choice(list("GP"))))
+                phase = int(generator.integers(7))
+                continue
+            letters.append(str(generator.choice(list(_HEPTAD[phase]))))
+            phase = (phase + 1) % 7
+        return encode("".join(letters).encode())
+
+    @property
+    def counts(self) -> numpy.typing.NDArray[numpy.int64]:
+        """How often each residue stands in the first thousand."""
+        tokens = numpy.concatenate([self[index] for index in range(min(self.number, 1000))])
+        return numpy.bincount(tokens, minlength=len(RESIDUES))[: len(RESIDUES)]
