@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
-import subprocess
-import sys
+import resource
 import tracemalloc
 from typing import Any
 
@@ -15,7 +14,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
-from tests import patience
 from trainers.core.fields import ConfigError
 from trainers.core.sampling import Deal, deal, micro_batches, order_of, split
 
@@ -163,49 +161,22 @@ def test_fractions_that_are_none(fractions: list[float]) -> None:
         split(Numbers(10), fractions, 0)
 
 
-def test_an_epoch_begins_without_a_list_of_its_samples() -> None:
-    """Two million, of which a list alone took 16 MB, and its numbers 64."""
-    many = 2_000_000
+def test_no_memory_grows_with_the_set() -> None:
+    """Sixty million samples, of which an array took 240 MB, and each epoch as much."""
+    split(Numbers(9), [0.9, 0.1], 0)  # what is imported by the way
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     tracemalloc.start()
     try:
-        parts = split(Numbers(many), [0.9, 0.1], 0)
-        dealt = deal(len(parts[0]), 8, 1, 2, drop_last=False)
+        training, rest = split(Numbers(60_000_000), [0.9, 0.1], 0)
+        dealt = deal(len(training), 8, 1, 2, drop_last=False)
         order = order_of(dealt.length, 0, 3, shuffle=True)
         first = next(micro_batches(dealt, order, 1, 1000))
+        found = training.__getitems__(first)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert [type(sample) for sample in first] == [int] * 8
-    assert peak < 4.5 * many, "the arrays of the parts, of four bytes a sample"
-
-
-FIFTY_MILLION = """
-import resource
-from tests.trainers.test_sampling import Numbers, deal, micro_batches, order_of, split
-
-def megabytes():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-split(Numbers(1000), [0.9, 0.1], 0)
-before = megabytes()
-part, _ = split(Numbers(50_000_000), [0.9, 0.1], 0)
-after_split = megabytes()
-dealt = deal(len(part), 32, 1, 4, drop_last=False)
-next(micro_batches(dealt, order_of(dealt.length, 0, 0, shuffle=True), 0, 0))
-print(after_split - before, megabytes() - before)
-"""
-
-
-@pytest.mark.long
-def test_fifty_million_samples() -> None:
-    """In megabytes: 200 for the parts and as many for the order they come from, and 180 for an epoch."""
-    done = subprocess.run(
-        [sys.executable, "-c", FIFTY_MILLION],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=patience.SECONDS,
-    )
-    to_split, to_train = map(float, done.stdout.split())
-    assert to_split < 500
-    assert to_train < 500
+    assert [type(sample) for sample in found] == [int] * 8
+    assert len(rest) == 6_000_000
+    assert len(pickle.dumps((training, order))) < 1000
+    assert peak < 2e6
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000, "kilobytes"

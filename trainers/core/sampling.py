@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
 from torch.utils.data import Dataset, Subset
 
 from trainers.core.fields import ConfigError
+from trainers.core.permutation import AT_ONCE, Permutation
 from trainers.core.randomness import ORDER, SPLIT, derived
-
-_LARGEST_INT = 2**31 - 1
 
 
 def split(dataset: Dataset[Any], fractions: Sequence[float], seed: int) -> list[Subset[Any]]:
     """Disjoint parts of a data set, the same on every rank; the first takes what rounding leaves.
 
-    A part's `indices` are an array of four bytes a sample (eight beyond 2^31).
+    A part's `indices` are worked out when they are asked for, so that no memory grows with the set.
 
     Raises:
         ConfigError: the fractions are negative or add up to more than 1.
@@ -30,9 +27,8 @@ def split(dataset: Dataset[Any], fractions: Sequence[float], seed: int) -> list[
     sizes = [int(total * fraction + 1e-9) for fraction in fractions]
     if abs(sum(fractions) - 1) < 1e-9:
         sizes[0] += total - sum(sizes)
-    order = _permutation(total, derived(SPLIT, seed))
-    parts = order[: sum(sizes)].split(sizes)
-    return [Subset(dataset, _array(part)) for part in parts]
+    order = Permutation(total, derived(SPLIT, seed))
+    return [Subset(dataset, order[slice(*ends)]) for ends in pairwise(accumulate(sizes, initial=0))]
 
 
 class Deal(NamedTuple):
@@ -114,31 +110,26 @@ def deal(length: int, batch_size: int, accumulation: int, world_size: int, *, dr
     return only_whole
 
 
-def order_of(length: int, seed: int, epoch: int, *, shuffle: bool) -> Tensor | range:
+def order_of(length: int, seed: int, epoch: int, *, shuffle: bool) -> Permutation | range:
     """The order in which an epoch takes the samples."""
-    return _permutation(length, derived(ORDER, seed, epoch)) if shuffle else range(length)
+    return Permutation(length, derived(ORDER, seed, epoch)) if shuffle else range(length)
 
 
-def micro_batches(dealt: Deal, order: Tensor | range, rank: int, consumed: int) -> Iterator[list[int]]:
+def micro_batches(dealt: Deal, order: Permutation | range, rank: int, consumed: int) -> Iterator[list[int]]:
     """A rank's micro-batches of the steps after `consumed`: every world_size-th sample of each step."""
-    for step in range(consumed, dealt.steps):
-        first, last = dealt.bounds(step)
-        mine = order[first + rank : last : dealt.world_size]
-        share = mine.tolist() if isinstance(mine, Tensor) else list(mine)
+    many = max(1, AT_ONCE * dealt.world_size // dealt.global_batch)
+    for first in range(consumed, dealt.steps, many):
+        steps = range(first, min(first + many, dealt.steps))
+        places = [place for step in steps for place in _share(dealt, step, rank)]
+        samples = order.at(places) if isinstance(order, Permutation) else places
         at = 0
-        for size in dealt.micros(step, rank):
-            yield share[at : at + size]
-            at += size
+        for step in steps:
+            for size in dealt.micros(step, rank):
+                yield samples[at : at + size]
+                at += size
 
 
-def _permutation(length: int, seed: int) -> Tensor:
-    kind = torch.int32 if length <= _LARGEST_INT else torch.int64
-    return torch.randperm(length, generator=torch.Generator().manual_seed(seed), dtype=kind)
-
-
-def _array(numbers: Tensor) -> array[int]:
-    """What is looked up one by one: an array gives an int ten times faster than a tensor."""
-    made = array("i" if numbers.dtype == torch.int32 else "q", [0]) * len(numbers)
-    if made:
-        torch.frombuffer(made, dtype=numbers.dtype).copy_(numbers)
-    return made
+def _share(dealt: Deal, step: int, rank: int) -> range:
+    """A rank's places in the epoch's order in a step."""
+    first, last = dealt.bounds(step)
+    return range(first + rank, last, dealt.world_size)
