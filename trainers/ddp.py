@@ -265,7 +265,7 @@ class TrainerDDP:
         shared |= {"rates": self.rates, "judge": self.judge, "task": KeptTask(self.task)}
         registry = Registry(shared, {"sums": self.reports.running, "data": train})
         self.keeper = Continuation(
-            *(config, self._given, self.place, self.checkpoints),
+            *(config, self._given, self.task, self.place, self.checkpoints),
             *(self.state, self.engine, self.reports, registry),
         )
         self.stopping = stack.enter_context(Stopping(self.place))

@@ -53,6 +53,15 @@ class Task(ABC):
     """The global generators that `loss` and `evaluate` may draw from. They are seeded in every step, which
     takes 8 microseconds for all three, several times as much between quick steps, and 1 for torch's alone."""
 
+    silent_arguments: Collection[str] = ()
+    """Which of its arguments change nothing that is trained: where data lie, what is shown, how often.
+    Names in `task_kwargs`, or paths below it (`sampling.steps`). Other values are for a run that goes on
+    to have, and for each rank."""
+
+    told_arguments: Collection[str] = ()
+    """Which take effect from a checkpoint on, as the log then says. All others matter: with another value it
+    would be another training, which is refused."""
+
     @abstractmethod
     def build_model(self) -> nn.Module:
         """The model, on the CPU; the same on all ranks, because the trainer seeds them alike."""

@@ -97,6 +97,36 @@ def test_parameters_without_a_gradient_are_named(tmp_path: Path) -> None:
     assert run(trained, data, folder=tmp_path / "b", world_size=2) == ["", ""]
 
 
+class Local(Toy):
+    silent_arguments = ("folder",)
+
+    def __init__(self, folder: str, samples: int):
+        super().__init__(samples)
+
+
+def of_its_own(data: dict[str, Any], arguments: list[dict[str, Any]]) -> str:
+    """What a rank is told whose task's arguments are its own."""
+    me = RankEnv.detect()
+    initialize_ddp(me.rank, me.world_size, backend="gloo", device="cpu")
+    try:
+        TrainerDDP(me.rank, {**data, "task": Local, "task_kwargs": arguments[me.rank]})
+    except ConfigError as error:
+        return str(error)
+    finally:
+        cleanup_ddp()
+    return ""
+
+
+def test_arguments_that_are_not_what_is_trained_may_be_each_ranks_own(tmp_path: Path) -> None:
+    arguments = [{"folder": "/node1/x", "samples": 203}, {"folder": "/node2/y", "samples": 203}]
+    told = run(of_its_own, config(tmp_path), arguments, folder=tmp_path / "a", world_size=2)
+    assert told == ["", ""]
+    arguments[1]["samples"] = 204
+    for said in run(of_its_own, config(tmp_path), arguments, folder=tmp_path / "b", world_size=2):
+        assert "task_kwargs.samples: is 204 on rank 1, but 203 on rank 0" in said
+        assert "folder" not in said
+
+
 def test_a_backend_that_this_torch_has_not() -> None:
     with pytest.raises(DistributedError, match=r"parallel\.backend: is smoke, but .* has no smoke; leave it"):
         initialize_ddp(0, 1, backend="smoke", device="cpu")

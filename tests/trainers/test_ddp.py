@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from itertools import chain
@@ -290,6 +291,35 @@ def test_another_seed_or_batch_cannot_go_on(tmp_path: Path) -> None:
             continue
         with pytest.raises(ConfigError, match=says):
             trainer.run_training(first, second)
+
+
+class Shown(Toy):
+    """Has arguments that are not what is trained."""
+
+    silent_arguments, told_arguments = ("folder",), ("steps",)
+
+    def __init__(self, samples: int = 40, folder: str = "", steps: int = 1):
+        super().__init__(samples)
+
+
+def test_arguments_that_are_not_what_is_trained_may_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def attempt(epochs: int, **arguments: Any) -> TrainerDDP:
+        trainer = TrainerDDP(
+            0, {**config(tmp_path, num_epochs=epochs), "task": Shown, "task_kwargs": arguments}
+        )
+        trainer.run_training(*trainer.prepare_dataloaders()[:2])
+        return trainer
+
+    first = attempt(1, folder="/here", steps=3)
+    with caplog.at_level(logging.INFO):
+        second = attempt(2, folder="/there", steps=5)
+    assert second.epoch == 2
+    assert f"task_kwargs.steps: was 3 until step {first.step}, is 5 from here on" in caplog.text
+    assert "task_kwargs.folder" not in caplog.text
+    with pytest.raises(ConfigError, match=r"task_kwargs\.samples: is 48, but .* was made with none given"):
+        attempt(3, samples=48)
 
 
 def test_what_a_program_saves_by_itself_is_loaded(tmp_path: Path) -> None:

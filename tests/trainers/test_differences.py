@@ -59,7 +59,7 @@ def test_every_field_is_of_one_class() -> None:
     """A new field must be put into one: is it another training with another value?"""
     declared = [*SILENT, *TOLD, *MATTERS]
     entries = {
-        leaf: [entry for entry in declared if differences._under(leaf, entry)] for leaf in leaves(Config)
+        leaf: [entry for entry in declared if differences.under(leaf, [entry])] for leaf in leaves(Config)
     }
     assert {leaf: found for leaf, found in entries.items() if len(found) != 1} == {}
     used = {found[0] for found in entries.values()}
@@ -135,7 +135,7 @@ def test_a_field_that_has_changed_is_one_line(field: str, turned: bool) -> None:
     before, now = reversed(CHANGES[field]) if turned else CHANGES[field]
     found = compared({field: before}, {field: now})
     path = field.replace("__", ".")
-    kind = next(kind for kind in (SILENT, TOLD, MATTERS) if any(differences._under(path, e) for e in kind))
+    kind = next(kind for kind in (SILENT, TOLD, MATTERS) if differences.under(path, kind))
     assert (len(found.refused), len(found.told)) == (kind is MATTERS, kind is TOLD)
     for line in (*found.refused, *found.told):
         assert line.startswith(path)
@@ -206,6 +206,46 @@ def test_the_task_of_a_program() -> None:
     assert now["task"] == "!pyobject tests.trainers.toys.Toy"
     assert compare(fields(config(task=Toy), 1), now, CHECKPOINT, STEP).refused == []
     assert len(compare(fields(config(), 1), now, CHECKPOINT, STEP).refused) == 1
+
+
+class Says(Toy):
+    """What its arguments are to it."""
+
+    silent_arguments = ("folder", "shown.every")
+    told_arguments = ("shown",)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "refused", "told"),
+    [
+        ({"folder": "/a/x"}, {"folder": "/b/y"}, 0, 0),
+        ({"folder": {"train": "x"}}, {"folder": {"train": "y"}}, 0, 0),
+        ({"shown": {"every": 1}}, {"shown": {"every": 2}}, 0, 0),
+        ({"shown": {"steps": 8}}, {"shown": {"steps": 9, "every": 2}}, 0, 1),
+        ({"shown": None}, {"shown": {"steps": 9}}, 0, 1),
+        ({"folders": "x"}, {"folders": "y"}, 1, 0),
+        ({"samples": 203}, {"folder": "x"}, 1, 0),
+    ],
+)
+def test_a_task_says_what_its_arguments_are_to_it(
+    before: dict[str, Any], now: dict[str, Any], refused: int, told: int
+) -> None:
+    old, new = fields(config(task_kwargs=before), 1), fields(config(task_kwargs=now), 1)
+    found = compare(old, new, CHECKPOINT, STEP, Says())
+    assert (len(found.refused), len(found.told)) == (refused, told)
+    assert (digest(old, Says()) == digest(new, Says())) is not bool(refused)
+    assert len(compare(old, new, CHECKPOINT, STEP, Toy()).told) == 0
+
+
+@pytest.mark.parametrize("wrong", ["folder", [3], [""], None])
+def test_arguments_that_are_none(wrong: Any) -> None:
+    class Wrong(Toy):
+        silent_arguments = wrong
+
+    with pytest.raises(
+        ConfigError, match=r"task: Wrong\.silent_arguments is .*; it takes names of arguments"
+    ):
+        compare({}, {}, CHECKPOINT, STEP, Wrong())
 
 
 def test_what_python_code_gives_is_the_same_in_each_process() -> None:

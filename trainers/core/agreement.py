@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainers.core.config import Config
-from trainers.core.differences import fields
+from trainers.core.contract import declared_arguments
+from trainers.core.differences import fields, under
 from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
 from trainers.task import Splits, Task
@@ -21,7 +22,8 @@ _OWN = {
     "training.path",
     "training.run",
 }
-"""Fields in which ranks may differ: rank 0's alone counts, or each needs its own."""
+"""Fields in which ranks may differ: rank 0's alone counts, or each needs its own. A task's silent arguments
+are of them."""
 
 _SHOWN = 8
 """Lines of a message."""
@@ -33,7 +35,9 @@ def agree_on_configuration(config: Config, task: Task, place: Place) -> None:
     Raises:
         ConfigError: they were not; on all ranks.
     """
-    told = {name: value for name, value in fields(config, place.world_size, task).items() if name not in _OWN}
+    own = _OWN | declared_arguments(task, "silent_arguments")
+    every = fields(config, place.world_size, task).items()
+    told = {name: value for name, value in every if not under(name, own)}
     _agree(told, place, "start all ranks with the same configuration")
 
 

@@ -27,6 +27,7 @@ class Continuation:
         self,
         config: Config,
         given: Task | None,
+        task: Task,
         place: Place,
         checkpoints: Checkpoints,
         state: TrainingState,
@@ -36,6 +37,7 @@ class Continuation:
     ):
         self._config = config
         self._given = given
+        self._task = task
         self._place = place
         self._checkpoints = checkpoints
         self._state = state
@@ -64,7 +66,7 @@ class Continuation:
             now = self._fields()
             states["about"] = {
                 "config": now,
-                "digest": digest(now),
+                "digest": digest(now, self._task),
                 "metrics": self._reports.position(),
             }
             parts: dict[str, Mapping[str, Any]] = {"model": self._engine.bare.state_dict()}
@@ -112,7 +114,8 @@ class Continuation:
         """
         states = load_part(path, "training")
         about = states.pop("about")
-        found = compare(about["config"], self._fields(), str(path), states["state"]["step"])
+        step = states["state"]["step"]
+        found = compare(about["config"], self._fields(), str(path), step, self._task)
         found.check()
         self._engine.load_weights(path)
         self._registry.load_state_dict(states, self._place)

@@ -68,6 +68,24 @@ def declared_generators(owner: Any, field: str) -> frozenset[str]:
     return frozenset(declared)
 
 
+def declared_arguments(task: Task | None, attribute: str) -> set[str]:
+    """The paths of fields that a task names in `silent_arguments` or `told_arguments`.
+
+    Raises:
+        ConfigError: it names something else.
+    """
+    declared = getattr(task, attribute, ())
+    several = isinstance(declared, Collection) and not isinstance(declared, str)
+    if not several or not all(isinstance(each, str) and each for each in declared):
+        raise ConfigError(
+            [
+                f"task: {type(task).__name__}.{attribute} is {declared!r}; it takes names of arguments and "
+                "paths below them, as ('folder', 'sampling.steps'), or ()"
+            ]
+        )
+    return {f"task_kwargs.{each}" for each in declared}
+
+
 @contextmanager
 def drawn_as_declared(task: Task) -> Iterator[None]:
     """Around a step: it draws from no generator but those of `draws_from`.

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from trainers.core.config import Config
+from trainers.core.contract import declared_arguments
 from trainers.core.fields import ConfigError
 from trainers.core.pyobject import PyObject
 from trainers.core.yaml_text import plain
+from trainers.task import Task
 
 Fields: TypeAlias = dict[str, Any]
 """Values by path, as `training.seed`; nothing but what JSON has."""
@@ -165,8 +167,14 @@ def fields(config: Config, world_size: int, task: object = None) -> Fields:
     return flat
 
 
-def compare(before: Mapping[str, Any], now: Mapping[str, Any], checkpoint: str, step: int) -> Differences:
-    """What has changed from the fields in `checkpoint`, which was made at `step`, to those of today."""
+def compare(
+    before: Mapping[str, Any], now: Mapping[str, Any], checkpoint: str, step: int, task: Task | None = None
+) -> Differences:
+    """What has changed from the fields in `checkpoint`, which was made at `step`, to those of today.
+
+    `task` says which of its own arguments are silent or told.
+    """
+    classes = _classes(task)
     old, new = _folded(before, now), _folded(now, before)
     refused, told = [], []
     other_batch = old.get(GLOBAL_BATCH) != new.get(GLOBAL_BATCH)
@@ -174,7 +182,7 @@ def compare(before: Mapping[str, Any], now: Mapping[str, Any], checkpoint: str, 
         refused.append(_global_batch(old, new, checkpoint))
     for path in [*old, *(path for path in new if path not in old)]:
         was, value = old.get(path, _ABSENT), new.get(path, _ABSENT)
-        kind = _class_of(path)
+        kind = _class_of(path, classes)
         if was == value or kind is SILENT or path == GLOBAL_BATCH or (other_batch and path in _PARTS):
             continue
         if kind is MATTERS and _meaning(path, was) != _meaning(path, value):
@@ -184,22 +192,29 @@ def compare(before: Mapping[str, Any], now: Mapping[str, Any], checkpoint: str, 
     return Differences(refused, told)
 
 
-def digest(now: Mapping[str, Any]) -> str:
+def digest(now: Mapping[str, Any], task: Task | None = None) -> str:
     """All that matters in one word: trainings that share it may go on from each other's checkpoints."""
-    meant = {path: _meaning(path, value) for path, value in now.items() if _class_of(path) is MATTERS}
+    classes = _classes(task)
+    meant = {
+        path: _meaning(path, value) for path, value in now.items() if _class_of(path, classes) is MATTERS
+    }
     return hashlib.sha256(json.dumps(meant, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _class_of(path: str) -> set[str]:
+def _classes(task: Task | None) -> list[tuple[set[str], set[str]]]:
+    """SILENT and TOLD, each with its entries and what the task adds to them."""
+    silent, told = (declared_arguments(task, name) for name in ("silent_arguments", "told_arguments"))
+    return [(SILENT, SILENT | silent), (TOLD, TOLD | told)]
+
+
+def _class_of(path: str, classes: Iterable[tuple[set[str], set[str]]]) -> set[str]:
     """The class whose entry a path lies under; what nobody has declared matters."""
-    for kind in (SILENT, TOLD):
-        if any(_under(path, entry) for entry in kind):
-            return kind
-    return MATTERS
+    return next((kind for kind, entries in classes if under(path, entries)), MATTERS)
 
 
-def _under(path: str, entry: str) -> bool:
-    return path == entry or path.startswith(f"{entry}.")
+def under(path: str, entries: Iterable[str]) -> bool:
+    """Whether a path is one of the entries, or lies below it."""
+    return any(path == entry or path.startswith(f"{entry}.") for entry in entries)
 
 
 def _meaning(path: str, value: Any) -> Any:
@@ -228,13 +243,16 @@ def _global_batch(old: Mapping[str, Any], new: Mapping[str, Any], checkpoint: st
 
 
 def _flatten(path: str, value: Any, flat: Fields) -> None:
-    """A section's fields and a field's arguments, each by its path; what JSON does not have as text."""
+    """A section's fields and a field's arguments, each by its path; what JSON does not have as text.
+
+    An argument that is an empty mapping is given, too.
+    """
     if hasattr(value, "__struct_fields__") and not isinstance(value, PyObject):
         for name in value.__struct_fields__:
             _flatten(f"{path}.{name}", getattr(value, name), flat)
-    elif isinstance(value, Mapping):
+    elif isinstance(value, Mapping) and (value or "." not in path):
         for name, inner in value.items():
-            flat[f"{path}.{name}"] = _told(plain(inner))
+            _flatten(f"{path}.{name}", inner, flat)
     else:
         flat[path] = _told(plain(value))
 
