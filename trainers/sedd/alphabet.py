@@ -38,4 +38,4 @@ def encode(letters: bytes) -> Tokens:
 
 def decode(tokens: numpy.typing.ArrayLike) -> str:
     """The letters of tokens; X is unknown, # masked, - padding."""
-    return bytes(_LETTER_OF[numpy.asarray(tokens)]).decode()
+    return bytes(_LETTER_OF[numpy.asarray(tokens, dtype=numpy.intp)]).decode()

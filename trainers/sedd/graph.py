@@ -147,7 +147,8 @@ class Uniform(GraphOfStates):
         moves = log_score.exp() * step.unsqueeze(-1) / self.residues
         moves = moves.scatter(-1, self._own(tokens), 0.0)
         moves = moves / moves.sum(-1, keepdim=True).clamp(min=1)
-        return moves.scatter(-1, self._own(tokens), 1 - moves.sum(-1, keepdim=True))
+        stays = (1 - moves.sum(-1, keepdim=True)).clamp(min=0)
+        return moves.scatter(-1, self._own(tokens), stays)
 
     def analytic(self, log_score: Tensor, tokens: Tensor, step: Tensor) -> Tensor:
         """The inverse of the noise on the scores, times the noise from each residue to the token."""

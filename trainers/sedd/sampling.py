@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainers.core.fields import ConfigError
-from trainers.sedd.alphabet import PADDING
+from trainers.sedd.alphabet import MASK, PADDING
 from trainers.sedd.graph import Absorbing, GraphOfStates
 from trainers.sedd.loss import Score
 from trainers.sedd.noise import Noise
@@ -75,7 +75,7 @@ def sampled(
 def _drawn(
     probabilities: Tensor, tokens: Tensor, padding: Tensor, generator: torch.Generator | None
 ) -> Tensor:
-    """Tokens drawn from (number, length, residues); MASK where the number lies above all of them.
+    """Tokens drawn from (number, length, residues), MASK with what these lack to 1.
 
     In float64: 24 bits leave out rare residues, which makes samples too much alike (Zheng et al.,
     arXiv 2409.02908).
@@ -85,4 +85,5 @@ def _drawn(
     below[..., -1] = torch.where(below[..., -1] > 1 - 1e-6, 1.0, below[..., -1])  # rounding is no mask
     number = torch.rand(tokens.shape, generator=generator, dtype=kind, device=tokens.device)
     drawn = (number.unsqueeze(-1) >= below).sum(-1)
+    drawn = drawn.masked_fill(drawn == probabilities.shape[-1], MASK)
     return torch.where(padding, tokens, drawn)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from trainers.core.fields import ConfigError
+from trainers.sedd.noise import Cosine, Geometric, LogLinear, Noise, noise_of
+from trainers.sedd.settings import Graph, NoiseSchedule
+
+SCHEDULES = [LogLinear(), Geometric(), Cosine(), LogLinear(0.01), Geometric(1e-3, 6.0)]
+
+
+@pytest.mark.parametrize("noise", SCHEDULES)
+def test_the_rate_is_the_derivative(noise: Noise) -> None:
+    time = torch.linspace(0.01, 0.99, 33, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(noise.total(time).sum(), time)
+    torch.testing.assert_close(noise.rate(time.detach()), slope)
+
+
+def test_where_they_begin_and_end() -> None:
+    ends = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    torch.testing.assert_close(LogLinear(1e-3).total(ends), torch.tensor([0.0, -math.log(1e-3)]).double())
+    for noise in (Geometric(1e-4, 20.0), Cosine(1e-4, 20.0)):
+        torch.testing.assert_close(noise.total(ends), torch.tensor([1e-4, 20.0]).double())
+
+
+@pytest.mark.parametrize("kind", ["loglinear", "geometric", "cosine"])
+@pytest.mark.parametrize("graph", ["absorb", "uniform"])
+def test_the_defaults_do(kind: Any, graph: Any) -> None:
+    noise_of(NoiseSchedule(type=kind), Graph(type=graph))
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"type": "cosine", "sigma_max": 0.5}, "noise.sigma_max: is 0.5, .* reached 39.3%"),
+        ({"type": "cosine", "sigma_max": 1.5}, "noise.sigma_max: is 1.5, .* reached 77.7%"),
+        ({"type": "geometric", "sigma_max": 4.0}, "reached 98.2%"),
+        ({"eps": 0.02}, "noise.eps: is 0.02, .* write eps: 1e-3"),
+        ({"type": "geometric", "sigma_min": 30.0}, "noise.sigma_min: is 30, .* which is 20;"),
+    ],
+)
+def test_sampling_starts_where_noise_ends(fields: dict[str, Any], says: str) -> None:
+    """Else a sampler begins with sequences that training has never seen."""
+    with pytest.raises(ConfigError, match=says):
+        noise_of(NoiseSchedule(**fields), Graph())

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from trainers.core.config import Config
+from trainers.core.data import EvaluationLoader
+from trainers.core.distributed import Place
+from trainers.core.evaluation import evaluate
+from trainers.core.fields import ConfigError
+from trainers.core.state import TrainingState
+from trainers.sedd.data import ProteinBatch
+from trainers.sedd.task import SeddTask
+
+
+class Summing(SeddTask):
+    """Gives sums in place of means, which those of several ranks make together."""
+
+    def finish(self, sums: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
+        return {f"{name} {part}": pair[part] for name, pair in sums.items() for part in (0, 1)}
+
+
+def task(kind: type[SeddTask] = SeddTask, **sections: Any) -> SeddTask:
+    made = kind(**{"data": {"synthetic": 60, "split": [0.5, 0.3, 0.2]}, **sections})
+    made.state = TrainingState(0, 0, torch.device("cpu"))
+    return made
+
+
+def measured(which: SeddTask, batch_size: int, *, world_size: int = 1) -> dict[str, float]:
+    """Its validation, by each of some ranks one after the other."""
+    torch.manual_seed(0)
+    model = which.build_model()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    training = Config.of(
+        {"training": {"path": "x", "num_steps": 1, "batch_size": batch_size, "optimizer_type": "y"}}
+    )
+    validation = which.build_data().validation
+    total: dict[str, float] = {}
+    for rank in range(world_size):
+        share = EvaluationLoader(
+            validation,
+            training.validation,
+            training.training,
+            which.collate,
+            rank=rank,
+            world_size=world_size,
+        )
+        alone = Place(0, 1, torch.device("cpu"), alone=True)
+        for name, value in evaluate(which, model, share, alone).items():
+            total[name] = total.get(name, 0.0) + value
+    return total
+
+
+@pytest.mark.parametrize("kind", ["absorb", "uniform"])
+def test_validation_is_the_same_in_any_batches_on_any_ranks(kind: str) -> None:
+    """Each protein's noise is its own."""
+    which = task(Summing, graph={"type": kind}, eval={"fixed_noise": [0.5]})
+    alone = measured(which, 18)
+    assert alone["loss 1"] > 18 * 40
+    for batch_size, ranks in ((1, 1), (5, 1), (4, 3)):
+        assert measured(which, batch_size, world_size=ranks) == pytest.approx(alone, rel=1e-5)
+
+
+def test_measures() -> None:
+    found = task().finish({"loss": (300.0, 100.0), "fixed_noise_0.5": (50.0, 100.0)})
+    assert found == {"loss": 3.0, "fixed_noise_0.5": 0.5, "perplexity": pytest.approx(math.exp(3))}
+    assert math.isfinite(task().finish({"loss": (1e9, 1.0)})["perplexity"])
+
+
+def test_unknown_residues_do_not_count() -> None:
+    which = task()
+    model = which.build_model()
+    batch = which.collate([which.build_data().train[index] for index in range(4)])
+    whole = which.loss(model, batch)
+    batch.tokens[0] = 21
+    some = which.loss(model, batch)
+    assert isinstance(some.count, torch.Tensor) and isinstance(whole.count, torch.Tensor)
+    assert 0 < int(some.count) < int(whole.count)
+
+
+def test_a_curriculum_sees_less_noise_at_first_and_weighs_it_rightly() -> None:
+    """It draws other times: the noise of a time and its weight stay what they are."""
+    which = task(curriculum={"enabled": True, "preschool_time": 100, "difficulty_ramp": 2.0})
+    batch = which.collate([which.build_data().train[index] for index in range(8)])
+    model = which.build_model().requires_grad_(False)
+
+    def total(of: SeddTask, batch: ProteinBatch) -> float:
+        return float(of.loss(model, batch).total)
+
+    def losses(step: int) -> tuple[float, float]:
+        which.state.step = step
+        model.train()
+        return total(which, batch), float(which.evaluate(model, batch)["loss"][0])
+
+    plain = SeddTask(data={"synthetic": 60})
+    plain.state = which.state
+    wanted = total(plain, batch)
+    earlier = batch._replace(time=batch.time**3)
+    assert losses(0)[0] == pytest.approx(total(plain, earlier))
+    assert losses(50)[0] == pytest.approx(float(plain.loss(model, batch._replace(time=batch.time**2)).total))
+    assert losses(100)[0] == losses(1000)[0] == pytest.approx(wanted)
+    assert losses(0)[1] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("sections", "says"),
+    [
+        ({"model": {"size": "large"}}, "model.size: is 'large', but takes tiny, mini, small"),
+        ({"graph": {"type": "uniform"}, "model": {"scale_by_sigma": True}}, "model.scale_by_sigma: is true"),
+        (
+            {"graph": {"type": "uniform"}, "sampling": {"predictor": "ancestral"}},
+            "predictor: is ancestral",
+        ),
+        ({"noise": {"type": "cosine", "sigma_max": 1.0}}, "noise.sigma_max: is 1, "),
+        ({"noise": {"epsilon": 0.1}}, "noise.epsilon: there is no such field"),
+    ],
+)
+def test_mistakes(sections: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        task(**sections)
