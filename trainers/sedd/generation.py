@@ -1,0 +1,75 @@
+"""What generated proteins look like beside those that were learned from: lengths, residues, pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import numpy
+import numpy.typing
+
+from trainers.sedd.alphabet import RESIDUES, Tokens
+
+Counts: TypeAlias = "numpy.typing.NDArray[numpy.int64]"
+
+_KINDS = len(RESIDUES)
+
+
+def measures(generated: Sequence[Tokens], residues: Counts, pairs: Counts) -> dict[str, float]:
+    """Of at least one generated protein, beside how often residues and pairs of neighbours stand in the data.
+
+    `generated`: the tokens of each, without padding; `residues`: (20,); `pairs`: (20, 20). The names:
+
+    - `avg_length`: residues of a protein,
+    - `distinct`: how many different proteins there are, for each one generated,
+    - `aa_freq_A` …: the share of each amino acid,
+    - `residue_distance`, `pair_distance`: total variation between the shares of residues, or of pairs, and
+      the data's, from 0 to 1; `expected_distance` tells what is left of it by chance.
+    """
+    of_residues, of_pairs = residue_counts(generated), pair_counts(generated)
+    shares = of_residues / max(of_residues.sum(), 1)
+    return {
+        "avg_length": sum(map(len, generated)) / len(generated),
+        "distinct": len({each.tobytes() for each in generated}) / len(generated),
+        "residue_distance": total_variation(of_residues, residues),
+        "pair_distance": total_variation(of_pairs, pairs),
+        **{f"aa_freq_{letter}": float(share) for letter, share in zip(RESIDUES, shares, strict=True)},
+    }
+
+
+def residue_counts(proteins: Iterable[Tokens]) -> Counts:
+    """(20,): how often each amino acid stands in them."""
+    total = numpy.zeros(_KINDS, dtype=numpy.int64)
+    for tokens in proteins:
+        total += numpy.bincount(tokens[tokens < _KINDS], minlength=_KINDS)
+    return total
+
+
+def pair_counts(proteins: Iterable[Tokens]) -> Counts:
+    """(20, 20): how often each amino acid stands right before each; pairs with anything else are left out."""
+    total = numpy.zeros(_KINDS * _KINDS, dtype=numpy.int64)
+    for tokens in proteins:
+        first, second = tokens[:-1].astype(numpy.int64), tokens[1:].astype(numpy.int64)
+        known = (first < _KINDS) & (second < _KINDS)
+        total += numpy.bincount((first * _KINDS + second)[known], minlength=_KINDS * _KINDS)
+    return total.reshape(_KINDS, _KINDS)
+
+
+def total_variation(ours: Counts, theirs: Counts) -> float:
+    """Half the sum of the differences of shares: 0 where they are the same, 1 where they share nothing.
+
+    nan where either has counted nothing.
+    """
+    if not ours.sum() or not theirs.sum():
+        return float("nan")
+    return float(numpy.abs(ours / ours.sum() - theirs / theirs.sum()).sum() / 2)
+
+
+def expected_distance(counts: Counts, number: int) -> float:
+    """The total variation that `number` independent draws from the counts' shares have from them, on average.
+
+    To a normal distribution's mean deviation; neighbours in a protein are not independent, so real proteins
+    have somewhat more.
+    """
+    shares = counts / counts.sum()
+    return float(numpy.sqrt(2 * shares * (1 - shares) / (numpy.pi * number)).sum() / 2)
