@@ -1,0 +1,109 @@
+"""What `python -m tests.bench.proteins` compares a model with, and how."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+
+from tests.bench.proteins.baselines import BEGINNING, trigrams, unigram, unigram_score
+from tests.bench.proteins.comparison import losses, mean_of
+from tests.bench.proteins.homology import chosen_clusters, different, read_fasta
+from trainers.sedd.alphabet import UNKNOWN, encode
+from trainers.sedd.data import ProteinBatch
+from trainers.sedd.graph import Absorbing
+from trainers.sedd.noise import LogLinear
+from trainers.sedd.synthetic import SyntheticProteins
+
+PROTEINS = [SyntheticProteins(60)[index] for index in range(60)]
+
+
+def test_the_bound_of_single_residues_is_their_cross_entropy_but_for_what_is_never_masked() -> None:
+    shares = unigram(PROTEINS[:30])
+    noise = LogLinear(eps=0.05)
+    clean = torch.from_numpy(numpy.concatenate(PROTEINS[30:])).long().unsqueeze(0)
+    clean[0, 7] = UNKNOWN
+    draws = 400
+    generator = torch.Generator().manual_seed(0)
+    batch = ProteinBatch(
+        clean.expand(draws, -1),
+        (torch.arange(draws) + torch.rand(draws, generator=generator)) / draws,
+        torch.rand((draws, clean.shape[1]), generator=generator),
+        padded=False,
+    )
+    (found,) = losses([unigram_score(shares)], Absorbing(), noise, batch)
+    known = clean[clean != UNKNOWN].numpy()
+    exact = -(1 - 0.05) * numpy.log(shares[known]).sum()
+    assert found.mean() == pytest.approx(exact, abs=4 * float(found.std()) / math.sqrt(draws))
+    assert 4 * float(found.std()) / math.sqrt(draws) < 0.02 * exact
+
+
+def test_a_masked_residue_costs_what_was_derived() -> None:
+    shares = unigram(PROTEINS)
+    noise, time = LogLinear(), torch.tensor([0.3, 0.8])
+    clean = torch.tensor([[3, 5, UNKNOWN], [0, 1, 2]])
+    uniform = torch.tensor([[0.0, 0.9, 0.0], [0.99, 0.1, 0.2]])
+    batch = ProteinBatch(clean, (time - 1e-3) / (1 - 1e-3), uniform, padded=False)
+    (found,) = losses([unigram_score(shares)], Absorbing(), noise, batch)
+    each = noise.rate(time.double()) / torch.expm1(noise.total(time.double()))
+    nats = -numpy.log(shares)
+    assert found.tolist() == pytest.approx(
+        [float(each[0]) * nats[3], float(each[1]) * (nats[1] + nats[2])], rel=1e-5
+    )
+
+
+def test_trigrams_are_probabilities_and_learn_what_repeats() -> None:
+    learned = trigrams([encode(b"ACDACDACDACD"), encode(b"ACDACDAC")] * 20)
+    assert learned.probabilities.sum(-1) == pytest.approx(numpy.ones((23, 23)))
+    assert learned.nats(encode(b"ACDACD"))[1:].max() < 0.05
+    assert learned.nats(encode(b"ACXD")).shape == (3,)
+    unseen = learned.nats(encode(b"WWW"))
+    assert numpy.isfinite(unseen).all() and unseen.min() > 3
+
+
+def test_trigrams_know_where_a_protein_begins() -> None:
+    learned = trigrams([encode(b"M" + b"AC" * 10)] * 20)
+    begin = learned.probabilities[BEGINNING, BEGINNING]
+    assert begin.argmax() == encode(b"M")[0] and begin.max() > 0.9
+
+
+def test_trigrams_of_single_residues_are_no_better_than_these() -> None:
+    generator = numpy.random.default_rng(0)
+    independent = [generator.integers(20, size=50).astype(numpy.uint8) for _ in range(40)]
+    nats = numpy.concatenate([trigrams(independent[:20]).nats(each) for each in independent[20:]])
+    assert math.log(20) - 0.01 < nats.mean() < math.log(20) + 0.03
+
+
+def test_the_error_of_a_mean_counts_clusters_not_proteins() -> None:
+    generator = numpy.random.default_rng(0)
+    each = generator.normal(size=50)
+    sizes = numpy.full(50, 10.0)
+    alone = mean_of(10 * each, sizes, range(50))
+    assert alone.value == pytest.approx(each.mean())
+    assert alone.error == pytest.approx(each.std(ddof=1) / math.sqrt(50))
+    copied = mean_of(numpy.tile(10 * each, 4), numpy.tile(sizes, 4), [*range(50)] * 4)
+    assert copied == pytest.approx(alone)
+
+
+def test_whole_clusters_are_put_aside_in_an_order_that_follows_from_the_seed() -> None:
+    cluster_of = {protein: protein // 3 for protein in range(90)}
+    learned, aside = chosen_clusters(cluster_of, 0.2, seed=0)
+    assert sorted(learned + aside) == list(range(90)) and len(aside) == 18
+    assert not {cluster_of[each] for each in learned} & {cluster_of[each] for each in aside}
+    assert chosen_clusters(dict(reversed(cluster_of.items())), 0.2, seed=0) == (learned, aside)
+    assert chosen_clusters(cluster_of, 0.2, seed=1) != (learned, aside)
+
+
+def test_sequences_are_read_over_lines_and_counted_once(tmp_path: Path) -> None:
+    text = ">one a protein\nACD\nEF\n>two\nACDEF\n>three\nGGG\n"
+    (tmp_path / "a.fasta").write_text(text)
+    with gzip.open(tmp_path / "a.fasta.gz", "wt") as file:
+        file.write(text)
+    found = read_fasta(tmp_path / "a.fasta")
+    assert found == read_fasta(tmp_path / "a.fasta.gz")
+    assert found == [("one a protein", "ACDEF"), ("two", "ACDEF"), ("three", "GGG")]
+    assert different(sequence for _, sequence in found) == ["ACDEF", "GGG"]
