@@ -19,6 +19,7 @@ FURTHER = """
 FirstJobId=101
 PartitionName=gpu Nodes=ALL
 PartitionName=batch Nodes=ALL
+PartitionName=extended Nodes=ALL
 """
 
 BEYOND = {"frontier-debug": "it wants 100 nodes, and the cluster has four"}

@@ -10,6 +10,7 @@ import msgspec
 from launcher import JobSpec, Plan, Site, plan
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+JOB_FILES = Path(__file__).parents[3] / "examples"
 
 TRAINING: dict[str, Any] = {
     "name": "causets",
@@ -69,8 +70,12 @@ class Example(NamedTuple):
     function: bool = False
     changes: dict[str, Any] | None = None
     """What another profile of that site would say."""
+    file: str | None = None
+    """Its job file among the examples for people; there are no other fields then."""
 
     def spec(self) -> JobSpec:
+        if self.file is not None:
+            return JobSpec.load(JOB_FILES / self.file)
         return JobSpec.of({**TRAINING, **NEEDED[self.site], **self.fields})
 
     def on(self) -> Site:
@@ -249,5 +254,9 @@ EXAMPLES: dict[str, Example] = {
             "python": "/opt/conda/bin/python",
         },
     ),
+    **{
+        f"{site}-sedd": Example(site, {}, file=f"sedd/{site}.yaml")
+        for site in ("aurora", "polaris", "perlmutter", "frontier", "slurm")
+    },
     "aurora-own-templates": Example("aurora", {"templates": str(GOLDEN / "templates")}),
 }

@@ -1,0 +1,110 @@
+"""The job files of examples/sedd: what each asks of its machine, and tells the program there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from launcher import JobSpec, Plan, Site, plan, render
+from tests.command_line import Castoff
+from tests.launcher.scripts.readers import read_slurm
+
+FOLDER = Path(__file__).parents[2] / "examples" / "sedd"
+JOB_FILES = sorted(FOLDER.glob("*.yaml"))
+ON_A_NODE = {"aurora": 12, "frontier": 8, "perlmutter": 4, "polaris": 4, "slurm": 4}
+"""Ranks."""
+
+
+def planned(site: str) -> Plan:
+    return plan(JobSpec.load(FOLDER / f"{site}.yaml"), Site.load(site))
+
+
+def program(script: str) -> list[str]:
+    """What a script tells the trainer of each rank."""
+    words = script.partition(" train sedd ")[2].partition(" &\n")[0]
+    return shlex.split(words.replace("\\\n", " "))
+
+
+def exported(script: str) -> list[str]:
+    """What it tells the libraries below it."""
+    return re.findall(r"^export ((?:NCCL|CUDA_DEVICE)_.*)$", script, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.stem)
+def test_the_commands_of_the_comments(path: Path, castoff: Castoff) -> None:
+    commands = re.findall(r"^#   castoff (.*?)(?:  +.*)?$", path.read_text(), re.MULTILINE)
+    assert commands[0] == f"render examples/sedd/{path.name} --site {path.stem}"
+    for words in commands:
+        dry = ["--dry-run"] if words.startswith("submit") else []
+        answer = castoff(*shlex.split(words), *dry, cwd=FOLDER.parents[1])
+        assert answer.returncode == 0, answer.stderr
+    assert castoff(*shlex.split(commands[0]), cwd=FOLDER.parents[1]).stdout == render(planned(path.stem))
+
+
+@pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.stem)
+def test_it_uses_nodes_whole_and_goes_on(path: Path) -> None:
+    found = planned(path.stem)
+    assert (found.nodes, found.ranks) == (2, 2 * ON_A_NODE[path.stem])
+    assert (found.walltime, found.grace, found.requeue_max) == (24 * 3600, 300, 3)
+    assert found.command[:3] == ["castoff", "train", "sedd"]
+    assert [word.partition("=")[0] for word in found.command[3:]] == ["--work_dir", "--config", "--datafile"]
+
+
+@pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.stem)
+def test_what_the_network_is_told(path: Path) -> None:
+    """What a site says of it, no job file says otherwise; devices are numbered as nvidia-smi does."""
+    job, site = JobSpec.load(path), Site.load(path.stem)
+    assert not job.env.keys() & site.env.keys()
+    told = planned(path.stem).env
+    interfaces = {"frontier": "hsn0,hsn1,hsn2,hsn3", "perlmutter": "hsn", "slurm": "^docker0,lo"}
+    assert told.get("NCCL_SOCKET_IFNAME") == interfaces.get(path.stem)
+    assert ("CUDA_DEVICE_ORDER" in told) == (path.stem in ("perlmutter", "polaris", "slurm"))
+    assert ("NCCL_DEBUG" in told) == (path.stem != "aurora") == ("CCL_LOG_LEVEL" not in told)
+
+
+SBATCH = """\
+#SBATCH --job-name=uniref50_ddp
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+#SBATCH --time=24:00:00
+"""
+"""What people wrote by hand."""
+
+
+def test_a_script_by_hand_and_its_job_file() -> None:
+    """The same nodes, tasks, devices and time, in the same words where a cluster asks for devices so."""
+    site = msgspec.structs.replace(Site.load("slurm"), gpu_request="gres")
+    script = render(plan(JobSpec.load(FOLDER / "slurm.yaml"), site))
+    by_hand = dict(read_slurm(SBATCH))
+    found = dict(read_slurm(script))
+    assert {name: found[name] for name in by_hand} == {**by_hand, "job-name": "uniref50"}
+    assert "\nmodule load cuda/11.8\nmodule load nccl\n" in script
+    for value in ("CUDA_DEVICE_ORDER=PCI_BUS_ID", "NCCL_SOCKET_IFNAME='^docker0,lo'", "NCCL_DEBUG=INFO"):
+        assert f"\nexport {value}\n" in script
+    assert program(script) == [
+        "--work_dir=$SCRATCH/experiments",
+        "--config=examples/sedd.yaml",
+        "--datafile=$SCRATCH/data/processed_uniref50.pt",
+    ]
+
+
+@pytest.mark.parametrize("site", ["slurm", "perlmutter", "polaris"])
+@pytest.mark.parametrize(
+    ("flags", "ranks"),
+    [(["nodes=1", "ranks_per_node=2"], 2), (["nodes=1"], 4), ([], 8)],
+    ids=["2", "4", "8"],
+)
+def test_any_number_of_devices(site: str, flags: list[str], ranks: int, castoff: Castoff) -> None:
+    """Nothing else has to change: learning rate and warmup follow the number of ranks by themselves."""
+    words = [word for flag in flags for word in ("--set", flag)]
+    answer = castoff("render", FOLDER / f"{site}.yaml", "--site", site, *words, cwd=FOLDER)
+    assert answer.returncode == 0, answer.stderr
+    assert re.search(rf"^# uniref50 on {site}: {ranks} ranks", answer.stdout, re.MULTILINE)
+    whole = render(planned(site))
+    assert program(answer.stdout) == program(whole)
+    assert exported(answer.stdout) == exported(whole)
