@@ -14,7 +14,14 @@ from trainers.core.sampling import split
 from trainers.sedd import settings
 from trainers.sedd.data import Protein, ProteinBatch, Proteins, Source, collated
 from trainers.sedd.graph import GRAPHS
-from trainers.sedd.loss import Score, diffusion_loss, times
+from trainers.sedd.loss import (
+    UnderNoise,
+    diffusion_loss,
+    reconstruction_loss,
+    score_entropy,
+    times,
+    under_noise,
+)
 from trainers.sedd.model import DiffusionTransformer, shape_of
 from trainers.sedd.noise import noise_of
 from trainers.sedd.sampling import predictor_of
@@ -70,15 +77,21 @@ class SeddTask(Task):
 
     def loss(self, model: nn.Module, batch: ProteinBatch) -> Loss:
         """The diffusion loss, a mean over residues."""
-        each = self._losses(model, batch, times(batch.time, self._power()))
-        return Loss(each.sum(), self._residues(batch))
+        time = times(batch.time, self._power())
+        met = self._under_noise(model, batch, self.noise.total(time))
+        return Loss(diffusion_loss(self.graph, self.noise, batch.tokens, time, met).sum(), self._count(batch))
 
     def evaluate(self, model: nn.Module, batch: ProteinBatch) -> Mapping[str, Sum]:
-        """The bound, and the score entropy at each fixed level of noise."""
-        residues = self._residues(batch)
-        sums: dict[str, Sum] = {"loss": (self._losses(model, batch, times(batch.time)).sum(), residues)}
-        for sigma in self.settings.eval.fixed_noise:
-            sums[f"fixed_noise_{sigma:g}"] = (self._at(model, batch, sigma).sum(), residues)
+        """The bound, how well noise is seen through, and the score entropy at fixed levels of noise."""
+        count, time = self._count(batch), times(batch.time)
+        met = self._under_noise(model, batch, self.noise.total(time))
+        sums: dict[str, Sum] = {
+            "loss": (diffusion_loss(self.graph, self.noise, batch.tokens, time, met).sum(), count),
+            "reconstruction_loss": reconstruction_loss(self.graph, batch.tokens, met),
+        }
+        for level in self.settings.eval.fixed_noise:
+            met = self._under_noise(model, batch, torch.full_like(batch.time, level))
+            sums[f"fixed_noise_{level:g}"] = (score_entropy(self.graph, batch.tokens, met).sum(), count)
         return sums
 
     def finish(self, sums: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
@@ -86,17 +99,14 @@ class SeddTask(Task):
         means = dict(super().finish(sums))
         return {**means, "perplexity": math.exp(min(means.get("loss", math.nan), 700.0))}
 
-    def _losses(self, model: nn.Module, batch: ProteinBatch, time: Tensor) -> Tensor:
-        return diffusion_loss(_score(model, batch), self.graph, self.noise, batch.tokens, time, batch.noise)
+    def _under_noise(self, model: nn.Module, batch: ProteinBatch, sigma: Tensor) -> UnderNoise:
+        def score(tokens: Tensor, sigma: Tensor) -> Tensor:
+            given: Tensor = model(tokens, sigma, batch.padded)
+            return given
 
-    def _at(self, model: nn.Module, batch: ProteinBatch, level: float) -> Tensor:
-        """The score entropy of each position under so much total noise."""
-        sigma = torch.full_like(batch.time, level)
-        noisy = self.graph.corrupted(batch.tokens, sigma.unsqueeze(-1), batch.noise)
-        log_score = _score(model, batch)(noisy, sigma)
-        return self.graph.score_entropy(log_score, sigma.unsqueeze(-1), noisy, batch.tokens)
+        return under_noise(score, self.graph, batch.tokens, sigma, batch.noise)
 
-    def _residues(self, batch: ProteinBatch) -> Tensor:
+    def _count(self, batch: ProteinBatch) -> Tensor:
         return (batch.tokens < self.graph.residues).sum()
 
     def _power(self) -> float:
@@ -105,7 +115,3 @@ class SeddTask(Task):
         if not curriculum.enabled:
             return 1.0
         return 1.0 + curriculum.difficulty_ramp * max(0.0, 1 - self.state.step / curriculum.preschool_time)
-
-
-def _score(model: nn.Module, batch: ProteinBatch) -> Score:
-    return lambda tokens, sigma: model(tokens, sigma, batch.padded)

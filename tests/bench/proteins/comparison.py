@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trainers.sedd.data import ProteinBatch
 from trainers.sedd.graph import GraphOfStates
-from trainers.sedd.loss import Score, diffusion_loss, times
+from trainers.sedd.loss import Score, diffusion_loss, times, under_noise
 from trainers.sedd.noise import Noise
 
 
@@ -45,7 +45,6 @@ def mean_of(sums: numpy.typing.ArrayLike, residues: numpy.typing.ArrayLike, clus
 def losses(scores: Iterable[Score], graph: GraphOfStates, noise: Noise, batch: ProteinBatch) -> list[Tensor]:
     """For each of the scores the loss of each protein, a sum over residues, under the batch's noise."""
     time = times(batch.time)
-    return [
-        diffusion_loss(score, graph, noise, batch.tokens, time, batch.noise).double().sum(-1)
-        for score in scores
-    ]
+    met = [under_noise(score, graph, batch.tokens, noise.total(time), batch.noise) for score in scores]
+    each = [diffusion_loss(graph, noise, batch.tokens, time, one) for one in met]
+    return [of_positions.double().sum(-1) for of_positions in each]

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from tests.trainers.sedd.chains import Joint, token
+from trainers.sedd.alphabet import MASK, UNKNOWN
 from trainers.sedd.graph import GRAPHS
-from trainers.sedd.loss import EARLIEST, diffusion_loss, times
+from trainers.sedd.loss import EARLIEST, UnderNoise, diffusion_loss, reconstruction_loss, times, under_noise
 from trainers.sedd.noise import Geometric, LogLinear
 
 
@@ -30,7 +31,9 @@ def test_the_best_score_that_knows_nothing_has_nearly_the_logarithm_of_the_resid
     uniform = ((torch.arange(number, dtype=torch.float64) + 0.5) / number).expand(3, number)
     clean = torch.randint(residues, (3, number), generator=torch.Generator().manual_seed(0))
     time = times(torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64))
-    loss = diffusion_loss(score, GRAPHS["absorb"](residues), LogLinear(eps), clean, time, uniform)
+    graph, noise = GRAPHS["absorb"](residues), LogLinear(eps)
+    met = under_noise(score, graph, clean, noise.total(time), uniform)
+    loss = diffusion_loss(graph, noise, clean, time, met)
     wanted = torch.full((3,), (1 - eps) * math.log(residues), dtype=torch.float64)
     torch.testing.assert_close(loss.mean(1), wanted, rtol=2e-3, atol=0)
 
@@ -85,8 +88,32 @@ def test_tokens_stay_whole_numbers_and_gradients_finite_at_any_time(kind: str) -
 
     time = times(torch.tensor([0.0, 1e-6, 0.5, 0.9999999]))
     clean = torch.randint(23, (4, 9), generator=torch.Generator().manual_seed(3))
-    loss = diffusion_loss(score, GRAPHS[kind](), LogLinear(), clean, time, torch.rand(4, 9))
+    graph, noise = GRAPHS[kind](), LogLinear()
+    met = under_noise(score, graph, clean, noise.total(time), torch.rand(4, 9))
+    loss = diffusion_loss(graph, noise, clean, time, met)
     loss.sum().backward()
     assert seen == [torch.int64]
     assert loss.isfinite().all() and (loss >= 0).all()
     assert raw.grad is not None and raw.grad.isfinite().all()
+
+
+def test_reconstruction_is_of_what_noise_has_changed() -> None:
+    clean = torch.tensor([[0, 1, 2, UNKNOWN]])
+    chances = torch.tensor([0.5, 0.3, 0.2]).log().expand(1, 4, 3)
+    met = UnderNoise(torch.ones(1, 1), torch.tensor([[MASK, 1, MASK, UNKNOWN]]), chances)
+    total, count = reconstruction_loss(GRAPHS["absorb"](3), clean, met)
+    assert float(total) == pytest.approx(-math.log(0.5 * 0.2)) and int(count) == 2
+
+
+def test_reconstruction_of_the_exact_score_is_what_noise_leaves_to_guess() -> None:
+    """On the uniform graph, of the moved residues of all pairs: the mean of -log P(clean | noisy)."""
+    residue, sigma = Joint("uniform", 3, 1), 0.8
+    graph, scores, marginal = GRAPHS["uniform"](3), residue.log_score(sigma), residue.noisy(sigma)
+    for (clean,), chance in zip(residue.sequences, residue.probabilities, strict=True):
+        for noisy, given in residue.given((clean,), sigma).items():
+            level = torch.tensor([[sigma]], dtype=torch.float64)
+            met = UnderNoise(level, torch.tensor([noisy]), scores[noisy][None])
+            total, count = reconstruction_loss(graph, torch.tensor([[clean]]), met)
+            wanted = -math.log(chance * given / marginal[noisy])
+            assert int(count) == (noisy != (clean,))
+            assert float(total) == pytest.approx(wanted * int(count))
