@@ -93,7 +93,7 @@ $(READY): pyproject.toml constraints.txt
 	echo "Setting up .venv; this takes a minute or two, once."
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet -r constraints.txt
-	.venv/bin/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev,gnn]'
+	.venv/bin/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev,gnn,sedd]'
 	touch $@
 
 # In a place of its own, since its bin/ would hide the system's mpiexec; without libfabric, which only
@@ -129,7 +129,7 @@ lock:
 	@folder=$$(mktemp -d)
 	trap 'rm -rf "$$folder"' EXIT
 	$(PYTHON) -m venv "$$folder/venv"
-	"$$folder/venv/bin/python" -m pip install --quiet $(TORCH) editables -e '.[dev,gnn]'
+	"$$folder/venv/bin/python" -m pip install --quiet $(TORCH) editables -e '.[dev,gnn,sedd]'
 	{
 	  echo "# Every package of .venv, pinned. Made by: make lock"
 	  "$$folder/venv/bin/python" -m pip freeze --exclude castoff | sed 's/+[a-z0-9.]*$$//'

@@ -14,7 +14,7 @@ import click
 from launcher.commands.completers import complete_fields, complete_job_files, complete_sites
 from launcher.commands.output import say
 from launcher.errors import CastoffError
-from launcher.local.starter import StartRequest, start_ranks
+from launcher.local.starter import Hosts, StartRequest, start_ranks
 from launcher.runs import AGAIN, said_again
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ _LEFT_OUT_HERE = ("setup", "options", "inherit", "snapshot", "array", "after", "
 _LEFT_OUT_IN_ALLOCATION = ("inherit", "array", "after", "requeue")
 """Those that mean nothing where a scheduler has given its hosts already."""
 
+MASTER_PORT = 29500
+"""Where ranks on hosts that were named by hand meet: torchrun's choice, too."""
+
 _NOT_HERE = ("container", "stage")
 """Fields that only a script sees to, and without which the program would run elsewhere or lack its files."""
 
@@ -38,6 +41,17 @@ _NOT_HERE = ("container", "stage")
 @click.option("-n", "--ranks-per-node", type=click.IntRange(min=1), help="Ranks on each host; default 1.")
 @click.option("--ranks", type=click.IntRange(min=1), help="Ranks in all, instead.")
 @click.option("--nodes", type=click.IntRange(min=1), help="Hosts of the allocation; default all.")
+@click.option(
+    "--node-rank",
+    type=click.IntRange(min=0),
+    help="Without a scheduler: this host's number, from 0, among --nodes hosts on which you start the same.",
+)
+@click.option("--master-addr", metavar="HOST", help="With --node-rank: name or address of host 0.")
+@click.option(
+    "--master-port",
+    type=click.IntRange(1024, 65535),
+    help=f"With --node-rank: a free port of host 0; default {MASTER_PORT}.",
+)
 @click.option("--cores-per-rank", type=click.IntRange(min=1), help="Default: a fair share of what there is.")
 @click.option(
     "--devices-per-rank", type=click.IntRange(min=0), help="Default: the site's; on this host none."
@@ -70,13 +84,17 @@ def command(
     log_dir: Path | None,
     failure_file: Path | None,
     job_id: str | None,
+    node_rank: int | None,
+    master_addr: str | None,
+    master_port: int | None,
     **layout: int | None,
 ) -> int:
     """Start ranks here and now, and show what they write.
 
     Inside an allocation (salloc, qsub -I) they start on its hosts, through the site's starter, as a run
     with a directory of its own. Anywhere else, and with --here, castoff starts them on this host; setup
-    lines of a job file are then not run, since this is your shell's environment.
+    lines of a job file are then not run, since this is your shell's environment. With --node-rank it starts
+    this host's ranks of a job on several: the same command on each, with a number of its own, makes one job.
 
     The program stands after --, or is the command of a job file. Ctrl-C asks it to save and stop, a second
     one kills it. The exit code is that of the first rank to fail; 75 if the program has saved and said that
@@ -86,7 +104,8 @@ def command(
     if here and site_name is not None:
         raise click.UsageError("--here is this host alone, and --site names an allocation's site", context)
     flags = {name: value for name, value in layout.items() if value is not None}
-    found = None if here else _allocation(site_name)
+    hosts = _hosts_by_hand(node_rank, master_addr, master_port, flags)
+    found = None if here or hosts is not None else _allocation(site_name)
     of_this_host = {"--log-dir": log_dir, "--failure-file": failure_file, "--job-id": job_id}
     if found is not None:
         _refuse(of_this_host, f"is for ranks on this host alone (--here), and this is {found[0]}")
@@ -106,7 +125,10 @@ def command(
         log_dir=log_dir,
         failure_file=failure_file,
         job_id=job_id or f"launch-{os.getpid()}",
+        hosts=hosts,
     )
+    if hosts is not None and (job is not None or overrides or site_name is not None):
+        raise click.UsageError("--node-rank is for a program after --, without job file and site", context)
     if job is not None or overrides or site_name is not None or flags.keys() & {"ranks", "nodes"}:
         request = _with_job(request, job, overrides, flags, site_name or "local")
     with _outcome_asked_for(request) as (asking, outcome):
@@ -115,6 +137,38 @@ def command(
             say("the program has stopped early, and said that it can go on: the same command again does that")
             return AGAIN
     return code
+
+
+def _hosts_by_hand(
+    number: int | None, address: str | None, port: int | None, flags: dict[str, int]
+) -> Hosts | None:
+    """The hosts that flags tell of, where no scheduler does; takes what it needs out of `flags`.
+
+    Raises:
+        click.UsageError: half of it is missing, or this host's number is none of theirs.
+    """
+    context = click.get_current_context()
+    if number is None:
+        _refuse({"--master-addr": address, "--master-port": port}, "goes with --node-rank and --nodes")
+        return None
+    if "nodes" not in flags or "ranks" in flags:
+        raise click.UsageError(
+            f"--node-rank {number} says which host this is; say with --nodes of how many, and with -n how "
+            "many ranks are on each",
+            context,
+        )
+    count = flags.pop("nodes")
+    if number >= count:
+        raise click.UsageError(
+            f"--node-rank {number} is none of --nodes {count} hosts, whose numbers are 0 to {count - 1}",
+            context,
+        )
+    if address is None and count > 1:
+        raise click.UsageError(
+            "--master-addr is missing: name the host whose --node-rank is 0, as all of them can reach it",
+            context,
+        )
+    return Hosts(count, number, address or "127.0.0.1", port or MASTER_PORT)
 
 
 @contextlib.contextmanager

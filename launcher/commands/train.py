@@ -15,7 +15,10 @@ from launcher.errors import CastoffError, shown
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-TRAININGS = {"gnn": "Tell manifold-like causal sets from others, and their dimension."}
+TRAININGS = {
+    "gnn": "Tell manifold-like causal sets from others, and their dimension.",
+    "sedd": "Learn a diffusion of proteins by score entropy, and generate some.",
+}
 """Each is a package `trainers.NAME` that runs as a program."""
 
 

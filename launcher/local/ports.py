@@ -77,6 +77,23 @@ def reserve_port(job_id: str) -> PortReservation:
     )
 
 
+def reserve_given_port(port: int) -> PortReservation:
+    """Reserve a port that somebody has chosen, for other hosts know it already.
+
+    Raises:
+        CastoffError: another start has it, or a program uses it.
+    """
+    reserve = _hold_name if sys.platform == "linux" else _hold_file
+    release = reserve(port)
+    if release is not None:
+        if _is_free(port):
+            return PortReservation(port, release)
+        release()
+    raise CastoffError(
+        f"port {port} is taken on this host (`ss -tlnp` shows by whom); give all hosts another one"
+    )
+
+
 def _is_free(port: int) -> bool:
     """Whether torch could bind `port` now, on every address as its store does.
 

@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 
 from launcher.errors import CastoffError
 from launcher.local.control import inherited_lock
-from launcher.local.ports import reserve_port
+from launcher.local.ports import reserve_given_port, reserve_port
 from launcher.local.processes import GRACE, Family, Guardian, allowed_cores, on_cores_if_allowed
 from launcher.local.streams import RankLog, open_logs
 from launcher.local.supervision import Rank, Report, Signals, Supervision, counted
@@ -28,6 +28,18 @@ NOT_FOUND = 127
 """Exit code, as a shell's, of a program that does not exist."""
 NOT_STARTED = 126
 """Exit code, as a shell's, of a program that exists but cannot be started."""
+
+
+class Hosts(NamedTuple):
+    """Several hosts, on each of which somebody starts ranks by hand, as many on each."""
+
+    nodes: int
+    node_rank: int
+    """This host's number, from 0: its ranks are those from this times the ranks of each host on."""
+    master_addr: str
+    """Of host 0, where all ranks meet."""
+    master_port: int
+    """On host 0, where it must be free."""
 
 
 class StartRequest(NamedTuple):
@@ -54,6 +66,18 @@ class StartRequest(NamedTuple):
     """What the rendezvous port is derived from."""
     grace_seconds: float = GRACE
     """Seconds between TERM and KILL when what is left has to end."""
+    hosts: Hosts | None = None
+    """None: this host is all there is, and the port is found here."""
+
+    @property
+    def first_rank(self) -> int:
+        """The lowest rank of this host."""
+        return 0 if self.hosts is None else self.hosts.node_rank * self.ranks
+
+    @property
+    def world_size(self) -> int:
+        """Ranks on all hosts."""
+        return self.ranks if self.hosts is None else self.hosts.nodes * self.ranks
 
 
 class CannotStart(CastoffError):
@@ -83,10 +107,10 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
     _check(request)
     cores = divide_cores(allowed_cores(), request.ranks, request.cores_per_rank)
     with contextlib.ExitStack() as stack:
-        port = stack.enter_context(reserve_port(request.job_id)).port
+        port = _meeting_port(request, stack)
         logs: list[RankLog] = []
         if request.log_dir is not None:
-            logs = open_logs(request.log_dir, request.ranks)
+            logs = open_logs(request.log_dir, request.ranks, first=request.first_rank)
             for log in logs:
                 stack.callback(log.close)
         signals = stack.enter_context(Signals())
@@ -114,25 +138,36 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
         return supervision.run()
 
 
-def rank_environment(request: StartRequest, rank: int, port: int, cores: int) -> dict[str, str]:
-    """The whole environment of one rank; `cores`: how many it has."""
+def _meeting_port(request: StartRequest, stack: contextlib.ExitStack) -> int:
+    """The port where ranks meet: for as long as `stack` lasts, no other start on host 0 takes it."""
+    hosts = request.hosts
+    if hosts is None:
+        return stack.enter_context(reserve_port(request.job_id)).port
+    if hosts.node_rank == 0:
+        stack.enter_context(reserve_given_port(hosts.master_port))
+    return hosts.master_port
+
+
+def rank_environment(request: StartRequest, local: int, port: int, cores: int) -> dict[str, str]:
+    """The whole environment of this host's rank `local`; `cores`: how many it has."""
+    rank = request.first_rank + local
     stale = set(STALE_VARIABLES)
     environment = {name: value for name, value in request.environment.items() if name not in stale}
     environment.update(
         RANK=str(rank),
-        LOCAL_RANK=str(rank),
-        WORLD_SIZE=str(request.ranks),
+        LOCAL_RANK=str(local),
+        WORLD_SIZE=str(request.world_size),
         LOCAL_WORLD_SIZE=str(request.ranks),
-        NODE_RANK="0",
-        MASTER_ADDR="127.0.0.1",
+        NODE_RANK="0" if request.hosts is None else str(request.hosts.node_rank),
+        MASTER_ADDR="127.0.0.1" if request.hosts is None else request.hosts.master_addr,
         MASTER_PORT=str(port),
         CASTOFF_STARTER="local",
-        CASTOFF_RANK=f"{rank}/{request.ranks}",
+        CASTOFF_RANK=f"{rank}/{request.world_size}",
     )
     environment.setdefault("PYTHONUNBUFFERED", "1")
     environment.setdefault("OMP_NUM_THREADS", str(cores))
     if request.devices_per_rank == 1:
-        environment["CASTOFF_DEVICE"] = str(rank)
+        environment["CASTOFF_DEVICE"] = str(local)
     return environment
 
 
@@ -202,7 +237,7 @@ def _spawn(
     finally:
         if writing >= 0:
             os.close(writing)
-    return Rank(number, process, reading, log, terminal=terminal)
+    return Rank(request.first_rank + number, process, reading, log, terminal=terminal)
 
 
 def _explained(
@@ -266,10 +301,22 @@ def _announcement(request: StartRequest, host: str, cores: list[list[int]], port
     if cores and distinct < request.ranks * len(cores[0]):
         where += f", shared: {distinct} in all"
     parts = [
-        f"{counted(request.ranks, 'rank', 'ranks')} on {host}",
+        f"{counted(request.ranks, 'rank', 'ranks')}{_among(request)} on {host}",
         f"{counted(each, 'core', 'cores')}{' each' if request.ranks > 1 else ''}{where}",
     ]
     given = request.environment.get("OMP_NUM_THREADS")
     parts.append(f"OMP_NUM_THREADS={each}" if given is None else f"OMP_NUM_THREADS={given} (given)")
-    parts.append(f"port {port}")
+    parts.append(
+        f"port {port}" if request.hosts is None else f"meeting at {request.hosts.master_addr}:{port}"
+    )
     return ", ".join(parts)
+
+
+def _among(request: StartRequest) -> str:
+    """Which ranks they are, where other hosts have some, too."""
+    hosts, first = request.hosts, request.first_rank
+    if hosts is None:
+        return ""
+    last = first + request.ranks - 1
+    which = f"{first}" if first == last else f"{first}-{last}"
+    return f" ({which} of {request.world_size}: host {hosts.node_rank} of {hosts.nodes})"

@@ -208,8 +208,8 @@ class RankLog:
         return f"{self.path} is incomplete after {self._written} bytes: {error.strerror}"
 
 
-def open_logs(folder: Path, ranks: int) -> list[RankLog]:
-    """Create `folder` (0700) and an empty log in it for each rank: `rank-00000.log` and so on.
+def open_logs(folder: Path, ranks: int, first: int = 0) -> list[RankLog]:
+    """Create `folder` (0700) and an empty log in it for each rank from `first` on: `rank-00000.log` …
 
     Raises:
         CastoffError: the folder or a log cannot be created, or there is no room.
@@ -223,8 +223,8 @@ def open_logs(folder: Path, ranks: int) -> list[RankLog]:
         ) from error
     logs: list[RankLog] = []
     try:
-        for rank in range(ranks):
-            logs.append(RankLog(folder / f"rank-{rank:05d}.log", probe=rank == 0))
+        for rank in range(first, first + ranks):
+            logs.append(RankLog(folder / f"rank-{rank:05d}.log", probe=rank == first))
     except CastoffError:
         for log in logs:
             log.close()

@@ -147,8 +147,8 @@ def test_trainings_are_listed(castoff: Castoff) -> None:
     ("words", "said"),
     [
         (["gmn", "c.yaml"], "there is no training 'gmn'; did you mean gnn? (see castoff train --help)"),
-        (["c.yaml"], "there is no training 'c.yaml'; there is gnn"),
-        (["\x1b[2J"], "there is no training '\\x1b[2J'; there is gnn"),
+        (["c.yaml"], "there is no training 'c.yaml'; there is gnn, sedd"),
+        (["\x1b[2J"], "there is no training '\\x1b[2J'; there is gnn, sedd"),
         ([], "missing argument 'NAME'"),
         (["--", "gnn"], "missing argument 'NAME'"),
         (["--set", "a=b", "gnn"], "there is no training '--set'"),

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import cast
 
 from launcher.ranks import PlacementError, RankEnv
 from trainers.core.config import Config
@@ -23,48 +24,39 @@ def run(name: str, description: str, needed: Sequence[str], train: Callable[[Con
     `name` is the system's, and its extra's in pip; `needed` the packages without which it cannot do,
     looked for before `train` is called, which imports what is heavy itself.
     """
-    arguments = _parser(name, description).parse_args()
-    missing = [package for package in needed if find_spec(package) is None]
-    if missing:
-        sys.exit(
-            f"castoff train: {sys.executable} has no {' and no '.join(missing)}; load the module of a "
-            f"site's own torch, then pip install 'castoff[{name}]': a torch from 2.8 on that is there stays"
-        )
-    # A task's module may lie here or beside the configuration; last, so that it hides nothing.
-    for place in (Path.cwd(), Path(arguments.config).absolute().parent):
-        if str(place) not in sys.path:
-            sys.path.append(str(place))
-    try:
-        me = RankEnv.detect()
-    except PlacementError as error:
-        sys.exit("\n".join(words(str(error))))
-    folder = None
-    try:
-        config = Config.load(arguments.config, arguments.overrides)
-        folder = str(Path(os.path.expandvars(config.training.path)).expanduser())
-        train(config)
-    except KeyboardInterrupt:
-        os._exit(130)
-    except Exception as error:  # noqa: BLE001  # each ends the program; what it says differs
-        end(error, me, folder)
+    parser = new_parser(name, description)
+    parser.add_argument("config", metavar="CONFIG", help="YAML of the training run")
+    add_overrides(parser, "training.num_epochs=3")
+    arguments = parser.parse_args()
+    check_packages(name, needed)
+    run_on_rank(
+        rank_here(),
+        lambda: Config.load(arguments.config, arguments.overrides),
+        train,
+        beside=arguments.config,
+    )
 
 
-def _parser(name: str, description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def new_parser(name: str, description: str) -> argparse.ArgumentParser:
+    """A system's parser, with nothing in it yet."""
+    return argparse.ArgumentParser(
         prog=f"castoff train {name}",
         description=f"{description} Every rank of a job runs this. The same command again goes on from the "
         "newest checkpoint in the run's folder, <training.path>/<name>; Ctrl-C saves and ends with code "
         "75, a second one ends at once.",
         allow_abbrev=False,
     )
-    parser.add_argument("config", metavar="CONFIG", help="YAML of the training run")
+
+
+def add_overrides(parser: argparse.ArgumentParser, example: str) -> None:
+    """What sets fields of any configuration: their list is `overrides`, in the order of the command line."""
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         dest="overrides",
         metavar="FIELD=VALUE",
-        help="set a field of CONFIG, as in training.num_epochs=3; may stand several times",
+        help=f"set a field of CONFIG, as in {example}; may stand several times",
     )
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument(
@@ -81,4 +73,49 @@ def _parser(name: str, description: str) -> argparse.ArgumentParser:
         dest="overrides",
         help="begin anew; what is in the run's folder is set aside, as NAME.1",
     )
-    return parser
+
+
+def check_packages(name: str, needed: Sequence[str]) -> None:
+    """See that the packages that a system needs are there, or end this process and say how to get them."""
+    missing = [package for package in needed if find_spec(package) is None]
+    if missing:
+        sys.exit(
+            f"castoff train: {sys.executable} has no {' and no '.join(missing)}; load the module of a "
+            f"site's own torch, then pip install 'castoff[{name}]': a torch from 2.8 on that is there stays"
+        )
+
+
+def rank_here() -> RankEnv:
+    """Who this process is; its end, with the reason, where that cannot be told."""
+    try:
+        return RankEnv.detect()
+    except PlacementError as error:
+        sys.exit("\n".join(words(str(error))))
+
+
+def run_on_rank(
+    me: RankEnv,
+    load: Callable[[], Config],
+    train: Callable[[Config], None],
+    beside: str | None = None,
+    own_words: Callable[[str], str] = str,
+) -> None:
+    """Load a configuration and train what it says; the end of this process if that fails.
+
+    `beside`: the configuration's file; a task's module may lie next to it. `own_words` is what becomes of
+    a message where a system calls the core's fields by other names.
+    """
+    # Or here; last, so that it hides nothing.
+    for place in (Path.cwd(), *([Path(beside).absolute().parent] if beside else [])):
+        if str(place) not in sys.path:
+            sys.path.append(str(place))
+    folder, said = None, cast("Callable[[str], str]", str)
+    try:
+        config = load()
+        said = own_words
+        folder = str(Path(os.path.expandvars(config.training.path)).expanduser())
+        train(config)
+    except KeyboardInterrupt:
+        os._exit(130)
+    except Exception as error:  # noqa: BLE001  # each ends the program; what it says differs
+        end(error, me, folder, said)

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from trainers.core.fields import ConfigError, convert
-from trainers.core.yaml_text import read_yaml
+from trainers.core.overrides import override, tells
+from trainers.core.yaml_text import read_yaml_file
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
@@ -219,11 +220,7 @@ class Config(Section, frozen=True, kw_only=True):
         Raises:
             ConfigError: it cannot be read, or with every problem that it has.
         """
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError([f"cannot be read: {error}"], str(path)) from error
-        return cls.of(read_yaml(text, str(path)), overrides, origin=str(path))
+        return cls.of(read_yaml_file(path), overrides, origin=str(path))
 
     @classmethod
     def of(
@@ -240,8 +237,8 @@ class Config(Section, frozen=True, kw_only=True):
             raise ConfigError(["is no mapping of sections (training, model …)"], origin)
         data: dict[str, Any] = dict(fields)
         problems: list[str] = []
-        told = [_override(data, assignment, problems) for assignment in overrides]
-        if _tells(told, _RATE) and not _tells(told, _RATE_RULE):
+        told = [override(data, assignment, problems) for assignment in overrides]
+        if tells(told, _RATE) and not tells(told, _RATE_RULE):
             _take_literally(data)
         config: Config | None = convert(data, cls, "", problems)
         problems += _together(data)
@@ -250,19 +247,8 @@ class Config(Section, frozen=True, kw_only=True):
         return config
 
 
-_RATE = ("training", "optimizer_kwargs", "lr")
-_RATE_RULE = ("training", "scaling", "learning_rate")
-
-
-def _tells(told: list[dict[str, Any]], field: tuple[str, ...]) -> bool:
-    """Whether one of the overrides, each as the data that it stands for, sets a field."""
-    for each in told:
-        held: Any = each
-        for name in field:
-            held = held.get(name, msgspec.UNSET) if isinstance(held, Mapping) else msgspec.UNSET
-        if held is not msgspec.UNSET:
-            return True
-    return False
+_RATE = "training.optimizer_kwargs.lr"
+_RATE_RULE = "training.scaling.learning_rate"
 
 
 def _take_literally(data: dict[str, Any]) -> None:
@@ -271,28 +257,6 @@ def _take_literally(data: dict[str, Any]) -> None:
     rules = training.get("scaling") if isinstance(training, Mapping) else None
     if isinstance(training, Mapping) and isinstance(rules, Mapping) and "learning_rate" in rules:
         data["training"] = {**training, "scaling": {**rules, "learning_rate": "none"}}
-
-
-def _override(data: dict[str, Any], assignment: str, problems: list[str]) -> dict[str, Any]:
-    """Put an override into the data; what it says, as data of its own."""
-    path, equals, text = assignment.partition("=")
-    if not equals or not all(path.split(".")):
-        problems.append(f"override {assignment!r}: write it as training.num_epochs=3")
-        return {}
-    *sections, last = path.split(".")
-    held = data
-    for section in sections:
-        inner = held.get(section)
-        held[section] = dict(inner) if isinstance(inner, Mapping) else {}
-        held = held[section]
-    try:
-        held[last] = told = read_yaml(text)
-    except ConfigError as error:
-        problems.append(f"override {path}: {'; '.join(error.problems)}")
-        return {}
-    for name in reversed(path.split(".")):
-        told = {name: told}
-    return dict(told)
 
 
 def _together(data: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -26,14 +27,17 @@ _SHORT = 300
 """Characters of what such a rank says."""
 
 
-def end(error: Exception, me: RankEnv | Place, folder: str | None) -> NoReturn:
-    """Say what is wrong, and exit with 1; `folder` is training.path, once that is known.
+def end(
+    error: Exception, me: RankEnv | Place, folder: str | None, own_words: Callable[[str], str] = str
+) -> NoReturn:
+    """Say what is wrong, in a system's `own_words`, and exit with 1; `folder` is training.path, once known.
 
     Where there are several ranks, nothing is cleaned up: leaving a process group can wait for ranks
     that wait for this one, while the end of this process is what they notice.
     """
-    known = explained(error, folder)
-    if known is None:
+    explanation = explained(error, folder)
+    known = "" if explanation is None else own_words(explanation)
+    if explanation is None:
         traceback.print_exception(error)
     elif me.rank == 0 or getattr(error, "in_full", False):
         print(*words(known), sep="\n", file=sys.stderr)

@@ -72,7 +72,9 @@ class Stopping:
         grace = _number(environ.get("CASTOFF_GRACE"))
         self._grace = DEFAULT_GRACE if grace is None else grace
         self._file = environ.get("CASTOFF_STOP_FILE")
-        self._outcome = environ.get("CASTOFF_OUTCOME_FILE")
+        # castoff's own starter sees one host alone, and asks there.
+        first_here = environ.get("CASTOFF_STARTER") == "local" and environ.get("LOCAL_RANK") == "0"
+        self._outcome = environ.get("CASTOFF_OUTCOME_FILE") if place.is_main or first_here else None
         self._looked = float("-inf")
         self._asked: str | None = None
         self._interrupted: float | None = None  # when the first Ctrl-C came
@@ -215,7 +217,7 @@ class Stopping:
 
     def say(self, outcome: str) -> None:
         """Rank 0 tells the job script how it ended: `done`, or `again`."""
-        if not self._place.is_main or not self._outcome:
+        if not self._outcome:
             return
         path = Path(self._outcome)
         draft = path.with_name(f".{path.name}.{os.getpid()}")

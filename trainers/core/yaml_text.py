@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from datetime import date
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -34,6 +35,19 @@ def read_yaml(text: str, origin: str = "config") -> Any:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise ConfigError([" ".join(str(error).split())], origin) from error
+
+
+def read_yaml_file(path: str | Path) -> Any:
+    """The data of a YAML file.
+
+    Raises:
+        ConfigError: it cannot be read, is no YAML, or uses a tag that this project does not have.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"cannot be read: {error}"], str(path)) from error
+    return read_yaml(text, str(path))
 
 
 class _Loader(yaml.SafeLoader):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy
 import numpy.typing
 
+from trainers.core.table import aligned
 from trainers.gnn.causets import ordering_fraction
 
 if TYPE_CHECKING:
@@ -47,9 +48,3 @@ def table(measures: Mapping[str, float], line: float | None) -> str:
         ("  linear fit on the ordering fraction", line),
     ]
     return aligned({name: value for name, value in rows if value is not None})
-
-
-def aligned(rows: Mapping[str, float]) -> str:
-    """Names and numbers, one below the other."""
-    width = max(map(len, rows), default=0)
-    return "\n".join(f"{name:{width}}  {value:.4f}" for name, value in rows.items())

@@ -10,7 +10,7 @@ from trainers import program
 from trainers.core.config import Config
 from trainers.core.curves import draw_curves
 from trainers.core.pyobject import PyObject
-from trainers.gnn.report import aligned
+from trainers.core.table import aligned
 
 TASK = PyObject("trainers.gnn.task.CausetTask")
 

@@ -81,6 +81,8 @@ class Memory(Section, frozen=True, kw_only=True):
 
     gradient_checkpointing: bool = False
     """Blocks are computed again for the gradient, instead of kept."""
+    max_memory_per_gpu: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    """Share of an accelerator's memory that this process may take."""
 
 
 class Sampling(Section, frozen=True, kw_only=True):
@@ -99,6 +101,21 @@ class Evaluation(Section, frozen=True, kw_only=True):
 
     fixed_noise: tuple[Above, ...] = ()
     """Levels of total noise, at each of which the score entropy is measured, too."""
+    perplexity: bool = True
+    """Whether the perplexity that follows from the bound is told beside it."""
+    proteins: Positive | None = None
+    """Of the validation set, the first so many at most; None: all."""
+
+
+class Monitoring(Section, frozen=True, kw_only=True):
+    """What is looked at beside the losses."""
+
+    log_gradients: bool | None = None
+    """Has no effect: the gradient's norm is always logged."""
+    log_weights: bool = False
+    """With each validation, the norm of the weights of each part of the network."""
+    sample_frequency: Positive | None = None
+    """Optimizer steps between two generations, each after a validation; None: after every one."""
 
 
 class Task(Section, frozen=True, kw_only=True):
@@ -112,3 +129,4 @@ class Task(Section, frozen=True, kw_only=True):
     memory: Memory = Memory()
     sampling: Sampling = Sampling()
     eval: Evaluation = Evaluation()
+    monitoring: Monitoring = Monitoring()

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import numpy
 import pytest
 
+from trainers.core.table import aligned
 from trainers.gnn.causets import Order, ordering_fraction
 from trainers.gnn.data import Causets
-from trainers.gnn.report import aligned, linear_error, table
+from trainers.gnn.report import linear_error, table
 
 
 class Given(Causets):

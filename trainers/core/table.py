@@ -1,0 +1,11 @@
+"""Measures for people: names and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def aligned(rows: Mapping[str, float]) -> str:
+    """Names and numbers, one below the other."""
+    width = max(map(len, rows), default=0)
+    return "\n".join(f"{name:{width}}  {value:.4f}" for name, value in rows.items())

@@ -1,0 +1,113 @@
+"""Which ranks `castoff train sedd` starts by itself, where no starter has made it a rank.
+
+They are started by `castoff launch`, which this process becomes: it ends all of a host's ranks when one of
+them fails, hands TERM and Ctrl-C on, and leaves nothing behind when it is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from launcher.ranks import RankEnv
+from trainers.core.fields import ConfigError
+from trainers.sedd.flags import LAYOUT
+
+MASTER_PORT = 29500
+"""torchrun's choice, too."""
+
+
+class Layout(NamedTuple):
+    """The ranks of a job, as they are started by hand."""
+
+    nodes: int
+    node_rank: int
+    ranks_per_node: int
+    address: str | None
+    """Of host 0; None: there is this host alone, and a port is found."""
+    port: int
+
+
+def layout(arguments: Namespace, devices: Callable[[], int]) -> Layout | None:
+    """What is to be started; None: nothing, this process is the only rank.
+
+    `devices` counts those of this host; it is asked only where no flag says how many ranks there are.
+
+    Raises:
+        ConfigError: the flags do not say which host of how many this is, or where host 0 is.
+    """
+    nodes, number = arguments.nnodes or 1, arguments.node_rank
+    problems = []
+    if number is not None and arguments.nnodes is None:
+        problems.append(f"is {number}, but --nnodes is missing; write of how many hosts, as --nnodes 2")
+    elif nodes > 1 and number is None:
+        problems.append(f"is missing; this is one of --nnodes {nodes} hosts: write 0 on the first, 1 …")
+    elif number is not None and number >= nodes:
+        problems.append(f"is {number}, but --nnodes {nodes} hosts have numbers from 0 to {nodes - 1}")
+    problems = [f"--node_rank: {problem}" for problem in problems]
+    if nodes > 1 and arguments.master_addr is None:
+        problems.append(
+            "--master_addr: is missing; write the host whose --node_rank is 0, as others reach it"
+        )
+    if problems:
+        raise ConfigError(problems, "command line")
+    ranks = arguments.nproc_per_node or max(devices(), 1)
+    if nodes * ranks == 1:
+        return None
+    address = arguments.master_addr
+    if address is None and arguments.master_port is not None:
+        address = "127.0.0.1"
+    return Layout(nodes, number or 0, ranks, address, arguments.master_port or MASTER_PORT)
+
+
+def check_layout(arguments: Namespace, me: RankEnv) -> None:
+    """See that the flags mean the ranks that a starter has made.
+
+    Raises:
+        ConfigError: they mean others.
+    """
+    nodes, rest = divmod(me.world_size, me.local_world_size)
+    there = {
+        "nnodes": None if rest else nodes,
+        "node_rank": me.node_rank,
+        "nproc_per_node": me.local_world_size,
+    }
+    problems = [
+        f"--{flag}: is {asked}, but {me.starter} has started this rank, {me.rank} of {me.world_size}, and "
+        f"there it is {there[flag]}; leave it out, for the starter says it"
+        for flag in LAYOUT
+        if (asked := getattr(arguments, flag)) is not None and there[flag] not in (None, asked)
+    ]
+    if problems:
+        raise ConfigError(problems, "command line")
+
+
+def command(found: Layout, words: Sequence[str]) -> list[str]:
+    """The command line that starts this host's ranks, each with `words`."""
+    python = [sys.executable, *(["-P"] if getattr(sys.flags, "safe_path", False) else []), "-m"]
+    hosts = (
+        [] if found.address is None else ["--nodes", str(found.nodes), "--node-rank", str(found.node_rank)]
+    )
+    if found.address is not None:
+        hosts += ["--master-addr", found.address, "--master-port", str(found.port)]
+    launch = [*python, "launcher.cli", "launch", "--here", "-n", str(found.ranks_per_node), *hosts]
+    return [*launch, "--", *python, "trainers.sedd", *words]
+
+
+def become(found: Layout, words: Sequence[str]) -> None:
+    """Start the ranks, as this very process; does not return."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, command(found, words))
+
+
+def devices_here(asked: str) -> int:
+    """How many of `training.device` torch sees; loads torch, which a rank needs anyway."""
+    if asked in ("cpu", "mps"):
+        return 1
+    import torch
+
+    return torch.accelerator.device_count() if torch.accelerator.is_available() else 1

@@ -1,0 +1,187 @@
+"""A configuration of `castoff train sedd` in the core's fields. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from trainers.core import config as core
+from trainers.core.pyobject import PyObject
+from trainers.core.yaml_text import plain
+from trainers.sedd import settings
+from trainers.sedd.configuration import DEFAULT_ITERATIONS, LearningRate, Settings, Training
+
+TASK = PyObject("trainers.sedd.task.SeddTask")
+
+
+def core_config(told: Settings) -> core.Config:
+    """What the core is told: the same on any number of ranks, which scale it when they have met."""
+    return core.Config(
+        name=told.name,
+        log_level=told.log_level,
+        training=_training(told),
+        parallel=_parallel(told),
+        logging=told.logging,
+        task=TASK,
+        task_kwargs=_task(told),
+        validation=core.Evaluation(
+            every_steps=told.validation.eval_freq or told.training.eval_freq,
+            batch_size=told.eval.batch_size,
+            num_workers=told.eval.num_workers,
+        ),
+        testing=core.Evaluation(batch_size=told.eval.batch_size, num_workers=told.eval.num_workers),
+        early_stopping=_early_stopping(told),
+    )
+
+
+def _training(told: Settings) -> core.Training:
+    training, optim = told.training, told.optim
+    endless = training.n_iters is None and training.epochs is None
+    return core.Training(
+        path=training.work_dir,
+        **_same(training, core.Training),
+        num_steps=DEFAULT_ITERATIONS if endless else training.n_iters,
+        num_epochs=training.epochs,
+        gradient_accumulation_steps=training.accum,
+        optimizer_type=PyObject(f"torch.optim.{optim.optimizer}"),
+        optimizer_kwargs={
+            "lr": optim.lr,
+            "betas": list(optim.betas),
+            "eps": optim.eps,
+            "weight_decay": optim.weight_decay,
+        },
+        schedule=_schedule(told),
+        scaling=core.Scaling(**_same(told.scaling, core.Scaling)),
+        precision=_precision(told.memory.mixed_precision),
+        ema_decay=training.ema,
+        clip_grad_norm=optim.grad_clip,
+        log_every=training.log_freq,
+        checkpoint_every_steps=min(_snapshots(told).values(), default=None),
+    )
+
+
+def _schedule(told: Settings) -> core.Schedule:
+    asked = told.lr_schedule
+    warmup = told.optim.warmup
+    if asked.type == "constant":
+        return core.Schedule(type="constant", warmup_steps=warmup)
+    kind: Literal["cosine", "linear"] = "cosine" if asked.type == "cosine_with_warmup" else "linear"
+    return core.Schedule(type=kind, warmup_steps=warmup, steps=asked.steps, floor=asked.min_lr_ratio)
+
+
+def _precision(asked: bool | Literal["bf16", "fp16"]) -> Literal["fp32", "bf16", "fp16"]:
+    if isinstance(asked, bool):
+        return "bf16" if asked else "fp32"
+    return asked
+
+
+def _snapshots(told: Settings) -> dict[str, int]:
+    """Steps between two checkpoints, by the fields that ask for them."""
+    training, validation = told.training, told.validation
+    asked = {
+        "training.snapshot_freq": training.snapshot_freq,
+        "training.snapshot_freq_for_preemption": training.snapshot_freq_for_preemption,
+        "validation.checkpoint_freq": validation.checkpoint_freq,
+    }
+    return {field: steps for field, steps in asked.items() if steps is not None}
+
+
+def _parallel(told: Settings) -> core.Parallel:
+    return core.Parallel(**_same(told.parallel, core.Parallel), **_same(told.ddp, core.Parallel))
+
+
+def _early_stopping(told: Settings) -> core.EarlyStopping | None:
+    """Better is a lower loss of validation, and nothing else; None: the core takes that for better, too."""
+    asked = told.validation
+    if asked.patience is None and not asked.min_delta:
+        return None
+    watched = {"metric": "loss", "mode": "min", "delta": asked.min_delta}
+    return core.EarlyStopping(kwargs={"patience": asked.patience, "tasks": {"loss": watched}})
+
+
+def _task(told: Settings) -> dict[str, Any]:
+    """The sections that the task takes, with the fields that it knows, as plain data."""
+    kwargs: dict[str, dict[str, Any]] = {}
+    for section in msgspec.structs.fields(settings.Task):
+        kwargs[section.name] = _same(getattr(told, section.name), section.type)
+    kwargs["data"]["max_length"] = told.model.length or told.data.max_length
+    kwargs["eval"]["proteins"] = _validated_with(told)
+    made: dict[str, Any] = plain(kwargs)
+    return made
+
+
+def _validated_with(told: Settings) -> int | None:
+    """Proteins, at most: as many on any number of ranks."""
+    limits = [] if told.eval.proteins is None else [told.eval.proteins]
+    if told.validation.val_batch_limit is not None:
+        limits.append(told.validation.val_batch_limit * (told.eval.batch_size or told.training.batch_size))
+    return min(limits, default=None)
+
+
+def _same(section: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The values of the fields that another struct has by the same name."""
+    names = {field.name for field in msgspec.structs.fields(kind)}
+    return {name: getattr(section, name) for name in section.__struct_fields__ if name in names}
+
+
+def without_effect(told: Settings) -> list[str]:
+    """What a configuration says that changes nothing here, in words for the log."""
+    schedule, validation, ddp = told.lr_schedule, told.validation, told.ddp
+    said: list[tuple[str, object, str]] = [
+        (
+            "training.eval_freq",
+            validation.eval_freq is not None and told.training.eval_freq != Training().eval_freq,
+            f"validation.eval_freq says how often: every {validation.eval_freq} steps",
+        ),
+        (
+            "lr_schedule.min_lr_ratio",
+            schedule.type == "constant" and schedule.min_lr_ratio != LearningRate().min_lr_ratio,
+            "a constant rate never falls",
+        ),
+        ("lr_schedule.steps", schedule.type == "constant" and schedule.steps, "a constant rate has no end"),
+        (
+            "validation.checkpoint_on_improvement",
+            not validation.checkpoint_on_improvement,
+            "each validation follows a checkpoint, and the best stays",
+        ),
+        (
+            "validation.save_best_only",
+            validation.save_best_only,
+            "to go on takes the newest, so training.keep_checkpoints of them stay beside the best",
+        ),
+        (
+            "ddp.broadcast_buffers",
+            ddp.broadcast_buffers is not None,
+            "the network has no buffer that changes, so none is sent",
+        ),
+        (
+            "monitoring.log_gradients",
+            told.monitoring.log_gradients is not None,
+            "the norm of the gradient, train/grad_norm, is always logged",
+        ),
+        ("data.synthetic", told.data.datafile and told.data.synthetic != settings.Data().synthetic, _REAL),
+        (
+            "curriculum.preschool_time",
+            not told.curriculum.enabled
+            and told.curriculum.preschool_time != settings.Curriculum().preschool_time,
+            "curriculum.enabled is false",
+        ),
+        (
+            "curriculum.difficulty_ramp",
+            not told.curriculum.enabled
+            and told.curriculum.difficulty_ramp != settings.Curriculum().difficulty_ramp,
+            "curriculum.enabled is false",
+        ),
+    ]
+    snapshots = _snapshots(told)
+    least = min(snapshots.values(), default=0)
+    often = ", ".join(field for field, steps in snapshots.items() if steps == least)
+    said += [
+        (field, field != "training.snapshot_freq" and steps > least, f"{often} asks for one more often")
+        for field, steps in snapshots.items()
+    ]
+    return [f"{field}: has no effect; {why}" for field, given, why in said if given]
+
+
+_REAL = "there are real proteins, those of data.datafile"
