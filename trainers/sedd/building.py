@@ -1,0 +1,242 @@
+"""Token stores from FASTA and from .pt files, in memory that does not grow with them.
+
+The text is read once, in order; what the filters take is written down with a hash of each protein. Then
+the hashes that have come before are found on disk, and the tokens are moved together over what they
+leave. All of it happens in a draft of the folder, which is renamed when it is whole and on the disk: whatever
+ends a build leaves nothing that looks like a store. The same files and filters give the same bytes,
+with any number of processes.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from trainers.core.durable import flush_folder, sealed, sum_of, write_sealed
+from trainers.core.fields import ConfigError
+from trainers.sedd.bar import Bar
+from trainers.sedd.deduplication import mark_repeated, write_zeros
+from trainers.sedd.fasta import Fasta
+from trainers.sedd.locking import locked
+from trainers.sedd.packing import pack
+from trainers.sedd.saved import SavedSequences, is_saved
+from trainers.sedd.sifting import sifted, usual_processes
+from trainers.sedd.store import (
+    FORMAT,
+    MANIFEST,
+    OFFSET,
+    OFFSETS,
+    TOKENS,
+    Dropped,
+    Filters,
+    Manifest,
+    Origin,
+)
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+logger = logging.getLogger(__name__)
+
+
+def build(
+    sources: Sequence[Path], folder: Path, filters: Filters, *, processes: int | None = None
+) -> Manifest:
+    """Make a token store of files, in a folder that is not there yet, or is an older store.
+
+    `processes`: that read proteins, beside this one; None: one a core.
+
+    Raises:
+        ConfigError: a file is none of those that can be read, nothing is taken of them, or there is
+            something else in the folder's place, or too little room.
+        OSError: it cannot be written.
+    """
+    folder = folder.absolute()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder) as alone:
+        return build_locked(sources, folder, filters, processes=processes, alone=alone)
+
+
+def build_locked(
+    sources: Sequence[Path], folder: Path, filters: Filters, *, processes: int | None, alone: bool
+) -> Manifest:
+    """`build`, where the folder's lock is held; `alone`: it is, and not only nobody can."""
+    if filters.max_length is not None and filters.max_length < filters.min_length:
+        raise ConfigError(
+            [
+                f"max_length: is {filters.max_length}, below min_length {filters.min_length}, so no "
+                "protein has such a length; raise it, or leave it out"
+            ]
+        )
+    _check_place(folder)
+    if alone:  # whoever began these is gone
+        for left in folder.parent.iterdir():
+            if left.name.startswith(f".{folder.name}.draft-"):
+                shutil.rmtree(left)
+    draft = folder.with_name(f".{folder.name}.draft-{socket.gethostname()}-{os.getpid()}")
+    names = ", ".join(source.name for source in sources)
+    logger.info("Building a token store of %s in %s", names, folder)
+    begun = time.monotonic()
+    try:
+        draft.mkdir()
+        manifest = _built(sources, draft, filters, processes or usual_processes())
+        _put_in_place(draft, folder)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise ConfigError([_too_little_room(folder, sources, error)], str(folder)) from error
+        raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    logger.info(
+        "The token store %s has %s proteins of %s residues, built in %.0f s",
+        *(folder, f"{manifest.sequences:,}", f"{manifest.residues:,}", time.monotonic() - begun),
+    )
+    return manifest
+
+
+def _built(sources: Sequence[Path], draft: Path, filters: Filters, processes: int) -> Manifest:
+    with Bar() as bar:
+        read = _read(sources, draft, filters, processes, bar)
+        if not read.taken:
+            raise ConfigError([_nothing(read, filters)], ", ".join(map(str, sources)))
+        if filters.keep_duplicates:
+            write_zeros(draft / "marks", read.taken)
+        else:
+            bar.begin("finding duplicates", read.taken)
+            mark_repeated(draft / "hashes", draft / "marks", tell=bar.at)
+        bar.begin("packing", read.taken)
+        tally = pack(*(draft / name for name in (TOKENS, "lengths", "marks", OFFSETS)), tell=bar.at)
+    for scratch in ("hashes", "marks", "lengths"):
+        (draft / scratch).unlink(missing_ok=True)
+    manifest = Manifest(
+        format=FORMAT,
+        sequences=tally.sequences,
+        residues=tally.residues,
+        counts=tally.counts,
+        shortest=tally.shortest,
+        longest=tally.longest,
+        lengths=tally.lengths,
+        origins=read.origins,
+        filters=filters,
+        dropped=Dropped(**read.dropped, duplicates=read.taken - tally.sequences),
+        digest=tally.digest,
+    )
+    write_sealed(draft / MANIFEST, sealed(msgspec.to_builtins(manifest)))
+    return manifest
+
+
+def _check_place(folder: Path) -> None:
+    """That there is nothing in the folder's place but an older store.
+
+    Raises:
+        ConfigError: there is.
+    """
+    if not os.path.lexists(folder):
+        return
+    names = {each.name for each in folder.iterdir()} if folder.is_dir() and not folder.is_symlink() else {""}
+    if names - {TOKENS, OFFSETS, MANIFEST}:
+        raise ConfigError(
+            ["is there already, and no token store; it is left alone: choose another place"], str(folder)
+        )
+
+
+def _put_in_place(draft: Path, folder: Path) -> None:
+    """Let a whole draft be the folder; an older store goes."""
+    flush_folder(draft)
+    old = draft.with_name(f"{draft.name}.old")
+    if folder.exists():
+        folder.rename(old)
+    draft.rename(folder)
+    flush_folder(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _too_little_room(folder: Path, sources: Sequence[Path], error: OSError) -> str:
+    size = sum(source.stat().st_size for source in sources)
+    free = shutil.disk_usage(folder.parent).free
+    return (
+        f"there is too little room for it ({error.strerror}): {free:,} bytes are free on that disk; it takes "
+        "one byte a residue and, while it is built, 60 a protein, and the files that it is made of have "
+        f"{size:,}; make room, or choose another place"
+    )
+
+
+# --- Reading ------------------------------------------------------------------------------------------
+
+
+class _Read(NamedTuple):
+    taken: int
+    """Proteins, duplicates among them."""
+    dropped: dict[str, int]
+    origins: list[Origin]
+
+
+def _read(sources: Sequence[Path], draft: Path, filters: Filters, processes: int, bar: Bar) -> _Read:
+    """Write tokens, lengths and hashes of what the filters take."""
+    taken = 0
+    dropped: Counter[str] = Counter(too_short=0, too_long=0, unknown=0)
+    origins: list[Origin] = []
+    with ExitStack() as stack:
+        tokens, lengths, hashes = (
+            stack.enter_context((draft / name).open("wb")) for name in (TOKENS, "lengths", "hashes")
+        )
+        blocks = _blocks(sources, draft, origins, bar)
+        for part in sifted(blocks, filters, processes):
+            tokens.write(part.tokens)
+            lengths.write(part.lengths)
+            hashes.write(part.hashes)
+            taken += len(part.lengths) // OFFSET.itemsize
+            dropped.update(too_short=part.too_short, too_long=part.too_long, unknown=part.unknown)
+    return _Read(taken, dict(dropped), origins)
+
+
+def _blocks(sources: Sequence[Path], scratch: Path, origins: list[Origin], bar: Bar) -> Iterator[bytes]:
+    """The text of all files, in order; each that has been read is added to `origins`."""
+    for path in sources:
+        try:
+            before = path.stat()
+        except OSError as error:
+            raise ConfigError([f"cannot be read: {error.strerror}"], str(path)) from error
+        if path.is_dir():
+            raise ConfigError(
+                ["is a folder, but a store is made of files: FASTA, plain or gzip, or a .pt"], str(path)
+            )
+        bar.begin(f"reading {path.name}", before.st_size)
+        if is_saved(path):
+            with SavedSequences(path, scratch) as saved:
+                for block in saved.blocks():
+                    yield block
+                    bar.at(saved.consumed)
+            crc32 = sum_of(path)
+        else:
+            with Fasta(path) as fasta:
+                for block in fasta.blocks():
+                    yield block
+                    bar.at(fasta.consumed)
+            crc32 = fasta.crc32
+        after = path.stat()
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            raise ConfigError(["was changed while it was read; begin again when it is whole"], str(path))
+        origins.append(Origin(name=path.name, size=before.st_size, modified=before.st_mtime_ns, crc32=crc32))
+
+
+def _nothing(read: _Read, filters: Filters) -> str:
+    dropped = read.dropped
+    if not sum(dropped.values()):
+        return "there is no sequence in it; a store is made of FASTA, plain or gzip, or of a .pt of sequences"
+    return (
+        f"nothing is left of it: {dropped['too_short']:,} sequences are shorter than min_length "
+        f"{filters.min_length}, {dropped['too_long']:,} longer than max_length {filters.max_length}, and of "
+        f"{dropped['unknown']:,} a larger share is unknown than max_unknown {filters.max_unknown:g}; take "
+        "others, or look whether these are proteins"
+    )

@@ -1,0 +1,378 @@
+"""The sequences of a file that torch.save wrote, read without running its pickle and without a list of them.
+
+A pickle is a program for a machine with a stack. Here its instructions are read one by one (`pickletools`),
+and only those that make text, numbers, lists and dicts are followed, so that a file from anywhere can do
+no harm. A list's elements come a thousand at a time and are given away at once; a text that a later
+instruction asks for again is looked up in the file, by a table on disk.
+"""
+
+from __future__ import annotations
+
+import os
+import pickletools
+import struct
+import tempfile
+import zipfile
+from array import array
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from trainers.core.fields import ConfigError
+from trainers.sedd.fasta import BLOCK
+
+LISTS = ("sequences", "data")
+"""Where a dict holds the list."""
+TEXT = "sequence"
+"""Where a dict that stands for one protein holds its residues."""
+
+_SUFFIXES = (".pt", ".pth")
+_ZIP = b"PK\x03\x04"
+
+
+def is_saved(path: Path) -> bool:
+    """Whether torch.save has written a file, or it is called so."""
+    if path.suffix.lower() in _SUFFIXES:
+        return True
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_ZIP)) != _ZIP:
+                return False
+        with zipfile.ZipFile(path) as archive:
+            return _pickle_in(archive) is not None
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+class SavedSequences:
+    """Sequences that torch.save wrote: a list of them, or a dict that holds it as `sequences` or `data`.
+
+    Each is text, or a dict with its text as `sequence`. `scratch`: a folder for the table, of 8 bytes an
+    object.
+
+    Raises:
+        ConfigError: it cannot be read, or is no such file.
+    """
+
+    def __init__(self, path: Path, scratch: Path):
+        self._path = path
+        try:
+            begin = _where_the_pickle_begins(path)
+            self._file = path.open("rb")
+        except zipfile.BadZipFile as error:
+            raise _refused(
+                path,
+                "is damaged, not whole, or written by a torch before 1.6: get it again, or load it and write "
+                "it anew with torch.save",
+            ) from error
+        except OSError as error:
+            raise _refused(path, f"cannot be read: {error.strerror or error}") from error
+        self._file.seek(begin)
+        self._again = path.open("rb")
+        self._memo = _Memo(scratch)
+
+    def __enter__(self) -> SavedSequences:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        self._again.close()
+        self._memo.close()
+
+    @property
+    def consumed(self) -> int:
+        """How far into the file the reading is, in bytes."""
+        return self._file.tell()
+
+    def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
+        """The sequences as blocks of FASTA, in order.
+
+        Raises:
+            ConfigError: there is something else in the file.
+        """
+        held, length = [], 0
+        for text in self.texts():
+            held.append(b">\n%b\n" % b"".join(text.encode("ascii", "replace").split()))
+            length += len(held[-1])
+            if length >= size:
+                yield b"".join(held)
+                held, length = [], 0
+        if held:
+            yield b"".join(held)
+
+    def texts(self) -> Iterator[str]:
+        """The sequences, in order.
+
+        Raises:
+            ConfigError: there is something else in the file.
+        """
+        machine = _Machine(self._memo, lru_cache(1024)(self._text_at))
+        try:
+            for operation, argument, place in pickletools.genops(self._file):
+                assert place is not None
+                yield from machine.follow(operation.name, argument, place)
+            machine.check_end()
+        except _Unfit as error:
+            raise _refused(self._path, str(error)) from error
+        except (ValueError, IndexError, KeyError) as error:
+            raise _refused(self._path, f"is damaged ({error}): get it again, whole") from error
+
+    def _text_at(self, place: int) -> str:
+        """The text that an instruction of the pickle makes."""
+        self._again.seek(place)
+        _, text, _ = next(pickletools.genops(self._again))
+        return _as_text(text)
+
+
+def _where_the_pickle_begins(path: Path) -> int:
+    """The place of data.pkl in a file of torch.save, which does not compress it."""
+    with zipfile.ZipFile(path) as archive:
+        entry = _pickle_in(archive)
+    if entry is None or entry.compress_type != zipfile.ZIP_STORED:
+        raise _refused(
+            path, "is a zip file, but none as torch.save writes it: load it and write it anew with torch.save"
+        )
+    with path.open("rb") as file:
+        file.seek(entry.header_offset)
+        name, extra = struct.unpack("<26xHH", file.read(30))
+    return entry.header_offset + 30 + int(name) + int(extra)
+
+
+def _pickle_in(archive: zipfile.ZipFile) -> zipfile.ZipInfo | None:
+    return next((each for each in archive.infolist() if each.filename.split("/")[1:] == ["data.pkl"]), None)
+
+
+def _refused(path: Path, why: str) -> ConfigError:
+    return ConfigError([why], str(path))
+
+
+def _as_text(argument: Any) -> str:
+    return argument.decode("latin-1") if isinstance(argument, bytes) else str(argument)
+
+
+# --- The machine --------------------------------------------------------------------------------------
+
+
+class _Unfit(Exception):
+    """What a file holds is not what is looked for."""
+
+
+class _List:
+    def __init__(self, wanted: bool):
+        self.wanted = wanted
+
+    def __str__(self) -> str:
+        return "a list"
+
+
+class _Dict:
+    def __init__(self) -> None:
+        self.text: str | None = None
+        self.fields: list[str] = []
+
+    def set(self, items: list[Any]) -> None:
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if key == TEXT and isinstance(value, str):
+                self.text = value
+            if len(self.fields) < 6:
+                self.fields.append(f"{str(key)[:30]} ({_kind(value)})")
+
+    def __str__(self) -> str:
+        return f"a dict of {', '.join(self.fields) or 'nothing'}"
+
+
+class _Other:
+    def __init__(self, what: str):
+        self.what = what
+
+    def __str__(self) -> str:
+        return self.what
+
+
+def _kind(value: Any) -> str:
+    return "text" if isinstance(value, str) else "a dict" if isinstance(value, _Dict) else str(value)
+
+
+_TEXTS = {
+    *("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"),
+    *("SHORT_BINBYTES", "BINBYTES", "BINBYTES8"),
+}
+_VALUES = {
+    **dict.fromkeys(("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4"), "a number"),
+    **dict.fromkeys(("FLOAT", "BINFLOAT"), "a number"),
+    **dict.fromkeys(("NEWTRUE", "NEWFALSE"), "true or false"),
+    "NONE": "None",
+    "EMPTY_TUPLE": "a tuple",
+}
+_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+
+
+class _Machine:
+    """Follows instructions as far as they make what is looked for; remembers no more of it than it must."""
+
+    def __init__(self, memo: _Memo, text_at: Callable[[int], str]):
+        self._memo = memo
+        self._text_at = text_at
+        self._stack: list[Any] = []
+        self._below: list[list[Any]] = []
+        """What lies below each mark."""
+        self._text_place = 0
+        """Of the instruction before this one, where it made a text."""
+        self._found = False
+
+    def follow(self, name: str, argument: Any, place: int) -> Iterator[str]:
+        """Do what an instruction says; gives the sequences that it adds to their list."""
+        before, self._text_place = self._text_place, 0
+        if name in _TEXTS:
+            self._stack.append(_as_text(argument))
+            self._text_place = place
+        elif name in ("BINPUT", "LONG_BINPUT", "PUT", "MEMOIZE"):
+            self._memo.put(argument, before)
+        elif name in ("BINGET", "LONG_BINGET", "GET"):
+            known = self._memo.get(int(argument))
+            self._stack.append(self._text_at(known) if known else _Other("something that came before"))
+        elif name == "MARK":
+            self._below.append(self._stack)
+            self._stack = []
+        elif name == "APPEND":
+            item = self._stack.pop()
+            yield from self._added(self._stack[-1], [item])
+        elif name == "APPENDS":
+            items = self._since_the_mark()
+            yield from self._added(self._stack[-1], items)
+        elif name == "SETITEM":
+            items = self._stack[-2:]
+            del self._stack[-2:]
+            self._set(self._stack[-1], items)
+        elif name == "SETITEMS":
+            items = self._since_the_mark()
+            self._set(self._stack[-1], items)
+        else:
+            self._make(name, argument)
+
+    def check_end(self) -> None:
+        """That there was a list.
+
+        Raises:
+            _Unfit: there was none.
+        """
+        if not self._found:
+            raise _Unfit(
+                f"holds {_described(self._stack[-1])}, but a list of sequences is looked for, or a dict that "
+                f"holds it as {' or '.join(LISTS)}"
+            )
+
+    def _make(self, name: str, argument: Any) -> None:
+        if name in _VALUES:
+            self._stack.append(_Other(_VALUES[name]))
+        elif name == "EMPTY_LIST":
+            self._stack.append(_List(self._is_wanted()))
+        elif name == "EMPTY_DICT":
+            self._stack.append(_Dict())
+        elif name in _TUPLES:
+            del self._stack[-_TUPLES[name] :]
+            self._stack.append(_Other("a tuple"))
+        elif name == "TUPLE":
+            self._since_the_mark()
+            self._stack.append(_Other("a tuple"))
+        elif name not in ("PROTO", "FRAME", "STOP"):
+            raise _Unfit(_foreign(name, argument, self._stack))
+
+    def _is_wanted(self) -> bool:
+        """Whether the list that begins here is the whole, or a field of the dict that is the whole."""
+        if not self._below and not self._stack:
+            wanted = True
+        elif not self._below:
+            wanted = isinstance(self._stack[0], _Dict) and self._stack[1:] in [[key] for key in LISTS]
+        else:
+            whole = (
+                len(self._below) == 1 and len(self._below[0]) == 1 and isinstance(self._below[0][0], _Dict)
+            )
+            wanted = whole and len(self._stack) % 2 == 1 and self._stack[-1] in LISTS
+        if wanted and self._found:
+            raise _Unfit(f"holds both {' and '.join(LISTS)}; which of them is meant? Save one of them alone")
+        self._found = self._found or wanted
+        return wanted
+
+    def _since_the_mark(self) -> list[Any]:
+        items, self._stack = self._stack, self._below.pop()
+        return items
+
+    def _added(self, target: Any, items: list[Any]) -> Iterator[str]:
+        if not isinstance(target, _List):
+            raise ValueError("an element without a list")
+        for item in items if target.wanted else ():
+            text = item.text if isinstance(item, _Dict) else item
+            if not isinstance(text, str):
+                raise _Unfit(
+                    f"holds {_described(item)} where a sequence is looked for: text, or a dict with its text "
+                    f"as {TEXT!r}"
+                )
+            yield text
+
+    def _set(self, target: Any, items: list[Any]) -> None:
+        if not isinstance(target, _Dict):
+            raise ValueError("a field without a dict")
+        target.set(items)
+
+
+def _described(value: Any) -> str:
+    return f"the text {value[:30]!r}" if isinstance(value, str) else str(value)
+
+
+def _foreign(name: str, argument: Any, stack: list[Any]) -> str:
+    """Why an instruction is not followed, in words."""
+    if name in ("GLOBAL", "STACK_GLOBAL"):
+        words = str(argument).split() if name == "GLOBAL" else [str(each) for each in stack[-2:]]
+        what = ".".join(words)
+        if words[0].partition(".")[0] in ("torch", "numpy"):
+            return (
+                f"holds tensors or arrays ({what}); nothing in it says which number is which amino acid: "
+                "save the sequences as a list of text, or as FASTA"
+            )
+        return f"holds an object of {what}, which is not made here: save the sequences as a list of text"
+    return (
+        f"holds more than text, numbers, lists and dicts (instruction {name} of its pickle): save the "
+        "sequences as a list of text"
+    )
+
+
+class _Memo:
+    """Where the texts are that a pickle may ask for again: on disk, as there is one a sequence."""
+
+    _AT_ONCE = 8192
+
+    def __init__(self, scratch: Path):
+        self._file = tempfile.TemporaryFile(dir=scratch, buffering=0)  # noqa: SIM115
+        self._first = 0
+        self._newest = array("Q")
+
+    def put(self, number: int | None, place: int) -> None:
+        """Note a place, 0 for what is no text, under a number, or the next one."""
+        following = self._first + len(self._newest)
+        number = following if number is None else number
+        if number != following or len(self._newest) >= self._AT_ONCE:
+            os.pwrite(self._file.fileno(), self._newest.tobytes(), self._first * 8)
+            self._first, self._newest = number, array("Q")
+        self._newest.append(place)
+
+    def get(self, number: int) -> int:
+        """The place under a number.
+
+        Raises:
+            KeyError: nothing was noted.
+        """
+        if 0 <= number - self._first < len(self._newest):
+            return self._newest[number - self._first]
+        known = os.pread(self._file.fileno(), 8, number * 8)
+        if len(known) < 8:
+            raise KeyError(number)
+        return int.from_bytes(known, "little")
+
+    def close(self) -> None:
+        """Let go of the table."""
+        self._file.close()

@@ -1,0 +1,220 @@
+"""Proteins packed into two files that are mapped into memory, and what is known of them.
+
+    <folder>/
+      tokens          a byte a residue, protein after protein
+      offsets         where each begins, and where the last ends: 8 bytes each, little-endian
+      manifest.json   what there is, what it was made of, with which filters; sealed by a checksum
+
+Nothing is read before it is asked for: a store of any size is opened at once and takes no memory.
+"""
+
+# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+
+import mmap
+import os
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy
+import numpy.typing
+
+from trainers.core.config import Fraction, Positive, Section
+from trainers.core.durable import read_sealed
+from trainers.core.fields import ConfigError
+from trainers.sedd.alphabet import RESIDUES, Tokens
+
+FORMAT = 1
+"""Of the files, which another number means another kind of."""
+
+TOKENS, OFFSETS, MANIFEST = "tokens", "offsets", "manifest.json"
+
+OFFSET = numpy.dtype("<u8")
+
+BIN = 64
+"""Residues: how wide a bin of the lengths' histogram is."""
+
+Numbers: TypeAlias = "numpy.typing.NDArray[numpy.int64]"
+
+
+class Filters(Section, frozen=True, kw_only=True):
+    """Which proteins a store takes."""
+
+    min_length: Positive = 1
+    """Residues."""
+    max_length: Positive | None = None
+    """Residues; None: however many."""
+    max_unknown: Fraction = 0.1
+    """Largest share of a protein's residues that may be unknown."""
+    keep_duplicates: bool = False
+    """Whether a sequence may come again; else the first in the order of the files is kept."""
+
+
+class Origin(Section, frozen=True, kw_only=True):
+    """A file that proteins came from."""
+
+    name: str
+    size: int
+    """Bytes."""
+    modified: int
+    """Nanoseconds since 1970."""
+    crc32: int
+
+
+class Dropped(Section, frozen=True, kw_only=True):
+    """How many sequences were not taken, by the first reason that there was."""
+
+    too_short: int = 0
+    too_long: int = 0
+    unknown: int = 0
+    """With too large a share of unknown residues."""
+    duplicates: int = 0
+
+
+class Manifest(Section, frozen=True, kw_only=True):
+    """What a store holds."""
+
+    format: int
+    sequences: int
+    residues: int
+    counts: list[int]
+    """How often each token stands in it, by token."""
+    shortest: int
+    longest: int
+    lengths: dict[str, int]
+    """Proteins by length, in bins of `BIN` residues: by the shortest length of the bin."""
+    origins: list[Origin]
+    filters: Filters
+    dropped: Dropped
+    digest: str
+    """SHA-256 of the lengths and the tokens: the same proteins in the same order have the same."""
+
+
+class TokenStore:
+    """The proteins of a store by their number; it can be pickled, and travels as the folder's path."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.manifest = read_manifest(folder)
+        sequences, residues = self.manifest.sequences, self.manifest.residues
+        self._tokens = numpy.frombuffer(_mapped(folder / TOKENS, residues), dtype=numpy.uint8)
+        self._offsets = numpy.frombuffer(
+            _mapped(folder / OFFSETS, (sequences + 1) * OFFSET.itemsize), dtype=OFFSET
+        )
+        if (self._offsets[0], self._offsets[-1]) != (0, residues):
+            raise _damaged(folder / OFFSETS, "does not fit to the tokens")
+
+    @classmethod
+    def open(cls, folder: str | Path) -> "TokenStore":
+        """A store that lies in a folder.
+
+        Raises:
+            ConfigError: there is none, or it is damaged, or of another format.
+        """
+        return cls(Path(folder).absolute())
+
+    def __len__(self) -> int:
+        """How many proteins."""
+        return self.manifest.sequences
+
+    def __getitem__(self, index: int) -> Tokens:
+        """The tokens of one protein; a copy."""
+        first, last = self._span(index, index + 1)
+        return self._tokens[first:last].copy()
+
+    def length_of(self, index: int) -> int:
+        """How many residues a protein has."""
+        first, last = self._span(index, index + 1)
+        return last - first
+
+    def run(self, first: int, last: int) -> list[Tokens]:
+        """The proteins from `first` up to `last`, read at once, as from a slow disk; they share memory.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        beginning, end = self._span(first, last)
+        with (self.folder / TOKENS).open("rb", buffering=0) as file:
+            data = os.pread(file.fileno(), end - beginning, beginning)
+        if len(data) != end - beginning:
+            raise OSError(f"{file.name}: has become shorter than it was")
+        tokens = numpy.frombuffer(data, dtype=numpy.uint8)
+        cuts = self._offsets[first + 1 : last] - self._offsets[first]
+        return numpy.split(tokens, cuts.astype(numpy.int64))
+
+    @property
+    def counts(self) -> Numbers:
+        """How often each of the twenty residues stands in it, by token."""
+        return numpy.array(self.manifest.counts[: len(RESIDUES)], dtype=numpy.int64)
+
+    def _span(self, first: int, last: int) -> tuple[int, int]:
+        if not 0 <= first < last <= len(self):
+            raise IndexError(f"{self.folder} has no proteins {first} to {last - 1}: it has {len(self)}")
+        return int(self._offsets[first]), int(self._offsets[last])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened_again, (self.folder, self.manifest.digest)
+
+
+def _opened_again(folder: Path, digest: str) -> TokenStore:
+    """In another process, what was open in this one.
+
+    Raises:
+        ConfigError: there is another store there by now.
+    """
+    store = TokenStore(folder)
+    if store.manifest.digest != digest:
+        raise ConfigError(["was built anew while it was in use; start the training again"], str(folder))
+    return store
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """What is known of a store, without a look at its proteins.
+
+    Raises:
+        ConfigError: there is no store, or one that is damaged or of another format.
+    """
+    path = folder / MANIFEST
+    try:
+        told = read_sealed(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        there = "holds no token store" if folder.is_dir() else "is no folder of a token store"
+        raise ConfigError(
+            [f"{there}; make one with: python -m trainers.sedd.prepare proteins.fasta.gz --out {folder}"],
+            str(folder),
+        ) from error
+    except OSError as error:
+        raise ConfigError([f"cannot be read: {error.strerror or error}"], str(path)) from error
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
+    if told.get("format") != FORMAT:
+        raise ConfigError(
+            [
+                f"is a token store of format {told.get('format')!r}, but this castoff reads format {FORMAT}; "
+                "build it anew with python -m trainers.sedd.prepare"
+            ],
+            str(folder),
+        )
+    try:
+        return msgspec.convert(told, Manifest)
+    except msgspec.ValidationError as error:
+        raise _damaged(path, str(error)) from error
+
+
+def _mapped(path: Path, size: int) -> mmap.mmap:
+    """A file's bytes, which take memory that the system may take back at any time."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            there = os.fstat(file.fileno()).st_size
+            if there != size:
+                raise _damaged(path, f"has {there:,} bytes, where {size:,} were written")
+            return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error)) from error
+
+
+def _damaged(path: Path, how: str) -> ConfigError:
+    return ConfigError(
+        [f"is damaged ({how}); remove its folder, and build it anew with python -m trainers.sedd.prepare"],
+        str(path),
+    )
