@@ -366,6 +366,13 @@ def test_a_field_without_effect_is_said_once(field: str, beside: str | None) -> 
         assert without_effect(Config.of(toy_config("x"), [field, beside])) == []
 
 
+def test_a_limit_that_torch_cannot_see_to_is_said() -> None:
+    limited = Config.of(toy_config("x"), ["training.max_memory_per_gpu=0.85"])
+    (said,) = without_effect(limited, limits_memory=False)
+    assert said.startswith("training.max_memory_per_gpu: has no effect; torch limits no process's memory")
+    assert without_effect(limited, limits_memory=True) == []
+
+
 MINIMAL = {"path": "x", "num_epochs": 1, "batch_size": 1, "optimizer_type": "x"}
 NUMBER = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]{1,3}"
 

@@ -94,8 +94,9 @@ def test_the_latest_of_what_is_kept_is_reported() -> None:
     running = Running()
     for norm in (3.0, 4.0):
         running.add(torch.tensor(1.0), 1)
-        running.keep("grad_norm", torch.tensor(norm))
-    assert running.report(ALONE)[0] == {"loss": 1.0, "grad_norm": 4.0}
+        running.keep("train/grad_norm", torch.tensor(norm))
+    assert running.report(ALONE)[0] == {"loss": 1.0}
+    assert running.kept == {"train/grad_norm": 4.0}
 
 
 def test_metrics_of_another_name_are_named() -> None:
@@ -114,7 +115,7 @@ def test_nothing_waits_for_the_device_between_reports() -> None:
             with throughput.reduction(total):
                 total.backward()
             running.add(total, torch.tensor(2), {"accuracy": weight.detach()})
-            running.keep("grad_norm", torch.tensor(1.0))
+            running.keep("train/grad_norm", torch.tensor(1.0))
             throughput.step(2)
         assert seen.found == []
         report(running, throughput, ALONE)

@@ -109,6 +109,8 @@ class Training(Section, frozen=True, kw_only=True):
     scaling: Scaling = Scaling()
     seed: Seed = 0
     device: Literal["auto", "cpu", "cuda", "xpu", "mps"] = "auto"
+    max_memory_per_gpu: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    """Part of an accelerator's memory that a process may take; None: all."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Type in which autocast computes; fp16 scales the loss, too."""
     compile: bool = False
@@ -194,6 +196,15 @@ class Logging(Section, frozen=True, kw_only=True):
     wandb: Wandb | None = None
 
 
+class Monitoring(Section, frozen=True, kw_only=True):
+    """What is told at log steps beside the measures."""
+
+    log_gradients: bool = False
+    """The norms of gradients, by the parts of the model."""
+    log_weights: bool = False
+    """Those of the weights."""
+
+
 class Config(Section, frozen=True, kw_only=True):
     """A training run."""
 
@@ -202,6 +213,7 @@ class Config(Section, frozen=True, kw_only=True):
     name: str = "training"
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     logging: Logging = Logging()
+    monitoring: Monitoring = Monitoring()
     task: Any = None
     """A `!pyobject`: a class or function that makes the Task, called with `task_kwargs`."""
     task_kwargs: dict[str, Any] = {}
@@ -273,10 +285,18 @@ def _together(data: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def without_effect(config: Config) -> list[str]:
-    """What a configuration says that changes nothing here, in words for the log."""
+def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
+    """What a configuration says that changes nothing here, in words for the log.
+
+    `limits_memory`: whether torch can, on the device that is there.
+    """
     training, parts = config.training, {"validation": config.validation, "testing": config.testing}
     said: list[tuple[str, object, str]] = [
+        (
+            "training.max_memory_per_gpu",
+            training.max_memory_per_gpu is not None and not limits_memory,
+            "torch limits no process's memory on this device",
+        ),
         ("parallel.rank", config.parallel.rank is not None, "the starter says it"),
         (
             "training.checkpoint_at",

@@ -30,6 +30,7 @@ SILENT = {
     "name",
     "log_level",
     "logging",
+    "monitoring",
     "training.path",
     "training.run",
     "training.fresh",
@@ -39,6 +40,7 @@ SILENT = {
     "training.keep_checkpoints",
     # which of them are new, and in which parameter groups, the optimizer says when it is loaded
     "training.optimizer_kwargs",
+    "training.max_memory_per_gpu",
     # how ranks meet, and wait for each other
     "parallel.world_size",
     "parallel.rank",

@@ -18,6 +18,7 @@ from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeo
 
 from launcher.ranks import RankEnv
 from trainers.core.config import Config
+from trainers.core.devices import limit_memory
 from trainers.core.fields import ConfigError
 from trainers.core.roll_call import RollCall, Verdict
 
@@ -353,4 +354,6 @@ def place_of(rank: int, config: Config) -> Place:
     me = RankEnv.detect()
     mine = (me.rank, me.world_size) == (rank, size)
     device = choose_device(config.training.device, local_rank(me, rank, size), me.device if mine else None)
+    if config.training.max_memory_per_gpu is not None:
+        limit_memory(device, config.training.max_memory_per_gpu)
     return Place(rank, size, device)

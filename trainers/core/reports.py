@@ -13,9 +13,11 @@ from torch import Tensor
 
 from trainers.core.config import Config, without_effect
 from trainers.core.data import Group
+from trainers.core.devices import limiter
 from trainers.core.distributed import Place
 from trainers.core.engine import Engine
 from trainers.core.evaluation import Measures
+from trainers.core.monitoring import Norms
 from trainers.core.progress import Progress
 from trainers.core.running import Running
 from trainers.core.sinks import Sinks
@@ -37,7 +39,8 @@ class Reports:
         self._progress: Progress | None = None
         self._began = 0.0
         self._samples = 0
-        self._notes = without_effect(config)
+        self._notes = without_effect(config, limits_memory=limiter(place.device) is not None)
+        self._norms = Norms(config.monitoring)
         self._resolved: dict[str, Any] = dict(plain(config))
         """The configuration and what it comes to; the sinks read it when they are opened."""
         self._sinks: Sinks | None = None
@@ -107,7 +110,10 @@ class Reports:
 
     def log(self, state: TrainingState, engine: Engine, rate: float, stall: float) -> None:
         """Tell of the steps since the last time; all ranks must call it. Waits for the device."""
-        self.running.keep("grad_norm", engine.norm)
+        self.running.keep("train/grad_norm", engine.norm)
+        if self._place.is_main:  # they are the same on all ranks
+            for name, norm in self._norms.of(engine.bare):
+                self.running.keep(name, norm)
         values = report(self.running, self._throughput, self._place)
         values |= {"train/lr": rate, "checkpoint/stall": stall}
         if engine.skipped:

@@ -62,7 +62,7 @@ class Running:
             self.settle()
 
     def keep(self, name: str, value: Tensor | float) -> None:
-        """A number that is the same on all ranks, as the gradient's norm: the latest is reported."""
+        """A number that is the same on all ranks, as the gradient's norm; the latest is told."""
         self._latest[name] = _held(value)
 
     def settle(self) -> None:
@@ -78,8 +78,18 @@ class Running:
         """How many of the interval's items this process has seen: not those that a checkpoint brought."""
         return (self.interval[0] if self.interval else 0.0) - self._brought
 
+    @property
+    def loss(self) -> float:
+        """This rank's mean over the interval, once that has settled; NaN without items."""
+        return self.interval[1] / self.interval[0] if self.interval and self.interval[0] else float("nan")
+
+    @property
+    def kept(self) -> dict[str, float]:
+        """The latest of what is kept, once that has settled."""
+        return {name: float(value) for name, value in self._latest.items()}
+
     def report(self, place: Place, beside: Sequence[float] = ()) -> tuple[dict[str, float], list[float]]:
-        """The interval's means over all ranks and the latest of what is kept; begins a new one.
+        """The interval's means over all ranks; begins a new one.
 
         `beside` is summed over ranks in the same message; all ranks give as many.
         """
@@ -88,7 +98,7 @@ class Running:
         self.epoch = _added(self.epoch, self.interval)
         self.interval, self._brought = [], 0.0
         width = self._width()
-        return self._means(total[:width]) | self._kept(), total[width:]
+        return self._means(total[:width]), total[width:]
 
     def end_epoch(self, place: Place) -> dict[str, float]:
         """The epoch's means over all ranks; begins a new one. The interval goes on."""
@@ -116,9 +126,6 @@ class Running:
                 for state in states:
                     mine[name] = _added(mine[name], state[name])
         self.load_state_dict(mine)
-
-    def _kept(self) -> dict[str, float]:
-        return {name: float(value) for name, value in self._latest.items()}
 
     def _width(self) -> int:
         return 2 + len(self.names or [])

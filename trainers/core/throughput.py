@@ -7,16 +7,17 @@ in the message of the loss's sums, at log steps.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from statistics import median
 from typing import TypeVar
 
-import psutil
 import torch
 from torch import Tensor
 
+from trainers.core.devices import Use, use_of
 from trainers.core.distributed import Place
+from trainers.core.monitoring import columns, devices_of_ranks, gathered, losses_of_ranks
 from trainers.core.running import Running
 
 Batch = TypeVar("Batch")
@@ -28,6 +29,11 @@ TIMED = (
     "data_wait",
     "communication",
     "memory_gb",
+    "memory_allocated_gb",
+    "memory_reserved_gb",
+    "memory_balance",
+    "utilization",
+    "utilization_min",
     "slowest_rank",
     "slowest_rank_lag",
 )
@@ -86,20 +92,14 @@ class Throughput:
         finally:
             self._away += self._clock() - began
 
-    def interval(self) -> list[float]:
-        """This rank's numbers, to be summed over ranks; begins a new interval.
-
-        Two columns have a place for each rank, where the others add 0: so one sum gathers them.
-        """
+    def interval(self) -> tuple[list[float], float]:
+        """This rank's numbers, to be summed over ranks, and its seconds of computing; begins anew."""
         taken = max(self._clock() - self._began - self._away, 0.0)
         reduced = [_seconds(*marks) for marks in self._reductions]
         exposed = min(self._steps * sum(reduced) / len(reduced), taken) if reduced else 0.0
-        shared = [float(self._steps), float(self._samples), taken, self._data_wait, exposed]
-        own, memory = ([0.0] * self._place.world_size for _ in range(2))
-        own[self._place.rank] = taken - exposed
-        memory[self._place.rank] = memory_gb(self._place.device)
+        summed = [float(self._steps), float(self._samples), taken, self._data_wait, exposed]
         self._begin()
-        return [*shared, *own, *memory]
+        return summed, taken - exposed
 
     def _begin(self) -> None:
         self._began = self._clock()
@@ -131,48 +131,44 @@ class Throughput:
 
 
 def report(running: Running, throughput: Throughput, place: Place) -> dict[str, float]:
-    """All measures of the interval over all ranks, named train/…; all ranks must call it.
+    """All measures of the interval over all ranks, most of them named train/…; all ranks must call it.
 
     One small message carries them. Begins a new interval.
     """
     running.settle()
-    items = running.items
-    means, summed = running.report(place, [items, *throughput.interval()])
-    return {f"train/{name}": value for name, value in {**means, **measures(summed, place.world_size)}.items()}
+    summed, computing = throughput.interval()
+    size = place.world_size
+    mine = columns([computing, running.loss, *use_of(place.device)], place.rank, size)
+    means, everything = running.report(place, [running.items, *summed, *mine])
+    at = len(everything) - len(mine)
+    own, losses, *uses = gathered(everything[at:], size)
+    found = measures(everything[:at], own)
+    if found:
+        found |= devices_of_ranks([Use(*each) for each in zip(*uses, strict=True)])
+    named = {f"train/{name}": value for name, value in {**means, **found}.items()}
+    return named | running.kept | losses_of_ranks(losses)
 
 
-def measures(summed: list[float], world_size: int) -> dict[str, float]:
-    """What the intervals' numbers say, summed over ranks: items of the loss, then `interval`'s."""
-    items, steps, samples, time_taken, data_wait, exposed = summed[:6]
-    own, memory = summed[6 : 6 + world_size], summed[6 + world_size :]
+def measures(summed: Sequence[float], own: Sequence[float]) -> dict[str, float]:
+    """What the intervals' numbers say: items of the loss and `interval`'s, summed over ranks.
+
+    `own`: seconds of computing of each rank.
+    """
+    items, steps, samples, time_taken, data_wait, exposed = summed
+    world_size = len(own)
     if not steps or not time_taken:
         return {}
     seconds = time_taken / world_size
     found = {"samples_per_second": samples / seconds}
     if items != samples:
         found["tokens_per_second"] = items / seconds
-    found |= {
-        "step_time": time_taken / steps,
-        "data_wait": data_wait / time_taken,
-        "memory_gb": max(memory),
-    }
+    found |= {"step_time": time_taken / steps, "data_wait": data_wait / time_taken}
     if world_size > 1:
         slowest = max(own)
         found["communication"] = exposed / time_taken
-        found["slowest_rank"] = own.index(slowest)
+        found["slowest_rank"] = list(own).index(slowest)
         found["slowest_rank_lag"] = (slowest - median(own)) / seconds
     return found
-
-
-def memory_gb(device: torch.device) -> float:
-    """Memory in use, in 10^9 bytes: an accelerator's peak since the start; on the CPU this process's now."""
-    if device.type == "cpu":
-        held: int = psutil.Process().memory_info().rss
-    elif device.type == "mps":
-        held = torch.mps.current_allocated_memory()
-    else:
-        held = torch.get_device_module(device).max_memory_allocated(device)
-    return held / 1e9
 
 
 def _seconds(ready: float | torch.Event, done: float | torch.Event) -> float:

@@ -1,0 +1,67 @@
+"""What a device says of itself, and how much of its memory a process may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import psutil
+import torch
+
+_UNTOLD = float("nan")
+
+
+class Use(NamedTuple):
+    """How a rank uses its device; NaN where that does not tell."""
+
+    memory: float
+    """In 10^9 bytes: an accelerator's peak since the start, a CPU's memory of this process now."""
+    allocated: float
+    """In 10^9 bytes: what tensors take now."""
+    reserved: float
+    """In 10^9 bytes: what torch has taken from the device, for tensors to come, too."""
+    utilization: float
+    """Part of the last moments in which the device computed, as its driver has it, from 0 to 1."""
+
+
+def use_of(device: torch.device) -> Use:
+    """What this process has of a device; nothing waits for it."""
+    if device.type == "cpu":
+        return Use(psutil.Process().memory_info().rss / 1e9, _UNTOLD, _UNTOLD, _UNTOLD)
+    if device.type == "mps":
+        allocated, reserved = torch.mps.current_allocated_memory(), torch.mps.driver_allocated_memory()
+        return Use(allocated / 1e9, allocated / 1e9, reserved / 1e9, _UNTOLD)
+    module = torch.get_device_module(device)
+    return Use(
+        module.max_memory_allocated(device) / 1e9,
+        module.memory_allocated(device) / 1e9,
+        module.memory_reserved(device) / 1e9,
+        _utilization(module, device),
+    )
+
+
+def _utilization(module: Any, device: torch.device) -> float:
+    ask = getattr(module, "utilization", None)
+    if ask is None:
+        return _UNTOLD
+    try:
+        return float(ask(device)) / 100
+    except Exception:  # noqa: BLE001  # no NVML, a driver that refuses, a part of a device
+        return _UNTOLD
+
+
+def limit_memory(device: torch.device, part: float) -> None:
+    """Let this process take so much of a device's memory, where torch can see to it."""
+    limit = limiter(device)
+    if limit is not None:
+        limit(part, *([] if device.type == "mps" else [device]))
+
+
+def limiter(device: torch.device) -> Callable[..., None] | None:
+    """What limits a process's memory on a device; None: torch cannot."""
+    if device.type == "cpu":
+        return None
+    found: Callable[..., None] | None = getattr(
+        torch.get_device_module(device), "set_per_process_memory_fraction", None
+    )
+    return found
