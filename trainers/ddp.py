@@ -283,6 +283,8 @@ class TrainerDDP:
         """Go on from the run's newest checkpoint, if there is one."""
         newest = self.keeper.newest()
         if newest is None:
+            newest = self.keeper.given()
+        if newest is None:
             self.reports.go_back(0, 0)
             self.run_folder.write_config(self.config)
             return

@@ -305,6 +305,21 @@ class Checkpoints:
         return self.folder / f"step-{step:010d}"
 
 
+def found_in(place: Path) -> Path | None:
+    """The checkpoint that somebody means by a folder: it itself, or the newest of a run that is whole.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    for folder in (place, place / "checkpoints"):
+        if (folder / _MANIFEST).exists():
+            return Checkpoints(folder.parent).whole(folder)
+        newest = Checkpoints(folder).newest()
+        if newest is not None:
+            return newest
+    return None
+
+
 def load_part(path: Path, part: str) -> dict[str, Any]:
     """One part of a checkpoint, on the CPU; unpickles nothing but tensors and plain containers."""
     state: dict[str, Any] = torch.load(path / f"{part}.pt", map_location="cpu", weights_only=True)

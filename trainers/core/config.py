@@ -87,6 +87,8 @@ class Training(Section, frozen=True, kw_only=True):
     """Name of the run's own folder; None: the configuration's name, and in a castoff run that run's, too."""
     fresh: bool = False
     """Begin anew; what is in the run's folder is set aside."""
+    resume_checkpoint: str | None = None
+    """A checkpoint of another run: what this one goes on from as long as its folder has none of its own."""
     num_epochs: Positive | None = None
     num_steps: Positive | None = None
     """Optimizer steps; one of the two must be given."""
@@ -183,6 +185,8 @@ class Wandb(Section, frozen=True, kw_only=True):
     """Weights & Biases."""
 
     project: str
+    name: str | None = None
+    """Of the run there; None: the configuration's."""
     entity: str | None = None
     group: str | None = None
     tags: list[str] = []

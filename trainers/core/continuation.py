@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainers.core.checkpoint import Checkpoints, load_part
+from trainers.core.checkpoint import Checkpoints, found_in, load_part
 from trainers.core.config import Config
 from trainers.core.differences import Fields, compare, digest, fields
 from trainers.core.distributed import Place
 from trainers.core.engine import Engine
+from trainers.core.fields import ConfigError
+from trainers.core.folder import expanded
 from trainers.core.reports import Reports
 from trainers.core.state import Registry, TrainingState
 from trainers.task import Task
@@ -106,6 +108,16 @@ class Continuation:
         """
         return self._place.decided(self._checkpoints.newest)
 
+    def given(self) -> Path | None:
+        """The checkpoint of another run that this one is to begin with, the same on all ranks.
+
+        Raises:
+            ConfigError: there is none where `training.resume_checkpoint` says.
+            CheckpointError: it is damaged.
+        """
+        asked = self._config.training.resume_checkpoint
+        return None if asked is None else self._place.decided(lambda: _meant(asked))
+
     def load(self, path: Path) -> dict[str, Any] | None:
         """Go on from a checkpoint; what its validation has said, if it was validated.
 
@@ -119,7 +131,9 @@ class Continuation:
         found.check()
         self._engine.load_weights(path)
         self._registry.load_state_dict(states, self._place)
-        self._reports.go_back(about["metrics"], self._state.step)
+        # What another run has told stands in its own folder.
+        ours = path.parent == self._checkpoints.folder
+        self._reports.go_back(about["metrics"] if ours else 0, self._state.step)
         self._saved = self._here()
         for line in found.told:
             logger.info("%s", line)
@@ -133,3 +147,16 @@ class Continuation:
     def _here(self) -> tuple[int, int, bool]:
         """Grows as training goes on; what was saved to be validated is not saved again afterwards."""
         return self._state.step, self._state.epoch, self._state.validating
+
+
+def _meant(asked: str) -> Path:
+    field = "training.resume_checkpoint"
+    found = found_in(expanded(asked, field))
+    if found is None:
+        raise ConfigError(
+            [
+                f"{field}: is {asked!r}, but there is no checkpoint of castoff's; write the folder of one, "
+                "as trained/NAME/checkpoints/step-0000002000, or that of a run, whose newest is meant"
+            ]
+        )
+    return found

@@ -34,6 +34,7 @@ SILENT = {
     "training.path",
     "training.run",
     "training.fresh",
+    "training.resume_checkpoint",
     "training.log_every",
     "training.checkpoint_at",
     "training.checkpoint_every_steps",

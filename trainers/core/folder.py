@@ -108,8 +108,8 @@ def _made(config: Config, environ: Mapping[str, str]) -> Path:
     return folder
 
 
-def expanded(path: str) -> Path:
-    """`training.path` with `~` and variables, as $SCRATCH, put in their place, as a shell would.
+def expanded(path: str, field: str = "training.path") -> Path:
+    """A field's path with `~` and variables, as $SCRATCH, put in their place, as a shell would.
 
     Raises:
         ConfigError: a variable is not set.
@@ -119,7 +119,7 @@ def expanded(path: str) -> Path:
     if left is not None:
         raise ConfigError(
             [
-                f"training.path: is {path!r}, but {left[1]} is not set here; set it, or write the folder "
+                f"{field}: is {path!r}, but {left[1]} is not set here; set it, or write the folder "
                 "itself, as /scratch/me"
             ]
         )

@@ -160,7 +160,7 @@ class WeightsAndBiases:
                 group=config.group,
                 tags=list(config.tags),
                 mode=config.mode,
-                name=run_name,
+                name=config.name or run_name,
                 id=_kept_id(folder / "wandb-run-id"),
                 resume="allow" if config.mode == "online" else None,
                 reinit="finish_previous",  # of another training in this process
