@@ -12,6 +12,7 @@ Nothing is read before it is asked for: a store of any size is opened at once an
 
 import mmap
 import os
+import shlex
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -180,7 +181,10 @@ def read_manifest(folder: Path) -> Manifest:
     except (FileNotFoundError, NotADirectoryError) as error:
         there = "holds no token store" if folder.is_dir() else "is no folder of a token store"
         raise ConfigError(
-            [f"{there}; make one with: python -m trainers.sedd.prepare proteins.fasta.gz --out {folder}"],
+            [
+                f"{there}; make one with: python -m trainers.sedd.prepare proteins.fasta.gz --out "
+                f"{shlex.quote(str(folder))}"
+            ],
             str(folder),
         ) from error
     except OSError as error:

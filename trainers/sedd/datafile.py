@@ -1,0 +1,91 @@
+"""The token store that a training reads: one that is there already, or that a file becomes, once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from trainers.core.durable import sum_of
+from trainers.core.fields import ConfigError
+from trainers.sedd.building import build_locked
+from trainers.sedd.locking import locked
+from trainers.sedd.store import FORMAT, Filters, TokenStore
+
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+_EVERYTHING = Filters()
+
+
+def store_of(
+    datafile: str | Path,
+    filters: Filters = _EVERYTHING,
+    *,
+    cache: Path | None = None,
+    processes: int | None = None,
+) -> Path:
+    """The folder of the store that a data file is, or becomes; `filters` and the rest are about the latter.
+
+    FASTA and .pt files become a store beside them, `NAME.….tokens`, or in the folder `cache` where nothing
+    can be written there. It is built when it is not there, or is damaged, or the file has become another
+    one; filters that differ make another store. Of several processes one builds and the others wait.
+
+    Raises:
+        ConfigError: there is no such file, it cannot be read, or its store cannot be written.
+    """
+    path = Path(os.path.expandvars(datafile)).expanduser().absolute()
+    if path.is_dir():
+        return TokenStore.open(path).folder
+    if not path.exists():
+        raise ConfigError([f"data.datafile: is {str(datafile)!r}, but there is nothing at {path}"])
+    places = [_place(path.parent, path, filters)]
+    if cache is not None:
+        places.append(_place(cache.absolute(), path, filters, str(path.parent)))
+    for place in places:
+        if _is_of(place, path):
+            return place
+    refusal = ""
+    for place in places:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with locked(place) as alone:
+                if not _is_of(place, path):
+                    build_locked([path], place, filters, processes=processes, alone=alone)
+            return place
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                raise
+            refusal = f"{place}: {error.strerror}"
+    raise ConfigError(
+        [
+            f"data.datafile: {path} needs a token store, which cannot be written here ({refusal}); make it "
+            "where you can write, and give that folder: python -m trainers.sedd.prepare "
+            f"{shlex.quote(str(path))} --out FOLDER"
+        ]
+    )
+
+
+def _place(folder: Path, path: Path, filters: Filters, *more: str) -> Path:
+    """Where the store of a file lies: one for each kind of filters, and of stores."""
+    words = [str(FORMAT), *more, *map(str, msgspec.structs.astuple(filters))]
+    return folder / f"{path.name}.{zlib.crc32(repr(words).encode()):08x}.tokens"
+
+
+def _is_of(place: Path, path: Path) -> bool:
+    """Whether there is a whole store of what a file holds now.
+
+    A file that was copied, or touched, has another time, and is read to see whether it is the same.
+    """
+    try:
+        origins = TokenStore.open(place).manifest.origins
+    except ConfigError:
+        return False
+    now = path.stat()
+    if [origin.size for origin in origins] != [now.st_size]:
+        return False
+    (origin,) = origins
+    return origin.modified == now.st_mtime_ns or origin.crc32 == sum_of(path)
