@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from trainers.core.fields import ConfigError, convert
 from trainers.core.sampling import split
 from trainers.sedd import settings
+from trainers.sedd.alphabet import Tokens
 from trainers.sedd.data import Protein, ProteinBatch, Proteins, Source, collated
 from trainers.sedd.graph import GRAPHS
 from trainers.sedd.loss import (
@@ -24,9 +25,13 @@ from trainers.sedd.loss import (
 )
 from trainers.sedd.model import DiffusionTransformer, shape_of
 from trainers.sedd.noise import noise_of
-from trainers.sedd.sampling import predictor_of
+from trainers.sedd.sampling import predictor_of, sampled
+from trainers.sedd.statistics import measures, pair_counts, residue_counts
 from trainers.sedd.synthetic import SyntheticProteins
 from trainers.task import Loss, Splits, Sum, Task
+
+LOOKED_AT = 1000
+"""Training proteins with which generated ones are compared."""
 
 
 class SeddTask(Task):
@@ -37,6 +42,9 @@ class SeddTask(Task):
     """
 
     draws_from = ("torch",)
+    told_arguments = ("sampling", "eval", "memory")
+
+    _train: Any
 
     def __init__(self, **sections: Any):
         problems: list[str] = []
@@ -69,7 +77,9 @@ class SeddTask(Task):
         data = self.settings.data
         source: Source = SyntheticProteins(data.synthetic, data.split_seed)
         proteins = Proteins(source, data.max_length)
-        return Splits(*split(proteins, data.split, data.split_seed))
+        train, validation, test = split(proteins, data.split, data.split_seed)
+        self._train = train
+        return Splits(train, validation, test)
 
     def collate(self, samples: list[Protein]) -> ProteinBatch:
         """Side by side, padded."""
@@ -98,6 +108,37 @@ class SeddTask(Task):
         """The means, and the perplexity that the bound allows at most."""
         means = dict(super().finish(sums))
         return {**means, "perplexity": math.exp(min(means.get("loss", math.nan), 700.0))}
+
+    def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
+        """What generated proteins look like, named generation/…"""
+        number = self.settings.sampling.number
+        if not number:
+            return {}
+        generated = self.generate(model, self.usual_lengths(number))
+        some = [self._train.indices[place] for place in range(min(len(self._train), LOOKED_AT))]
+        data = [self._train.dataset.source[index] for index in some]
+        found = measures(generated, residue_counts(data), pair_counts(data))
+        return {f"generation/{name}": value for name, value in found.items()}
+
+    def generate(
+        self, model: nn.Module, lengths: Sequence[int], generator: torch.Generator | None = None
+    ) -> list[Tokens]:
+        """Proteins of so many residues each; `model` in eval mode, `generator` on its device."""
+        padded = len(set(lengths)) > 1
+        tokens = sampled(
+            lambda noisy, sigma: model(noisy, sigma, padded),
+            *(self.graph, self.noise, self.settings.sampling),
+            torch.tensor(lengths, device=next(model.parameters()).device),
+            generator,
+        )
+        rows = tokens.to("cpu", torch.uint8).numpy()
+        return [row[:length] for row, length in zip(rows, lengths, strict=True)]
+
+    def usual_lengths(self, number: int) -> list[int]:
+        """Those of proteins of the training set, drawn from torch's global generator."""
+        train, most = self._train, self.settings.data.max_length
+        drawn = torch.randint(len(train), (number,)).tolist()
+        return [min(len(train.dataset.source[train.indices[place]]), most) for place in drawn]
 
     def _under_noise(self, model: nn.Module, batch: ProteinBatch, sigma: Tensor) -> UnderNoise:
         def score(tokens: Tensor, sigma: Tensor) -> Tensor:

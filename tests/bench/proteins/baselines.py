@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from trainers.sedd.alphabet import MASK, RESIDUES, UNKNOWN, Tokens
-from trainers.sedd.generation import residue_counts
 from trainers.sedd.loss import Score
+from trainers.sedd.statistics import residue_counts
 
 Numbers: TypeAlias = "numpy.typing.NDArray[numpy.float64]"
 

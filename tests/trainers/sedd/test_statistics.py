@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 from trainers.sedd.alphabet import RESIDUES, Tokens, encode
-from trainers.sedd.generation import (
+from trainers.sedd.statistics import (
     expected_distance,
     measures,
     pair_counts,

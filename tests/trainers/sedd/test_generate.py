@@ -1,0 +1,108 @@
+"""The program that generates proteins, on a run that has just been trained."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainers.core.checkpoint import Checkpoints
+from trainers.core.pyobject import PyObject
+from trainers.ddp import TrainerDDP
+from trainers.sedd.alphabet import RESIDUES
+from trainers.sedd.generate import main
+from trainers.sedd.synthetic import LENGTHS
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a training of two steps."""
+    told: dict[str, Any] = {
+        "name": "sedd",
+        "training": {
+            "path": str(tmp_path_factory.mktemp("trained")),
+            "num_steps": 2,
+            "batch_size": 4,
+            "device": "cpu",
+            "ema_decay": 0.9,
+            "optimizer_type": PyObject("torch.optim.AdamW"),
+        },
+        "task": PyObject("trainers.sedd.task.SeddTask"),
+        "task_kwargs": {
+            "data": {"synthetic": 30, "split": [0.8, 0.2, 0.0]},
+            "model": {"hidden_size": 16, "n_blocks": 1, "n_heads": 2, "cond_dim": 8},
+            "sampling": {"steps": 4, "number": 3},
+        },
+    }
+    trainer = TrainerDDP(0, told)
+    train, validation, _ = trainer.prepare_dataloaders()
+    trainer.run_training(train, validation)
+    return trainer.folder
+
+
+def fasta(capsys: pytest.CaptureFixture[str], *words: str) -> list[tuple[str, str]]:
+    main(words)
+    lines = capsys.readouterr().out.splitlines()
+    return list(zip(lines[::2], lines[1::2], strict=True))
+
+
+def test_proteins_as_long_as_those_that_were_learned_from(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proteins = fasta(capsys, str(run), "--number", "5", "--batch_size", "2")
+    assert [name.split()[:2] for name, _ in proteins] == [
+        [f">sedd_{number}", "step-0000000002"] for number in range(1, 6)
+    ]
+    assert all(set(letters) <= set(RESIDUES) and len(letters) in LENGTHS for _, letters in proteins)
+    assert len({len(letters) for _, letters in proteins}) > 1
+
+
+def test_the_same_seed_gives_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = (str(run), "--number", "2", "--length", "30", "--predictor", "euler", "--steps", "3")
+    first = fasta(capsys, *words)
+    assert [len(letters) for _, letters in first] == [30, 30]
+    assert fasta(capsys, *words) == first
+    assert fasta(capsys, *words, "--seed", "1")[0][1] != first[0][1]
+
+
+def test_it_is_the_averaged_model_that_generates(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy, symlinks=True)
+    words = ("--number", "3", "--length", "60")
+    averaged = fasta(capsys, str(copy), *words)
+    newest = Checkpoints(copy / "checkpoints").newest()
+    assert newest is not None
+    (newest / "ema.pt").rename(newest / "gone")
+    with pytest.raises(SystemExit, match=r"generate: .*the best checkpoint, .* is damaged"):
+        main([str(copy), *words])
+    assert averaged == fasta(capsys, str(run), *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nowhere"], r"nowhere: is no folder of a run: it has no config.yaml"),
+        (["RUN", "--device", "xpu"], r"generate: --device is xpu"),
+    ],
+)
+def test_mistakes(words: list[str], says: str, run: Path) -> None:
+    with pytest.raises(SystemExit, match=says):
+        main([str(run) if word == "RUN" else word for word in words])
+
+
+@pytest.mark.parametrize("words", [["--number", "0"], ["--length", "-1"], ["--steps", "x"]])
+def test_numbers(words: list[str], run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([str(run), *words])
+    assert re.search(r"is '.*', but takes a whole number of at least 1", capsys.readouterr().err)
+
+
+def test_what_is_generated_is_measured_after_each_validation(run: Path) -> None:
+    text = (run / "metrics.jsonl").read_text()
+    for name in ("avg_length", "distinct", "residue_distance", "pair_distance", "aa_freq_A", "aa_freq_Y"):
+        assert f'generation/{name}"' in text

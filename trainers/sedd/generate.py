@@ -1,0 +1,132 @@
+"""Generate proteins with a trained model: `python -m trainers.sedd.generate trained/sedd --number 100`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainers.core.checkpoint import CheckpointError, Checkpoints, load_part
+from trainers.core.config import DEVICES, Config
+from trainers.core.configured import task_of
+from trainers.core.distributed import DistributedError, Place, choose_device
+from trainers.core.fields import ConfigError
+from trainers.core.randomness import seed_all
+from trainers.sedd.alphabet import decode
+from trainers.sedd.task import SeddTask
+
+_PROGRAM = "python -m trainers.sedd.generate"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write FASTA to standard output; ends this process with words where that cannot be."""
+    told = _parser().parse_args(arguments)
+    try:
+        for line in generated(told):
+            print(line, flush=True)
+    except (ConfigError, CheckpointError, DistributedError, OSError) as error:
+        said = str(error).replace("training.device", "--device").splitlines()
+        sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in said))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def generated(told: argparse.Namespace) -> Iterator[str]:
+    """The lines of FASTA that a command line asks for.
+
+    Raises:
+        ConfigError: the folder is none of a run's, or the run trained something else.
+        CheckpointError: it has no checkpoint that is whole.
+        DistributedError: there is no such device.
+    """
+    task = _task(told)
+    device = choose_device(told.device, 0)
+    checkpoint = _checkpoint(told.run)
+    seed_all(told.seed)
+    model = task.build_model()
+    model.load_state_dict(load_part(checkpoint, "ema" if (checkpoint / "ema.pt").exists() else "model"))
+    model.to(device).eval()
+    lengths = [told.length] * told.number if told.length else _usual_lengths(task, told.number)
+    generator = torch.Generator(device).manual_seed(told.seed)
+    number = 0
+    for first in range(0, len(lengths), told.batch_size):
+        some = lengths[first : first + told.batch_size]
+        for protein in task.generate(model, some, generator):
+            number += 1
+            yield f">sedd_{number} {checkpoint.name} seed={told.seed} length={len(protein)}"
+            yield decode(protein)
+
+
+def _task(told: argparse.Namespace) -> SeddTask:
+    """The run's task, with the sampling that is asked for."""
+    path = told.run / "config.yaml"
+    if not path.is_file():
+        raise ConfigError(
+            [f"is no folder of a run: it has no {path.name}; give the one that training has told of"],
+            str(told.run),
+        )
+    asked = {"predictor": told.predictor, "steps": told.steps}
+    overrides = [f"task_kwargs.sampling.{name}={value}" for name, value in asked.items() if value is not None]
+    task = task_of(Config.load(path, overrides))
+    if not isinstance(task, SeddTask):
+        raise ConfigError([f"has trained a {type(task).__name__}, not a SeddTask"], str(told.run))
+    return task
+
+
+def _checkpoint(run: Path) -> Path:
+    checkpoints = Checkpoints(run / "checkpoints")
+    found = checkpoints.best() or checkpoints.newest()
+    if found is None:
+        raise CheckpointError(f"{run / 'checkpoints'} has no checkpoint yet; train first")
+    return found
+
+
+def _usual_lengths(task: SeddTask, number: int) -> list[int]:
+    try:
+        task.setup(Place(0, 1, torch.device("cpu"), alone=True))
+        task.build_data()
+    except (ConfigError, OSError) as error:
+        raise ConfigError(
+            [f"{error}; without the training proteins, say how long proteins are to be: --length 200"],
+            "--length",
+        ) from error
+    return task.usual_lengths(number)
+
+
+def _whole(least: int) -> Any:
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"is {text!r}, but takes a whole number of at least {least}")
+        return int(text)
+
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=_PROGRAM,
+        description="Generate proteins with the best model of a training run, the averaged one where there "
+        "is one, and write them as FASTA. The same seed gives the same proteins.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder, as trained/sedd")
+    parser.add_argument("--number", type=_whole(1), default=10, metavar="N", help="of proteins; default 10")
+    parser.add_argument(
+        "--length", type=_whole(1), metavar="N", help="residues of each; default: as training proteins have"
+    )
+    parser.add_argument("--steps", type=_whole(1), metavar="N", help="of sampling; default: as configured")
+    parser.add_argument(
+        "--predictor", choices=("euler", "analytic", "ancestral"), help="default: as configured"
+    )
+    parser.add_argument("--seed", type=_whole(0), default=0, metavar="N", help="default 0")
+    parser.add_argument("--batch_size", type=_whole(1), default=32, metavar="N", help="side by side; 32")
+    parser.add_argument("--device", choices=DEVICES, default="auto", help="default auto")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
