@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trainers.core.config import Config
+from trainers.core.yaml_text import read_yaml_file
+from trainers.sedd.configuration import read
+from trainers.sedd.translation import core_config
 
 
 class System(NamedTuple):
@@ -58,4 +61,40 @@ task_kwargs: {sets: [128, 16, 16], mean: 12, model: {hidden: [8, 8]}}
     train=_train_causets,
 )
 
-SYSTEMS = {system.name: system for system in (GNN,)}
+
+def _load_proteins(path: Path) -> Config:
+    return core_config(read(read_yaml_file(path)))
+
+
+def _train_proteins(config: Config) -> None:
+    from trainers.sedd.training import train
+
+    train(config)
+
+
+SEDD = System(
+    name="sedd",
+    config="""\
+name: proteins
+training:
+  work_dir: FOLDER
+  run: trained
+  seed: 5
+  n_iters: 24
+  batch_size: 4
+  accum: 1
+  ema: 0.9
+  device: cpu
+  log_freq: 1
+  eval_freq: 4
+optim: {lr: 0.003, warmup: 0}
+scaling: {learning_rate: none, warmup: none}
+model: {size: tiny, hidden_size: 32, n_blocks: 1, n_heads: 2, cond_dim: 16}
+data: {synthetic: 96, max_length: 48, split: [0.8, 0.18, 0.02]}
+sampling: {number: 0}
+""",
+    load=_load_proteins,
+    train=_train_proteins,
+)
+
+SYSTEMS = {system.name: system for system in (SEDD, GNN)}
