@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy
-import numpy.typing
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -24,9 +23,12 @@ class Source(Protocol):
     def __getitem__(self, index: int) -> Tokens:
         """The tokens of one."""
 
+    def length_of(self, index: int) -> int:
+        """How many residues one has."""
+
     @property
-    def counts(self) -> numpy.typing.NDArray[numpy.int64]:
-        """How often each residue stands in them."""
+    def digest(self) -> str:
+        """A word that only the same proteins have."""
 
 
 class Protein(NamedTuple):

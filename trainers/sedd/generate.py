@@ -119,9 +119,7 @@ def _parser() -> argparse.ArgumentParser:
         "--length", type=_whole(1), metavar="N", help="residues of each; default: as training proteins have"
     )
     parser.add_argument("--steps", type=_whole(1), metavar="N", help="of sampling; default: as configured")
-    parser.add_argument(
-        "--predictor", choices=("euler", "analytic", "ancestral"), help="default: as configured"
-    )
+    parser.add_argument("--predictor", choices=("euler", "analytic"), help="default: as configured")
     parser.add_argument("--seed", type=_whole(0), default=0, metavar="N", help="default 0")
     parser.add_argument("--batch_size", type=_whole(1), default=32, metavar="N", help="side by side; 32")
     parser.add_argument("--device", choices=DEVICES, default="auto", help="default auto")

@@ -93,14 +93,6 @@ class Absorbing(GraphOfStates):
         """A mask becomes each residue with probability (exp(step) - 1) times its score."""
         return self._unmasked(log_score.exp() * torch.expm1(step).unsqueeze(-1), tokens)
 
-    def ancestral(self, log_score: Tensor, tokens: Tensor, sigma: Tensor, step: Tensor) -> Tensor:
-        """As `analytic`, where scores sum to 1 / (exp(sigma) - 1), as they should and a model's may not.
-
-        A mask then goes with the probability that noise alone says.
-        """
-        still = torch.expm1(step - sigma) / torch.expm1(-sigma)
-        return self._unmasked(log_score.softmax(-1) * (1 - still).unsqueeze(-1), tokens)
-
     def denoised(self, log_score: Tensor, tokens: Tensor, sigma: Tensor) -> Tensor:
         """No mask is left."""
         return self._unmasked(log_score.softmax(-1), tokens)

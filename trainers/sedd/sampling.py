@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from trainers.core.fields import ConfigError
 from trainers.sedd.alphabet import MASK, PADDING
-from trainers.sedd.graph import Absorbing, GraphOfStates
+from trainers.sedd.graph import GraphOfStates
 from trainers.sedd.loss import Score
 from trainers.sedd.noise import Noise
 from trainers.sedd.settings import Sampling
 
 LAST = 1e-5
 """Steps lead from time 1 to this one."""
-
-Predictor = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-"""The score's logarithm, tokens, total noise now and after the step, and rate times the step's length."""
-
-
-def predictor_of(settings: Sampling, graph: GraphOfStates) -> Predictor:
-    """What makes a step back, as the probabilities of the residues.
-
-    Raises:
-        ConfigError: there is none of that name on this graph.
-    """
-    if settings.predictor == "euler":
-        return lambda score, tokens, now, then, moved: graph.euler(score, tokens, moved)
-    if settings.predictor == "analytic":
-        return lambda score, tokens, now, then, moved: graph.analytic(score, tokens, now - then)
-    if not isinstance(graph, Absorbing):
-        raise ConfigError(
-            [
-                "sampling.predictor: is ancestral (which --sampling_method simple means), but that unmasks, "
-                "and on graph.type: uniform nothing is masked; write predictor: analytic or euler"
-            ]
-        )
-    return lambda score, tokens, now, then, moved: graph.ancestral(score, tokens, now, now - then)
 
 
 @torch.no_grad()
@@ -55,16 +30,20 @@ def sampled(
 
     `lengths`: (number,), on the score's device; `generator` is on the same.
     """
-    device, step_of = lengths.device, predictor_of(settings, graph)
+    device = lengths.device
     shape = (len(lengths), int(lengths.max()))
     padding = torch.arange(shape[1], device=device) >= lengths.unsqueeze(-1)
     tokens = graph.start(shape, generator, device).masked_fill(padding, PADDING)
     marks = torch.linspace(1, LAST, settings.steps + 1, device=device)
     for begin, end in pairwise(marks):
-        now, then = (noise.total(mark).expand(len(lengths), 1) for mark in (begin, end))
-        moved = (noise.rate(begin) * (begin - end)).expand(len(lengths), 1)
-        log_score = score(tokens, now.squeeze(-1))
-        tokens = _drawn(step_of(log_score, tokens, now, then, moved), tokens, padding, generator)
+        sigma = noise.total(begin)
+        log_score = score(tokens, sigma.expand(len(lengths)))
+        if settings.predictor == "euler":
+            step = noise.rate(begin) * (begin - end)
+            made = graph.euler(log_score, tokens, step.expand(len(lengths), 1))
+        else:
+            made = graph.analytic(log_score, tokens, (sigma - noise.total(end)).expand(len(lengths), 1))
+        tokens = _drawn(made, tokens, padding, generator)
     if settings.noise_removal:
         left = noise.total(marks[-1]).expand(len(lengths), 1)
         log_score = score(tokens, left.squeeze(-1))

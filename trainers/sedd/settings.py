@@ -20,8 +20,8 @@ class Data(Section, frozen=True, kw_only=True):
     """Proteins to validate with; None: a share of the datafile's."""
     test_datafile: str | None = None
     split: tuple[Fraction, Fraction, Fraction] = (0.98, 0.01, 0.01)
-    """Shares for training, validation and test of the datafile's proteins; of those without a file of their
-    own the share is left out."""
+    """Shares of the datafile's proteins for training, validation and test; that of a part which has a file of
+    its own is trained on."""
     split_seed: Seed = 0
     max_length: Positive = 512
     """Residues; of a longer protein a window is taken, another one each time."""
@@ -88,7 +88,7 @@ class Memory(Section, frozen=True, kw_only=True):
 class Sampling(Section, frozen=True, kw_only=True):
     """How proteins are generated after a validation, and by `castoff train sedd` at the end."""
 
-    predictor: Literal["euler", "analytic", "ancestral"] = "analytic"
+    predictor: Literal["euler", "analytic"] = "analytic"
     steps: Positive = 128
     noise_removal: bool = True
     """A last step to time 0, in which nothing stays masked."""

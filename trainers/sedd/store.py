@@ -23,7 +23,7 @@ import numpy.typing
 from trainers.core.config import Fraction, Positive, Section
 from trainers.core.durable import read_sealed
 from trainers.core.fields import ConfigError
-from trainers.sedd.alphabet import RESIDUES, Tokens
+from trainers.sedd.alphabet import Tokens
 
 FORMAT = 1
 """Of the files, which another number means another kind of."""
@@ -144,9 +144,9 @@ class TokenStore:
         return numpy.split(tokens, cuts.astype(numpy.int64))
 
     @property
-    def counts(self) -> Numbers:
-        """How often each of the twenty residues stands in it, by token."""
-        return numpy.array(self.manifest.counts[: len(RESIDUES)], dtype=numpy.int64)
+    def digest(self) -> str:
+        """The manifest's."""
+        return self.manifest.digest
 
     def _span(self, first: int, last: int) -> tuple[int, int]:
         if not 0 <= first < last <= len(self):

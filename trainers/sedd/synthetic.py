@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy
 
-from trainers.sedd.alphabet import RESIDUES, Tokens, encode
+from trainers.sedd.alphabet import Tokens, encode
 
 LENGTHS = range(40, 121)
 """Residues."""
@@ -41,8 +41,11 @@ class SyntheticProteins:
             phase = (phase + 1) % 7
         return encode("".join(letters).encode())
 
+    def length_of(self, index: int) -> int:
+        """How many residues one has."""
+        return len(self[index])
+
     @property
-    def counts(self) -> numpy.typing.NDArray[numpy.int64]:
-        """How often each residue stands in the first thousand."""
-        tokens = numpy.concatenate([self[index] for index in range(min(self.number, 1000))])
-        return numpy.bincount(tokens, minlength=len(RESIDUES))[: len(RESIDUES)]
+    def digest(self) -> str:
+        """The seed; there are as many as are asked for."""
+        return f"made up from {self.seed}"

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError, convert
-from trainers.core.sampling import split
 from trainers.sedd import settings
 from trainers.sedd.alphabet import Tokens
-from trainers.sedd.data import Protein, ProteinBatch, Proteins, Source, collated
+from trainers.sedd.data import Protein, ProteinBatch, collated
 from trainers.sedd.graph import GRAPHS
 from trainers.sedd.loss import (
     UnderNoise,
@@ -25,9 +25,9 @@ from trainers.sedd.loss import (
 )
 from trainers.sedd.model import DiffusionTransformer, shape_of
 from trainers.sedd.noise import noise_of
-from trainers.sedd.sampling import predictor_of, sampled
+from trainers.sedd.parts import Parts, Sources, divided, opened
+from trainers.sedd.sampling import sampled
 from trainers.sedd.statistics import measures, pair_counts, residue_counts
-from trainers.sedd.synthetic import SyntheticProteins
 from trainers.task import Loss, Splits, Sum, Task
 
 LOOKED_AT = 1000
@@ -44,7 +44,8 @@ class SeddTask(Task):
     draws_from = ("torch",)
     told_arguments = ("sampling", "eval", "memory")
 
-    _train: Any
+    _sources: Sources
+    _parts: Parts
 
     def __init__(self, **sections: Any):
         problems: list[str] = []
@@ -54,7 +55,6 @@ class SeddTask(Task):
         self.settings = told
         self.graph = GRAPHS[told.graph.type]()
         self.noise = noise_of(told.noise, told.graph)
-        predictor_of(told.sampling, self.graph)
         self._shape = shape_of(told.model)
         self._scaled = told.graph.type == "absorb"
         if told.model.scale_by_sigma is not None:
@@ -72,14 +72,35 @@ class SeddTask(Task):
         checkpointing = self.settings.memory.gradient_checkpointing
         return DiffusionTransformer(self._shape, scale_by_sigma=self._scaled, checkpointing=checkpointing)
 
+    def setup(self, place: Place) -> None:
+        """Open the data files' stores, of which rank 0 makes those that are not there yet."""
+        self._sources = opened(self.settings.data, place)
+
     def build_data(self) -> Splits:
         """Proteins to train on, to validate and to test with."""
-        data = self.settings.data
-        source: Source = SyntheticProteins(data.synthetic, data.split_seed)
-        proteins = Proteins(source, data.max_length)
-        train, validation, test = split(proteins, data.split, data.split_seed)
-        self._train = train
-        return Splits(train, validation, test)
+        self._parts = divided(self._sources, self.settings.data, self.settings.eval.proteins)
+        return Splits(*self._parts)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Which proteins are trained on."""
+        return {"proteins": self._sources.digests()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See that they are those of the checkpoint.
+
+        Raises:
+            ConfigError: they are others.
+        """
+        before, now = state["proteins"]["train"], self._sources.train.digest
+        if before != now:
+            raise ConfigError(
+                [
+                    f"data.datafile: {self.settings.data.datafile} holds other proteins (digest {now[:12]}) "
+                    f"than those that the checkpoint was trained on ({before[:12]}), and what is validated "
+                    "with could have been learned; bring these back, or begin anew with training.fresh: true "
+                    "(--fresh)"
+                ]
+            )
 
     def collate(self, samples: list[Protein]) -> ProteinBatch:
         """Side by side, padded."""
@@ -107,18 +128,24 @@ class SeddTask(Task):
     def finish(self, sums: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
         """The means, and the perplexity that the bound allows at most."""
         means = dict(super().finish(sums))
+        if not self.settings.eval.perplexity:
+            return means
         return {**means, "perplexity": math.exp(min(means.get("loss", math.nan), 700.0))}
 
     def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
-        """What generated proteins look like, named generation/…"""
+        """What generated proteins look like, named generation/…, where it is time for some."""
         number = self.settings.sampling.number
-        if not number:
+        if not number or not self._is_due(self.settings.monitoring.sample_frequency):
             return {}
         generated = self.generate(model, self.usual_lengths(number))
-        some = [self._train.indices[place] for place in range(min(len(self._train), LOOKED_AT))]
-        data = [self._train.dataset.source[index] for index in some]
+        train, source = self._parts.train, self._sources.train
+        data = [source[train.indices[place]] for place in range(min(len(train), LOOKED_AT))]
         found = measures(generated, residue_counts(data), pair_counts(data))
         return {f"generation/{name}": value for name, value in found.items()}
+
+    def _is_due(self, every: int | None) -> bool:
+        """Whether a multiple of so many steps was reached since the validation before this one."""
+        return every is None or self.state.step // every > (self.state.judged or 0) // every
 
     def generate(
         self, model: nn.Module, lengths: Sequence[int], generator: torch.Generator | None = None
@@ -136,9 +163,9 @@ class SeddTask(Task):
 
     def usual_lengths(self, number: int) -> list[int]:
         """Those of proteins of the training set, drawn from torch's global generator."""
-        train, most = self._train, self.settings.data.max_length
+        train, source, most = self._parts.train, self._sources.train, self.settings.data.max_length
         drawn = torch.randint(len(train), (number,)).tolist()
-        return [min(len(train.dataset.source[train.indices[place]]), most) for place in drawn]
+        return [min(source.length_of(train.indices[place]), most) for place in drawn]
 
     def _under_noise(self, model: nn.Module, batch: ProteinBatch, sigma: Tensor) -> UnderNoise:
         def score(tokens: Tensor, sigma: Tensor) -> Tensor:

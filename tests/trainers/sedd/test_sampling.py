@@ -8,18 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainers.core.fields import ConfigError
 from trainers.sedd.alphabet import MASK, PADDING
 from trainers.sedd.graph import GRAPHS, GraphOfStates
 from trainers.sedd.loss import Score
 from trainers.sedd.noise import Geometric, LogLinear, Noise
-from trainers.sedd.sampling import predictor_of, sampled
+from trainers.sedd.sampling import sampled
 from trainers.sedd.settings import Sampling
 
 WAYS = [
     ("absorb", "euler"),
     ("absorb", "analytic"),
-    ("absorb", "ancestral"),
     ("uniform", "euler"),
     ("uniform", "analytic"),
 ]
@@ -90,8 +88,3 @@ def test_the_last_step_leaves_no_mask() -> None:
 
     assert masks(noise_removal=False) > 0
     assert masks(noise_removal=True) == 0
-
-
-def test_nothing_is_masked_on_the_uniform_graph() -> None:
-    with pytest.raises(ConfigError, match=r"sampling.predictor: is ancestral .*simple.* analytic or euler"):
-        predictor_of(Sampling(predictor="ancestral"), GRAPHS["uniform"]())

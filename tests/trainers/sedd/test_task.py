@@ -27,6 +27,7 @@ class Summing(SeddTask):
 def task(kind: type[SeddTask] = SeddTask, **sections: Any) -> SeddTask:
     made = kind(**{"data": {"synthetic": 60, "split": [0.5, 0.3, 0.2]}, **sections})
     made.state = TrainingState(0, 0, torch.device("cpu"))
+    made.setup(Place(0, 1, torch.device("cpu"), alone=True))
     return made
 
 
@@ -108,14 +109,21 @@ def test_a_curriculum_sees_less_noise_at_first_and_weighs_it_rightly() -> None:
 
 
 @pytest.mark.parametrize(
+    ("every", "judged", "step", "due"),
+    [(None, 3, 4, True), (10, None, 9, False), (10, None, 10, True), (10, 10, 15, False), (10, 15, 20, True)],
+)
+def test_proteins_are_generated_so_often(every: int | None, judged: int | None, step: int, due: bool) -> None:
+    which = task(monitoring={"sample_frequency": every}, sampling={"number": 2, "steps": 2})
+    which.build_data()
+    which.state.judged, which.state.step = judged, step
+    assert bool(which.after_evaluation(which.build_model().eval())) is due
+
+
+@pytest.mark.parametrize(
     ("sections", "says"),
     [
         ({"model": {"size": "large"}}, "model.size: is 'large', but takes tiny, mini, small"),
         ({"graph": {"type": "uniform"}, "model": {"scale_by_sigma": True}}, "model.scale_by_sigma: is true"),
-        (
-            {"graph": {"type": "uniform"}, "sampling": {"predictor": "ancestral"}},
-            "predictor: is ancestral",
-        ),
         ({"noise": {"type": "cosine", "sigma_max": 1.0}}, "noise.sigma_max: is 1, "),
         ({"noise": {"epsilon": 0.1}}, "noise.epsilon: there is no such field"),
     ],

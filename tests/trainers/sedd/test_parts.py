@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import Subset
+
+from trainers.core.distributed import Place
+from trainers.core.fields import ConfigError
+from trainers.sedd.alphabet import RESIDUES, decode
+from trainers.sedd.parts import divided, opened
+from trainers.sedd.settings import Data
+from trainers.sedd.task import SeddTask
+
+ALONE = Place(0, 1, torch.device("cpu"), alone=True)
+
+
+def fasta(path: Path, first: int, number: int) -> str:
+    """Proteins of which no two are the same."""
+    proteins = [f">{at}\n{RESIDUES[at // 20]}{RESIDUES[at % 20]}" for at in range(first, first + number)]
+    path.write_text("\n".join(proteins))
+    return str(path)
+
+
+def letters(part: Subset[Any]) -> list[str]:
+    return [decode(part[index].tokens) for index in range(len(part))]
+
+
+def test_shares_of_one_file_have_nothing_in_common(tmp_path: Path) -> None:
+    data = Data(datafile=fasta(tmp_path / "a.fasta", 0, 50), split=(0.6, 0.3, 0.1))
+    parts = divided(opened(data, ALONE), data)
+    assert [len(part) for part in parts] == [30, 15, 5]
+    assert len({each for part in parts for each in letters(part)}) == 50
+
+
+def test_a_file_of_its_own_is_all_of_a_part_and_its_share_is_trained_on(tmp_path: Path) -> None:
+    data = Data(
+        datafile=fasta(tmp_path / "a.fasta", 0, 50),
+        validation_datafile=fasta(tmp_path / "b.fasta", 60, 7),
+        split=(0.6, 0.3, 0.1),
+    )
+    parts = divided(opened(data, ALONE), data)
+    assert [len(part) for part in parts] == [45, 7, 5]
+    assert letters(parts.validation) == ["EA", "EC", "ED", "EE", "EF", "EG", "EH"]
+    assert [len(part) for part in divided(opened(data, ALONE), data, validated=3)] == [45, 3, 5]
+
+
+def test_made_up_ones_where_there_is_no_file() -> None:
+    data = Data(synthetic=10, split=(0.5, 0.3, 0.2))
+    assert [len(part) for part in divided(opened(data, ALONE), data)] == [5, 3, 2]
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(ConfigError, match=r"data.datafile: is '/nowhere.fasta', but there is nothing at"):
+        opened(Data(datafile="/nowhere.fasta"), ALONE)
+
+
+def test_a_run_does_not_go_on_with_other_proteins(tmp_path: Path) -> None:
+    """The path is the same, and so is the name."""
+    path = tmp_path / "a.fasta"
+
+    def task(first: int) -> SeddTask:
+        made = SeddTask(data={"datafile": fasta(path, first, 10)})
+        made.setup(ALONE)
+        return made
+
+    kept = task(0).state_dict()
+    task(0).load_state_dict(kept)
+    with pytest.raises(ConfigError, match=r"data.datafile: .*a.fasta holds other proteins"):
+        task(1).load_state_dict(kept)

@@ -1,0 +1,74 @@
+"""Which proteins are trained on, validated and tested with: shares of a data file, or files of their own."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch.utils.data import Subset
+
+from trainers.core.distributed import Place
+from trainers.core.sampling import split
+from trainers.sedd.data import Protein, Proteins, Source
+from trainers.sedd.datafile import store_of
+from trainers.sedd.settings import Data
+from trainers.sedd.store import Filters, TokenStore
+from trainers.sedd.synthetic import SyntheticProteins
+
+
+class Sources(NamedTuple):
+    """Where proteins come from; None: from a share of the training's."""
+
+    train: Source
+    validation: Source | None = None
+    test: Source | None = None
+
+    def digests(self) -> dict[str, str]:
+        """Of each that there is, a word that only the same proteins have."""
+        return {name: each.digest for name, each in self._asdict().items() if each is not None}
+
+
+def opened(data: Data, place: Place) -> Sources:
+    """The stores of the data files, which rank 0 makes of them while the others wait.
+
+    Raises:
+        ConfigError: a file cannot be read, or its store cannot be made.
+    """
+    filters = Filters(min_length=data.min_length, max_unknown=data.max_unknown)
+
+    def store(datafile: str | None) -> TokenStore | None:
+        if datafile is None:
+            return None
+        return TokenStore.open(place.decided(lambda: str(store_of(datafile, filters))))
+
+    train = store(data.datafile)
+    if train is None:
+        return Sources(SyntheticProteins(data.synthetic, data.split_seed))
+    return Sources(train, store(data.validation_datafile), store(data.test_datafile))
+
+
+class Parts(NamedTuple):
+    """The proteins of each."""
+
+    train: Subset[Protein]
+    validation: Subset[Protein]
+    test: Subset[Protein]
+
+
+def divided(sources: Sources, data: Data, validated: int | None = None) -> Parts:
+    """The proteins of each; the share of what has a file of its own is trained on.
+
+    `validated`: how many proteins of the validation set count, at most; None: all.
+
+    Raises:
+        ConfigError: the shares make no whole.
+    """
+    others = sources[1:]
+    kept = [0.0 if own is not None else share for share, own in zip(data.split[1:], others, strict=True)]
+    shares = [data.split[0] + sum(data.split[1:]) - sum(kept), *kept]
+    cut = split(Proteins(sources.train, data.max_length), shares, data.split_seed)
+    for place, own in enumerate(others, 1):
+        if own is not None:
+            proteins = Proteins(own, data.max_length)
+            cut[place] = Subset(proteins, range(len(proteins)))
+    train, validation, test = cut
+    return Parts(train, Subset(validation.dataset, validation.indices[:validated]), test)
