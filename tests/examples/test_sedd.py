@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from pathlib import Path
@@ -12,6 +13,11 @@ import pytest
 from launcher import JobSpec, Plan, Site, plan, render
 from tests.command_line import Castoff
 from tests.launcher.scripts.readers import read_slurm
+from trainers.core.scaling import resolved
+from trainers.core.yaml_text import read_yaml_file
+from trainers.sedd import flags
+from trainers.sedd.configuration import read
+from trainers.sedd.translation import core_config
 
 FOLDER = Path(__file__).parents[2] / "examples" / "sedd"
 JOB_FILES = sorted(FOLDER.glob("*.yaml"))
@@ -51,7 +57,21 @@ def test_it_uses_nodes_whole_and_goes_on(path: Path) -> None:
     assert (found.nodes, found.ranks) == (2, 2 * ON_A_NODE[path.stem])
     assert (found.walltime, found.grace, found.requeue_max) == (24 * 3600, 300, 3)
     assert found.command[:3] == ["castoff", "train", "sedd"]
-    assert [word.partition("=")[0] for word in found.command[3:]] == ["--work_dir", "--config", "--datafile"]
+    assert [word.partition("=")[0] for word in found.command[3:6]] == ["--work_dir", "--config", "--datafile"]
+
+
+@pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.stem)
+def test_rate_and_warmup_follow_the_number_of_ranks(path: Path) -> None:
+    """In proportion below 1,024 proteins a step, else with the root: most of a training is no warmup."""
+    found = planned(path.stem)
+    arguments = flags.parsed(found.command[3:])
+    fields = read_yaml_file(FOLDER.parents[1] / arguments.path)
+    config = core_config(read(fields, flags.told(arguments), arguments.overrides))
+    scaled = resolved(config, found.ranks)
+    assert scaled.effective_batch_size == 64 * found.ranks
+    grown = found.ranks if found.ranks < 16 else math.sqrt(found.ranks)
+    assert scaled.learning_rate == pytest.approx(grown)
+    assert scaled.warmup_steps == round(5000 * grown) < (config.training.num_steps or 0) / 2
 
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.stem)

@@ -268,7 +268,8 @@ mpiexec -n 24 --ppn 12 \
   --line-buffer --pmi=pmix \
   /bin/sh -c "$castoff_look" "$CASTOFF_ATTEMPT_DIR/rank.sh" \
   castoff train sedd --work_dir=/flare/MyProject/experiments --config=examples/sedd.yaml \
-  --datafile=/flare/MyProject/data/uniref50.fasta.gz &
+  --datafile=/flare/MyProject/data/uniref50.fasta.gz --set=scaling.learning_rate=sqrt \
+  --set=scaling.warmup=sqrt &
 castoff_starter=$!
 tail -n +1 -f -s 0.2 --pid="$castoff_starter" "$CASTOFF_LOG_DIR/rank-00000.log" & # the others' are beside it
 castoff_tail=$!

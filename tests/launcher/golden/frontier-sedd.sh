@@ -274,7 +274,8 @@ srun --nodes=2 --ntasks=16 --ntasks-per-node=8 --cpus-per-task=7 --gpus-per-task
   --gpu-bind=closest --kill-on-bad-exit=1 --wait=0 --export=ALL \
   /bin/sh -c "$castoff_look" "$CASTOFF_ATTEMPT_DIR/rank.sh" \
   castoff train sedd --work_dir=/lustre/orion/abc123/scratch/me/experiments \
-  --config=examples/sedd.yaml --datafile=/lustre/orion/abc123/scratch/me/uniref50.fasta.gz &
+  --config=examples/sedd.yaml --datafile=/lustre/orion/abc123/scratch/me/uniref50.fasta.gz \
+  --set=scaling.learning_rate=sqrt --set=scaling.warmup=sqrt &
 castoff_starter=$!
 tail -n +1 -f -s 0.2 --pid="$castoff_starter" "$CASTOFF_LOG_DIR/rank-00000.log" & # the others' are beside it
 castoff_tail=$!
