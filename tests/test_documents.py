@@ -476,6 +476,19 @@ def test_every_measure_of_how_fast_it_goes_is_described() -> None:
     assert {f"train/{name}" for name in TIMED} - described("trainer.md") == set()
 
 
+def test_every_further_name_of_a_measure_is_described() -> None:
+    from trainers.core.sinks import FURTHER_NAMES
+
+    text = (CHECKOUT / "docs" / "trainer.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*`) \| (`[^|]*`) \|$", text, re.MULTILINE)
+    told = [tuple(re.findall(r"`([^`]+)`", cell) for cell in row) for row in rows]
+    found = {own: names for (own, *others), names in told if not others}
+    found |= {
+        own: [name] for owns, names in told if len(owns) > 1 for own, name in zip(owns, names, strict=True)
+    }
+    assert found == {own: list(names) for own, names in FURTHER_NAMES.items()}
+
+
 def test_every_verb_is_in_the_readme() -> None:
     readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     assert [verb for verb in _VERBS if f"castoff {verb}" not in readme] == []

@@ -123,8 +123,7 @@ class TrainerDDP:
         seed_all(derived(MODEL, config.training.seed, 1))
         self.splits = splits = built_data(self.task, self.task.build_data())
         agree_on_sizes(splits, self.place)
-        sizes = [f"{len(part):,}" if hasattr(part, "__len__") else "unknown" for part in splits]
-        self.logger.info("Training set size: %s, Validation set size: %s, Test set size: %s", *sizes)
+        self.reports.sizes(splits)
         share = {"rank": self.rank, "world_size": self.place.world_size}
         whole = {"rank": 0, "world_size": 1}
         return (
@@ -242,8 +241,7 @@ class TrainerDDP:
     def _take(self, measures: Measures, val: EvaluationLoader | None) -> bool:
         """Draw the conclusions from a validation, now or when it was done before; whether it is the best."""
         verdict = self.place.decided(lambda: self.judge(measures))
-        self.state.validating, self.state.judged = False, self.step
-        self.state.ended = verdict.stop
+        self.state.validated(**verdict._asdict())
         self.rates.after_evaluation(measures.get("loss", float("nan")))
         if val is not None:
             self.val_data.append(dict(measures))
@@ -256,10 +254,8 @@ class TrainerDDP:
         """Make what lives as long as the loop."""
         config, training = self.config, self.config.training
         self._epoch_is_over = train.is_over
-        self._total = total = training.num_steps
-        if total is None and train.steps is not None and training.num_epochs is not None:
-            self._total = total = train.steps * training.num_epochs
-        self.rates.lasts(total, train.steps)
+        self._total = train.total(training)
+        self.rates.lasts(self._total, train.steps)
         self.reports.begin(self.rates.resolved)
         shared: dict[str, Stateful] = {"state": self.state, "engine": self.engine}
         shared |= {"rates": self.rates, "judge": self.judge, "task": KeptTask(self.task)}

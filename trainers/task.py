@@ -109,6 +109,7 @@ class Task(ABC):
     def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
         """More to log after a validation, on rank 0 alone: samples, plots. Waits for no other rank.
 
+        It is logged as val/NAME, and a name with a slash in it, as generation/length, as it stands.
         `model` is what was validated: the averaged weights, where there are some.
         """
         return {}

@@ -90,7 +90,7 @@ class Whole(Toy):
     def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
         assert not model.training
         assert not torch.is_grad_enabled()
-        return {"longest": float(self.state.step)}
+        return {"longest": float(self.state.step), "generation/length": 7.0}
 
     def state_dict(self) -> dict[str, Any]:
         return {"kept": self.kept}
@@ -108,6 +108,7 @@ def test_a_task_is_asked_for_everything(tmp_path: Path) -> None:
     (first, second) = trainer.val_data
     assert second["perplexity"] == math.exp(second["loss"] / 100)
     assert lines(trainer, "val/longest") == {4: 4.0, 8: 8.0}
+    assert lines(trainer, "generation/length") == {4: 7.0, 8: 7.0}
     longer = Whole()
     assert trained(tmp_path, longer, num_epochs=3).val_data[:2] == [first, second]
     assert longer.kept == 12
@@ -332,6 +333,26 @@ def test_the_best_is_what_validation_says_and_what_is_tested(tmp_path: Path) -> 
     trainer.run_test(trainer.prepare_dataloaders()[2])
     kept = load_part(best, "model")
     assert all(torch.equal(each, kept[name]) for name, each in trainer.model.state_dict().items())
+
+
+class Told(Toy):
+    """Validation says what it is told to."""
+
+    losses = (3.0, 2.0, 5.0, 2.5, float("nan"), 1.0)
+
+    def evaluate(self, model: nn.Module, batch: Any) -> Any:
+        return {"loss": (self.losses[self.state.epoch - 1], 1)}
+
+
+@pytest.mark.parametrize("attempts", [(6,), (3, 6), (1, 2, 3, 4, 5, 6)])
+def test_each_validation_is_told_among_those_before(attempts: tuple[int, ...], tmp_path: Path) -> None:
+    for epochs in attempts:
+        trainer = trained(tmp_path, Told(40), num_epochs=epochs)
+    assert list(lines(trainer, "val/best_loss").values()) == [3.0, 2.0, 2.0, 2.0, 2.0, 1.0]
+    assert list(lines(trainer, "val/without_improvement").values()) == [0, 0, 1, 2, 3, 0]
+    assert list(lines(trainer, "checkpoint/is_best").values()) == [1, 1, 0, 0, 0, 1]
+    told = lines(trainer, "checkpoint/step")
+    assert list(told) == list(told.values()) == [4, 8, 12, 16, 20, 24]
 
 
 class Looking(Toy):

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.patience import until
 from tests.trainers.toys import Toy, config
@@ -19,7 +21,7 @@ from trainers.core.config import Config, Logging, Wandb
 from trainers.core.curves import draw, draw_curves, others
 from trainers.core.fields import ConfigError
 from trainers.core.metrics import MetricsFile
-from trainers.core.sinks import Sinks, check_packages
+from trainers.core.sinks import FURTHER_NAMES, Sinks, check_packages, with_further_names
 from trainers.ddp import TrainerDDP
 from trainers.program import train
 
@@ -258,7 +260,7 @@ def test_wandb_is_told_the_run_and_goes_on_in_it(tmp_path: Path, wandb: FakeWand
         "resume": "allow",
     }
     assert first["config"] == {"training": {"lr": 1.0}, "ddp/world_size": 2}
-    assert wandb.runs[0].logged == [{"step": 3, "train/loss": 1.0}]
+    assert wandb.runs[0].logged == [{"step": 3, "train/step": 3, "train/loss": 1.0}]
     assert wandb.runs[0].over
 
 
@@ -303,13 +305,26 @@ def test_a_training_that_fails_closes_its_run(
 def test_wandb_itself_offline(tmp_path: Path) -> None:
     used = sinks(tmp_path, wandb=Wandb(project="p"))
     used.go_back(0, 0)
-    used.write(1, {"train/loss": 0.123456})
+    used.write(1, {"train/loss": 0.123456, "train/step_time": 2.5, "val/best_loss": 0.5})
     used.close()
+    assert [set(line) for line in used.metrics.read()] == [
+        {"step", "time", "train/loss", "train/step_time", "val/best_loss"}
+    ]
     (written,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
     kept = (tmp_path / "wandb-run-id").read_text().strip()
     assert kept in written.name
-    telling = (b"train/loss", b"0.123456", b"ddp/world_size")
+    further = (b"train/step", b"train/batch_time", b"checkpoint/best_loss", b"validation/best_loss")
+    telling = (b"train/loss", b"0.123456", b"ddp/world_size", *further)
     until(lambda: all(told in written.read_bytes() for told in telling))  # wandb's own process writes it
+
+
+@given(st.dictionaries(st.sampled_from([*FURTHER_NAMES, "train/loss", "test/loss"]), st.integers()))
+def test_further_names_say_the_same(values: dict[str, float]) -> None:
+    told = with_further_names(values)
+    assert {name: told[name] for name in values} == values
+    for own, names in FURTHER_NAMES.items():
+        assert [told.get(name) for name in names] == [values.get(own)] * len(names)
+    assert len(told) == len(values) + sum(len(FURTHER_NAMES.get(own, ())) for own in values)
 
 
 # Curves

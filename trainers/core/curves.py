@@ -73,7 +73,7 @@ def series(records: list[dict[str, Any]], name: str) -> tuple[list[int], list[fl
 def others(records: list[dict[str, Any]]) -> list[str]:
     """The measures beside the loss: of validation, else of training, else the learning rate."""
     seen = {key for record in records for key in record}
-    hidden = {"loss", "lr", "grad_norm", *TIMED}
+    hidden = {"loss", "best_loss", "without_improvement", "lr", "grad_norm", *TIMED}
     for part in ("val/", "train/"):
         names = sorted(key for key in seen if key.startswith(part) and key.removeprefix(part) not in hidden)
         if names:

@@ -69,6 +69,12 @@ class TrainingLoader(ABC):
     def is_over(self, consumed: int) -> bool:
         """Whether the epoch has no group after the first `consumed`; all ranks must ask alike."""
 
+    def total(self, training: Training) -> int | None:
+        """Optimizer steps of the whole training; None: nobody knows."""
+        if training.num_epochs is None or self.steps is None:
+            return training.num_steps
+        return self.steps * training.num_epochs
+
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps, beside the epoch and the steps of it that are done."""
         return {}

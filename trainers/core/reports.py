@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -24,7 +25,7 @@ from trainers.core.sinks import Sinks
 from trainers.core.state import TrainingState
 from trainers.core.throughput import Throughput, report
 from trainers.core.yaml_text import plain
-from trainers.task import Loss
+from trainers.task import Loss, Splits
 
 
 class Reports:
@@ -66,6 +67,11 @@ class Reports:
                 yield
             finally:
                 self._progress = None
+
+    def sizes(self, splits: Splits) -> None:
+        """Tell how many samples there are."""
+        sizes = [f"{len(part):,}" if hasattr(part, "__len__") else "unknown" for part in splits]
+        self.logger.info("Training set size: %s, Validation set size: %s, Test set size: %s", *sizes)
 
     def begin(self, resolved: Mapping[str, float]) -> None:
         """Tell what the configuration comes to on so many ranks."""
@@ -129,12 +135,13 @@ class Reports:
         return means
 
     def validated(self, state: TrainingState, measures: Measures) -> None:
-        """Tell of a validation."""
+        """Tell of a validation, of which `state` knows already."""
         all_of_them = {**measures, **measures.more}
         others = ", ".join(f"{name}={value:.4g}" for name, value in all_of_them.items() if name != "loss")
         loss, spread = measures.get("loss", float("nan")), measures.spread
         self.logger.info("Validation: loss=%.3f ± %.3f%s", loss, spread, f", {others}" if others else "")
-        self._write(state, {f"val/{name}": value for name, value in all_of_them.items()})
+        more = {name if "/" in name else f"val/{name}": value for name, value in measures.more.items()}
+        self._write(state, {f"val/{name}": value for name, value in measures.items()} | more | _best(state))
 
     def tested(self, state: TrainingState, measures: Measures) -> None:
         """Tell of a test."""
@@ -169,3 +176,14 @@ class Reports:
     def _write(self, state: TrainingState, values: Mapping[str, Any]) -> None:
         if self._sinks is not None:
             self._sinks.write(state.step, {"epoch": state.epoch, **values})
+
+
+def _best(state: TrainingState) -> dict[str, float]:
+    """How the validation that was just done stands among those before it."""
+    losses = [each["loss"] for each in state.val_data if math.isfinite(each.get("loss", math.nan))]
+    return {
+        **({"val/best_loss": min(losses)} if losses else {}),
+        "val/without_improvement": state.without_improvement,
+        "checkpoint/step": state.step,
+        "checkpoint/is_best": int(not state.without_improvement),
+    }

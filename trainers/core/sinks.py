@@ -20,6 +20,26 @@ from trainers.core.pyobject import PyObject
 logger = logging.getLogger(__name__)
 
 
+FURTHER_NAMES = {
+    "step": ("train/step",),
+    "epoch": ("train/epoch",),
+    "train/lr": ("train/learning_rate",),
+    "train/step_time": ("train/batch_time",),
+    "train/memory_allocated_gb": ("system/gpu_memory_allocated_gb",),
+    "train/memory_reserved_gb": ("system/gpu_memory_reserved_gb",),
+    "val/loss": ("validation/loss", "checkpoint/current_loss"),
+    "val/best_loss": ("validation/best_loss", "checkpoint/best_loss"),
+    "val/without_improvement": ("validation/steps_without_improvement",),
+}
+"""What Weights & Biases gets by other names, too: those of UniRef50 SEDD."""
+
+
+def with_further_names(values: Mapping[str, float]) -> dict[str, float]:
+    """Measures by their own names and by the further ones."""
+    further = {name: values[own] for own, names in FURTHER_NAMES.items() if own in values for name in names}
+    return {**values, **further}
+
+
 class Sink(Protocol):
     """One place beside metrics.jsonl."""
 
@@ -178,7 +198,7 @@ class WeightsAndBiases:
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """One line of its history."""
-        self._run.log({"step": step, **values})
+        self._run.log(with_further_names({"step": step, **values}))
 
     def flush(self) -> None:
         """A process of its own writes, and outlives this one."""

@@ -31,6 +31,8 @@ class TrainingState:
     """Whether the model as it is now is still to be validated."""
     judged: int | None = None
     """Optimizer steps that were done at the last validation."""
+    without_improvement: int = 0
+    """Validations in a row that were no better than one before them."""
     ended: bool = False
     """Whether early stopping has ended the training."""
     train_data: list[dict[str, float]] = field(default_factory=list)
@@ -65,6 +67,11 @@ class TrainingState:
         seed_all(seed, self.generators)
         self._drawn_from = seed
 
+    def validated(self, *, better: bool, stop: bool) -> None:
+        """The model as it is now has been judged."""
+        self.validating, self.judged, self.ended = False, self.step, stop
+        self.without_improvement = 0 if better else self.without_improvement + 1
+
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         return {name: getattr(self, name) for name in _KEPT}
@@ -75,7 +82,10 @@ class TrainingState:
             setattr(self, name, value)
 
 
-_KEPT = ("step", "epoch", "consumed", "validating", "judged", "train_data", "val_data")
+_KEPT = (
+    *("step", "epoch", "consumed", "validating", "judged", "without_improvement"),
+    *("train_data", "val_data"),
+)
 
 
 class Stateful(Protocol):
