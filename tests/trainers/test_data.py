@@ -205,6 +205,31 @@ def test_evaluation_counts_each_sample_once(length: int, size: int, world: int) 
     assert sorted(batch for rank in range(world) for batch in batches(rank, world)) == sorted(alone)
 
 
+def drawn_in_evaluation(size: int, world_size: int = 1, workers: int = 0, batch_size: int = 4) -> Any:
+    """What each sample drew, in the second of two validations."""
+    settings = Evaluation(batch_size=size, num_workers=workers, persistent_workers=workers > 0)
+    trained = Training(path="", num_epochs=1, batch_size=batch_size, optimizer_type=None, seed=7)
+    found: dict[int, Any] = {}
+    for rank in range(world_size):
+        loader = evaluation_loader(Numbers(23), settings, trained, list, rank=rank, world_size=world_size)
+        for _ in range(2):
+            torch.manual_seed(random.randrange(1000))  # wherever training stands
+            found |= {index: numbers for batch in loader for index, *numbers in batch.data}
+    return found
+
+
+def test_samples_draw_the_same_in_each_validation() -> None:
+    """Whatever batch they are in, whichever rank and worker loads them, and whatever was trained before."""
+    alone = drawn_in_evaluation(23)
+    assert sorted(alone) == list(range(23))
+    assert len({tuple(numbers) for numbers in alone.values()}) == 23
+    for size in (1, 4, 5):
+        for world_size in (1, 3):
+            assert drawn_in_evaluation(size, world_size) == alone
+    assert drawn_in_evaluation(4, batch_size=9) == alone
+    assert drawn_in_evaluation(4, 2, workers=2) == alone
+
+
 def test_an_evaluation_set_needs_a_length() -> None:
     with pytest.raises(ConfigError, match=r"list_iterator has no length .* validation and test sets need"):
         evaluation_loader(iter([]), Evaluation(), training(), list, rank=0, world_size=1)
