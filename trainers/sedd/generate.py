@@ -88,7 +88,6 @@ def _checkpoint(run: Path) -> Path:
 def _usual_lengths(task: SeddTask, number: int) -> list[int]:
     try:
         task.setup(Place(0, 1, torch.device("cpu"), alone=True))
-        task.build_data()
     except (ConfigError, OSError) as error:
         raise ConfigError(
             [f"{error}; without the training proteins, say how long proteins are to be: --length 200"],

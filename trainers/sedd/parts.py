@@ -7,11 +7,13 @@ from typing import NamedTuple
 from torch.utils.data import Subset
 
 from trainers.core.distributed import Place
+from trainers.core.fields import ConfigError
 from trainers.core.sampling import split
 from trainers.sedd.data import Protein, Proteins, Source
 from trainers.sedd.datafile import store_of
 from trainers.sedd.settings import Data
 from trainers.sedd.store import Filters, TokenStore
+from trainers.sedd.stream import ProteinStream, split_into_blocks
 from trainers.sedd.synthetic import SyntheticProteins
 
 
@@ -49,7 +51,7 @@ def opened(data: Data, place: Place) -> Sources:
 class Parts(NamedTuple):
     """The proteins of each."""
 
-    train: Subset[Protein]
+    train: Subset[Protein] | ProteinStream
     validation: Subset[Protein]
     test: Subset[Protein]
 
@@ -60,15 +62,26 @@ def divided(sources: Sources, data: Data, validated: int | None = None) -> Parts
     `validated`: how many proteins of the validation set count, at most; None: all.
 
     Raises:
-        ConfigError: the shares make no whole.
+        ConfigError: the shares make no whole, or made-up proteins are to be read as a stream.
     """
-    others = sources[1:]
-    kept = [0.0 if own is not None else share for share, own in zip(data.split[1:], others, strict=True)]
+    own = sources[1:]
+    kept = [0.0 if each is not None else share for share, each in zip(data.split[1:], own, strict=True)]
     shares = [data.split[0] + sum(data.split[1:]) - sum(kept), *kept]
-    cut = split(Proteins(sources.train, data.max_length), shares, data.split_seed)
-    for place, own in enumerate(others, 1):
-        if own is not None:
-            proteins = Proteins(own, data.max_length)
-            cut[place] = Subset(proteins, range(len(proteins)))
-    train, validation, test = cut
+    train: Subset[Protein] | ProteinStream
+    if data.streaming:
+        train, others = split_into_blocks(_a_store(sources.train), data.max_length, shares, data.split_seed)
+    else:
+        train, *others = split(Proteins(sources.train, data.max_length), shares, data.split_seed)
+    validation, test = (
+        share if each is None else Subset(Proteins(each, data.max_length), range(len(each)))
+        for share, each in zip(others, own, strict=True)
+    )
     return Parts(train, Subset(validation.dataset, validation.indices[:validated]), test)
+
+
+def _a_store(source: Source) -> TokenStore:
+    if not isinstance(source, TokenStore):
+        raise ConfigError(
+            ["data.streaming: is true, but made-up proteins lie on no disk; name a data.datafile, or drop it"]
+        )
+    return source

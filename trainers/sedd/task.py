@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError, convert
+from trainers.core.permutation import Permutation
 from trainers.sedd import settings
 from trainers.sedd.alphabet import Tokens
 from trainers.sedd.data import Protein, ProteinBatch, collated
@@ -25,13 +26,13 @@ from trainers.sedd.loss import (
 )
 from trainers.sedd.model import DiffusionTransformer, shape_of
 from trainers.sedd.noise import noise_of
-from trainers.sedd.parts import Parts, Sources, divided, opened
+from trainers.sedd.parts import Sources, divided, opened
 from trainers.sedd.sampling import sampled
 from trainers.sedd.statistics import measures, pair_counts, residue_counts
 from trainers.task import Loss, Splits, Sum, Task
 
 LOOKED_AT = 1000
-"""Training proteins with which generated ones are compared."""
+"""Proteins of the data file with which generated ones are compared."""
 
 
 class SeddTask(Task):
@@ -45,7 +46,6 @@ class SeddTask(Task):
     told_arguments = ("sampling", "eval", "memory")
 
     _sources: Sources
-    _parts: Parts
 
     def __init__(self, **sections: Any):
         problems: list[str] = []
@@ -78,8 +78,7 @@ class SeddTask(Task):
 
     def build_data(self) -> Splits:
         """Proteins to train on, to validate and to test with."""
-        self._parts = divided(self._sources, self.settings.data, self.settings.eval.proteins)
-        return Splits(*self._parts)
+        return Splits(*divided(self._sources, self.settings.data, self.settings.eval.proteins))
 
     def state_dict(self) -> dict[str, Any]:
         """Which proteins are trained on."""
@@ -138,8 +137,8 @@ class SeddTask(Task):
         if not number or not self._is_due(self.settings.monitoring.sample_frequency):
             return {}
         generated = self.generate(model, self.usual_lengths(number))
-        train, source = self._parts.train, self._sources.train
-        data = [source[train.indices[place]] for place in range(min(len(train), LOOKED_AT))]
+        source = self._sources.train
+        data = [source[index] for index in Permutation(len(source), self.state.seed)[:LOOKED_AT]]
         found = measures(generated, residue_counts(data), pair_counts(data))
         return {f"generation/{name}": value for name, value in found.items()}
 
@@ -162,10 +161,10 @@ class SeddTask(Task):
         return [row[:length] for row, length in zip(rows, lengths, strict=True)]
 
     def usual_lengths(self, number: int) -> list[int]:
-        """Those of proteins of the training set, drawn from torch's global generator."""
-        train, source, most = self._parts.train, self._sources.train, self.settings.data.max_length
-        drawn = torch.randint(len(train), (number,)).tolist()
-        return [min(source.length_of(train.indices[place]), most) for place in drawn]
+        """Those of proteins of the data file, drawn from torch's global generator."""
+        source, most = self._sources.train, self.settings.data.max_length
+        drawn = torch.randint(len(source), (number,)).tolist()
+        return [min(source.length_of(index), most) for index in drawn]
 
     def _under_noise(self, model: nn.Module, batch: ProteinBatch, sigma: Tensor) -> UnderNoise:
         def score(tokens: Tensor, sigma: Tensor) -> Tensor:

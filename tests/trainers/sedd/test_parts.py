@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import torch
@@ -10,9 +10,12 @@ from torch.utils.data import Subset
 from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
 from trainers.sedd.alphabet import RESIDUES, decode
-from trainers.sedd.parts import divided, opened
+from trainers.sedd.parts import Parts, divided, opened
 from trainers.sedd.settings import Data
 from trainers.sedd.task import SeddTask
+
+if TYPE_CHECKING:
+    from collections.abc import Sized
 
 ALONE = Place(0, 1, torch.device("cpu"), alone=True)
 
@@ -24,14 +27,18 @@ def fasta(path: Path, first: int, number: int) -> str:
     return str(path)
 
 
-def letters(part: Subset[Any]) -> list[str]:
+def sizes(parts: Parts) -> list[int]:
+    return [len(cast("Sized", part)) for part in parts]
+
+
+def letters(part: Any) -> list[str]:
     return [decode(part[index].tokens) for index in range(len(part))]
 
 
 def test_shares_of_one_file_have_nothing_in_common(tmp_path: Path) -> None:
     data = Data(datafile=fasta(tmp_path / "a.fasta", 0, 50), split=(0.6, 0.3, 0.1))
     parts = divided(opened(data, ALONE), data)
-    assert [len(part) for part in parts] == [30, 15, 5]
+    assert sizes(parts) == [30, 15, 5]
     assert len({each for part in parts for each in letters(part)}) == 50
 
 
@@ -42,14 +49,14 @@ def test_a_file_of_its_own_is_all_of_a_part_and_its_share_is_trained_on(tmp_path
         split=(0.6, 0.3, 0.1),
     )
     parts = divided(opened(data, ALONE), data)
-    assert [len(part) for part in parts] == [45, 7, 5]
+    assert sizes(parts) == [45, 7, 5]
     assert letters(parts.validation) == ["EA", "EC", "ED", "EE", "EF", "EG", "EH"]
-    assert [len(part) for part in divided(opened(data, ALONE), data, validated=3)] == [45, 3, 5]
+    assert sizes(divided(opened(data, ALONE), data, validated=3)) == [45, 3, 5]
 
 
 def test_made_up_ones_where_there_is_no_file() -> None:
     data = Data(synthetic=10, split=(0.5, 0.3, 0.2))
-    assert [len(part) for part in divided(opened(data, ALONE), data)] == [5, 3, 2]
+    assert sizes(divided(opened(data, ALONE), data)) == [5, 3, 2]
 
 
 def test_a_file_that_is_not_there() -> None:
@@ -70,3 +77,18 @@ def test_a_run_does_not_go_on_with_other_proteins(tmp_path: Path) -> None:
     task(0).load_state_dict(kept)
     with pytest.raises(ConfigError, match=r"data.datafile: .*a.fasta holds other proteins"):
         task(1).load_state_dict(kept)
+
+
+def test_a_stream_and_what_is_held_out_of_it(tmp_path: Path) -> None:
+    data = Data(datafile=fasta(tmp_path / "a.fasta", 0, 50), split=(0.6, 0.3, 0.1), streaming=True)
+    train, validation, test = divided(opened(data, ALONE), data)
+    assert not isinstance(train, Subset)
+    seen = [decode(each.tokens) for each in train]
+    assert [len(seen), len(validation), len(test)] == [30, 15, 5]
+    assert len({*seen, *letters(validation), *letters(test)}) == 50
+
+
+def test_nothing_made_up_is_streamed() -> None:
+    data = Data(synthetic=10, streaming=True)
+    with pytest.raises(ConfigError, match=r"data.streaming: is true, .* name a data.datafile"):
+        divided(opened(data, ALONE), data)

@@ -114,7 +114,6 @@ def test_a_curriculum_sees_less_noise_at_first_and_weighs_it_rightly() -> None:
 )
 def test_proteins_are_generated_so_often(every: int | None, judged: int | None, step: int, due: bool) -> None:
     which = task(monitoring={"sample_frequency": every}, sampling={"number": 2, "steps": 2})
-    which.build_data()
     which.state.judged, which.state.step = judged, step
     assert bool(which.after_evaluation(which.build_model().eval())) is due
 
