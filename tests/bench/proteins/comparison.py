@@ -1,29 +1,132 @@
-"""A model and a simpler one under the same noise: by how much the one's bound is below the other's."""
+"""A model and simpler ones on held-out proteins, under the same noise: by how much its bound is lower."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy
 import numpy.typing
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from trainers.sedd.data import ProteinBatch
+from tests.bench.proteins.baselines import Trigrams, unigram_score
+from trainers.sedd.alphabet import RESIDUES, Tokens
+from trainers.sedd.data import Protein, ProteinBatch, collated
 from trainers.sedd.graph import GraphOfStates
 from trainers.sedd.loss import Score, diffusion_loss, times, under_noise
 from trainers.sedd.noise import Noise
 
+Numbers: TypeAlias = "numpy.typing.NDArray[numpy.float64]"
+
+BATCH = 32
+
+
+class Part(NamedTuple):
+    """Of a held-out protein."""
+
+    tokens: Tokens
+    nats: float
+    """What trigrams say of its residues, with what stands before the part in the protein."""
+    cluster: int
+
 
 class Mean(NamedTuple):
-    """A mean over residues, with the error it has because other clusters could have been drawn."""
+    """Over residues, with the standard error that it has because other clusters could have been drawn."""
 
     value: float
     error: float
 
     def __str__(self) -> str:
         return f"{self.value:.4f} ± {self.error:.4f}"
+
+
+class Found(NamedTuple):
+    """Sums over the residues of each part, in nats, under noise that all models see alike."""
+
+    model: Numbers
+    unigram: Numbers
+    trigram: Numbers
+    """Exact, and not under noise."""
+    residues: Numbers
+    clusters: list[int]
+
+    def mean(self, sums: Numbers) -> Mean:
+        """Of a residue."""
+        return mean_of(sums, self.residues, self.clusters)
+
+
+def parts_of(
+    proteins: Sequence[Tokens], clusters: Sequence[int], trigrams: Trigrams, longest: int
+) -> list[Part]:
+    """Each protein in as few parts, of about the same length, as make none longer than that."""
+    found = []
+    for tokens, cluster in zip(proteins, clusters, strict=True):
+        nats = numpy.zeros(len(tokens))
+        nats[tokens < len(RESIDUES)] = trigrams.nats(tokens)
+        number = -(-len(tokens) // longest)
+        cut = zip(numpy.array_split(tokens, number), numpy.array_split(nats, number), strict=True)
+        found += [Part(part, float(each.sum()), cluster) for part, each in cut]
+    return found
+
+
+def compared(
+    model: nn.Module,
+    shares: Numbers,
+    graph: GraphOfStates,
+    noise: Noise,
+    parts: Sequence[Part],
+    *,
+    draws: int,
+    seed: int = 0,
+) -> Found:
+    """Each part under noise at so many times, one in each of as many equal parts of 0 to 1."""
+    ordered = sorted(parts, key=lambda part: len(part.tokens))
+    model.eval()
+    model_sums, unigram_sums = numpy.zeros(len(ordered)), numpy.zeros(len(ordered))
+    for draw in range(draws):
+        batches = _batches(ordered, draw, draws, torch.Generator().manual_seed(seed + draw))
+        for where, batch in zip(range(0, len(ordered), BATCH), batches, strict=True):
+            scores = [_score(model, batch), unigram_score(shares)]
+            ours, others = losses(scores, graph, noise, batch)
+            model_sums[where : where + BATCH] += ours.numpy() / draws
+            unigram_sums[where : where + BATCH] += others.numpy() / draws
+    return Found(
+        model_sums,
+        unigram_sums,
+        numpy.array([part.nats for part in ordered]),
+        numpy.array([float((part.tokens < len(RESIDUES)).sum()) for part in ordered]),
+        [part.cluster for part in ordered],
+    )
+
+
+def _batches(
+    parts: Sequence[Part], draw: int, draws: int, generator: torch.Generator
+) -> Iterator[ProteinBatch]:
+    for first in range(0, len(parts), BATCH):
+        tokens = [torch.from_numpy(part.tokens.copy()) for part in parts[first : first + BATCH]]
+        samples = [
+            Protein(
+                each,
+                (draw + torch.rand((), generator=generator)) / draws,
+                torch.rand(len(each), generator=generator),
+            )
+            for each in tokens
+        ]
+        yield collated(samples, max(map(len, tokens)))
+
+
+def _score(model: nn.Module, batch: ProteinBatch) -> Score:
+    return lambda tokens, sigma: model(tokens, sigma, batch.padded)
+
+
+@torch.no_grad()
+def losses(scores: Iterable[Score], graph: GraphOfStates, noise: Noise, batch: ProteinBatch) -> list[Tensor]:
+    """For each of the scores the loss of each protein, a sum over residues, under the batch's noise."""
+    time = times(batch.time)
+    met = [under_noise(score, graph, batch.tokens, noise.total(time), batch.noise) for score in scores]
+    each = [diffusion_loss(graph, noise, batch.tokens, time, one) for one in met]
+    return [of_positions.double().sum(-1) for of_positions in each]
 
 
 def mean_of(sums: numpy.typing.ArrayLike, residues: numpy.typing.ArrayLike, clusters: Sequence[int]) -> Mean:
@@ -39,12 +142,3 @@ def mean_of(sums: numpy.typing.ArrayLike, residues: numpy.typing.ArrayLike, clus
     groups = len(off)
     error = numpy.sqrt((off**2).sum() * groups / (groups - 1)) / size.sum()
     return Mean(float(value), float(error))
-
-
-@torch.no_grad()
-def losses(scores: Iterable[Score], graph: GraphOfStates, noise: Noise, batch: ProteinBatch) -> list[Tensor]:
-    """For each of the scores the loss of each protein, a sum over residues, under the batch's noise."""
-    time = times(batch.time)
-    met = [under_noise(score, graph, batch.tokens, noise.total(time), batch.noise) for score in scores]
-    each = [diffusion_loss(graph, noise, batch.tokens, time, one) for one in met]
-    return [of_positions.double().sum(-1) for of_positions in each]

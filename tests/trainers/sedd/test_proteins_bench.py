@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from tests.bench.proteins.baselines import BEGINNING, trigrams, unigram, unigram_score
-from tests.bench.proteins.comparison import losses, mean_of
+from tests.bench.proteins.comparison import BATCH, compared, losses, mean_of, parts_of
 from tests.bench.proteins.homology import chosen_clusters, different, read_fasta
 from trainers.sedd.alphabet import UNKNOWN, encode
 from trainers.sedd.data import ProteinBatch
 from trainers.sedd.graph import Absorbing
+from trainers.sedd.model import DiffusionTransformer, Shape
 from trainers.sedd.noise import LogLinear
 from trainers.sedd.synthetic import SyntheticProteins
 
@@ -76,6 +77,32 @@ def test_trigrams_of_single_residues_are_no_better_than_these() -> None:
     independent = [generator.integers(20, size=50).astype(numpy.uint8) for _ in range(40)]
     nats = numpy.concatenate([trigrams(independent[:20]).nats(each) for each in independent[20:]])
     assert math.log(20) - 0.01 < nats.mean() < math.log(20) + 0.03
+
+
+def test_long_proteins_are_compared_in_parts_and_none_of_their_residues_twice() -> None:
+    counted = trigrams(PROTEINS)
+    proteins = [*PROTEINS[:3], numpy.concatenate(PROTEINS[:4])]
+    proteins[3][100] = UNKNOWN
+    parts = parts_of(proteins, [7, 7, 8, 9], counted, longest=50)
+    assert numpy.concatenate([part.tokens for part in parts]).tolist() == numpy.concatenate(proteins).tolist()
+    assert max(len(part.tokens) for part in parts) <= 50 and min(len(part.tokens) for part in parts) >= 20
+    assert sum(part.nats for part in parts if part.cluster == 9) == pytest.approx(
+        counted.nats(proteins[3]).sum()
+    )
+
+
+def test_a_model_that_knows_nothing_is_compared_under_the_very_noise_of_the_unigram() -> None:
+    parts = parts_of(PROTEINS, range(len(PROTEINS)), trigrams(PROTEINS), longest=64)
+    assert len(parts) > BATCH
+    model = DiffusionTransformer(Shape(8, 1, 2, 8), scale_by_sigma=True)  # untrained: all residues alike
+    even = numpy.full(20, 1 / 20)
+    found = compared(model, even, Absorbing(), LogLinear(), parts, draws=3)
+    assert found.model == pytest.approx(found.unigram, rel=1e-4)
+    assert found.residues.sum() == sum(map(len, PROTEINS))
+    assert found.trigram.sum() == pytest.approx(sum(part.nats for part in parts))
+    exact = (1 - 1e-3) * math.log(20)
+    mean = found.mean(found.unigram)
+    assert mean.value == pytest.approx(exact, abs=4 * mean.error)
 
 
 def test_the_error_of_a_mean_counts_clusters_not_proteins() -> None:

@@ -1,0 +1,170 @@
+"""What a tiny diffusion learns of real proteins that are related to none it has seen.
+
+    python -m tests.bench.proteins [--folder DIR] [--proteins FASTA] [--set FIELD=VALUE …]
+
+It needs mmseqs2, and proteins: Debian's packages mmseqs2 and mmseqs2-examples. The split is made once in
+DIR. A measurement, not a test: it exits with 0 whether the bars are met or not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+from tests.bench.proteins.baselines import trigrams, unigram
+from tests.bench.proteins.comparison import Mean, compared, parts_of
+from tests.bench.proteins.homology import EXAMPLES, INSTALL, Split, read_fasta, split_of
+from tests.bench.proteins.training import RANKS, Trained, trained
+from tests.bench.training import machine, versions
+from trainers.sedd.alphabet import Tokens, encode
+from trainers.sedd.statistics import (
+    expected_distance,
+    pair_counts,
+    residue_counts,
+    total_variation,
+)
+
+MINUTES = 10
+ERRORS = 4
+"""So many standard errors must lie between the model and the unigram."""
+RESIDUES_GENERATED = 20_000
+DISTANCE = 0.05
+"""Total variation of the generated residues' shares that is allowed."""
+
+
+def main(proteins: Path, folder: Path, overrides: Sequence[str], draws: int) -> None:
+    """Split, train, compare, generate, and print what came out."""
+    if not proteins.exists():
+        raise SystemExit(f"there is no {proteins}; Debian has it: {INSTALL}")
+    began = time.perf_counter()
+    split = split_of(proteins, folder / "split")
+    print(f"{time.strftime('%Y-%m-%d')}, {machine()}; {versions()}")
+    print(f"Split in {time.perf_counter() - began:.0f} s: {_fields(split.sizes)}", flush=True)
+    learned, held_out = _read(split.training), _read(split.held_out)
+    result = trained(split, folder / "trained", overrides)
+    print("\n".join(told_of_training(result)))
+    print("\n".join(told_of_bounds(result, learned, held_out, _clusters(split), draws)), flush=True)
+    print("\n".join(told_of_samples(result, learned)))
+
+
+def told_of_training(result: Trained) -> list[str]:
+    """How long it took, and for how much."""
+    parameters = sum(each.numel() for each in result.model.parameters())
+    size, length = result.settings.training.batch_size, result.task.settings.data.max_length
+    return [
+        f"{parameters:,} parameters, {result.steps:,} steps of {RANKS} x {size} windows of at most {length} "
+        f"residues: {result.seconds:.0f} s; within {MINUTES} minutes: {_met(result.seconds <= 60 * MINUTES)}"
+    ]
+
+
+def told_of_bounds(
+    result: Trained, learned: list[Tokens], held_out: list[Tokens], clusters: list[int], draws: int
+) -> list[str]:
+    """The model's bound on the held-out proteins beside what counting says, in nats per residue."""
+    shares, counted = unigram(learned), trigrams(learned)
+    parts = parts_of(held_out, clusters, counted, result.task.settings.data.max_length)
+    found = compared(result.model, shares, result.task.graph, result.task.noise, parts, draws=draws)
+    eps = result.task.settings.noise.eps
+    nats = numpy.array([-numpy.log(shares[part[part < len(shares)]]).sum() for part in held_out])
+    exact = float(nats.sum() / found.residues.sum())
+    paired = found.mean(found.model - found.unigram)
+    over_trigram = found.mean(found.model - (1 - eps) * found.trigram)
+    return [
+        f"Held out, nats per residue ± standard error over clusters, {draws} times for each protein",
+        f"  unigram, exact            {exact:.4f}, times 1 - {eps:g}: {(1 - eps) * exact:.4f}",
+        f"  unigram, under the noise  {found.mean(found.unigram)}",
+        f"  trigram, exact            {found.mean(found.trigram)}",
+        f"  model's bound             {found.mean(found.model)}",
+        f"  model - unigram, paired   {paired}: {below(paired)}",
+        f"  model - (1 - {eps:g}) trigram {over_trigram}: {below(over_trigram)}",
+    ]
+
+
+def below(difference: Mean) -> str:
+    """Whether it is surely negative."""
+    errors = -difference.value / difference.error
+    return f"{errors:.1f} standard errors below, bar {ERRORS}: {_met(errors >= ERRORS)}"
+
+
+def told_of_samples(result: Trained, learned: list[Tokens]) -> list[str]:
+    """How far generated residues and pairs are from the training proteins', and how far chance alone is."""
+    residues, pairs = residue_counts(learned), pair_counts(learned)
+    lengths = _lengths(learned, result.task.settings.data.max_length)
+    began = time.perf_counter()
+    made = generated(result, lengths)
+    seconds = time.perf_counter() - began
+    real = _as_many(learned, lengths)
+    rows = [("residues", residue_counts, residues), ("pairs", pair_counts, pairs)]
+    told = [
+        f"{sum(map(len, made)):,} residues in {len(made)} generated proteins, {seconds:.0f} s; "
+        f"{len({each.tobytes() for each in made})} different"
+    ]
+    for name, count, data in rows:
+        ours, others = count(made), count(real)
+        distance = total_variation(ours, data)
+        verdict = f", bar {DISTANCE}: {_met(distance <= DISTANCE)}" if name == "residues" else ""
+        by_chance = expected_distance(data, ours.sum())
+        told.append(
+            f"  total variation of {name:9} {distance:.4f}{verdict}; of as many real proteins "
+            f"{total_variation(others, data):.4f}, of independent draws {by_chance:.4f}"
+        )
+    return told
+
+
+def generated(result: Trained, lengths: list[int], seed: int = 0) -> list[Tokens]:
+    """Proteins of these lengths, as the configuration's sampling has them."""
+    generator = torch.Generator().manual_seed(seed)
+    made: list[Tokens] = []
+    for first in range(0, len(lengths), 16):
+        made += result.task.generate(result.model, lengths[first : first + 16], generator)
+    return made
+
+
+def _lengths(learned: list[Tokens], longest: int) -> list[int]:
+    """Of random training proteins, until there are as many residues as are asked for."""
+    order = numpy.random.default_rng(0).permutation(len(learned))
+    lengths: list[int] = []
+    while sum(lengths) < RESIDUES_GENERATED:
+        lengths.append(min(len(learned[order[len(lengths)]]), longest))
+    return sorted(lengths)
+
+
+def _as_many(learned: list[Tokens], lengths: list[int]) -> list[Tokens]:
+    """The beginnings of other real proteins that are at least as long."""
+    order = iter(numpy.random.default_rng(1).permutation(len(learned)))
+    return [
+        next(learned[index] for index in order if len(learned[index]) >= length)[:length]
+        for length in lengths
+    ]
+
+
+def _read(path: Path) -> list[Tokens]:
+    return [encode(sequence.encode()) for _, sequence in read_fasta(path)]
+
+
+def _clusters(split: Split) -> list[int]:
+    return [int(header.split()[1]) for header, _ in read_fasta(split.held_out)]
+
+
+def _fields(sizes: Any) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {getattr(sizes, name):,}" for name in sizes.__struct_fields__)
+
+
+def _met(condition: bool) -> str:
+    return "met" if condition else "NOT MET"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.proteins", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("trained/proteins"))
+    parser.add_argument("--proteins", type=Path, default=EXAMPLES)
+    parser.add_argument("--draws", type=int, default=8, help="times and noises for each held-out protein")
+    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="FIELD=VALUE")
+    arguments = parser.parse_args()
+    main(arguments.proteins, arguments.folder, arguments.overrides, arguments.draws)

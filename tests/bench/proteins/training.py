@@ -1,0 +1,64 @@
+"""A training on a split's proteins, as a user starts it, and what it left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+from torch import nn
+
+from tests.bench.proteins.homology import Split
+from trainers.core.checkpoint import Checkpoints, load_part
+from trainers.sedd.configuration import Settings, read
+from trainers.sedd.task import SeddTask
+from trainers.sedd.translation import core_config
+
+CONFIGURATION = Path(__file__).with_name("tiny.yaml")
+RANKS = 2
+
+
+class Trained(NamedTuple):
+    """A network, with its averaged weights."""
+
+    task: SeddTask
+    model: nn.Module
+    settings: Settings
+    steps: int
+    seconds: float
+    """From the command's start to its end, with validations and the start of its ranks."""
+
+
+def trained(split: Split, folder: Path, overrides: Sequence[str] = ()) -> Trained:
+    """Train on two ranks with a thread each.
+
+    Raises:
+        SystemExit: the training failed.
+    """
+    told = [f"training.work_dir={folder}", f"data.datafile={split.training}", *overrides]
+    bin_ = Path(sys.executable).parent
+    words = [str(bin_ / "castoff"), "launch", "-n", str(RANKS), "--", str(bin_ / "castoff"), "train", "sedd"]
+    words += [str(CONFIGURATION), "--fresh"]
+    began = time.perf_counter()
+    done = subprocess.run(
+        [*words, *(word for field in told for word in ("--set", field))],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    seconds = time.perf_counter() - began
+    if done.returncode != 0:
+        raise SystemExit(f"the training ended with {done.returncode}")
+    settings = read(yaml.safe_load(CONFIGURATION.read_text()), overrides=told)
+    task = SeddTask(**core_config(settings).task_kwargs)
+    checkpoints = Checkpoints(folder / settings.name / "checkpoints")
+    newest = checkpoints.newest()
+    if newest is None:
+        raise SystemExit(f"there is no checkpoint in {folder}")
+    model = task.build_model()
+    model.load_state_dict(load_part(newest, "ema"))
+    return Trained(task, model.eval(), settings, int(newest.name.rpartition("-")[2]), seconds)
