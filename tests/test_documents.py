@@ -291,7 +291,11 @@ def test_yaml_is_a_job_a_site_or_a_training(block: Block, tmp_path: Path) -> Non
     trains = re.search(r"^training:", block.text, re.MULTILINE) is not None
     data = yaml.load(block.text, get_loader() if trains else yaml.BaseLoader)
     assert isinstance(data, dict)
-    if block.file == ".castoff/config.yaml":
+    if trains and block.document.name.startswith("sedd"):
+        from trainers.sedd.configuration import read
+
+        read(data)
+    elif block.file == ".castoff/config.yaml":
         assert list(data) == ["site"]
     elif trains:
         least = {"path": "trained", "batch_size": 1, "optimizer_type": "torch.optim.AdamW"}
@@ -433,7 +437,10 @@ def tabled(document: str) -> dict[str, tuple[str, str]]:
         if line.startswith("## "):
             sections = [f"{name}." for name in re.findall(r"`([\w.]+)`", line)] or [""]
         elif line.startswith("| `"):
-            names, takes, default, _ = (cell.strip() for cell in line.strip("|").split("|"))
+            names, *more = (cell.strip() for cell in line.strip("|").split("|"))
+            if len(more) != 3:
+                continue  # what is no field has other columns
+            takes, default, _ = more
             for name in re.findall(r"`(\w+)`", names):
                 for section in sections:
                     assert section + name not in found, f"{section}{name} is described twice"
@@ -458,6 +465,18 @@ def test_every_field_of_a_training_is_described_with_its_default() -> None:
         if (missing := words - set(re.findall(r"\w+", described[name][0])))
     }
     assert untold == {}
+
+
+def test_every_field_of_a_diffusion_is_described_with_its_default() -> None:
+    from trainers.sedd.configuration import Settings
+
+    fields = list(defaults(Settings))
+    described = tabled("sedd-configuration.md")
+    assert {name: default for name, (_, default) in described.items()} == {
+        name: default for name, default, _ in fields
+    }
+    for name, _, words in fields:
+        assert words - set(re.findall(r"\w+", described[name][0])) == set(), name
 
 
 def test_everything_that_a_task_may_have_is_described() -> None:

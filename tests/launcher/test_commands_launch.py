@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
+import sys
 from pathlib import Path
 
 import pytest
+
+from launcher.local.ports import reserve_given_port
 
 from .conftest import Castoff
 from .terminal import on_terminal
@@ -113,3 +117,100 @@ def test_a_site_for_the_local_scheduler(castoff: Castoff, tmp_path: Path) -> Non
     profile.write_text("description: mine\nextends: local\nenv: {GREETING: hello}\n")
     answer = castoff("launch", "--site", "laptop", "--ranks", "2", "--", "sh", "-c", 'echo "$GREETING"')
     assert (answer.returncode, answer.stdout) == (0, "[0] hello\n[1] hello\n"), answer.stderr
+
+
+# --- Hosts by hand -----------------------------------------------------------------------------------
+
+WHERE = 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $NODE_RANK $MASTER_ADDR $MASTER_PORT"'
+
+
+def by_hand(port: int, node_rank: int, *more: str) -> list[str]:
+    words = ["launch", "-n", "2", "--nodes", "2", "--node-rank", str(node_rank), "--master-addr", "127.0.0.1"]
+    return [*words, "--master-port", str(port), *more]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_the_share_of_one_host(castoff: Castoff, tmp_path: Path) -> None:
+    """The same command on each host, with a number of its own, makes one job."""
+    port = free_port()
+    for node in (0, 1):
+        answer = castoff(*by_hand(port, node), "--log-dir", f"logs{node}", "--", "sh", "-c", WHERE)
+        assert answer.returncode == 0, answer.stderr
+        ranks = [2 * node, 2 * node + 1]
+        assert sorted(answer.stdout.splitlines()) == [
+            f"[{rank}] {rank} {rank % 2} 4 2 {node} 127.0.0.1 {port}" for rank in ranks
+        ]
+        assert f"castoff: 2 ranks ({ranks[0]}-{ranks[1]} of 4: host {node} of 2) on " in answer.stderr
+        assert f"meeting at 127.0.0.1:{port}" in answer.stderr
+        logs = sorted(path.name for path in (tmp_path / f"logs{node}").iterdir())
+        assert logs == [f"rank-{rank:05d}.log" for rank in ranks]
+
+
+def test_each_finds_itself_to_be_who_it_was_told(castoff: Castoff) -> None:
+    program = (
+        "from launcher.ranks import RankEnv; me = RankEnv.detect(); "
+        "print(me.starter, me.rank, me.world_size, me.node_rank, me.master_addr, me.master_port)"
+    )
+    port = free_port()
+    answer = castoff(*by_hand(port, 1), "--", sys.executable, "-c", program)
+    assert sorted(answer.stdout.splitlines()) == [
+        f"[{rank}] local {rank} 4 1 127.0.0.1 {port}" for rank in (2, 3)
+    ]
+
+
+def test_the_first_failure_is_told_by_its_rank_of_all(castoff: Castoff, tmp_path: Path) -> None:
+    program = "[ $LOCAL_RANK = 1 ] && exit 7; sleep 600"
+    answer = castoff(*by_hand(free_port(), 1, "--failure-file", "failure.json"), "--", "sh", "-c", program)
+    assert answer.returncode == 7
+    assert "rank 3 on host" in answer.stderr
+    assert json.loads((tmp_path / "failure.json").read_text())["rank"] == 3
+
+
+def test_the_port_must_be_free_where_ranks_meet(castoff: Castoff) -> None:
+    """Host 0 alone can tell; others only use it."""
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        taken = castoff(*by_hand(port, 0), "--", "true")
+        assert (taken.returncode, taken.stdout) == (1, "")
+        assert f"port {port} is taken on this host" in taken.stderr
+        assert castoff(*by_hand(port, 1), "--", "true").returncode == 0
+
+
+def test_two_starts_do_not_share_a_port(castoff: Castoff) -> None:
+    """While the first one's ranks have not bound it yet."""
+    port = free_port()
+    with reserve_given_port(port):
+        answer = castoff(*by_hand(port, 0), "--", "true")
+    assert answer.returncode == 1 and f"port {port} is taken" in answer.stderr
+    assert castoff(*by_hand(port, 0), "--", "true").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--node-rank", "1"], "--node-rank 1 says which host this is; say with --nodes of how many"),
+        (["--node-rank", "1", "--nodes", "2", "--ranks", "4"], "with -n how many ranks are on each"),
+        (
+            ["--node-rank", "2", "--nodes", "2", "--master-addr", "h"],
+            "--node-rank 2 is none of --nodes 2",
+        ),
+        (
+            ["--node-rank", "0", "--nodes", "2"],
+            "--master-addr is missing: name the host whose",
+        ),
+        (["--master-addr", "h"], "--master-addr goes with --node-rank and --nodes"),
+        (["--master-port", "4000"], "--master-port goes with --node-rank and --nodes"),
+        (["--node-rank", "0", "--nodes", "1", "--master-port", "80"], "1024<=x<=65535"),
+        (["--node-rank", "0", "--nodes", "1", "--set", "ranks=3"], "--node-rank is for a program after --"),
+    ],
+)
+def test_half_of_what_hosts_by_hand_need(words: list[str], said: str, castoff: Castoff) -> None:
+    answer = castoff("launch", *words, "--", "true")
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert said in answer.stderr

@@ -1,0 +1,133 @@
+"""The YAML of `castoff train sedd`: what it takes, and what is said of what it does not take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainers.core.fields import ConfigError
+from trainers.core.yaml_text import read_yaml, read_yaml_file
+from trainers.sedd.configuration import Settings, read
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "sedd.yaml"
+
+
+def problems(text: str, *overrides: str, **flags: Any) -> list[str]:
+    with pytest.raises(ConfigError) as error:
+        read(read_yaml(text), flags, overrides)
+    return error.value.problems
+
+
+@pytest.mark.parametrize("nothing", [None, {}])
+def test_everything_has_a_default(nothing: object) -> None:
+    assert read(nothing) == Settings()
+
+
+def test_the_example_is_one() -> None:
+    told = read(read_yaml_file(EXAMPLE))
+    assert (told.name, told.model.size, told.memory.mixed_precision) == ("uniref50", "small", "bf16")
+
+
+@pytest.mark.parametrize("number", ["1e-4", '!!float "1e-4"', "0.0001"])
+def test_numbers_as_people_write_them(number: str) -> None:
+    """YAML 1.1 takes the first for a text."""
+    assert read(read_yaml(f"optim: {{lr: {number}}}")).optim.lr == 1e-4
+
+
+def test_what_wins() -> None:
+    """A flag over the file, and --set over both."""
+    text = "training: {seed: 1, batch_size: 4, accum: 2}"
+    told = read(read_yaml(text), {"training.seed": 2, "training.accum": 3}, ["training.accum=5"])
+    assert (told.training.seed, told.training.batch_size, told.training.accum) == (2, 4, 5)
+
+
+def test_a_flag_may_begin_a_section() -> None:
+    told = read(read_yaml("logging: {tensorboard: true}"), {"logging.wandb.project": "proteins"})
+    assert told.logging.tensorboard and told.logging.wandb is not None
+    assert told.logging.wandb.project == "proteins"
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    said = problems(
+        "training: {batchsize: 3, accum: 0}\noptim: {optimizer: Adan, lr: fast}\nnoise: {sigma_max: -1}\n"
+        "modle: {}\nmodel: {size: huge}",
+        "validation.patience=no",
+    )
+    assert said == [
+        "modle: there is no such field; did you mean model?",
+        "training.batchsize: there is no such field; did you mean batch_size?",
+        "training.accum: is 0, but takes a whole number of at least 1",
+        "optim.optimizer: is 'Adan', but takes AdamW, Adam; did you mean Adam?",
+        "optim.lr: is 'fast', but takes a number of at least 0",
+        "model.size: is 'huge', but takes tiny, mini, small",
+        "noise.sigma_max: is -1, but takes a number above 0",
+        "validation.patience: is False, but takes a whole number of at least 1, or null",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "here"),
+    [
+        ("training: {gradient_accumulation_steps: 2}", "training.accum"),
+        ("training: {num_steps: 2}", "training.n_iters"),
+        ("training: {path: x}", "training.work_dir"),
+        ("training: {scaling: {warmup: none}}", "scaling"),
+        ("parallel: {static_graph: true}", "ddp.static_graph"),
+        ("validation: {every_steps: 3}", "validation.eval_freq"),
+    ],
+)
+def test_the_cores_names_are_answered_with_those_here(text: str, here: str) -> None:
+    (said,) = problems(text)
+    assert said.endswith(f": there is no such field; here it is {here}")
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("training: {lr: 1e-4}", "optim.lr"),
+        ("optim: {dropout: 0.1}", "model.dropout"),
+        ("ddp: {mixed_precision: true}", "memory.mixed_precision"),
+        ("patience: 4", "validation.patience"),
+    ],
+)
+def test_a_field_that_belongs_elsewhere(text: str, where: str) -> None:
+    (said,) = problems(text)
+    assert said.endswith(f": there is no such field; did you mean {where}?")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("training: {n_iters: 5, epochs: 2}", "training.n_iters: is 5 beside training.epochs: 2; one of the"),
+        ("model: {length: 64}\ndata: {max_length: 65}", "model.length: is 64 beside data.max_length: 65;"),
+        ("ddp: {static_graph: true}", "ddp.static_graph: is true, but torch cannot accumulate gradients"),
+    ],
+)
+def test_fields_that_do_not_go_together(text: str, says: str) -> None:
+    (said,) = problems(text)
+    assert said.startswith(says)
+
+
+@pytest.mark.parametrize("data", ["[]", "text", "3"])
+def test_no_sections(data: str) -> None:
+    assert problems(data) == ["is no mapping of sections (training, model …)"]
+
+
+def test_a_section_twice() -> None:
+    with pytest.raises(ConfigError, match="optim stands here first"):
+        read_yaml("optim: {lr: 1}\noptim: {warmup: 2}")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "rule"),
+    [
+        (["optim.lr=1e-4"], "none"),
+        (["optim={lr: 1e-4}"], "none"),
+        (["optim.lr=1e-4", "scaling.learning_rate=sqrt"], "sqrt"),
+        (["optim.warmup=3"], "linear"),
+    ],
+)
+def test_a_rate_by_hand_is_meant_as_it_stands(overrides: list[str], rule: str) -> None:
+    assert read({}, overrides=overrides).scaling.learning_rate == rule

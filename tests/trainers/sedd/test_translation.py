@@ -1,0 +1,314 @@
+"""What the core is told, what scaling makes of it, and in whose words errors are said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from trainers.core import config as core
+from trainers.core.config import Config
+from trainers.core.fields import ConfigError
+from trainers.core.learning_rate import LearningRate
+from trainers.core.pyobject import PyObject
+from trainers.core.scaling import resolved
+from trainers.core.yaml_text import read_yaml, to_yaml
+from trainers.sedd import settings
+from trainers.sedd.configuration import read
+from trainers.sedd.translation import core_config, without_effect
+from trainers.sedd.words import IN_OWN_WORDS, in_own_words
+
+
+def translated(text: str = "") -> Config:
+    return core_config(read(read_yaml(text)))
+
+
+# --- What is told ------------------------------------------------------------------------------------
+
+
+def test_the_defaults() -> None:
+    """Those of the trainer whose files these are."""
+    config = translated()
+    training = config.training
+    assert (training.batch_size, training.gradient_accumulation_steps, training.num_steps) == (16, 4, 100_000)
+    assert training.optimizer_type == PyObject("torch.optim.AdamW")
+    assert training.optimizer_kwargs["lr"] == 5e-5
+    assert training.schedule == core.Schedule(type="cosine", warmup_steps=5000, floor=0.1)
+    assert (training.clip_grad_norm, training.ema_decay, training.log_every) == (1.0, 0.9995, 100)
+    assert (config.validation.every_steps, training.checkpoint_every_steps) == (2000, 2000)
+    assert config.early_stopping is None
+
+
+def test_it_is_what_the_core_takes() -> None:
+    """Also from the file that stays in a run's folder."""
+    config = translated("logging: {wandb: {project: p}}\nvalidation: {patience: 2}")
+    assert Config.of(read_yaml(to_yaml(config))) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        ("training: {epochs: 3}", "training.num_epochs", 3),
+        ("training: {epochs: 3}", "training.num_steps", None),
+        ("training: {n_iters: 7}", "training.num_steps", 7),
+        ("training: {work_dir: /w}", "training.path", "/w"),
+        ("training: {resume_checkpoint: /c}", "training.resume_checkpoint", "/c"),
+        ("training: {ema: null}", "training.ema_decay", None),
+        ("training: {seed: 8, device: cpu, compile: true}", "training.seed", 8),
+        ("optim: {optimizer: Adam}", "training.optimizer_type", PyObject("torch.optim.Adam")),
+        ("optim: {betas: [0.8, 0.9]}", "training.optimizer_kwargs.betas", [0.8, 0.9]),
+        ("optim: {grad_clip: null}", "training.clip_grad_norm", None),
+        ("lr_schedule: {type: constant}", "training.schedule.type", "constant"),
+        ("lr_schedule: {type: constant, min_lr_ratio: 0.5}", "training.schedule.floor", 0.0),
+        ("lr_schedule: {type: linear_with_warmup, steps: 9000}", "training.schedule.steps", 9000),
+        ("memory: {mixed_precision: true}", "training.precision", "bf16"),
+        ("memory: {mixed_precision: false}", "training.precision", "fp32"),
+        ("memory: {mixed_precision: fp16}", "training.precision", "fp16"),
+        ("memory: {gradient_checkpointing: true}", "task_kwargs.memory.gradient_checkpointing", True),
+        ("training: {eval_freq: 10}", "validation.every_steps", 10),
+        ("training: {eval_freq: 10}\nvalidation: {eval_freq: 5}", "validation.every_steps", 5),
+        ("training: {snapshot_freq_for_preemption: 50}", "training.checkpoint_every_steps", 50),
+        ("validation: {checkpoint_freq: 30}", "training.checkpoint_every_steps", 30),
+        ("training: {snapshot_freq: null}", "training.checkpoint_every_steps", None),
+        ("ddp: {find_unused_parameters: true}", "parallel.find_unused_parameters", True),
+        ("ddp: {gradient_as_bucket_view: false}", "parallel.gradient_as_bucket_view", False),
+        ("ddp: {static_graph: true}\ntraining: {accum: 1}", "parallel.static_graph", True),
+        ("parallel: {start_timeout: 5}", "parallel.start_timeout", 5.0),
+        ("eval: {batch_size: 3}", "testing.batch_size", 3),
+        ("model: {length: 64}", "task_kwargs.data.max_length", 64),
+        ("data: {max_length: 65}", "task_kwargs.data.max_length", 65),
+        ("sampling: {predictor: euler}", "task_kwargs.sampling.predictor", "euler"),
+        ("curriculum: {enabled: true}", "task_kwargs.curriculum.enabled", True),
+        ("monitoring: {sample_frequency: 9}", "task_kwargs.monitoring.sample_frequency", 9),
+        ("validation: {patience: 3}", "early_stopping.kwargs.patience", 3),
+        ("validation: {min_delta: 0.5}", "early_stopping.kwargs.tasks.loss.delta", 0.5),
+        ("validation: {min_delta: 0.5}", "early_stopping.kwargs.patience", None),
+        ("logging: {tensorboard: true}", "logging.tensorboard", True),
+    ],
+)
+def test_each_field_goes_where_it_means_the_same(text: str, path: str, value: object) -> None:
+    found: Any = translated(text)
+    for name in path.split("."):
+        found = found[name] if isinstance(found, dict) else getattr(found, name)
+    assert found == value
+
+
+def test_one_measure_says_what_is_better() -> None:
+    """The loss of validation: never the one of training, and no other beside it."""
+    stopping = translated("validation: {patience: 3, min_delta: 0.01}").early_stopping
+    assert stopping is not None
+    assert stopping.kwargs["tasks"] == {"loss": {"metric": "loss", "mode": "min", "delta": 0.01}}
+
+
+@pytest.mark.parametrize(
+    ("text", "proteins"),
+    [
+        ("", None),
+        ("validation: {val_batch_limit: 10}", 160),
+        ("validation: {val_batch_limit: 10}\neval: {batch_size: 4}", 40),
+        ("validation: {val_batch_limit: 10}\neval: {proteins: 7}", 7),
+    ],
+)
+def test_a_limited_validation_is_the_same_on_any_number_of_ranks(text: str, proteins: int | None) -> None:
+    assert translated(text).task_kwargs["eval"]["proteins"] == proteins
+
+
+def test_the_task_gets_its_sections_whole_and_plain() -> None:
+    kwargs = translated().task_kwargs
+    expected = {section.name: section.type for section in msgspec.structs.fields(settings.Task)}
+    assert {name: set(fields) for name, fields in kwargs.items()} == {
+        name: {field.name for field in msgspec.structs.fields(kind)} for name, kind in expected.items()
+    }
+    assert msgspec.convert(kwargs, settings.Task, strict=True) == settings.Task()
+
+
+# --- Scaling -----------------------------------------------------------------------------------------
+
+TABLE = {1: (5e-5, 5000, 64), 2: (1e-4, 10000, 128), 4: (2e-4, 20000, 256), 8: (4e-4, 40000, 512)}
+"""Ranks: learning rate, warmup and effective batch, by the rules that the trainer's document gives."""
+
+
+def comes_to(text: str, ranks: int) -> tuple[float, int, int]:
+    """The rate and warmup that are used, and the samples of a step."""
+    config = translated(text)
+    found = resolved(config, ranks)
+    rate = config.training.optimizer_kwargs["lr"] * found.learning_rate
+    return rate, found.warmup_steps, found.effective_batch_size
+
+
+@pytest.mark.parametrize("ranks", TABLE)
+def test_one_configuration_for_1_2_4_and_8(ranks: int) -> None:
+    assert comes_to("", ranks) == pytest.approx(TABLE[ranks])
+
+
+BY_HAND = """
+training: {batch_size: 16, accum: 4}
+optim: {lr: 1e-4, warmup: 10000}
+"""
+"""The document's file for two GPUs: its numbers are doubled already."""
+
+
+def test_what_was_doubled_by_hand_is_not_doubled_again() -> None:
+    declared = f"{BY_HAND}scaling: {{base_world_size: 2}}"
+    assert comes_to(declared, 2) == pytest.approx(TABLE[2])
+    assert comes_to(declared, 1) == pytest.approx(TABLE[1])
+    assert comes_to(declared, 8) == pytest.approx(TABLE[8])
+
+
+EIGHT_BY_HAND = """
+training: {batch_size: 12, accum: 4}
+optim: {lr: 3e-4, warmup: 30000}
+scaling: {base_world_size: 8}
+"""
+"""The document's file for eight GPUs."""
+
+
+def test_the_documents_table_contradicts_its_file_for_8() -> None:
+    """By its rules 4e-4, 40,000 and 512; in its file 3e-4, 30,000 and 384, which are 6 times the base."""
+    rule, file = TABLE[8], comes_to(EIGHT_BY_HAND, 8)
+    assert rule == pytest.approx((4e-4, 40000, 512))
+    assert file == pytest.approx((3e-4, 30000, 384))
+    assert (file[0] / TABLE[1][0], file[1] / TABLE[1][1]) == pytest.approx((6, 6))
+
+
+@pytest.mark.parametrize(
+    ("rule", "at_16"), [("none", (5e-5, 5000)), ("sqrt", (2e-4, 20000)), ("capped", (2e-4, 20000))]
+)
+def test_other_rules(rule: str, at_16: tuple[float, int]) -> None:
+    text = f"scaling: {{learning_rate: {rule}, warmup: {rule}}}"
+    assert comes_to(text, 16)[:2] == pytest.approx(at_16)
+
+
+def test_once_also_when_it_is_gone_on() -> None:
+    """The rate of a step follows from the configuration, however often a training goes on."""
+    import torch
+
+    from trainers.core.optimizer import CONFIGURED
+
+    config = translated("lr_schedule: {type: constant}\noptim: {warmup: 0}")
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), **config.training.optimizer_kwargs)
+    for group in optimizer.param_groups:
+        group[CONFIGURED] = {"lr": group["lr"]}
+    for _ in range(2):  # a second attempt begins with the rates that the first one has left
+        rates = LearningRate(config, optimizer, world_size=4)
+        rates.before_step(0)
+        assert rates.used == pytest.approx(2e-4)
+        assert rates.resolved["ddp/scaled_lr"] == pytest.approx(2e-4)
+
+
+# --- What changes nothing ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", []),
+        (
+            "training: {eval_freq: 10}\nvalidation: {eval_freq: 5}",
+            ["training.eval_freq: has no effect; validation.eval_freq says how often: every 5 steps"],
+        ),
+        (
+            "lr_schedule: {type: constant, min_lr_ratio: 0.5, steps: 3}",
+            [
+                "lr_schedule.min_lr_ratio: has no effect; a constant rate never falls",
+                "lr_schedule.steps: has no effect; a constant rate has no end",
+            ],
+        ),
+        (
+            "validation: {checkpoint_on_improvement: false, save_best_only: true}",
+            ["validation.checkpoint_on_improvement: ", "validation.save_best_only: "],
+        ),
+        ("ddp: {broadcast_buffers: true}", ["ddp.broadcast_buffers: "]),
+        ("monitoring: {log_gradients: false}", ["monitoring.log_gradients: "]),
+        ("data: {datafile: x, synthetic: 3}", ["data.synthetic: "]),
+        ("curriculum: {difficulty_ramp: 3}", ["curriculum.difficulty_ramp: "]),
+        ("curriculum: {difficulty_ramp: 3, enabled: true}", []),
+        (
+            "training: {snapshot_freq_for_preemption: 5000}",
+            [
+                "training.snapshot_freq_for_preemption: has no effect; training.snapshot_freq asks for one "
+                "more often"
+            ],
+        ),
+        ("validation: {checkpoint_freq: 100}", []),
+    ],
+)
+def test_what_has_no_effect_is_said(text: str, said: list[str]) -> None:
+    found = without_effect(read(read_yaml(text)))
+    assert len(found) == len(said)
+    for line, beginning in zip(found, said, strict=True):
+        assert line.startswith(beginning) and ": has no effect; " in line
+
+
+# --- Words -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "ours"),
+    [
+        (
+            "training.schedule.warmup_steps: is 9, but the training has 6 steps",
+            "optim.warmup: is 9, but the training has 6 steps",
+        ),
+        ("training.scaling.warmup: linear has made these", "scaling.warmup: linear has made these"),
+        ("training.optimizer_kwargs.lr: is", "optim.lr: is"),
+        ("task_kwargs.model.n_heads: is 3", "model.n_heads: is 3"),
+        ("batch_size x gradient_accumulation_steps x ranks", "batch_size x accum x ranks"),
+        ("training.batch_size: 4 keeps it", "training.batch_size: 4 keeps it"),
+        ("my_training.path_to", "my_training.path_to"),
+        ("a.training.path", "a.training.path"),
+    ],
+)
+def test_the_cores_words_in_those_of_the_file(text: str, ours: str) -> None:
+    assert in_own_words(text) == ours
+
+
+def paths(kind: type[Any], prefix: str = "") -> set[str]:
+    """Of all fields of a struct, and of sections in it."""
+    found = set()
+    for field in msgspec.structs.fields(kind):
+        found.add(prefix + field.name)
+        options = getattr(field.type, "__args__", ()) if not isinstance(field.type, type) else (field.type,)
+        for each in options:
+            if isinstance(each, type) and issubclass(each, msgspec.Struct):
+                found |= paths(each, f"{prefix}{field.name}.")
+    return found
+
+
+def test_every_word_is_a_field_on_both_sides() -> None:
+    """And no field that the translation sets under another name lacks one."""
+    from trainers.sedd.configuration import Settings
+
+    ours, theirs = paths(Settings), paths(Config)
+    dotted = {core: here for core, here in IN_OWN_WORDS.items() if "." in core}
+    assert {here for here in dotted.values() if here not in ours} == set()
+    assert {each for each in dotted if each not in theirs and not each.startswith("early_stopping.")} == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("optim: {warmup: 4}\ntraining: {n_iters: 6}", "optim.warmup: is 8, but the training has 6 steps"),
+        (
+            "optim: {warmup: 4}\ntraining: {n_iters: 6}",
+            "scaling.warmup: linear has made these 8 warmup steps of 4",
+        ),
+        (
+            "optim: {warmup: 4}\nlr_schedule: {steps: 5}",
+            "lr_schedule.steps: is 5, but the warmup alone takes 8; write more",
+        ),
+    ],
+)
+def test_what_the_core_finds_later_is_said_of_the_file(text: str, says: str) -> None:
+    import torch
+
+    from trainers.core.optimizer import CONFIGURED
+
+    config = translated(text)
+    optimizer = torch.optim.AdamW(torch.nn.Linear(1, 1).parameters(), lr=1.0)
+    optimizer.param_groups[0][CONFIGURED] = {"lr": 1.0}
+    with pytest.raises(ConfigError) as error:
+        LearningRate(config, optimizer, world_size=2)
+    assert any(in_own_words(problem).startswith(says) for problem in error.value.problems)
