@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import msgspec
 import pytest
+import torch
 
 from launcher import JobSpec, Plan, Site, plan, render
 from tests.command_line import Castoff
@@ -16,7 +19,9 @@ from tests.launcher.scripts.readers import read_slurm
 from trainers.core.scaling import resolved
 from trainers.core.yaml_text import read_yaml_file
 from trainers.sedd import flags
+from trainers.sedd.alphabet import decode
 from trainers.sedd.configuration import read
+from trainers.sedd.synthetic import SyntheticProteins
 from trainers.sedd.translation import core_config
 
 FOLDER = Path(__file__).parents[2] / "examples" / "sedd"
@@ -128,3 +133,38 @@ def test_any_number_of_devices(site: str, flags: list[str], ranks: int, castoff:
     whole = render(planned(site))
     assert program(answer.stdout) == program(whole)
     assert exported(answer.stdout) == exported(whole)
+
+
+SMALL = (
+    *(
+        "training.n_iters=2",
+        "training.accum=1",
+        "training.batch_size=2",
+        "training.num_workers=0",
+        "optim.warmup=0",
+    ),
+    *("training.compile=false", "training.device=cpu", "model.size=tiny", "data.max_length=32"),
+    *("data.split=[0.8, 0.1, 0.1]", "sampling.number=0", "training.run=here"),
+)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("for_real")
+def test_it_trains(tmp_path: Path, castoff: Castoff) -> None:
+    """The file for Slurm, here and on few proteins: folders and data are found by $SCRATCH."""
+    shutil.copytree(FOLDER.parent, tmp_path / "examples")
+    (tmp_path / "scratch" / "data").mkdir(parents=True)
+    made = SyntheticProteins(20)
+    proteins = [decode(made[index]) for index in range(20)]
+    torch.save({"sequences": proteins}, tmp_path / "scratch" / "data" / "processed_uniref50.pt")
+    command = [*planned("slurm").command, *(f"--set={field}" for field in SMALL)]
+    fields = {"command": json.dumps(command), "setup": "[]", "env.SCRATCH": str(tmp_path / "scratch")}
+    changed = [word for name, value in fields.items() for word in ("--set", f"{name}={value}")]
+    here = ["--site", "local", "--nodes", "1", "--ranks-per-node", "2", *changed]
+    answer = castoff("submit", "examples/sedd/slurm.yaml", *here, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    ended = castoff("wait", "uniref50", cwd=tmp_path)
+    told = castoff("logs", "uniref50", cwd=tmp_path).stdout
+    assert ended.returncode == 0, told
+    assert "Training set size: 16, Validation set size: 2, Test set size: 2" in told
+    assert (tmp_path / "scratch/experiments/here/checkpoints/step-0000000002/model.pt").is_file()

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from trainers.core.config import Config
 from trainers.core.yaml_text import read_yaml_file
+from trainers.sedd.alphabet import decode
 from trainers.sedd.configuration import read
+from trainers.sedd.synthetic import SyntheticProteins
 from trainers.sedd.translation import core_config
 
 
@@ -26,6 +28,8 @@ class System(NamedTuple):
     """What a file with that becomes."""
     train: Callable[[Config], None]
     """Trains that on this rank."""
+    write_data: Callable[[Path], None] = lambda folder: None
+    """Leaves what it trains on in a folder."""
 
     @property
     def module(self) -> str:
@@ -62,6 +66,12 @@ task_kwargs: {sets: [128, 16, 16], mean: 12, model: {hidden: [8, 8]}}
 )
 
 
+def _write_proteins(folder: Path) -> None:
+    made = SyntheticProteins(96)
+    lines = [f">{index}\n{decode(made[index])}\n" for index in range(len(made))]
+    (folder / "proteins.fasta").write_text("".join(lines))
+
+
 def _load_proteins(path: Path) -> Config:
     return core_config(read(read_yaml_file(path)))
 
@@ -90,11 +100,12 @@ training:
 optim: {lr: 0.003, warmup: 0}
 scaling: {learning_rate: none, warmup: none}
 model: {size: tiny, hidden_size: 32, n_blocks: 1, n_heads: 2, cond_dim: 16}
-data: {synthetic: 96, max_length: 48, split: [0.8, 0.18, 0.02]}
+data: {datafile: FOLDER/proteins.fasta, max_length: 48, split: [0.8, 0.18, 0.02]}
 sampling: {number: 0}
 """,
     load=_load_proteins,
     train=_train_proteins,
+    write_data=_write_proteins,
 )
 
 SYSTEMS = {system.name: system for system in (SEDD, GNN)}

@@ -50,6 +50,7 @@ class Training:
     def __init__(self, system: System, folder: Path):
         self.system, self.folder = system, folder
         folder.mkdir(exist_ok=True)
+        system.write_data(folder)
         (folder / CONFIG).write_text(system.config.replace("FOLDER", str(folder)))
         self.program = ["-m", "tests.systems.rank", system.name]
         """What Python runs as each rank."""
