@@ -99,9 +99,12 @@ class Whole(Toy):
         self.kept = state["kept"]
 
 
-def test_a_task_is_asked_for_everything(tmp_path: Path) -> None:
+def test_a_task_is_asked_for_everything(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     task = Whole()
+    caplog.set_level("INFO")
     trainer = trained(tmp_path, task, num_epochs=2)
+    (line, _) = (line for line in caplog.messages if line.startswith("Validation: "))
+    assert ", longest=4" in line and "generation" not in line
     assert task.calls == ["setup at step 0", "build_model", "build_data"]
     assert task.seen == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1), (5, 1), (6, 1), (7, 1)]
     assert [group["lr"] for group in trainer.engine.optimizer.param_groups] == [0.01, 0.001]

@@ -136,10 +136,13 @@ class Reports:
 
     def validated(self, state: TrainingState, measures: Measures) -> None:
         """Tell of a validation, of which `state` knows already."""
-        all_of_them = {**measures, **measures.more}
-        others = ", ".join(f"{name}={value:.4g}" for name, value in all_of_them.items() if name != "loss")
+        words = [
+            f"{name}={value:.4g}"
+            for name, value in {**measures, **measures.more}.items()
+            if name != "loss" and "/" not in name
+        ]
         loss, spread = measures.get("loss", float("nan")), measures.spread
-        self.logger.info("Validation: loss=%.3f ± %.3f%s", loss, spread, f", {others}" if others else "")
+        self.logger.info("Validation: %s", ", ".join([f"loss={loss:.3f} ± {spread:.3f}", *words]))
         more = {name if "/" in name else f"val/{name}": value for name, value in measures.more.items()}
         self._write(state, {f"val/{name}": value for name, value in measures.items()} | more | _best(state))
 
