@@ -110,7 +110,7 @@ class SavedSequences:
         Raises:
             ConfigError: there is something else in the file.
         """
-        machine = _Machine(self._memo, lru_cache(1024)(self._text_at))
+        machine = _Machine(self._memo, lru_cache(64)(self._text_at))
         try:
             for operation, argument, place in pickletools.genops(self._file):
                 assert place is not None
