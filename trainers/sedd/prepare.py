@@ -41,8 +41,8 @@ def _filters(told: argparse.Namespace) -> Filters:
 def _summary(manifest: Manifest) -> list[str]:
     dropped = manifest.dropped
     lines = [
-        f"{manifest.sequences:,} proteins of {manifest.residues:,} residues, {manifest.shortest:,} to "
-        f"{manifest.longest:,} long"
+        f"proteins: {manifest.sequences:,}; residues: {manifest.residues:,}; "
+        f"lengths: {manifest.shortest:,} to {manifest.longest:,}"
     ]
     reasons = {
         "too short": dropped.too_short,
@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
         description="Pack proteins into a token store, which a training reads without loading it: each "
-        "sequence once, in the order of the files. What is interrupted leaves nothing behind.",
+        "sequence once, in the order of the files. Interrupted, it begins anew.",
         allow_abbrev=False,
     )
     parser.add_argument(

@@ -118,8 +118,8 @@ class SavedSequences:
             machine.check_end()
         except _Unfit as error:
             raise _refused(self._path, str(error)) from error
-        except (ValueError, IndexError, KeyError) as error:
-            raise _refused(self._path, f"is damaged ({error}): get it again, whole") from error
+        except (ValueError, IndexError, KeyError, MemoryError) as error:
+            raise _refused(self._path, f"is damaged ({error!r}): get it again, whole") from error
 
     def _text_at(self, place: int) -> str:
         """The text that an instruction of the pickle makes."""

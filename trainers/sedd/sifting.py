@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from trainers.core.fields import ConfigError
 from trainers.sedd.alphabet import UNKNOWN, encode
 from trainers.sedd.deduplication import HASH
 from trainers.sedd.fasta import sequences
@@ -22,6 +23,9 @@ from trainers.sedd.store import OFFSET, Filters
 
 MOST_PROCESSES = 8
 """More have nothing to do: one process unpacks and writes what they read."""
+
+_PIPE = 1 << 20
+"""Bytes that a pipe holds; what a user may have it hold, as Linux comes."""
 
 
 class Sifted(NamedTuple):
@@ -80,7 +84,7 @@ def sifted(blocks: Iterable[bytes], filters: Filters, processes: int) -> Iterato
     """What is taken of each block, in order; with more than one process, by so many others.
 
     Raises:
-        RuntimeError: one of them is gone.
+        ConfigError: one of them is gone.
     """
     if processes == 1:
         yield from (sift(block, filters) for block in blocks)
@@ -111,7 +115,10 @@ class _Helper:
     def __enter__(self) -> _Helper:
         code = f"import sys; sys.path[:] = {sys.path!r}; from trainers.sedd.sifting import serve; serve()"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pipesize=_PIPE,
         )
         self._tell(self._filters)
         return self
@@ -141,10 +148,16 @@ class _Helper:
         except BrokenPipeError as error:
             raise self._gone() from error
 
-    def _gone(self) -> RuntimeError:
+    def _gone(self) -> ConfigError:
         code = self._process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        return RuntimeError(f"a process that reads proteins {how}; with --processes 1 there are no others")
+        return ConfigError(
+            [
+                f"a process that reads proteins {how}; the system does so where memory is short, and fewer "
+                "of them take less: python -m trainers.sedd.prepare FILE --out FOLDER --processes 1"
+            ],
+            "proteins",
+        )
 
 
 def serve() -> None:

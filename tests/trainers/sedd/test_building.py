@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -219,6 +222,73 @@ def test_a_killed_build_leaves_no_store_and_no_process_and_the_next_one_cleans_u
     assert proteins_of(tmp_path / "store") == ["ACD"]
 
 
+@pytest.mark.usefixtures("for_real")
+def test_a_helper_that_is_killed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    block = b">a\nACD\n"
+
+    def killing(self: fasta.Fasta) -> Iterator[bytes]:
+        yield block
+        for helper in children_of(os.getpid(), 2):
+            os.kill(helper, signal.SIGKILL)
+        yield from [block] * 3
+
+    monkeypatch.setattr(fasta.Fasta, "blocks", killing)
+    source = write_fasta(tmp_path / "some.fasta", ["ACD"])
+    with pytest.raises(ConfigError, match=r"was killed by signal 9.* --processes 1"):
+        build([source], tmp_path / "store", Filters(), processes=2)
+
+
+CHANGES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "fsync")
+
+
+def killed_at_effect(number: int) -> None:
+    """Have this process killed right before its number-th change to the disk."""
+    effects = count(1)
+
+    def look(event: str, arguments: tuple[object, ...]) -> None:
+        if event in CHANGES and next(effects) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    flush = os.fsync
+
+    def looked(descriptor: Any) -> None:
+        look("fsync", ())
+        flush(descriptor)
+
+    vars(os)["fsync"] = looked
+    sys.addaudithook(look)
+
+
+@pytest.mark.usefixtures("for_real")
+def test_killed_anywhere_there_is_a_whole_store_or_none(tmp_path: Path) -> None:
+    build([write_fasta(tmp_path / "old.fasta", ["MKV"])], tmp_path / "old", Filters(), processes=1)
+    new = write_fasta(tmp_path / "new.fasta", ["ACD", "ACD", "A"])
+    here = tmp_path / "here"
+    here.mkdir()
+    seen = []
+    for number in count(1):
+        if not (here / "store").exists():
+            shutil.copytree(tmp_path / "old", here / "store")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                killed_at_effect(number)
+                build([new], here / "store", Filters(), processes=1)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert code in (0, -signal.SIGKILL)
+        assert {each.name for each in here.iterdir() if not each.name.startswith(".")} <= {"store"}
+        if (here / "store").exists():
+            seen.append(proteins_of(here / "store"))
+        if code == 0:
+            break
+    assert seen[0] == ["MKV"] and seen[-1] == ["ACD", "A"] and len(seen) > 15
+    assert all(each in (["MKV"], ["ACD", "A"]) for each in seen)
+    assert {each.name for each in here.iterdir()} == {"store", ".store.lock"}
+
+
 def children_of(pid: int, number: int) -> list[int]:
     """All of so many; nobody before they are there."""
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -246,11 +316,11 @@ def test_the_command_builds_and_tells(tmp_path: Path, capsys: pytest.CaptureFixt
     main([str(source), "--out", str(tmp_path / "store"), *words])
     told = capsys.readouterr().out
     assert told == (
-        "1 proteins of 3 residues, 3 to 3 long\n"
+        "proteins: 1; residues: 3; lengths: 3 to 3\n"
         "left out: 1 too short, 1 too long, 1 of too many unknown residues, 1 duplicates\n"
     )
     main([str(source), "--out", str(tmp_path / "store"), "--keep_duplicates"])
-    assert "4 proteins of 17 residues, 1 to 10 long\nleft out: 1 of" in capsys.readouterr().out
+    assert "proteins: 4; residues: 17; lengths: 1 to 10\nleft out: 1 of" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
