@@ -109,20 +109,25 @@ class _Feistel:
 
     def __init__(self, length: int, generator: torch.Generator):
         self._length = length
-        high = isqrt(length - 1) + 1
-        self._low = low = -(-length // high)
-        self._adds = []
-        for number in range(_ROUNDS):
-            base, other = (high, low) if number % 2 == 0 else (low, high)
-            self._adds.append((base, *_both(torch.randint(base, (other,), generator=generator))))
+        of_high = isqrt(length - 1) + 1
+        of_low = -(-length // of_high)
+        self._bases = of_high, of_low
+        self._by_one, self._tensors = [], []
+        for _ in range(_ROUNDS // 2):
+            to_high, seen_high = _both(torch.randint(of_high, (of_low,), generator=generator))
+            to_low, seen_low = _both(torch.randint(of_low, (of_high,), generator=generator))
+            self._by_one.append((to_high, to_low))
+            self._tensors.append((seen_high, seen_low))
 
     def one(self, place: int) -> int:
         """The number in a place from 0 on."""
+        of_high, of_low = self._bases
         while True:
-            mine, other = divmod(place, self._low)
-            for base, adds, _ in self._adds:
-                mine, other = other, (mine + adds[other]) % base
-            place = mine * self._low + other
+            high, low = divmod(place, of_low)
+            for to_high, to_low in self._by_one:
+                high = (high + to_high[low]) % of_high
+                low = (low + to_low[high]) % of_low
+            place = high * of_low + low
             if place < self._length:
                 return place
 
@@ -137,12 +142,12 @@ class _Feistel:
         return found
 
     def _through(self, places: Tensor) -> Tensor:
-        mine, other = places.div(self._low, rounding_mode="floor"), places.remainder(self._low)
-        for base, _, adds in self._adds:
-            added = adds[other].add_(mine)
-            added -= base * (added >= base)
-            mine, other = other, added
-        return mine * self._low + other
+        of_high, of_low = self._bases
+        high, low = places.div(of_low, rounding_mode="floor"), places.remainder(of_low)
+        for to_high, to_low in self._tensors:
+            high = (high + to_high[low]).remainder_(of_high)
+            low = (low + to_low[high]).remainder_(of_low)
+        return high * of_low + low
 
 
 def _both(numbers: Tensor) -> tuple[array[int], Tensor]:
