@@ -137,8 +137,9 @@ def test_help_is_the_trainers(castoff: Castoff) -> None:
 
 def test_trainings_are_listed(castoff: Castoff) -> None:
     shown = castoff("train", "--help").stdout
+    width = max(map(len, TRAININGS))
     for name, words in TRAININGS.items():
-        assert f"{name}  {words}" in shown
+        assert f"  {name:{width}}  {words}\n" in shown
         assert (ROOT / "trainers" / name / "__main__.py").exists()
     assert set(TRAININGS) == {path.parent.name for path in (ROOT / "trainers").glob("*/__main__.py")}
 

@@ -264,6 +264,13 @@ def test_wandb_is_told_the_run_and_goes_on_in_it(tmp_path: Path, wandb: FakeWand
     assert wandb.runs[0].over
 
 
+def test_a_run_may_have_a_name_of_its_own_there(tmp_path: Path, wandb: FakeWandb) -> None:
+    used = sinks(tmp_path, wandb=Wandb(project="p", name="mine"))
+    used.go_back(0, 0)
+    used.close()
+    assert wandb.begun[0]["name"] == "mine"
+
+
 def test_settings_that_wandb_refuses_end_the_start(tmp_path: Path, wandb: FakeWandb) -> None:
     wandb.refuses = "No API key configured."
     with pytest.raises(ConfigError, match=r"logging.wandb: No API key configured.; `wandb login`"):

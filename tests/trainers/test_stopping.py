@@ -157,6 +157,15 @@ def test_the_outcome_is_whole(tmp_path: Path) -> None:
     assert (tmp_path / "outcome").read_text() == "again\n"
 
 
+def test_each_host_of_castoffs_own_starter_is_told(tmp_path: Path) -> None:
+    """It sees its own host alone: the first rank there tells it, and on others than the first nobody else."""
+    there = {"CASTOFF_OUTCOME_FILE": str(tmp_path / "outcome"), "CASTOFF_STARTER": "local"}
+    Stopping(Place(3, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "1"}).say("again")
+    assert not list(tmp_path.iterdir())
+    Stopping(Place(2, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "0"}).say("again")
+    assert (tmp_path / "outcome").read_text() == "again\n"
+
+
 @pytest.mark.parametrize("stopped", [True, False])
 def test_nothing_is_said_before_the_checkpoint_is_on_the_disk(
     stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -196,7 +196,8 @@ def initialize_ddp(
     `timeout`: seconds that ranks wait for each other, until a `Watch` says otherwise.
 
     Raises:
-        DistributedError: the starter says another rank or size, or the device or backend is not there.
+        DistributedError: the starter says another rank or size, the device or backend is not there, or
+            others do not come.
     """
     if dist.is_initialized():
         raise DistributedError("this process has joined a group already; call cleanup_ddp() first")
@@ -217,12 +218,23 @@ def initialize_ddp(
     # DDP imports it. Once there is a group, that would keep it, and gloo's threads, beyond the end of Python,
     # where one that still lets go of a tensor aborts the process (torch 2.13).
     importlib.import_module("torch._dynamo")
-    dist.init_process_group(
-        used,
-        rank=rank,
-        world_size=worldsize,
-        timeout=timedelta(seconds=timeout),
-    )
+    try:
+        dist.init_process_group(
+            used,
+            rank=rank,
+            world_size=worldsize,
+            timeout=timedelta(seconds=timeout),
+        )
+    except Exception as error:
+        if not lost_peers(error):
+            raise
+        where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise DistributedError(
+            f"the ranks could not meet: rank {rank} of {worldsize}, on {socket.gethostname()}, tried it at "
+            f"{where} ({' '.join(str(error).split())}). See that all of them are started within "
+            f"parallel.start_timeout, {timeout:g} seconds, that {where} is rank 0's host and a port that "
+            "nothing else uses there, and that other hosts reach it"
+        ) from error
     if worldsize > 1:
         _roll_call()  # now, so that every rank has left word of its host
     return Place(rank, worldsize, chosen)

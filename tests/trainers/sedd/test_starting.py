@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -226,12 +227,31 @@ def test_two_shells_make_one_job(tmp_path: Path) -> None:
     assert not (tmp_path / "b" / "out").exists()  # rank 0 alone writes, of all hosts
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("for_real")
+def test_ctrl_c_in_one_shell_saves_in_both(tmp_path: Path) -> None:
+    """And both say that they can go on."""
+    there: list[Any] = ["--nnodes", "2", "--master_addr", "127.0.0.1", "--master_port", str(free_port())]
+    endless = ["--set", "training.n_iters=1000000"]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first = shell(tmp_path / "a", *there, *endless, "--node_rank", "0")
+    second = shell(tmp_path / "b", *there, *endless, "--node_rank", "1")
+    metrics = tmp_path / "a" / "out" / "sedd" / "metrics.jsonl"
+    patience.until(lambda: metrics.exists() and "train/loss" in metrics.read_text())
+    second.send_signal(signal.SIGINT)
+    (code, said), (other, more) = ended(first), ended(second)
+    assert (code, other) == (75, 75), said + more
+    assert "it can go on from there" in said and "the same command again does that" in more
+
+
 @pytest.mark.usefixtures("for_real")
 def test_a_shell_that_nobody_joins(tmp_path: Path) -> None:
     there = ["--nnodes", "2", "--node_rank", "0", "--master_addr", "127.0.0.1", "--master_port"]
     code, said = ended(shell(tmp_path, *there, str(free_port()), "--set", "parallel.start_timeout=1"))
     assert code == 1
-    assert "castoff train: the ranks could not meet" in said
+    assert "castoff train: the ranks could not meet: rank 0 of 2, on " in said
+    assert "started within parallel.start_timeout, 1 seconds" in said
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
