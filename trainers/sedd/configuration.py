@@ -104,6 +104,17 @@ class Memory(settings.Memory, frozen=True, kw_only=True):
 
     mixed_precision: bool | Literal["bf16", "fp16"] = False
     """true: bf16."""
+    max_memory_per_gpu: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    """Share of a device's memory that a process may take."""
+
+
+class Monitoring(settings.Monitoring, frozen=True, kw_only=True):
+    """What is looked at beside the losses."""
+
+    log_gradients: bool = False
+    """The norms of gradients, by the parts of the network."""
+    log_weights: bool = False
+    """Those of the weights."""
 
 
 class Ddp(Section, frozen=True, kw_only=True):
@@ -171,7 +182,7 @@ class Settings(Section, frozen=True, kw_only=True):
     sampling: settings.Sampling = settings.Sampling()
     eval: Evaluation = Evaluation()
     validation: Validation = Validation()
-    monitoring: settings.Monitoring = settings.Monitoring()
+    monitoring: Monitoring = Monitoring()
     memory: Memory = Memory()
     ddp: Ddp = Ddp()
     parallel: Parallel = Parallel()

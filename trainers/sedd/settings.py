@@ -81,8 +81,6 @@ class Memory(Section, frozen=True, kw_only=True):
 
     gradient_checkpointing: bool = False
     """Blocks are computed again for the gradient, instead of kept."""
-    max_memory_per_gpu: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    """Share of an accelerator's memory that this process may take."""
 
 
 class Sampling(Section, frozen=True, kw_only=True):
@@ -110,10 +108,6 @@ class Evaluation(Section, frozen=True, kw_only=True):
 class Monitoring(Section, frozen=True, kw_only=True):
     """What is looked at beside the losses."""
 
-    log_gradients: bool | None = None
-    """Has no effect: the gradient's norm is always logged."""
-    log_weights: bool = False
-    """With each validation, the norm of the weights of each part of the network."""
     sample_frequency: Positive | None = None
     """Optimizer steps between two generations, each after a validation; None: after every one."""
 

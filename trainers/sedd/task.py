@@ -24,9 +24,7 @@ from trainers.sedd.loss import (
     times,
     under_noise,
 )
-from trainers.sedd.memory import limit_memory
 from trainers.sedd.model import DiffusionTransformer, shape_of
-from trainers.sedd.monitoring import weight_norms
 from trainers.sedd.noise import noise_of
 from trainers.sedd.parts import Sources, divided, opened
 from trainers.sedd.sampling import sampled
@@ -75,9 +73,7 @@ class SeddTask(Task):
         return DiffusionTransformer(self._shape, scale_by_sigma=self._scaled, checkpointing=checkpointing)
 
     def setup(self, place: Place) -> None:
-        """Limit memory, and open the data files' stores; rank 0 makes those that are not there yet."""
-        if self.settings.memory.max_memory_per_gpu is not None:
-            limit_memory(place.device, self.settings.memory.max_memory_per_gpu)
+        """Open the data files' stores, of which rank 0 makes those that are not there yet."""
         self._sources = opened(self.settings.data, place)
 
     def build_data(self) -> Splits:
@@ -136,11 +132,7 @@ class SeddTask(Task):
         return {**means, "perplexity": math.exp(min(means.get("loss", math.nan), 700.0))}
 
     def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
-        """What the weights look like, named weights/…, and generated proteins, generation/…, if asked for."""
-        norms = weight_norms(model) if self.settings.monitoring.log_weights else {}
-        return {**{f"weights/{part}": norm for part, norm in norms.items()}, **self._generation(model)}
-
-    def _generation(self, model: nn.Module) -> dict[str, float]:
+        """What generated proteins look like, named generation/…, where it is time for some."""
         number = self.settings.sampling.number
         if not number or not self._is_due(self.settings.monitoring.sample_frequency):
             return {}

@@ -23,6 +23,7 @@ def core_config(told: Settings) -> core.Config:
         training=_training(told),
         parallel=_parallel(told),
         logging=told.logging,
+        monitoring=core.Monitoring(**_same(told.monitoring, core.Monitoring)),
         task=TASK,
         task_kwargs=_task(told),
         validation=core.Evaluation(
@@ -54,6 +55,7 @@ def _training(told: Settings) -> core.Training:
         schedule=_schedule(told),
         scaling=core.Scaling(**_same(told.scaling, core.Scaling)),
         precision=_precision(told.memory.mixed_precision),
+        max_memory_per_gpu=told.memory.max_memory_per_gpu,
         ema_decay=training.ema,
         clip_grad_norm=optim.grad_clip,
         log_every=training.log_freq,
@@ -154,11 +156,6 @@ def without_effect(told: Settings) -> list[str]:
             "ddp.broadcast_buffers",
             ddp.broadcast_buffers is not None,
             "the network has no buffer that changes, so none is sent",
-        ),
-        (
-            "monitoring.log_gradients",
-            told.monitoring.log_gradients is not None,
-            "the norm of the gradient, train/grad_norm, is always logged",
         ),
         ("data.synthetic", told.data.datafile and told.data.synthetic != settings.Data().synthetic, _REAL),
         (

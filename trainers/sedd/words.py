@@ -16,6 +16,7 @@ IN_OWN_WORDS = {
     "training.schedule.floor": "lr_schedule.min_lr_ratio",
     "training.scaling": "scaling",
     "training.precision": "memory.mixed_precision",
+    "training.max_memory_per_gpu": "memory.max_memory_per_gpu",
     "training.ema_decay": "training.ema",
     "training.clip_grad_norm": "optim.grad_clip",
     "training.log_every": "training.log_freq",
