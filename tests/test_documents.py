@@ -292,7 +292,7 @@ def test_yaml_is_a_job_a_site_or_a_training(block: Block, tmp_path: Path) -> Non
     data = yaml.load(block.text, get_loader() if trains else yaml.BaseLoader)
     assert isinstance(data, dict)
     if trains and block.document.name.startswith("sedd"):
-        from trainers.sedd.configuration import read
+        from trainers.sedd.start.configuration import read
 
         read(data)
     elif block.file == ".castoff/config.yaml":
@@ -468,7 +468,7 @@ def test_every_field_of_a_training_is_described_with_its_default() -> None:
 
 
 def test_every_field_of_a_diffusion_is_described_with_its_default() -> None:
-    from trainers.sedd.configuration import Settings
+    from trainers.sedd.start.configuration import Settings
 
     fields = list(defaults(Settings))
     described = tabled("sedd-configuration.md")

@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy
 
 from trainers.core.durable import sealed, write_sealed
-from trainers.sedd.building import build
-from trainers.sedd.deduplication import HASH, mark_repeated
-from trainers.sedd.packing import pack
-from trainers.sedd.store import FORMAT, MANIFEST, OFFSET, OFFSETS, TOKENS, Filters, TokenStore
+from trainers.sedd.store.building import build
+from trainers.sedd.store.deduplication import HASH, mark_repeated
+from trainers.sedd.store.packing import pack
+from trainers.sedd.store.token_store import FORMAT, MANIFEST, OFFSET, OFFSETS, TOKENS, Filters, TokenStore
 
 _AT_ONCE = 1 << 18
 

@@ -18,11 +18,11 @@ from tests.command_line import Castoff
 from tests.launcher.scripts.readers import read_slurm
 from trainers.core.scaling import resolved
 from trainers.core.yaml_text import read_yaml_file
-from trainers.sedd import flags
 from trainers.sedd.alphabet import decode
-from trainers.sedd.configuration import read
+from trainers.sedd.start import flags
+from trainers.sedd.start.configuration import read
+from trainers.sedd.start.translation import core_config
 from trainers.sedd.synthetic import SyntheticProteins
-from trainers.sedd.translation import core_config
 
 FOLDER = Path(__file__).parents[2] / "examples" / "sedd"
 JOB_FILES = sorted(FOLDER.glob("*.yaml"))

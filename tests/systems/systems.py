@@ -12,9 +12,9 @@ from typing import NamedTuple
 from trainers.core.config import Config
 from trainers.core.yaml_text import read_yaml_file
 from trainers.sedd.alphabet import decode
-from trainers.sedd.configuration import read
+from trainers.sedd.start.configuration import read
+from trainers.sedd.start.translation import core_config
 from trainers.sedd.synthetic import SyntheticProteins
-from trainers.sedd.translation import core_config
 
 
 class System(NamedTuple):

@@ -12,10 +12,10 @@ from trainers.core.command_line import check_packages, rank_here, run_on_rank
 from trainers.core.config import Config
 from trainers.core.logs import setup_logging
 from trainers.core.yaml_text import read_yaml_file
-from trainers.sedd import flags, starting
-from trainers.sedd.configuration import Settings, read
-from trainers.sedd.translation import core_config, without_effect
-from trainers.sedd.words import in_own_words
+from trainers.sedd.start import flags, ranks
+from trainers.sedd.start.configuration import Settings, read
+from trainers.sedd.start.translation import core_config, without_effect
+from trainers.sedd.start.words import in_own_words
 
 logger = logging.getLogger("trainers.sedd")
 
@@ -34,11 +34,11 @@ def _config(arguments: Namespace, me: RankEnv) -> Config:
     origin = arguments.path or "command line"
     told = read(fields, flags.told(arguments), arguments.overrides, origin=origin)
     if me.starter == "single":
-        found = starting.layout(arguments, partial(starting.devices_here, told.training.device))
+        found = ranks.layout(arguments, partial(ranks.devices_here, told.training.device))
         if found is not None:
-            starting.become(found, sys.argv[1:])
+            ranks.become(found, sys.argv[1:])
     else:
-        starting.check_layout(arguments, me)
+        ranks.check_layout(arguments, me)
     if me.rank == 0:
         setup_logging(me.rank, told.log_level)
         _say(told)

@@ -10,9 +10,9 @@ from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
 from trainers.core.sampling import split
 from trainers.sedd.data import Protein, Proteins, Source
-from trainers.sedd.datafile import store_of
 from trainers.sedd.settings import Data
-from trainers.sedd.store import Filters, TokenStore
+from trainers.sedd.store.datafile import store_of
+from trainers.sedd.store.token_store import Filters, TokenStore
 from trainers.sedd.stream import ProteinStream, split_into_blocks
 from trainers.sedd.synthetic import SyntheticProteins
 

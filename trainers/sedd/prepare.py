@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainers.core.fields import ConfigError, convert
-from trainers.sedd.building import build
-from trainers.sedd.store import Filters, Manifest
+from trainers.sedd.store.building import build
+from trainers.sedd.store.token_store import Filters, Manifest
 
 _PROGRAM = "python -m trainers.sedd.prepare"
 

@@ -17,7 +17,7 @@ from trainers.core.randomness import ORDER, derived
 from trainers.core.sampling import split
 from trainers.sedd.alphabet import Tokens
 from trainers.sedd.data import Protein, Proteins, sample
-from trainers.sedd.store import TokenStore
+from trainers.sedd.store.token_store import TokenStore
 
 BLOCK = 512
 """Neighbours that are read at once: 150 kB of UniRef50."""

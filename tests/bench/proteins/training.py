@@ -15,9 +15,9 @@ from torch import nn
 
 from tests.bench.proteins.homology import Split
 from trainers.core.checkpoint import Checkpoints, load_part
-from trainers.sedd.configuration import Settings, read
+from trainers.sedd.start.configuration import Settings, read
+from trainers.sedd.start.translation import core_config
 from trainers.sedd.task import SeddTask
-from trainers.sedd.translation import core_config
 
 CONFIGURATION = Path(__file__).with_name("tiny.yaml")
 RANKS = 2

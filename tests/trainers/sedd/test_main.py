@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.trainers.sedd.test_starting import TINY
+from tests.trainers.sedd.start.test_ranks import TINY
 from trainers.core.config import Config
 from trainers.core.yaml_text import read_yaml_file
 from trainers.sedd import __main__ as program
-from trainers.sedd.configuration import read
-from trainers.sedd.translation import core_config
+from trainers.sedd.start.configuration import read
+from trainers.sedd.start.translation import core_config
 
 
 class Here:

@@ -19,7 +19,7 @@ from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
 from trainers.sedd.alphabet import decode
 from trainers.sedd.data import Protein, collated
-from trainers.sedd.store import TokenStore
+from trainers.sedd.store.token_store import TokenStore
 from trainers.sedd.stream import ProteinStream, split_into_blocks
 
 NUMBER = 103

@@ -16,7 +16,7 @@ from trainers.core.fields import ConfigError, convert
 from trainers.core.overrides import override, put, tells
 from trainers.sedd import settings
 from trainers.sedd.settings import Above
-from trainers.sedd.words import IN_OWN_WORDS
+from trainers.sedd.start.words import IN_OWN_WORDS
 
 DEFAULT_ITERATIONS = 100_000
 

@@ -10,7 +10,7 @@ from trainers.core import config as core
 from trainers.core.pyobject import PyObject
 from trainers.core.yaml_text import plain
 from trainers.sedd import settings
-from trainers.sedd.configuration import DEFAULT_ITERATIONS, LearningRate, Settings, Training
+from trainers.sedd.start.configuration import DEFAULT_ITERATIONS, LearningRate, Settings, Training
 
 TASK = PyObject("trainers.sedd.task.SeddTask")
 

@@ -13,8 +13,8 @@ import numpy
 import numpy.typing
 
 from trainers.sedd.alphabet import UNKNOWN
-from trainers.sedd.deduplication import write_at
-from trainers.sedd.store import BIN, OFFSET, Numbers
+from trainers.sedd.store.deduplication import write_at
+from trainers.sedd.store.token_store import BIN, OFFSET, Numbers
 
 RUN = 1 << 21
 """Tokens that are moved at once, or one protein if that has more."""

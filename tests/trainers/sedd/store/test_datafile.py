@@ -16,11 +16,11 @@ import pytest
 from tests.mounts import mount_read_only, with_mounts
 from tests.trainers.sedd.stores import store_with, write_fasta
 from trainers.core.fields import ConfigError
-from trainers.sedd import building, datafile
 from trainers.sedd.alphabet import decode
-from trainers.sedd.building import build
-from trainers.sedd.datafile import store_of
-from trainers.sedd.store import Filters, TokenStore
+from trainers.sedd.store import building, datafile
+from trainers.sedd.store.building import build
+from trainers.sedd.store.datafile import store_of
+from trainers.sedd.store.token_store import Filters, TokenStore
 
 
 @pytest.fixture
@@ -146,9 +146,9 @@ def test_a_store_beside_the_file_is_read_where_nothing_can_be_written(tmp_path: 
 OTHER = """
 import sys
 from pathlib import Path
-from trainers.sedd.building import build_locked
-from trainers.sedd.locking import locked
-from trainers.sedd.store import Filters
+from trainers.sedd.store.building import build_locked
+from trainers.sedd.store.locking import locked
+from trainers.sedd.store.token_store import Filters
 
 source, place = map(Path, sys.argv[1:])
 with locked(place) as alone:
@@ -174,7 +174,7 @@ def test_of_two_one_builds_and_the_other_waits(tmp_path: Path, builds: list[Path
                 told.append(record.getMessage())
                 print(file=other.stdin, flush=True)  # now that this one waits
 
-        logger = logging.getLogger("trainers.sedd.locking")
+        logger = logging.getLogger("trainers.sedd.store.locking")
         handler = Telling()
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)

@@ -15,9 +15,9 @@ from trainers.core.pyobject import PyObject
 from trainers.core.scaling import resolved
 from trainers.core.yaml_text import read_yaml, to_yaml
 from trainers.sedd import settings
-from trainers.sedd.configuration import read
-from trainers.sedd.translation import core_config, without_effect
-from trainers.sedd.words import IN_OWN_WORDS, in_own_words
+from trainers.sedd.start.configuration import read
+from trainers.sedd.start.translation import core_config, without_effect
+from trainers.sedd.start.words import IN_OWN_WORDS, in_own_words
 
 
 def translated(text: str = "") -> Config:
@@ -281,7 +281,7 @@ def paths(kind: type[Any], prefix: str = "") -> set[str]:
 
 def test_every_word_is_a_field_on_both_sides() -> None:
     """And no field that the translation sets under another name lacks one."""
-    from trainers.sedd.configuration import Settings
+    from trainers.sedd.start.configuration import Settings
 
     ours, theirs = paths(Settings), paths(Config)
     dotted = {core: here for core, here in IN_OWN_WORDS.items() if "." in core}

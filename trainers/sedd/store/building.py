@@ -25,14 +25,14 @@ import msgspec
 
 from trainers.core.durable import flush_folder, sealed, sum_of, write_sealed
 from trainers.core.fields import ConfigError
-from trainers.sedd.bar import Bar
-from trainers.sedd.deduplication import mark_repeated, write_zeros
-from trainers.sedd.fasta import Fasta
-from trainers.sedd.locking import locked
-from trainers.sedd.packing import pack
-from trainers.sedd.saved import SavedSequences, is_saved
-from trainers.sedd.sifting import sifted, usual_processes
-from trainers.sedd.store import (
+from trainers.sedd.store.bar import Bar
+from trainers.sedd.store.deduplication import mark_repeated, write_zeros
+from trainers.sedd.store.fasta import Fasta
+from trainers.sedd.store.locking import locked
+from trainers.sedd.store.packing import pack
+from trainers.sedd.store.saved import SavedSequences, is_saved
+from trainers.sedd.store.sifting import sifted, usual_processes
+from trainers.sedd.store.token_store import (
     FORMAT,
     MANIFEST,
     OFFSET,

@@ -15,12 +15,12 @@ import torch
 from tests.bench.packing import Taken, deduplicate, pack_short, read, sparse_store
 from tests.trainers.sedd.stores import write_fasta
 from trainers.core.durable import sealed, write_sealed
-from trainers.sedd import building, fasta, packing
-from trainers.sedd.building import build
-from trainers.sedd.deduplication import HASH, mark_repeated
-from trainers.sedd.packing import pack
-from trainers.sedd.saved import SavedSequences, _Memo
-from trainers.sedd.store import FORMAT, MANIFEST, OFFSET, OFFSETS, TOKENS, Filters, TokenStore
+from trainers.sedd.store import building, fasta, packing
+from trainers.sedd.store.building import build
+from trainers.sedd.store.deduplication import HASH, mark_repeated
+from trainers.sedd.store.packing import pack
+from trainers.sedd.store.saved import SavedSequences, _Memo
+from trainers.sedd.store.token_store import FORMAT, MANIFEST, OFFSET, OFFSETS, TOKENS, Filters, TokenStore
 from trainers.sedd.stream import ProteinStream
 
 UNIREF50 = 60_000_000

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from trainers.sedd.configuration import Settings, read
-from trainers.sedd.flags import parsed, parser, told
+from trainers.sedd.start.configuration import Settings, read
+from trainers.sedd.start.flags import parsed, parser, told
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "sedd-configuration.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "sedd-configuration.md"
 
 
 def settings(*words: str) -> Settings:

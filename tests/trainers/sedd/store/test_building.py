@@ -22,11 +22,11 @@ from tests import patience
 from tests.mounts import mount_small, with_mounts
 from tests.trainers.sedd.stores import write_fasta
 from trainers.core.fields import ConfigError
-from trainers.sedd import building, fasta, packing
 from trainers.sedd.alphabet import decode
-from trainers.sedd.building import build
 from trainers.sedd.prepare import main
-from trainers.sedd.store import Dropped, Filters, TokenStore
+from trainers.sedd.store import building, fasta, packing
+from trainers.sedd.store.building import build
+from trainers.sedd.store.token_store import Dropped, Filters, TokenStore
 
 
 def proteins_of(folder: Path) -> list[str]:

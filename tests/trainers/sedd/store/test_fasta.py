@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from trainers.core.fields import ConfigError
-from trainers.sedd.fasta import Fasta, sequences
+from trainers.sedd.store.fasta import Fasta, sequences
 
 ANY_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 

@@ -17,9 +17,9 @@ import numpy
 
 from trainers.core.fields import ConfigError
 from trainers.sedd.alphabet import UNKNOWN, encode
-from trainers.sedd.deduplication import HASH
-from trainers.sedd.fasta import sequences
-from trainers.sedd.store import OFFSET, Filters
+from trainers.sedd.store.deduplication import HASH
+from trainers.sedd.store.fasta import sequences
+from trainers.sedd.store.token_store import OFFSET, Filters
 
 MOST_PROCESSES = 8
 """More have nothing to do: one process unpacks and writes what they read."""
@@ -113,7 +113,9 @@ class _Helper:
         self._filters = filters
 
     def __enter__(self) -> _Helper:
-        code = f"import sys; sys.path[:] = {sys.path!r}; from trainers.sedd.sifting import serve; serve()"
+        code = (
+            f"import sys; sys.path[:] = {sys.path!r}; from trainers.sedd.store.sifting import serve; serve()"
+        )
         self._process = subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,

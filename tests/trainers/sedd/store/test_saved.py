@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from trainers.core.fields import ConfigError
-from trainers.sedd import saved as saved_module
-from trainers.sedd.saved import SavedSequences, is_saved
+from trainers.sedd.store import saved as saved_module
+from trainers.sedd.store.saved import SavedSequences, is_saved
 
 
 def saved(content: Any, folder: Path, protocol: int = 2) -> Path:

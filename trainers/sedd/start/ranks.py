@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from launcher.ranks import RankEnv
 from trainers.core.fields import ConfigError
-from trainers.sedd.flags import LAYOUT
+from trainers.sedd.start.flags import LAYOUT
 
 MASTER_PORT = 29500
 """torchrun's choice, too."""

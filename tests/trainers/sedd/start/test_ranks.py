@@ -17,11 +17,11 @@ from launcher.ranks import RankEnv
 from tests import patience
 from trainers.core.fields import ConfigError
 from trainers.sedd import __main__ as program
-from trainers.sedd import starting
-from trainers.sedd.flags import parsed
-from trainers.sedd.starting import Layout, check_layout, command, layout
+from trainers.sedd.start import ranks
+from trainers.sedd.start.flags import parsed
+from trainers.sedd.start.ranks import Layout, check_layout, command, layout
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 HOST = "--master_addr host-a"
 
 
@@ -114,8 +114,8 @@ def test_a_rank_starts_no_others(
     def started(*_: object) -> NoReturn:
         raise AssertionError("it started ranks")
 
-    monkeypatch.setattr(starting, "become", started)
-    monkeypatch.setattr(starting, "devices_here", started)
+    monkeypatch.setattr(ranks, "become", started)
+    monkeypatch.setattr(ranks, "devices_here", started)
     me = RankEnv.detect(environ)
     monkeypatch.setattr(program, "setup_logging", lambda *_: None)
     refused = contextlib.nullcontext() if fits(words, me) else pytest.raises(ConfigError, match=me.starter)
@@ -166,7 +166,7 @@ def test_what_is_wrong_is_said_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Once, and not by each rank."""
-    monkeypatch.setattr(starting, "become", lambda *_: pytest.fail("it started ranks"))
+    monkeypatch.setattr(ranks, "become", lambda *_: pytest.fail("it started ranks"))
     monkeypatch.setattr(sys, "argv", ["sedd", "--nproc_per_node", "2", "--set", "training.accum=0"])
     with pytest.raises(SystemExit) as ended:
         program.main()

@@ -9,9 +9,9 @@ import pytest
 
 from trainers.core.fields import ConfigError
 from trainers.core.yaml_text import read_yaml, read_yaml_file
-from trainers.sedd.configuration import Settings, read
+from trainers.sedd.start.configuration import Settings, read
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "sedd.yaml"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "sedd.yaml"
 
 
 def problems(text: str, *overrides: str, **flags: Any) -> list[str]:

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from trainers.core.fields import ConfigError
-from trainers.sedd.fasta import BLOCK
+from trainers.sedd.store.fasta import BLOCK
 
 LISTS = ("sequences", "data")
 """Where a dict holds the list."""

@@ -15,8 +15,8 @@ from tests.trainers.sedd.stores import store_with, write_fasta
 from trainers.core.durable import sealed
 from trainers.core.fields import ConfigError
 from trainers.sedd.alphabet import UNKNOWN, decode
-from trainers.sedd.building import build
-from trainers.sedd.store import Filters, TokenStore
+from trainers.sedd.store.building import build
+from trainers.sedd.store.token_store import Filters, TokenStore
 
 PROTEINS = ["MKV", "A", "ACDEFGHIKLMNPQRSTVWY", "MKXV"]
 

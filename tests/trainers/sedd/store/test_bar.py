@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from trainers.sedd import bar
-from trainers.sedd.bar import Bar
+from trainers.sedd.store import bar
+from trainers.sedd.store.bar import Bar
 
 
 class Terminal(io.StringIO):

@@ -12,9 +12,9 @@ import msgspec
 
 from trainers.core.durable import sum_of
 from trainers.core.fields import ConfigError
-from trainers.sedd.building import build_locked
-from trainers.sedd.locking import locked
-from trainers.sedd.store import FORMAT, Filters, TokenStore
+from trainers.sedd.store.building import build_locked
+from trainers.sedd.store.locking import locked
+from trainers.sedd.store.token_store import FORMAT, Filters, TokenStore
 
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 

@@ -1,0 +1,1 @@
+"""Tests of how a diffusion of proteins is started."""
