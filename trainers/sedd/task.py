@@ -127,9 +127,9 @@ class SeddTask(Task):
     def finish(self, sums: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
         """The means, and the perplexity that the bound allows at most."""
         means = dict(super().finish(sums))
-        if not self.settings.eval.perplexity:
+        if not self.settings.eval.perplexity or "loss" not in means:  # of no proteins there is none
             return means
-        return {**means, "perplexity": math.exp(min(means.get("loss", math.nan), 700.0))}
+        return {**means, "perplexity": math.exp(min(means["loss"], 700.0))}
 
     def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
         """What generated proteins look like, named generation/…, where it is time for some."""

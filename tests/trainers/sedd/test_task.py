@@ -71,6 +71,7 @@ def test_measures() -> None:
     found = task().finish({"loss": (300.0, 100.0), "fixed_noise_0.5": (50.0, 100.0)})
     assert found == {"loss": 3.0, "fixed_noise_0.5": 0.5, "perplexity": pytest.approx(math.exp(3))}
     assert math.isfinite(task().finish({"loss": (1e9, 1.0)})["perplexity"])
+    assert task().finish({}) == {}  # an empty test set
 
 
 def test_unknown_residues_do_not_count() -> None:
