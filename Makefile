@@ -3,6 +3,7 @@
 # make test-fast   those that start no ranks, containers or clusters: while one works
 # make test-long   the same with every test
 # make bench       time the command line against bare Python, and training against a loop by hand and others
+# make bench-proteins  what a tiny diffusion learns of real ones: some 20 minutes; Debian's mmseqs2, mmseqs2-examples
 # make lock        choose new versions for constraints.txt
 # make clean       remove what these commands made
 #
@@ -44,7 +45,7 @@ JOB := examples/causets_job.yaml
 LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]'
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-fast test-long bench lock clean check system-packages
+.PHONY: demo test test-fast test-long bench bench-proteins lock clean check system-packages
 
 demo: $(READY)
 	@export PATH="$$PWD/.venv/bin:$$PATH" XDG_STATE_HOME="$$PWD/$(DEMO)/state"
@@ -83,6 +84,9 @@ check: $(READY) $(INTEL_MPI_READY) system-packages
 
 bench: $(READY)
 	@.venv/bin/python -m tests.bench
+
+bench-proteins: $(READY)
+	@.venv/bin/python -m tests.bench.proteins
 
 # All of constraints.txt first: castoff's own build then finds its backend there, pinned too.
 $(READY): pyproject.toml constraints.txt

@@ -26,8 +26,10 @@ class Part(NamedTuple):
     """Of a held-out protein."""
 
     tokens: Tokens
-    nats: float
-    """What trigrams say of its residues, with what stands before the part in the protein."""
+    unigram: float
+    """Nats of its residues, each by itself."""
+    trigram: float
+    """The same after the two before each, be they in the part or before it in the protein."""
     cluster: int
 
 
@@ -46,10 +48,24 @@ class Found(NamedTuple):
 
     model: Numbers
     unigram: Numbers
-    trigram: Numbers
-    """Exact, and not under noise."""
+    exact_unigram: Numbers
+    """Not under noise, but of all residues."""
+    exact_trigram: Numbers
+    """The same."""
     residues: Numbers
     clusters: list[int]
+
+    def over_unigram(self) -> Mean:
+        """How far the model is above the unigram, under the same noise."""
+        return self.mean(self.model - self.unigram)
+
+    def over_trigram(self, masked: float) -> Mean:
+        """How far the model is above the trigram, of which a share `masked` counts, as at time 1 there is.
+
+        The unigram is known with and without noise, so what noise adds to it is taken from the model, too.
+        """
+        luck = self.unigram - masked * self.exact_unigram
+        return self.mean(self.model - luck - masked * self.exact_trigram)
 
     def mean(self, sums: Numbers) -> Mean:
         """Of a residue."""
@@ -57,16 +73,22 @@ class Found(NamedTuple):
 
 
 def parts_of(
-    proteins: Sequence[Tokens], clusters: Sequence[int], trigrams: Trigrams, longest: int
+    proteins: Sequence[Tokens],
+    clusters: Sequence[int],
+    shares: Numbers,
+    trigrams: Trigrams,
+    longest: int,
 ) -> list[Part]:
     """Each protein in as few parts, of about the same length, as make none longer than that."""
     found = []
     for tokens, cluster in zip(proteins, clusters, strict=True):
-        nats = numpy.zeros(len(tokens))
-        nats[tokens < len(RESIDUES)] = trigrams.nats(tokens)
+        known = tokens < len(RESIDUES)
+        nats = numpy.zeros((len(tokens), 2))
+        nats[known, 0] = -numpy.log(shares[tokens[known]])
+        nats[known, 1] = trigrams.nats(tokens)
         number = -(-len(tokens) // longest)
         cut = zip(numpy.array_split(tokens, number), numpy.array_split(nats, number), strict=True)
-        found += [Part(part, float(each.sum()), cluster) for part, each in cut]
+        found += [Part(part, float(each[:, 0].sum()), float(each[:, 1].sum()), cluster) for part, each in cut]
     return found
 
 
@@ -94,7 +116,8 @@ def compared(
     return Found(
         model_sums,
         unigram_sums,
-        numpy.array([part.nats for part in ordered]),
+        numpy.array([part.unigram for part in ordered]),
+        numpy.array([part.trigram for part in ordered]),
         numpy.array([float((part.tokens < len(RESIDUES)).sum()) for part in ordered]),
         [part.cluster for part in ordered],
     )

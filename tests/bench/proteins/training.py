@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -32,6 +33,8 @@ class Trained(NamedTuple):
     steps: int
     seconds: float
     """From the command's start to its end, with validations and the start of its ranks."""
+    cpu: float
+    """Seconds of CPU time in it, of all ranks: what a busy machine changes less."""
 
 
 def trained(split: Split, folder: Path, overrides: Sequence[str] = ()) -> Trained:
@@ -44,13 +47,13 @@ def trained(split: Split, folder: Path, overrides: Sequence[str] = ()) -> Traine
     bin_ = Path(sys.executable).parent
     words = [str(bin_ / "castoff"), "launch", "-n", str(RANKS), "--", str(bin_ / "castoff"), "train", "sedd"]
     words += [str(CONFIGURATION), "--fresh"]
-    began = time.perf_counter()
+    began, busy = time.perf_counter(), _cpu_of_children()
     done = subprocess.run(
         [*words, *(word for field in told for word in ("--set", field))],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,
     )
-    seconds = time.perf_counter() - began
+    seconds, cpu = time.perf_counter() - began, _cpu_of_children() - busy
     if done.returncode != 0:
         raise SystemExit(f"the training ended with {done.returncode}")
     settings = read(yaml.safe_load(CONFIGURATION.read_text()), overrides=told)
@@ -61,4 +64,9 @@ def trained(split: Split, folder: Path, overrides: Sequence[str] = ()) -> Traine
         raise SystemExit(f"there is no checkpoint in {folder}")
     model = task.build_model()
     model.load_state_dict(load_part(newest, "ema"))
-    return Trained(task, model.eval(), settings, int(newest.name.rpartition("-")[2]), seconds)
+    return Trained(task, model.eval(), settings, int(newest.name.rpartition("-")[2]), seconds, cpu)
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

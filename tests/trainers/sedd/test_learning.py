@@ -49,9 +49,9 @@ def test_after_fifty_steps_the_bound_on_unseen_proteins_lies_between_the_truth_a
     train, _, _ = trainer.prepare_dataloaders()
     trainer.run_training(train, None)
 
-    parts = parts_of(unseen, range(len(unseen)), trigrams(learned), LENGTH)
+    parts = parts_of(unseen, range(len(unseen)), unigram(learned), trigrams(learned), LENGTH)
     found = compared(trainer.engine.judged, unigram(learned), task.graph, task.noise, parts, draws=2)
-    gained, bound = found.mean(found.model - found.unigram), found.mean(found.model)
+    gained, bound = found.over_unigram(), found.mean(found.model)
     assert gained.value < -0.5 and gained.value < -4 * gained.error  # of ln 2 = 0.69
     least = (1 - task.settings.noise.eps) * (math.log(10) + math.log(2) / LENGTH)
     assert bound.value > least - 4 * bound.error

@@ -83,26 +83,29 @@ def test_long_proteins_are_compared_in_parts_and_none_of_their_residues_twice() 
     counted = trigrams(PROTEINS)
     proteins = [*PROTEINS[:3], numpy.concatenate(PROTEINS[:4])]
     proteins[3][100] = UNKNOWN
-    parts = parts_of(proteins, [7, 7, 8, 9], counted, longest=50)
+    shares = unigram(PROTEINS)
+    parts = parts_of(proteins, [7, 7, 8, 9], shares, counted, longest=50)
     assert numpy.concatenate([part.tokens for part in parts]).tolist() == numpy.concatenate(proteins).tolist()
     assert max(len(part.tokens) for part in parts) <= 50 and min(len(part.tokens) for part in parts) >= 20
-    assert sum(part.nats for part in parts if part.cluster == 9) == pytest.approx(
-        counted.nats(proteins[3]).sum()
-    )
+    last = [part for part in parts if part.cluster == 9]
+    assert sum(part.trigram for part in last) == pytest.approx(counted.nats(proteins[3]).sum())
+    known = proteins[3][proteins[3] < 20]
+    assert sum(part.unigram for part in last) == pytest.approx(-numpy.log(shares[known]).sum())
 
 
 def test_a_model_that_knows_nothing_is_compared_under_the_very_noise_of_the_unigram() -> None:
-    parts = parts_of(PROTEINS, range(len(PROTEINS)), trigrams(PROTEINS), longest=64)
+    even = numpy.full(20, 1 / 20)
+    parts = parts_of(PROTEINS, range(len(PROTEINS)), even, trigrams(PROTEINS), longest=64)
     assert len(parts) > BATCH
     model = DiffusionTransformer(Shape(8, 1, 2, 8), scale_by_sigma=True)  # untrained: all residues alike
-    even = numpy.full(20, 1 / 20)
     found = compared(model, even, Absorbing(), LogLinear(), parts, draws=3)
     assert found.model == pytest.approx(found.unigram, rel=1e-4)
     assert found.residues.sum() == sum(map(len, PROTEINS))
-    assert found.trigram.sum() == pytest.approx(sum(part.nats for part in parts))
-    exact = (1 - 1e-3) * math.log(20)
+    masked = 1 - 1e-3
     mean = found.mean(found.unigram)
-    assert mean.value == pytest.approx(exact, abs=4 * mean.error)
+    assert mean.value == pytest.approx(masked * math.log(20), abs=4 * mean.error)
+    difference = found.mean(masked * (found.exact_unigram - found.exact_trigram))
+    assert found.over_trigram(masked) == pytest.approx(difference, rel=1e-3)  # no noise is left in it
 
 
 def test_the_error_of_a_mean_counts_clusters_not_proteins() -> None:
