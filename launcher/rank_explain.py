@@ -23,7 +23,7 @@ NAMES = {
     "torchrun": "torchrun",
     "flux": "Flux",
     "jsm": "LSF's jsrun",
-    "local": "castoff, on one host",
+    "local": "castoff itself",
     "environment": "something that set RANK, WORLD_SIZE and LOCAL_RANK",
     "single": "nothing: a single process",
 }

@@ -132,6 +132,17 @@ def test_what_is_wrong_is_said_of_the_files_fields(override: str, says: str, her
 
 
 @ONE_LINE
+def test_what_changes_on_the_way_is_logged_by_the_files_fields(here: Here) -> None:
+    assert here("tiny.yaml") == 0, here.stderr
+    assert here("tiny.yaml", "--set", "training.n_iters=5", "--set", "optim.grad_clip=2") == 0, here.stderr
+    assert "training.n_iters: was 4 until step 4, is 5 from here on" in here.stderr
+    assert "optim.grad_clip: was 1.0 until step 4, is 2.0 from here on" in here.stderr
+    assert here("tiny.yaml", "--set", "training.n_iters=5", "--set", "optim.grad_clip=2") == 0, here.stderr
+    assert "Nothing is left to train in out/sedd" in here.stderr
+    assert "or with a larger training.epochs or n_iters" in here.stderr
+
+
+@ONE_LINE
 def test_another_configuration_is_refused_by_the_files_fields(here: Here) -> None:
     assert here("tiny.yaml") == 0, here.stderr
     assert here("tiny.yaml", "--set", "training.accum=2", "--set", "training.ema=null") == 1

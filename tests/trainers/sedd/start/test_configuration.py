@@ -20,6 +20,27 @@ def problems(text: str, *overrides: str, **flags: Any) -> list[str]:
     return error.value.problems
 
 
+DOCUMENTED = {
+    "2 GPUs": "training: {batch_size: 16, accum: 4}\noptim: {lr: 1e-4, warmup: 10000}",
+    "4 GPUs": "training: {batch_size: 16, accum: 4}\noptim: {lr: 2e-4, warmup: 20000}",
+    "8 GPUs": "training: {batch_size: 12, accum: 4}\noptim: {lr: 3e-4, warmup: 30000}",
+    "memory": "memory: {gradient_checkpointing: False, mixed_precision: True, max_memory_per_gpu: 0.85}",
+    "ddp": "ddp: {find_unused_parameters: False, gradient_as_bucket_view: True}",
+    "workers": "training: {num_workers: 4}\nmonitoring: {log_gradients: False, log_weights: False}",
+    "out of memory": "training: {batch_size: 8}\nmodel: {hidden_size: 512}",
+    "slow": "training: {num_workers: 6}\nmonitoring: {log_gradients: False, sample_frequency: 5000}",
+    "convergence": 'optim: {lr: !!float "1e-4", warmup: 25000}',
+}
+
+
+@pytest.mark.parametrize("text", DOCUMENTED.values(), ids=DOCUMENTED)
+def test_what_the_uniref50_trainers_document_shows_is_taken(text: str) -> None:
+    data = read_yaml(text)
+    told = read(data)
+    for section, fields in data.items():
+        assert fields == {name: getattr(getattr(told, section), name) for name in fields}
+
+
 @pytest.mark.parametrize("nothing", [None, {}])
 def test_everything_has_a_default(nothing: object) -> None:
     assert read(nothing) == Settings()

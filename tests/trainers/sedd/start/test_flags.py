@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainers.sedd.start.configuration import Settings, read
 from trainers.sedd.start.flags import parsed, parser, told
@@ -67,6 +69,12 @@ def test_each_sets_its_field(words: str, path: str, value: object) -> None:
     for name in path.split("."):
         found = getattr(found, name)
     assert found == value
+
+
+@given(text=st.text(st.characters(exclude_categories=()), min_size=1))
+def test_any_text_arrives_as_it_was_given(text: str) -> None:
+    """Names of files, too, that are no words of YAML, or no UTF-8."""
+    assert settings(f"--datafile={text}", f"--work-dir={text}").data.datafile == text
 
 
 def test_epochs_take_the_place_of_the_files_iterations() -> None:
