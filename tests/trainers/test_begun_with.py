@@ -13,7 +13,7 @@ from trainers.core.fields import ConfigError
 ENDLESS = {"num_epochs": None}
 
 
-def test_it_goes_on_there_bit_for_bit(tmp_path: Path) -> None:
+def test_it_goes_on_there_bit_for_bit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """And leaves the other one alone; its own record begins with what was known of the checkpoint."""
     first, branch = tmp_path / "first", tmp_path / "branch"
     train(Sensitive(), with_checkpoints(first, num_steps=45, **ENDLESS))
@@ -21,6 +21,7 @@ def test_it_goes_on_there_bit_for_bit(tmp_path: Path) -> None:
     given = {"num_steps": 60, "resume_checkpoint": str(first / "toy"), **ENDLESS}
     mine = train(Sensitive(), with_checkpoints(branch, **given))
     assert sorted(first.rglob("*")) == before
+    assert "is lost" not in caplog.text  # of lines that stand in the other one's record
     whole = train(Sensitive(), with_checkpoints(first, num_steps=60, **ENDLESS))
     assert (mine.weights, mine.seen) == (whole.weights, whole.seen)
     known = [line for line in whole.lines if line["step"] > 45 or (line["step"] == 45 and "val/loss" in line)]
