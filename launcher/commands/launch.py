@@ -163,7 +163,7 @@ def _hosts_by_hand(
             f"--node-rank {number} is none of --nodes {count} hosts, whose numbers are 0 to {count - 1}",
             context,
         )
-    if address is None and count > 1:
+    if not address and count > 1:
         raise click.UsageError(
             "--master-addr is missing: name the host whose --node-rank is 0, as all of them can reach it",
             context,

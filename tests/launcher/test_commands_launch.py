@@ -204,6 +204,7 @@ def test_two_starts_do_not_share_a_port(castoff: Castoff) -> None:
             ["--node-rank", "0", "--nodes", "2"],
             "--master-addr is missing: name the host whose",
         ),
+        (["--node-rank", "0", "--nodes", "2", "--master-addr", ""], "--master-addr is missing"),
         (["--master-addr", "h"], "--master-addr goes with --node-rank and --nodes"),
         (["--master-port", "4000"], "--master-port goes with --node-rank and --nodes"),
         (["--node-rank", "0", "--nodes", "1", "--master-port", "80"], "1024<=x<=65535"),

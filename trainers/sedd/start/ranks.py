@@ -48,7 +48,7 @@ def layout(arguments: Namespace, devices: Callable[[], int]) -> Layout | None:
     elif number is not None and number >= nodes:
         problems.append(f"is {number}, but --nnodes {nodes} hosts have numbers from 0 to {nodes - 1}")
     problems = [f"--node_rank: {problem}" for problem in problems]
-    if nodes > 1 and arguments.master_addr is None:
+    if nodes > 1 and not arguments.master_addr:
         problems.append(
             "--master_addr: is missing; write the host whose --node_rank is 0, as others reach it"
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import torch
 
 from launcher.ranks import RankEnv
 from tests import patience
@@ -59,6 +60,7 @@ def test_what_is_started(words: str, devices: int | None, found: Layout | None) 
         ),
         (f"--node_rank 1 {HOST}", ["--node_rank: is 1, but --nnodes is missing; write of how many hosts"]),
         ("--nnodes 2 --node_rank 1", ["--master_addr: is missing; write the host whose --node_rank is 0"]),
+        ("--nnodes 2 --node_rank 1 --master_addr=", ["--master_addr: is missing"]),
         ("--nnodes 2", ["--node_rank: is missing", "--master_addr: is missing"]),
     ],
 )
@@ -147,6 +149,17 @@ def test_flags_agree_with_the_starter(words: str, says: str | None) -> None:
     with pytest.raises(ConfigError) as error:
         check_layout(parsed(words.split()), me)
     assert error.value.problems[0].startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "found"),
+    [("auto", 4, 4), ("cuda", 4, 4), ("auto", 0, 1), ("cpu", 4, 1), ("mps", 1, 1)],
+)
+def test_a_rank_for_each_device(asked: str, there: int, found: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That torch sees, and none but the asked ones."""
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: there > 0)
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: there)
+    assert ranks.devices_here(asked) == found
 
 
 def test_as_what_they_are_started() -> None:
