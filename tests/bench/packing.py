@@ -10,15 +10,18 @@ import gzip
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy
+import torch
 
 from trainers.core.durable import sealed, write_sealed
 from trainers.sedd.store.building import build
 from trainers.sedd.store.deduplication import HASH, mark_repeated
+from trainers.sedd.store.fasta import Fasta, sequences
 from trainers.sedd.store.packing import pack
 from trainers.sedd.store.token_store import FORMAT, MANIFEST, OFFSET, OFFSETS, TOKENS, Filters, TokenStore
 
@@ -29,10 +32,18 @@ _LENGTH = 300
 
 
 def anonymous() -> int:
-    """Bytes of this process that no file stands behind."""
-    text = Path("/proc/self/smaps_rollup").read_text()
-    (line,) = (line for line in text.splitlines() if line.startswith("Anonymous:"))
-    return int(line.split()[1]) * 1024
+    """Bytes of this process and its children that no file stands behind."""
+    me = os.getpid()
+    children = Path(f"/proc/{me}/task/{me}/children").read_text().split()
+    return sum(_anonymous(pid) for pid in [str(me), *children])
+
+
+def _anonymous(pid: str) -> int:
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Anonymous:"))
 
 
 class Taken:
@@ -164,14 +175,36 @@ def main(millions: float) -> None:
         opening.look()
         print(f"a store of {number:,} written and opened: {opening}", flush=True)
         print(f"  100,000 looked up, 1,000 blocks read: {read(store, 100_000, 1000)}", flush=True)
-        for part, suffix in ((50_000, ""), (200_000, ""), (200_000, ".gz")):
-            source = folder / f"proteins-{part}.fasta{suffix}"
+        for part, suffix in ((100_000, ".fasta"), (1_000_000, ".fasta"), (1_000_000, ".fasta.gz")):
+            source = folder / f"proteins-{part}{suffix}"
             write_proteins(source, part)
             for processes in (1, 2):
-                building = Taken()
-                build([source], folder / "built", Filters(), processes=processes)
-                building.look()
-                print(f"{source.name}, processes {processes}: {building}", flush=True)
+                print(f"{source.name}, processes {processes}: {_built(source, processes)}", flush=True)
+        saved = folder / "proteins-1000000.pt"
+        torch.save([letters.decode() for letters in _letters_of(folder / "proteins-1000000.fasta")], saved)
+        print(f"{saved.name}, processes 1: {_built(saved, 1)}", flush=True)
+
+
+def _built(source: Path, processes: int) -> Taken:
+    """What a build takes, helpers included."""
+    taken, over = Taken(), threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.05):
+            taken.look()
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    build([source], source.with_name("built"), Filters(), processes=processes)
+    over.set()
+    watching.join()
+    return taken
+
+
+def _letters_of(path: Path) -> Iterator[bytes]:
+    with Fasta(path) as fasta:
+        for block in fasta.blocks():
+            yield from sequences(block)
 
 
 if __name__ == "__main__":
