@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -121,6 +120,7 @@ class _Helper:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pipesize=_PIPE,
+            start_new_session=True,  # Ctrl-C is this process's matter
         )
         self._tell(self._filters)
         return self
@@ -164,7 +164,6 @@ class _Helper:
 
 def serve() -> None:
     """What a helper does: takes filters, then blocks, and gives what is taken of each."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end of the input is what ends it
     source, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever is printed
     filters = pickle.load(source)

@@ -223,6 +223,24 @@ def test_a_killed_build_leaves_no_store_and_no_process_and_the_next_one_cleans_u
 
 
 @pytest.mark.usefixtures("for_real")
+def test_ctrl_c_leaves_no_draft_and_says_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "endless.fasta"
+    os.mkfifo(source)
+    words = [sys.executable, "-m", "trainers.sedd.prepare", str(source), "--out", str(tmp_path / "store")]
+    stopped = subprocess.Popen(
+        [*words, "--processes", "2"], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    with source.open("wb", buffering=0) as file:
+        file.write(b">a\nACD\n")
+        patience.until(lambda: children_of(stopped.pid, 2))
+        os.killpg(stopped.pid, signal.SIGINT)
+        _, said = stopped.communicate()
+    assert stopped.returncode == 130
+    assert said.splitlines() == [f"Building a token store of endless.fasta in {tmp_path / 'store'}"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".store.lock", "endless.fasta"]
+
+
+@pytest.mark.usefixtures("for_real")
 def test_a_helper_that_is_killed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     block = b">a\nACD\n"
 

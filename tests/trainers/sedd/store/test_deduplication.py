@@ -43,6 +43,11 @@ def test_one_hash_may_fill_every_bucket(tmp_path: Path) -> None:
     assert marks([bytes(HASH)] * 1000, tmp_path, 7) == [0] + [1] * 999
 
 
+def test_the_first_of_many_stays(tmp_path: Path) -> None:
+    hashes = [(n * n % 101).to_bytes(8, "little") + bytes([n % 7 * 36] * 8) for n in range(3000)]
+    assert marks(hashes, tmp_path, 400) == expected(hashes)
+
+
 def test_tells_how_far_it_is(tmp_path: Path) -> None:
     (tmp_path / "hashes").write_bytes(b"".join(n.to_bytes(HASH, "big") for n in range(100)))
     told: list[int] = []

@@ -103,7 +103,7 @@ def test_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         ({"sequences": ["MK"], "data": ["MV"]}, "both sequences and data"),
         ("MKV", "the text 'MKV'"),
         (("MKV", "A"), "a tuple"),
-        ([{"sequence": "MK"}] * 2, "something that came before"),
+        (["MK", *[{"sequence": "MV"}] * 2], "something that came before"),
         ({"sequences": {"MKV"}}, "an object of __builtin__.set"),
     ],
 )
