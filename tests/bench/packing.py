@@ -1,7 +1,8 @@
 """What it takes to pack proteins, and to read 60 million: `python -m tests.bench.packing [MILLIONS]`.
 
-A measurement, not a test; tests/trainers/sedd/test_memory.py holds what it shows about memory. The stores are
-made up: hashes are random with some repeated, tokens are a file of holes, proteins are random letters.
+A measurement, not a test; tests/trainers/sedd/store/test_memory.py holds what it shows about memory. The
+stores are made up: hashes are random with some repeated, tokens are a file of holes, proteins are random
+letters.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ order, and mixes the proteins of many blocks: nearly as good an order, in some t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any, overload
 
 import torch
@@ -146,9 +147,10 @@ class _InBlocks(Sequence[int]):
             if number == last:
                 self._missing = (last + 1) * size - total
                 self._all_before = (place + 1) * size - self._missing
+        self._places = range(len(blocks) * size - self._missing)
 
     def __len__(self) -> int:
-        return len(self._blocks) * self._size - self._missing
+        return len(self._places)
 
     @overload
     def __getitem__(self, place: int) -> int: ...
@@ -156,9 +158,9 @@ class _InBlocks(Sequence[int]):
     def __getitem__(self, place: slice) -> Sequence[int]: ...
     def __getitem__(self, place: int | slice) -> int | Sequence[int]:
         if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
-        if not -len(self) <= place < len(self):
-            raise IndexError(place)
-        place %= len(self)
+            some = copy(self)
+            some._places = self._places[place]
+            return some
+        place = self._places[place]
         number, within = divmod(place if place < self._all_before else place + self._missing, self._size)
         return self._blocks[number] * self._size + within

@@ -20,7 +20,7 @@ from trainers.core.fields import ConfigError
 from trainers.sedd.alphabet import decode
 from trainers.sedd.data import Protein, collated
 from trainers.sedd.store.token_store import TokenStore
-from trainers.sedd.stream import ProteinStream, split_into_blocks
+from trainers.sedd.stream import ProteinStream, _InBlocks, split_into_blocks
 
 NUMBER = 103
 
@@ -164,6 +164,18 @@ def test_parts_are_whole_blocks_without_overlap(
         assert sorted(once) == list(range(NUMBER))
     for part, share in zip(parts, shares, strict=True):
         assert abs(len(part) - share * NUMBER) <= 2 * NUMBER / least + 2
+
+
+def test_a_share_of_held_out_proteins_takes_no_memory(store: TokenStore) -> None:
+    _, (held_out, _) = split_into_blocks(store, 512, (0.5, 0.5, 0.0), 1)
+    whole = list(held_out.indices)
+    for part in (slice(None), slice(3, 9), slice(None, -2), slice(0, 0)):
+        assert list(held_out.indices[part]) == whole[part]
+    assert held_out.indices[-1] == whole[-1]
+    with pytest.raises(IndexError):
+        held_out.indices[len(whole)]
+    many = _InBlocks(range(60_000_000 // 512), 512, 60_000_000)
+    assert len(pickle.dumps(many[:50_000_000])) < 1000
 
 
 def test_shares_that_are_none_are_told(store: TokenStore) -> None:
