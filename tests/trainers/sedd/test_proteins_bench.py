@@ -10,10 +10,20 @@ import numpy
 import pytest
 import torch
 
+from tests.bench.proteins import homology
+from tests.bench.proteins.__main__ import in_words, told_of_bounds, told_of_samples, told_of_training
 from tests.bench.proteins.baselines import BEGINNING, trigrams, unigram, unigram_score
-from tests.bench.proteins.comparison import BATCH, compared, losses, mean_of, parts_of
-from tests.bench.proteins.homology import chosen_clusters, different, read_fasta
-from trainers.sedd.alphabet import UNKNOWN, encode
+from tests.bench.proteins.comparison import BATCH, Mean, compared, losses, mean_of, parts_of
+from tests.bench.proteins.homology import (
+    Sizes,
+    Split,
+    chosen_clusters,
+    different,
+    read_fasta,
+    split_of,
+)
+from tests.bench.proteins.training import trained
+from trainers.sedd.alphabet import UNKNOWN, decode, encode
 from trainers.sedd.data import ProteinBatch
 from trainers.sedd.graph import Absorbing
 from trainers.sedd.model import DiffusionTransformer, Shape
@@ -137,3 +147,65 @@ def test_sequences_are_read_over_lines_and_counted_once(tmp_path: Path) -> None:
     assert found == read_fasta(tmp_path / "a.fasta.gz")
     assert found == [("one a protein", "ACDEF"), ("two", "ACDEF"), ("three", "GGG")]
     assert different(sequence for _, sequence in found) == ["ACDEF", "GGG"]
+
+
+def test_what_the_search_relates_to_a_training_protein_is_not_held_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def mmseqs(*words: str | Path) -> str:
+        asked.append(str(words[0]))
+        if words[0] == "easy-cluster":
+            ids = [header.split()[0] for header, _ in read_fasta(Path(words[1]))]
+            rows = "".join(f"{int(each) // 3 * 3}\t{each}\n" for each in ids)
+            Path(f"{words[2]}_cluster.tsv").write_text(rows)
+        if words[0] == "easy-search":
+            first, *_ = read_fasta(Path(words[1]))
+            Path(words[3]).write_text(f"{first[0].split()[0]}\t0\t0.4\n")
+        return "14\n"
+
+    monkeypatch.setattr(homology, "mmseqs", mmseqs)
+    source = tmp_path / "proteins.fasta"
+    letters = [decode(tokens) for tokens in PROTEINS]
+    source.write_text("".join(f">p{number}\n{each}\n" for number, each in enumerate([*letters, letters[0]])))
+    split = split_of(source, tmp_path / "split", share=0.2)
+    sizes = split.sizes
+    assert (sizes.proteins, sizes.clusters, sizes.largest_cluster) == (60, 20, 3)
+    assert (sizes.training, sizes.chosen, sizes.dropped, sizes.held_out) == (48, 12, 1, 11)
+    learned, held_out = (dict(read_fasta(path)) for path in (split.training, split.held_out))
+    assert sizes.training_residues == sum(map(len, learned.values()))
+    assert (sizes.held_out, sizes.held_out_residues) == (len(held_out), sum(map(len, held_out.values())))
+    assert not {header.split()[1] for header in learned} & {header.split()[1] for header in held_out}
+    assert set(learned.values()) | set(held_out.values()) < set(letters)
+    assert split_of(source, tmp_path / "split", share=0.2) == split
+    assert asked.count("easy-search") == 1  # it was there
+    split_of(source, tmp_path / "split", share=0.2, seed=1)
+    assert asked.count("easy-search") == 2
+
+
+def test_a_difference_is_judged_by_its_error() -> None:
+    assert in_words(Mean(-0.02, 0.004)) == "5.0 standard errors below, bar 4: met"
+    assert in_words(Mean(-0.02, 0.006)) == "3.3 standard errors below, bar 4: NOT MET"
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("for_real")
+def test_a_split_is_trained_on_compared_and_generated_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.bench.proteins.__main__.RESIDUES_GENERATED", 300)
+    for name, some in (("learned", PROTEINS[:40]), ("held-out", PROTEINS[40:])):
+        text = "".join(f">{number} {number // 2}\n{decode(each)}\n" for number, each in enumerate(some))
+        (tmp_path / f"{name}.fasta").write_text(text)
+    sizes = Sizes(60, 30, 2, 40, 0, 20, 0, 20, 10, 0)
+    split = Split(tmp_path / "learned.fasta", tmp_path / "held-out.fasta", sizes)
+    small = ["training.n_iters=3", "training.eval_freq=2", "optim.warmup=1", "sampling.steps=3"]
+    result = trained(split, tmp_path / "trained", [*small, "model.hidden_size=16", "model.n_blocks=1"])
+    assert result.steps == 3 and result.seconds > 0 and result.cpu > 0
+    assert "3 steps of 2 x 8 windows of at most 256 residues" in told_of_training(result)
+    clusters = [number // 2 for number in range(20)]
+    lines, _ = told_of_bounds(result, PROTEINS[:40], PROTEINS[40:], clusters, draws=2)
+    assert "model - trigram, paired" in lines[-1]
+    lines, _ = told_of_samples(result, PROTEINS[:40])
+    assert "generated proteins" in lines[0] and "total variation of pairs" in lines[-1]
