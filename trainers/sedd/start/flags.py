@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from trainers.core.command_line import add_overrides, new_parser
 from trainers.core.config import DEVICES
+from trainers.sedd.start.words import in_own_words
 
 DESCRIPTION = "Train a score-entropy diffusion of proteins."
 
@@ -63,7 +64,13 @@ LAYOUT = ("nnodes", "node_rank", "nproc_per_node")
 def parser() -> argparse.ArgumentParser:
     """All flags; each with _ or - between its words."""
     made = new_parser("sedd", DESCRIPTION)
-    made.add_argument("file", nargs="?", metavar="CONFIG", help="YAML of the training; default: see the docs")
+    made.description = in_own_words(made.description or "")
+    made.add_argument(
+        "file",
+        nargs="?",
+        metavar="CONFIG",
+        help="YAML of the training; without one every field has its default",
+    )
     made.add_argument("--config", metavar="CONFIG", help="the same")
     add_overrides(made, "training.n_iters=3000")
     for field in FIELDS:

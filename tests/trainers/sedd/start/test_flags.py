@@ -125,6 +125,13 @@ def test_a_run_that_has_a_name_in_no_project_is_answered_with_the_flag() -> None
         settings("--wandb_name", "n")
 
 
+def test_help_speaks_of_the_files_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed(["--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "<training.work_dir>/<name>" in shown and "training.path" not in shown
+
+
 def test_the_document_tells_of_each() -> None:
     rows = re.findall(r"^\| (.*?`--.*?) \|", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
     described = {each.replace("_", "-") for each in re.findall(r"--[\w-]+", " ".join(rows))}
