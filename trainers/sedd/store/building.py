@@ -93,6 +93,7 @@ def build_locked(
         _put_in_place(draft, folder)
     except OSError as error:
         if error.errno in _FULL:
+            shutil.rmtree(draft, ignore_errors=True)  # what it took is free again
             raise ConfigError([_too_little_room(folder, sources, error)], str(folder)) from error
         raise
     finally:

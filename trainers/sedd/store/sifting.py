@@ -23,9 +23,6 @@ from trainers.sedd.store.token_store import OFFSET, Filters
 MOST_PROCESSES = 8
 """More have nothing to do: one process unpacks and writes what they read."""
 
-_PIPE = 1 << 20
-"""Bytes that a pipe holds; what a user may have it hold, as Linux comes."""
-
 
 class Sifted(NamedTuple):
     """What is taken of a block, in its order."""
@@ -119,7 +116,6 @@ class _Helper:
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            pipesize=_PIPE,
             start_new_session=True,  # Ctrl-C is this process's matter
         )
         self._tell(self._filters)

@@ -320,6 +320,8 @@ def test_a_full_disk_says_so(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"there is too little room for it .* bytes are free") as error:
             build([source], tmp_path / "small" / "store", Filters(), processes=1)
         assert str(tmp_path / "small" / "store") in str(error.value)
+        free = shutil.disk_usage(tmp_path / "small").free
+        assert f" {free:,} bytes are free" in str(error.value)
         assert [each.name for each in (tmp_path / "small").iterdir()] == [".store.lock"]
 
     with_mounts(tmp_path, test)
