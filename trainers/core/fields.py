@@ -124,6 +124,11 @@ def _words(kind: Any) -> str:
         case inspect.ListType():
             item = kind.item_type
             return "a list" if isinstance(item, inspect.AnyType) else f"a list, of {_words(item)}"
+        case inspect.VarTupleType():
+            return f"a list, of {_words(kind.item_type)}"
+        case inspect.TupleType():
+            each = list(dict.fromkeys(map(_words, kind.item_types)))
+            return f"a list of {len(kind.item_types)}, of {' and '.join(each)}"
         case inspect.DictType() | inspect.StructType():
             return _BY_NAME
     return _PLAIN.get(type(kind).__name__, "a value")

@@ -14,6 +14,9 @@ import torch
 from torch import Tensor
 
 from trainers.sedd.alphabet import MASK
+from trainers.sedd.noise import log_expm1
+
+_NEXT_TO_NOTHING = 1e-18
 
 
 class GraphOfStates(ABC):
@@ -56,11 +59,15 @@ class GraphOfStates(ABC):
     def denoised(self, log_score: Tensor, tokens: Tensor, sigma: Tensor) -> Tensor:
         """The same back to time 0, from the little noise sigma that is left."""
 
-    def _of_residues(self, log_score: Tensor, sigma: Tensor, clean: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The score's logarithm at the clean residue, sigma's expm1 for each position, and who is one."""
-        known = clean < self.residues
+    def _where(self, counts: Tensor, log_score: Tensor, clean: Tensor) -> tuple[Tensor, Tensor]:
+        """The score's logarithm, and that at the clean residue, where a position counts; elsewhere 0.
+
+        What a network gives where nothing teaches it may be so large that its exponential is infinite,
+        and 0 times that is no gradient.
+        """
+        log_score = torch.where(counts.unsqueeze(-1), log_score, 0.0)
         at_clean = log_score.gather(-1, clean.clamp(max=self.residues - 1).unsqueeze(-1)).squeeze(-1)
-        return at_clean, torch.expm1(sigma).expand_as(at_clean), known
+        return log_score, at_clean
 
 
 class Absorbing(GraphOfStates):
@@ -74,10 +81,12 @@ class Absorbing(GraphOfStates):
     def score_entropy(self, log_score: Tensor, sigma: Tensor, noisy: Tensor, clean: Tensor) -> Tensor:
         """Of masked positions: the sum of the scores - a log(score of the residue) + a (log(a) - 1), with
         a = 1 / (exp(sigma) - 1)."""
-        at_clean, growth, known = self._of_residues(log_score, sigma, clean)
-        wanted = 1 / growth
-        entropy = log_score.exp().sum(-1) - wanted * at_clean - wanted * (growth.log() + 1)
-        return torch.where(known & (noisy == MASK), entropy, 0.0)
+        counts = (clean < self.residues) & (noisy == MASK)
+        log_score, at_clean = self._where(counts, log_score, clean)
+        log_growth = log_expm1(sigma)
+        wanted = (-log_growth).exp()
+        entropy = log_score.exp().sum(-1) - wanted * at_clean - wanted * (log_growth + 1)
+        return torch.where(counts, entropy, 0.0)
 
     def start(
         self, shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device
@@ -91,7 +100,7 @@ class Absorbing(GraphOfStates):
 
     def analytic(self, log_score: Tensor, tokens: Tensor, step: Tensor) -> Tensor:
         """A mask becomes each residue with probability (exp(step) - 1) times its score."""
-        return self._unmasked(log_score.exp() * torch.expm1(step).unsqueeze(-1), tokens)
+        return self._unmasked((log_score + log_expm1(step).unsqueeze(-1)).exp(), tokens)
 
     def denoised(self, log_score: Tensor, tokens: Tensor, sigma: Tensor) -> Tensor:
         """No mask is left."""
@@ -119,10 +128,12 @@ class Uniform(GraphOfStates):
         With r = (exp(sigma) - 1) / (exp(sigma) - 1 + residues), a is r where the token is clean; else 1 / r
         for the clean residue, and 1 for the others.
         """
-        at_clean, growth, known = self._of_residues(log_score, sigma, clean)
+        known = clean < self.residues
+        log_score, at_clean = self._where(known, log_score, clean)
         others = torch.ones_like(log_score).scatter_(-1, self._own(noisy), 0.0)
         scores, logs = (log_score.exp() * others).sum(-1), (log_score * others).sum(-1)
-        ratio = growth / (growth + self.residues)
+        met = -torch.expm1(-sigma)
+        ratio = met / (met + self.residues * (-sigma).exp())
         unmoved = scores - ratio * logs + (self.residues - 1) * ratio * (ratio.log() - 1)
         moved = scores - logs + at_clean - at_clean / ratio - (ratio.log() + 1) / ratio - (self.residues - 2)
         entropy = torch.where(noisy == clean, unmoved, moved) / self.residues
@@ -144,12 +155,13 @@ class Uniform(GraphOfStates):
 
     def analytic(self, log_score: Tensor, tokens: Tensor, step: Tensor) -> Tensor:
         """The inverse of the noise on the scores, times the noise from each residue to the token."""
-        own, grown = self._own(tokens), step.exp().unsqueeze(-1)
+        own, left = self._own(tokens), (-step).exp().unsqueeze(-1)
+        met = -torch.expm1(-step).unsqueeze(-1) / self.residues
         scores = log_score.exp().scatter(-1, own, 1.0)
-        before = grown * scores + (1 - grown) / self.residues * scores.sum(-1, keepdim=True)
-        forwards = (1 - 1 / grown).expand_as(scores) / self.residues
-        forwards = forwards.scatter_add(-1, own, (1 / grown).expand_as(scores[..., :1]))
-        made = (before * forwards).clamp(min=0)
+        # Over a long step little is left of the difference, or nothing: then all are as likely.
+        before = (scores - met * scores.sum(-1, keepdim=True)).clamp(min=_NEXT_TO_NOTHING)
+        forwards = met.expand_as(scores).scatter_add(-1, own, left.expand_as(scores[..., :1]))
+        made = before * forwards
         return made / made.sum(-1, keepdim=True)
 
     def denoised(self, log_score: Tensor, tokens: Tensor, sigma: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from trainers.core.fields import ConfigError
 from trainers.sedd.alphabet import KINDS, MASK, PADDING
+from trainers.sedd.noise import log_expm1
 from trainers.sedd.settings import Model
 
 
@@ -97,7 +98,7 @@ class DiffusionTransformer(nn.Module):
             shift, scale = self.shift_and_scale(noise.float()).unsqueeze(1).chunk(2, dim=-1)
             score: Tensor = self.head(self.norm(x.float()) * (1 + scale) + shift)
             if self.scale_by_sigma:
-                score = score - torch.log(torch.expm1(sigma.float()) * MASK)[:, None, None]
+                score = score - (log_expm1(sigma.float()) + math.log(MASK))[:, None, None]
         return score
 
 

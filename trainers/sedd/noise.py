@@ -39,11 +39,16 @@ class LogLinear(Noise):
 
     def total(self, time: Tensor) -> Tensor:
         """-log(1 - (1 - eps) t)."""
-        return -torch.log1p(-(1 - self.eps) * time)
+        # Each is exact in single precision where the other is not.
+        early, late = torch.log1p(-(1 - self.eps) * time), self._left(time).log()
+        return -torch.where(time < 0.5, early, late)
 
     def rate(self, time: Tensor) -> Tensor:
         """(1 - eps) / (1 - (1 - eps) t)."""
-        return (1 - self.eps) / (1 - (1 - self.eps) * time)
+        return (1 - self.eps) / self._left(time)
+
+    def _left(self, time: Tensor) -> Tensor:
+        return (1 - time) + self.eps * time
 
 
 class Geometric(Noise):
@@ -71,11 +76,18 @@ class Cosine(Noise):
 
     def total(self, time: Tensor) -> Tensor:
         """highest + (lowest - highest) (1 + cos(pi t)) / 2."""
-        return self.highest + (self.lowest - self.highest) * (1 + torch.cos(math.pi * time)) / 2
+        # The same from below: at early times a difference from the highest would be rounding alone.
+        return self.lowest + (self.highest - self.lowest) * torch.sin(math.pi / 2 * time) ** 2
 
     def rate(self, time: Tensor) -> Tensor:
         """(highest - lowest) pi sin(pi t) / 2."""
-        return (self.highest - self.lowest) * math.pi * torch.sin(math.pi * time) / 2
+        slope = torch.sin(math.pi * time).clamp(min=0)  # pi is rounded
+        return (self.highest - self.lowest) * math.pi * slope / 2
+
+
+def log_expm1(sigma: Tensor) -> Tensor:
+    """log(exp(sigma) - 1), also where exp(sigma) is more than a number can be."""
+    return sigma + torch.log(-torch.expm1(-sigma))
 
 
 def noise_of(settings: NoiseSchedule, graph: Graph) -> Noise:

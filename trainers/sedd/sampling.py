@@ -42,7 +42,8 @@ def sampled(
             step = noise.rate(begin) * (begin - end)
             made = graph.euler(log_score, tokens, step.expand(len(lengths), 1))
         else:
-            made = graph.analytic(log_score, tokens, (sigma - noise.total(end)).expand(len(lengths), 1))
+            step = (sigma - noise.total(end)).clamp(min=0)  # rounding does not lead forwards
+            made = graph.analytic(log_score, tokens, step.expand(len(lengths), 1))
         tokens = _drawn(made, tokens, padding, generator)
     if settings.noise_removal:
         left = noise.total(marks[-1]).expand(len(lengths), 1)

@@ -9,6 +9,8 @@ import msgspec
 from trainers.core.config import Fraction, NotNegative, Positive, Section, Seed
 
 Above = Annotated[float, msgspec.Meta(gt=0)]
+Level = Annotated[float, msgspec.Meta(ge=1e-6, le=1000.0)]
+"""Total noise. Of less, what the uniform numbers of single precision make would be rounding alone."""
 
 
 class Data(Section, frozen=True, kw_only=True):
@@ -59,10 +61,10 @@ class NoiseSchedule(Section, frozen=True, kw_only=True):
     """How much noise there is at a time from 0 to 1."""
 
     type: Literal["loglinear", "geometric", "cosine"] = "loglinear"
-    eps: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-3
+    eps: Annotated[float, msgspec.Meta(ge=1e-9, lt=1)] = 1e-3
     """Of loglinear: the share of residues that is left at time 1."""
-    sigma_min: Above = 1e-4
-    sigma_max: Above = 20.0
+    sigma_min: Level = 1e-4
+    sigma_max: Level = 20.0
     """Total noise at times 0 and 1 of the others."""
 
 
@@ -97,7 +99,7 @@ class Sampling(Section, frozen=True, kw_only=True):
 class Evaluation(Section, frozen=True, kw_only=True):
     """What is measured beside the bound."""
 
-    fixed_noise: tuple[Above, ...] = ()
+    fixed_noise: tuple[Level, ...] = ()
     """Levels of total noise, at each of which the score entropy is measured, too."""
     perplexity: bool = True
     """Whether the perplexity that follows from the bound is told beside it."""

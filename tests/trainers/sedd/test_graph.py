@@ -132,3 +132,49 @@ def test_a_short_euler_step_is_nearly_the_analytic_one(kind: str) -> None:
             atol=1e-7,
             rtol=1e-3,
         )
+
+
+@BOTH
+@pytest.mark.parametrize("sigma", [1e-6, 1e-3, 20.0, 100.0, 1000.0])
+def test_single_precision_is_enough_under_any_noise(kind: str, sigma: float) -> None:
+    """The exponential of 100 is no number of single precision."""
+    graph = GRAPHS[kind](RESIDUES)
+    log_score = torch.randn(1, 4, RESIDUES, dtype=torch.float64)
+    clean = torch.tensor([[0, 1, 2, UNKNOWN]])
+    noisy = (
+        torch.tensor([[MASK, MASK, 2, UNKNOWN]]) if kind == "absorb" else torch.tensor([[0, 2, 2, UNKNOWN]])
+    )
+    wanted = graph.score_entropy(log_score, column(sigma), noisy, clean)
+    assert wanted.isfinite().all() and (wanted >= 0).all()
+    single = log_score.float().requires_grad_()
+    found = graph.score_entropy(single, column(sigma).float(), noisy, clean)
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-6)
+    found.sum().backward()
+    assert single.grad is not None and single.grad.isfinite().all()
+
+
+@BOTH
+def test_a_score_that_nothing_teaches_may_be_of_any_size(kind: str) -> None:
+    """That of a residue that is not masked, or of none: infinity times 0 would be no gradient."""
+    log_score = torch.zeros(1, 3, 20)
+    clean = torch.tensor([[4, UNKNOWN, PADDING]])
+    noisy = clean.clone()
+    if kind == "absorb":
+        noisy[0, 0] = MASK
+    log_score[0, 1:] = 1000.0
+    log_score.requires_grad_()
+    GRAPHS[kind]().score_entropy(log_score, torch.ones(1, 1), noisy, clean).sum().backward()
+    assert log_score.grad is not None and log_score.grad.isfinite().all()
+    assert log_score.grad[0, 0].any() and not log_score.grad[0, 1:].any()
+
+
+@BOTH
+@pytest.mark.parametrize("step", [20.0, 100.0])
+def test_a_long_analytic_step_forgets_all_but_the_score(kind: str, step: float) -> None:
+    """Not its digits: of a score that knows nothing, no residue is drawn more often than others."""
+    graph, tokens = GRAPHS[kind](20), torch.full((1, 2), MASK if kind == "absorb" else 3)
+    log_score = torch.zeros(1, 2, 20)
+    if kind == "absorb":
+        log_score -= step + torch.tensor(20.0).log()
+    made = graph.analytic(log_score, tokens, torch.full((1, 1), step))
+    torch.testing.assert_close(made, torch.full_like(made, 1 / 20), rtol=1e-4, atol=1e-6)

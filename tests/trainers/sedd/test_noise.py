@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainers.core.fields import ConfigError
-from trainers.sedd.noise import Cosine, Geometric, LogLinear, Noise, noise_of
+from trainers.sedd.noise import Cosine, Geometric, LogLinear, Noise, log_expm1, noise_of
 from trainers.sedd.settings import Graph, NoiseSchedule
 
 SCHEDULES = [LogLinear(), Geometric(), Cosine(), LogLinear(0.01), Geometric(1e-3, 6.0)]
@@ -25,6 +25,21 @@ def test_where_they_begin_and_end() -> None:
     torch.testing.assert_close(LogLinear(1e-3).total(ends), torch.tensor([0.0, -math.log(1e-3)]).double())
     for noise in (Geometric(1e-4, 20.0), Cosine(1e-4, 20.0)):
         torch.testing.assert_close(noise.total(ends), torch.tensor([1e-4, 20.0]).double())
+
+
+@pytest.mark.parametrize("noise", [*SCHEDULES, LogLinear(1e-9), Cosine(1e-6), Geometric(1e-6, 100.0)])
+def test_single_precision_is_enough_at_any_time(noise: Noise) -> None:
+    """At the ends, too, where generation begins and ends."""
+    time = torch.cat([torch.logspace(-6, -1, 40), torch.linspace(0, 1, 101), 1 - torch.logspace(-7, -1, 40)])
+    torch.testing.assert_close(noise.total(time).double(), noise.total(time.double()), rtol=2e-6, atol=1e-12)
+    torch.testing.assert_close(noise.rate(time).double(), noise.rate(time.double()), rtol=2e-6, atol=1e-5)
+    assert (noise.rate(time) >= 0).all()
+
+
+def test_the_growth_of_any_noise_has_a_logarithm() -> None:
+    sigma = torch.tensor([1e-6, 0.1, 3.0, 50.0, 1000.0])
+    wanted = [math.log(math.expm1(level)) for level in sigma.double().tolist()[:-1]]
+    torch.testing.assert_close(log_expm1(sigma), torch.tensor([*wanted, 1000.0]), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["loglinear", "geometric", "cosine"])
