@@ -16,8 +16,8 @@ from torch import nn
 from launcher.ranks import RankEnv
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import Toy, config, lasting_lines, run
-from trainers.core import devices
-from trainers.core.config import Monitoring
+from trainers.core import devices, distributed
+from trainers.core.config import Config, Monitoring
 from trainers.core.devices import Use, limit_memory, use_of
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.core.metrics import MetricsFile
@@ -140,11 +140,20 @@ def test_a_process_may_be_told_to_take_a_part(monkeypatch: pytest.MonkeyPatch) -
     limits: list[tuple[Any, ...]] = []
     gpus(monkeypatch, set_per_process_memory_fraction=lambda *told: limits.append(told))
     limit_memory(GPU, 0.85)
-    assert limits == [(0.85, GPU)]
+    limit_memory(torch.device("mps"), 0.5)  # takes no device
+    assert limits == [(0.85, GPU), (0.5,)]
     gpus(monkeypatch)
     limit_memory(GPU, 0.85)  # a torch that cannot
     assert devices.limiter(GPU) is None
     assert devices.limiter(torch.device("cpu")) is None
+
+
+def test_a_trainings_limit_reaches_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[tuple[torch.device, float]] = []
+    monkeypatch.setattr(distributed, "limit_memory", lambda *told: limits.append(told))
+    for part in (None, 0.5):
+        distributed.place_of(0, Config.of(config(tmp_path, max_memory_per_gpu=part)))
+    assert limits == [(torch.device("cpu"), 0.5)]
 
 
 def test_a_limit_has_no_effect_on_a_cpu(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,28 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
-from trainers.core.checkpoint import Checkpoints
+from trainers.core.checkpoint import Checkpoints, load_part
 from trainers.core.pyobject import PyObject
 from trainers.ddp import TrainerDDP
-from trainers.sedd.alphabet import RESIDUES
+from trainers.sedd.alphabet import RESIDUES, Tokens
 from trainers.sedd.generate import main
 from trainers.sedd.synthetic import LENGTHS
+from trainers.sedd.task import SeddTask
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_in(folder: Path, **judged: Any) -> Path:
     """The folder of a training of two steps."""
     told: dict[str, Any] = {
         "name": "sedd",
         "training": {
-            "path": str(tmp_path_factory.mktemp("trained")),
+            "path": str(folder),
             "num_steps": 2,
             "batch_size": 4,
             "device": "cpu",
             "ema_decay": 0.9,
             "optimizer_type": PyObject("torch.optim.AdamW"),
         },
+        "validation": judged,
         "task": PyObject("trainers.sedd.task.SeddTask"),
         "task_kwargs": {
             "data": {"synthetic": 30, "split": [0.8, 0.2, 0.0]},
@@ -41,6 +43,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train, validation, _ = trainer.prepare_dataloaders()
     trainer.run_training(train, validation)
     return trainer.folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained_in(tmp_path_factory.mktemp("trained"))
 
 
 def fasta(capsys: pytest.CaptureFixture[str], *words: str) -> list[tuple[str, str]]:
@@ -68,19 +75,49 @@ def test_the_same_seed_gives_the_same(run: Path, capsys: pytest.CaptureFixture[s
     assert fasta(capsys, *words, "--seed", "1")[0][1] != first[0][1]
 
 
-def test_it_is_the_averaged_model_that_generates(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def newest(run: Path) -> Path:
+    found = Checkpoints(run / "checkpoints").newest()
+    assert found is not None
+    return found
+
+
+def test_it_is_the_averaged_model_that_generates_as_it_is_told(
+    run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def generate(self: SeddTask, model: nn.Module, *_: Any) -> list[Tokens]:
+        averaged, last = (load_part(newest(run), part) for part in ("ema", "model"))
+        weights = model.state_dict()
+        assert not model.training
+        assert all(weights[name].equal(each) for name, each in averaged.items())
+        assert not all(weights[name].equal(each) for name, each in last.items())
+        asked.append((self.settings.sampling.predictor, self.settings.sampling.steps))
+        return []
+
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(SeddTask, "generate", generate)
+    for words in ([], ["--steps", "3"], ["--predictor", "euler"]):
+        main([str(run), "--length", "5", *words])
+    assert asked == [("analytic", 4), ("analytic", 3), ("euler", 4)]
+
+
+def test_it_is_the_best_model_that_generates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def worse(self: SeddTask, *_: Any) -> dict[str, Any]:
+        return {"loss": (float(self.state.step), 1)}
+
+    monkeypatch.setattr(SeddTask, "evaluate", worse)
+    worst = trained_in(tmp_path, every_steps=1)
+    assert newest(worst).name == "step-0000000002"
+    assert "step-0000000001" in fasta(capsys, str(worst), "--length", "5")[0][0]
+
+
+def test_a_checkpoint_that_is_damaged(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(run, copy, symlinks=True)
-    words = ("--number", "3", "--length", "60")
-    averaged = fasta(capsys, str(copy), *words)
-    newest = Checkpoints(copy / "checkpoints").newest()
-    assert newest is not None
-    (newest / "ema.pt").rename(newest / "gone")
+    (newest(copy) / "ema.pt").rename(newest(copy) / "gone")
     with pytest.raises(SystemExit, match=r"generate: .*the best checkpoint, .* is damaged"):
-        main([str(copy), *words])
-    assert averaged == fasta(capsys, str(run), *words)
+        main([str(copy), "--length", "60"])
 
 
 @pytest.mark.parametrize(

@@ -178,3 +178,17 @@ def test_a_long_analytic_step_forgets_all_but_the_score(kind: str, step: float) 
         log_score -= step + torch.tensor(20.0).log()
     made = graph.analytic(log_score, tokens, torch.full((1, 1), step))
     torch.testing.assert_close(made, torch.full_like(made, 1 / 20), rtol=1e-4, atol=1e-6)
+
+
+def test_what_a_model_says_of_the_token_that_is_there_changes_nothing() -> None:
+    """On the uniform graph: its score is 1, and nobody has taught a model to say so."""
+    graph = GRAPHS["uniform"](RESIDUES)
+    tokens, clean = torch.tensor([[0, 1, 2, 3]]), torch.tensor([[0, 2, 2, 1]])
+    score = torch.randn(1, 4, RESIDUES, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    other = score.scatter(-1, tokens.unsqueeze(-1), 3.0)
+    step = column(0.5)
+    for act in (graph.euler, graph.analytic, graph.denoised):
+        torch.testing.assert_close(act(score, tokens, step), act(other, tokens, step))
+    torch.testing.assert_close(
+        graph.score_entropy(score, step, tokens, clean), graph.score_entropy(other, step, tokens, clean)
+    )

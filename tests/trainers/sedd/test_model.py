@@ -8,16 +8,16 @@ from torch import Tensor, nn
 
 from trainers.core.fields import ConfigError
 from trainers.sedd.alphabet import MASK, PADDING
-from trainers.sedd.model import SIZES, DiffusionTransformer, Shape, rotations, shape_of, turned
+from trainers.sedd.model import SIZES, Block, DiffusionTransformer, Shape, rotations, shape_of, turned
 from trainers.sedd.settings import Model
 
 SHAPE = Shape(32, 2, 4, 16, dropout=0.0)
 
 
-def trained(**arguments: Any) -> DiffusionTransformer:
+def trained(shape: Shape = SHAPE, **arguments: Any) -> DiffusionTransformer:
     """As if trained: nothing in it is zero."""
     torch.manual_seed(0)
-    model = DiffusionTransformer(SHAPE, **{"scale_by_sigma": True, **arguments})
+    model = DiffusionTransformer(shape, **{"scale_by_sigma": True, **arguments})
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.2)
     return model.eval()
@@ -69,13 +69,29 @@ def test_turned_queries_and_keys_know_distances_alone() -> None:
 
 
 def test_checkpointing_changes_no_gradient() -> None:
-    gradients = []
+    gradients, begun = [], []
     for checkpointing in (False, True):
         model = trained(checkpointing=checkpointing).train()
+        for block in model.blocks:
+            block.register_forward_pre_hook(lambda _, __, which=checkpointing: begun.append(which))
         model(tokens(2, 6), SIGMA).square().sum().backward()
         gradients.append([each.grad for each in model.parameters()])
+    assert (begun.count(False), begun.count(True)) == (2, 4), "each block is computed again"
     for plain, again in zip(*gradients, strict=True):
         torch.testing.assert_close(plain, again)
+
+
+def test_a_new_block_changes_nothing() -> None:
+    """So that deep networks begin to learn (Peebles and Xie, section 3.2: adaLN-Zero)."""
+    x, turns = torch.randn(2, 6, 32), rotations(6, 8, torch.device("cpu"))
+    assert Block(SHAPE)(x, torch.randn(2, 16), turns, None).equal(x)
+
+
+def test_dropout_is_of_training_alone() -> None:
+    model, some = trained(SHAPE._replace(dropout=0.5)), tokens(2, 6)
+    assert model(some, SIGMA).equal(trained()(some, SIGMA))
+    model.train()
+    assert not model(some, SIGMA).equal(model(some, SIGMA))
 
 
 def test_every_parameter_is_used() -> None:

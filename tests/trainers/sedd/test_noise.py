@@ -56,6 +56,7 @@ def test_the_defaults_do(kind: Any, graph: Any) -> None:
         ({"type": "geometric", "sigma_max": 4.0}, "reached 98.2%"),
         ({"eps": 0.02}, "noise.eps: is 0.02, .* write eps: 1e-3"),
         ({"type": "geometric", "sigma_min": 30.0}, "noise.sigma_min: is 30, .* which is 20;"),
+        ({"type": "geometric", "sigma_min": 20.0}, "noise.sigma_min: is 20, .* which is 20;"),
     ],
 )
 def test_sampling_starts_where_noise_ends(fields: dict[str, Any], says: str) -> None:

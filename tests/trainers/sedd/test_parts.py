@@ -12,6 +12,7 @@ from trainers.core.fields import ConfigError
 from trainers.sedd.alphabet import RESIDUES, decode
 from trainers.sedd.parts import Parts, divided, opened
 from trainers.sedd.settings import Data
+from trainers.sedd.stream import ProteinStream
 from trainers.sedd.task import SeddTask
 
 if TYPE_CHECKING:
@@ -92,3 +93,44 @@ def test_nothing_made_up_is_streamed() -> None:
     data = Data(synthetic=10, streaming=True)
     with pytest.raises(ConfigError, match=r"data.streaming: is true, .* name a data.datafile"):
         divided(opened(data, ALONE), data)
+
+
+def test_what_is_no_protein_for_this_training_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.fasta"
+    path.write_text(">1\nA\n>2\nAXX\n>3\nACD\n>4\nXACD\n")
+    data = Data(datafile=str(path), min_length=2, max_unknown=0.25)
+    train = opened(data, ALONE).train
+    assert [decode(train[index]) for index in range(len(train))] == ["ACD", "XACD"]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_another_seed_divides_otherwise(streaming: bool, tmp_path: Path) -> None:
+    path = fasta(tmp_path / "a.fasta", 0, 50)
+    held_out = []
+    for seed in (0, 0, 1):
+        data = Data(datafile=path, split=(0.6, 0.3, 0.1), split_seed=seed, streaming=streaming)
+        held_out.append(letters(divided(opened(data, ALONE), data).validation))
+    assert held_out[0] == held_out[1] != held_out[2]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_no_part_has_longer_proteins_than_it_may(streaming: bool, tmp_path: Path) -> None:
+    files = {"datafile": "a.fasta", "validation_datafile": "b.fasta", "test_datafile": "c.fasta"}
+    for name in files.values():
+        (tmp_path / name).write_text(">1\nACDEFG\n")
+    places: Any = {field: str(tmp_path / name) for field, name in files.items()}
+    data = Data(**places, max_length=4, streaming=streaming)
+    for part in divided(opened(data, ALONE), data):
+        samples = list(part) if isinstance(part, ProteinStream) else [part[0]]
+        assert [len(each.tokens) for each in samples] == [4]
+
+
+def test_each_part_has_the_file_of_its_own(tmp_path: Path) -> None:
+    data = Data(
+        datafile=fasta(tmp_path / "a.fasta", 0, 50),
+        validation_datafile=fasta(tmp_path / "b.fasta", 60, 7),
+        test_datafile=fasta(tmp_path / "c.fasta", 80, 3),
+    )
+    parts = divided(opened(data, ALONE), data, validated=2)
+    assert sizes(parts) == [50, 2, 3]
+    assert letters(parts.test) == ["FA", "FC", "FD"]

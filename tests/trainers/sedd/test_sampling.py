@@ -12,7 +12,7 @@ from trainers.sedd.alphabet import MASK, PADDING
 from trainers.sedd.graph import GRAPHS, GraphOfStates
 from trainers.sedd.loss import Score
 from trainers.sedd.noise import Geometric, LogLinear, Noise
-from trainers.sedd.sampling import sampled
+from trainers.sedd.sampling import _drawn, sampled
 from trainers.sedd.settings import Sampling
 
 WAYS = [
@@ -88,3 +88,35 @@ def test_the_last_step_leaves_no_mask() -> None:
 
     assert masks(noise_removal=False) > 0
     assert masks(noise_removal=True) == 0
+
+
+@pytest.mark.parametrize(("noise_removal", "calls"), [(False, 5), (True, 6)])
+def test_it_takes_as_many_steps_as_are_asked_for(noise_removal: bool, calls: int) -> None:
+    """Each asks for the score at the noise that is there before it, and keeps nothing for a gradient."""
+    noise, seen = LogLinear(), []
+
+    def score(tokens: Tensor, sigma: Tensor) -> Tensor:
+        assert not torch.is_grad_enabled()
+        seen.append(float(sigma[0]))
+        return torch.zeros(*tokens.shape, 20)
+
+    settings = Sampling(steps=5, noise_removal=noise_removal)
+    sampled(score, GRAPHS["absorb"](), noise, settings, torch.tensor([3]))
+    assert seen == pytest.approx(noise.total(torch.linspace(1, 0, 6)).tolist()[:calls], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("chances", "number", "drawn"),
+    [
+        ([1 - 1e-10, 1e-10], 1 - 0.5e-10, 1),  # one that float32 could not tell from the other
+        ([0.5, 0.5 - 1e-8], 1 - 1e-9, 1),  # what rounding has left out
+        ([0.5, 0.4], 0.95, MASK),
+    ],
+)
+def test_rare_residues_are_drawn_and_rounding_is_no_mask(
+    chances: list[float], number: float, drawn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "rand", lambda shape, *, dtype, **_: torch.full(shape, number, dtype=dtype))
+    tokens = torch.tensor([[MASK, PADDING]])
+    made = torch.tensor(chances, dtype=torch.float64).expand(1, 2, 2)
+    assert _drawn(made, tokens, tokens == PADDING, None).tolist() == [[drawn, PADDING]]

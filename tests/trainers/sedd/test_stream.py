@@ -178,6 +178,14 @@ def test_a_share_of_held_out_proteins_takes_no_memory(store: TokenStore) -> None
     assert len(pickle.dumps(many[:50_000_000])) < 1000
 
 
+def test_another_seed_holds_out_others(store: TokenStore) -> None:
+    held_out = []
+    for seed in (0, 0, 1):
+        _, others = split_into_blocks(store, 512, (0.5, 0.5), seed)
+        held_out.append(numbers(others[0][place] for place in range(len(others[0]))))
+    assert held_out[0] == held_out[1] != held_out[2]
+
+
 def test_shares_that_are_none_are_told(store: TokenStore) -> None:
     with pytest.raises(ConfigError, match=r"data\.split"):
         split_into_blocks(store, 512, (0.9, 0.9, 0.0), 0)

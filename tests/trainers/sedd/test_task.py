@@ -4,16 +4,21 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
 from trainers.core.config import Config
 from trainers.core.data import EvaluationLoader
+from trainers.core.differences import compare
 from trainers.core.distributed import Place
 from trainers.core.evaluation import evaluate
 from trainers.core.fields import ConfigError
 from trainers.core.state import TrainingState
+from trainers.sedd import settings
+from trainers.sedd.alphabet import MASK
 from trainers.sedd.data import ProteinBatch
+from trainers.sedd.graph import GRAPHS
 from trainers.sedd.task import SeddTask
 
 
@@ -72,6 +77,23 @@ def test_measures() -> None:
     assert found == {"loss": 3.0, "fixed_noise_0.5": 0.5, "perplexity": pytest.approx(math.exp(3))}
     assert math.isfinite(task().finish({"loss": (1e9, 1.0)})["perplexity"])
     assert task().finish({}) == {}  # an empty test set
+
+
+def test_perplexity_is_told_where_it_is_asked_for() -> None:
+    assert task(eval={"perplexity": False}).finish({"loss": (3.0, 1.0)}) == {"loss": 3.0}
+
+
+def test_fixed_noise_is_that_of_its_level() -> None:
+    """An untrained network gives the best score of uniform residues, of which the entropy is known."""
+    which = task(eval={"fixed_noise": [0.5, 3.0]})
+    batch = which.collate([which.build_data().train[index] for index in range(8)])
+    found = which.evaluate(which.build_model().requires_grad_(False), batch)
+    residues = batch.tokens < MASK
+    for level in (0.5, 3.0):
+        total, count = found[f"fixed_noise_{level:g}"]
+        masked = int((residues & (batch.noise < 1 - math.exp(-level))).sum())
+        assert float(total) == pytest.approx(masked * math.log(20) / math.expm1(level), rel=1e-4)
+        assert count == residues.sum()
 
 
 def test_unknown_residues_do_not_count() -> None:
@@ -135,3 +157,41 @@ def test_proteins_are_generated_so_often(every: int | None, judged: int | None, 
 def test_mistakes(sections: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         task(**sections)
+
+
+@pytest.mark.parametrize(("lengths", "padded"), [([5, 9], True), ([9, 9], False)])
+def test_generated_proteins_do_not_see_what_lies_behind_shorter_ones(
+    lengths: list[int], padded: bool
+) -> None:
+    which, told = task(sampling={"steps": 2}), set()
+    model = which.build_model().eval()
+    model.register_forward_pre_hook(lambda _, given: told.add(given[2]))
+    assert [len(each) for each in which.generate(model, lengths)] == lengths
+    assert told == {padded}
+
+
+def test_generated_proteins_are_no_longer_than_those_that_are_trained_on() -> None:
+    which = task(data={"synthetic": 60, "max_length": 50})
+    assert max(which.usual_lengths(100)) == 50
+
+
+def test_what_saves_memory_reaches_the_network() -> None:
+    assert [
+        task(memory={"gradient_checkpointing": on}).build_model().checkpointing for on in (False, True)
+    ] == [False, True]
+
+
+def test_what_a_run_that_goes_on_may_change() -> None:
+    """What is measured and generated; not what is learned, and from what."""
+    sections = [field.name for field in msgspec.structs.fields(settings.Task)]
+    before, now = ({f"task_kwargs.{name}.x": value for name in sections} for value in (1, 2))
+    found = compare(before, now, "step-3", 3, task())
+    assert [line.split(".")[1] for line in found.told] == ["memory", "sampling", "eval", "monitoring"]
+    assert [line.split(".")[1] for line in found.refused] == ["data", "model", "graph", "noise", "curriculum"]
+
+
+def test_graph_and_noise_are_those_that_are_asked_for() -> None:
+    which = task(graph={"type": "uniform"}, noise={"type": "geometric", "sigma_min": 0.1, "sigma_max": 30})
+    assert isinstance(which.graph, GRAPHS["uniform"])
+    ends = which.noise.total(torch.tensor([0.0, 1.0]))
+    torch.testing.assert_close(ends, torch.tensor([0.1, 30.0]))

@@ -307,6 +307,28 @@ def test_killed_anywhere_there_is_a_whole_store_or_none(tmp_path: Path) -> None:
     assert {each.name for each in here.iterdir()} == {"store", ".store.lock"}
 
 
+def test_all_of_a_store_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a node that loses its power may keep files of the right size that hold zeros: all alanine."""
+    flushed: list[Path] = []
+    flush, rename = os.fsync, Path.rename
+
+    def noted(descriptor: int) -> None:
+        flushed.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        flush(descriptor)
+
+    def looked(self: Path, target: Path) -> Path:
+        assert {self, *self.iterdir()} <= {*flushed}
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(Path, "rename", looked)
+    source = write_fasta(tmp_path / "some.fasta", ["ACD", "MKV", "ACD"])
+    build([source], tmp_path / "store", Filters(), processes=1)
+    assert flushed[-1] == tmp_path
+
+
 def children_of(pid: int, number: int) -> list[int]:
     """All of so many; nobody before they are there."""
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
