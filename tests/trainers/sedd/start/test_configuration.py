@@ -83,7 +83,7 @@ def test_everything_wrong_is_said_at_once() -> None:
         "optim.optimizer: is 'Adan', but takes AdamW, Adam; did you mean Adam?",
         "optim.lr: is 'fast', but takes a number of at least 0",
         "model.size: is 'huge', but takes tiny, mini, small",
-        "noise.sigma_max: is -1, but takes a number above 0",
+        "noise.sigma_max: is -1, but takes a number from 1e-06 to 1000",
         "validation.patience: is False, but takes a whole number of at least 1, or null",
     ]
 
