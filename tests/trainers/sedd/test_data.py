@@ -6,7 +6,7 @@ import torch
 
 from trainers.core.randomness import seed_all
 from trainers.sedd.alphabet import PADDING, decode
-from trainers.sedd.data import MULTIPLE, Proteins, collated
+from trainers.sedd.data import MULTIPLE, Protein, Proteins, collated
 from trainers.sedd.synthetic import LENGTHS, SyntheticProteins
 
 
@@ -51,6 +51,7 @@ def test_noise_follows_from_the_stream_alone() -> None:
     seed_all(5)
     again = proteins[1]
     assert first.time == again.time and first.noise.equal(again.noise)
+    assert len({float(first.time), *first.noise.tolist()}) == 1 + len(first.tokens), "each has its own"
 
 
 def test_a_batch_is_padded_to_a_round_length() -> None:
@@ -66,6 +67,12 @@ def test_a_batch_is_padded_to_a_round_length() -> None:
         length = len(each.tokens)
         assert row[:length].tolist() == each.tokens.tolist() and set(row[length:].tolist()) <= {PADDING}
         assert noise[:length].equal(each.noise)
+
+
+def test_a_batch_of_proteins_of_one_length_may_be_padded_too() -> None:
+    samples = [Protein(torch.zeros(40, dtype=torch.uint8), torch.rand(()), torch.rand(40))] * 2
+    batch = collated(samples, 512)
+    assert batch.tokens.shape == (2, 64) and batch.padded
 
 
 def test_a_batch_of_whole_ones_is_not_padded() -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.utils.data import Subset
 
+from tests.trainers.sedd.stores import store_with
 from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
 from trainers.sedd.alphabet import RESIDUES, decode
@@ -16,7 +17,7 @@ from trainers.sedd.stream import ProteinStream
 from trainers.sedd.task import SeddTask
 
 if TYPE_CHECKING:
-    from collections.abc import Sized
+    from collections.abc import Callable, Sized
 
 ALONE = Place(0, 1, torch.device("cpu"), alone=True)
 
@@ -63,6 +64,18 @@ def test_made_up_ones_where_there_is_no_file() -> None:
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match=r"data.datafile: is '/nowhere.fasta', but there is nothing at"):
         opened(Data(datafile="/nowhere.fasta"), ALONE)
+
+
+def test_a_store_is_where_rank_0_says(tmp_path: Path) -> None:
+    """Which makes it: of thousands of ranks none else looks at the file."""
+    store = store_with(tmp_path, ["ACD"])
+
+    class Another(Place):
+        def decided(self, decide: Callable[[], Any]) -> Any:
+            return str(store.folder)
+
+    place = Another(1, 2, torch.device("cpu"), alone=True)
+    assert opened(Data(datafile="not seen here"), place).train.digest == store.digest
 
 
 def test_a_run_does_not_go_on_with_other_proteins(tmp_path: Path) -> None:

@@ -55,6 +55,14 @@ def test_gives_each_protein_once_in_another_order_each_time(store: TokenStore) -
     assert numbers(stream(store)) == first
 
 
+def test_other_blocks_are_mixed_each_time(store: TokenStore) -> None:
+    torch.manual_seed(0)
+    one = stream(store, block=4, mixed=1)
+    first, second = ([number // 4 for number in numbers(one)] for _ in range(2))
+    assert first != second
+    assert sum(a == b for a, b in zip(first, second, strict=True)) < NUMBER / 3
+
+
 def test_neighbours_are_mixed_with_others(store: TokenStore) -> None:
     torch.manual_seed(0)
     order = numbers(stream(store, block=4, mixed=5))
