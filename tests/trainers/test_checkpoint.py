@@ -204,6 +204,20 @@ def test_a_damaged_record_is_none_aloud(tmp_path: Path, caplog: pytest.LogCaptur
     assert kept.best() == bad
 
 
+def test_a_better_one_may_take_its_place_while_it_is_looked_at(tmp_path: Path) -> None:
+    """As one who generates meets a training that goes on."""
+    kept = Checkpoints(tmp_path)
+    saved(kept, 1, BETTER)
+
+    class Looked(Checkpoints):
+        def problem(self, path: Path) -> str | None:
+            for step in (2, 3, 4) if path.name == "step-0000000001" else ():
+                saved(kept, step, BETTER if step == 2 else None)
+            return super().problem(path)
+
+    assert step_of(Looked(tmp_path).best()) == 2
+
+
 def test_what_may_be_the_best_stays(tmp_path: Path) -> None:
     """Its record is damaged, and can be made anew; a model that is removed cannot."""
     kept = Checkpoints(tmp_path)

@@ -242,6 +242,8 @@ class Checkpoints:
         if path is None:
             return None
         problem = self.problem(path)
+        if problem is not None and not path.exists():  # a training that goes on has found a better one
+            return self.best()
         if problem is not None:
             raise CheckpointError(
                 f"the best checkpoint, {path}, is damaged: {problem}. Put back a copy of it; or remove that "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -96,10 +97,12 @@ def _usual_lengths(task: SeddTask, number: int) -> list[int]:
     return task.usual_lengths(number)
 
 
-def _whole(least: int) -> Any:
+def _whole(least: int, most: float = math.inf) -> Any:
+    takes = f"of at least {least}" if most == math.inf else f"from {least} to {most}"
+
     def number(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"is {text!r}, but takes a whole number of at least {least}")
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"is {text!r}, but takes a whole number {takes}")
         return int(text)
 
     return number
@@ -109,7 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
         description="Generate proteins with the best model of a training run, the averaged one where there "
-        "is one, and write them as FASTA. The same seed gives the same proteins.",
+        "is one, and write them as FASTA. The same words give the same proteins on the same kind of device; "
+        "another --batch_size gives others.",
         allow_abbrev=False,
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder, as trained/sedd")
@@ -119,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--steps", type=_whole(1), metavar="N", help="of sampling; default: as configured")
     parser.add_argument("--predictor", choices=("euler", "analytic"), help="default: as configured")
-    parser.add_argument("--seed", type=_whole(0), default=0, metavar="N", help="default 0")
+    parser.add_argument("--seed", type=_whole(0, 2**63 - 1), default=0, metavar="N", help="default 0")
     parser.add_argument("--batch_size", type=_whole(1), default=32, metavar="N", help="side by side; 32")
     parser.add_argument("--device", choices=DEVICES, default="auto", help="default auto")
     return parser

@@ -79,6 +79,25 @@ def divided(sources: Sources, data: Data, validated: int | None = None) -> Parts
     return Parts(train, Subset(validation.dataset, validation.indices[:validated]), test)
 
 
+def doubts(parts: Parts, sources: Sources, data: Data) -> list[str]:
+    """What somebody may not have meant by these parts."""
+    found = []
+    for name, share, own, part in zip(
+        ("validation", "test"), data.split[1:], sources[1:], parts[1:], strict=True
+    ):
+        if own is None and share and not len(part):
+            found.append(
+                f"data.split: {share:g} of {len(sources.train)} proteins are none, so that {name} has "
+                "nothing to judge by; write a larger share"
+            )
+        if own is not None and own.digest == sources.train.digest:
+            found.append(
+                f"data.{name}_datafile: holds the very proteins of data.datafile, so that {name} tells "
+                "nothing of unseen ones; name other proteins, or leave it out, and a share is held out"
+            )
+    return found
+
+
 def _a_store(source: Source) -> TokenStore:
     if not isinstance(source, TokenStore):
         raise ConfigError(

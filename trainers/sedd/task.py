@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -26,10 +28,12 @@ from trainers.sedd.loss import (
 )
 from trainers.sedd.model import DiffusionTransformer, shape_of
 from trainers.sedd.noise import noise_of
-from trainers.sedd.parts import Sources, divided, opened
+from trainers.sedd.parts import Sources, divided, doubts, opened
 from trainers.sedd.sampling import sampled
-from trainers.sedd.statistics import measures, pair_counts, residue_counts
+from trainers.sedd.statistics import Counts, measures, pair_counts, residue_counts
 from trainers.task import Loss, Splits, Sum, Task
+
+logger = logging.getLogger(__name__)
 
 LOOKED_AT = 1000
 """Proteins of the data file with which generated ones are compared."""
@@ -78,7 +82,10 @@ class SeddTask(Task):
 
     def build_data(self) -> Splits:
         """Proteins to train on, to validate and to test with."""
-        return Splits(*divided(self._sources, self.settings.data, self.settings.eval.proteins))
+        parts = divided(self._sources, self.settings.data, self.settings.eval.proteins)
+        for note in doubts(parts, self._sources, self.settings.data) if self.state.rank == 0 else ():
+            logger.warning("%s", note)
+        return Splits(*parts)
 
     def state_dict(self) -> dict[str, Any]:
         """Which proteins are trained on."""
@@ -137,10 +144,15 @@ class SeddTask(Task):
         if not number or not self._is_due(self.settings.monitoring.sample_frequency):
             return {}
         generated = self.generate(model, self.usual_lengths(number))
+        found = measures(generated, *self._counts_of_data)
+        return {f"generation/{name}": value for name, value in found.items()}
+
+    @cached_property
+    def _counts_of_data(self) -> tuple[Counts, Counts]:
+        """Residues and pairs of some proteins of the data file: looked up once, while other ranks wait."""
         source = self._sources.train
         data = [source[index] for index in Permutation(len(source), self.state.seed)[:LOOKED_AT]]
-        found = measures(generated, residue_counts(data), pair_counts(data))
-        return {f"generation/{name}": value for name, value in found.items()}
+        return residue_counts(data), pair_counts(data)
 
     def _is_due(self, every: int | None) -> bool:
         """Whether a multiple of so many steps was reached since the validation before this one."""

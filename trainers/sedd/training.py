@@ -14,5 +14,5 @@ def train(config: Config) -> None:
         ConfigError, DistributedError, CheckpointError, OSError: it cannot, and why.
     """
     trained = program.train(config)
-    if trained.measures is not None:
+    if trained.measures:
         print(aligned({f"test {name}": value for name, value in trained.measures.items()}), flush=True)

@@ -139,6 +139,13 @@ def test_numbers(words: list[str], run: Path, capsys: pytest.CaptureFixture[str]
     assert re.search(r"is '.*', but takes a whole number of at least 1", capsys.readouterr().err)
 
 
+def test_a_seed_is_one_that_torch_takes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fasta(capsys, str(run), "--number", "1", "--length", "5", "--seed", str(2**63 - 1))
+    with pytest.raises(SystemExit):
+        main([str(run), "--seed", str(2**64)])
+    assert "is '18446744073709551616', but takes a whole number from 0 to 92233" in capsys.readouterr().err
+
+
 def test_what_is_generated_is_measured_after_each_validation(run: Path) -> None:
     text = (run / "metrics.jsonl").read_text()
     for name in ("avg_length", "distinct", "residue_distance", "pair_distance", "aa_freq_A", "aa_freq_Y"):

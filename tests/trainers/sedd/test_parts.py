@@ -11,7 +11,7 @@ from tests.trainers.sedd.stores import store_with
 from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
 from trainers.sedd.alphabet import RESIDUES, decode
-from trainers.sedd.parts import Parts, divided, opened
+from trainers.sedd.parts import Parts, divided, doubts, opened
 from trainers.sedd.settings import Data
 from trainers.sedd.stream import ProteinStream
 from trainers.sedd.task import SeddTask
@@ -54,6 +54,22 @@ def test_a_file_of_its_own_is_all_of_a_part_and_its_share_is_trained_on(tmp_path
     assert sizes(parts) == [45, 7, 5]
     assert letters(parts.validation) == ["EA", "EC", "ED", "EE", "EF", "EG", "EH"]
     assert sizes(divided(opened(data, ALONE), data, validated=3)) == [45, 3, 5]
+
+
+def test_parts_that_nobody_may_have_meant_are_told_of(tmp_path: Path) -> None:
+    same = fasta(tmp_path / "a.fasta", 0, 50)
+    (tmp_path / "b.fasta").write_bytes(Path(same).read_bytes())
+
+    def told(**fields: Any) -> list[str]:
+        data = Data(datafile=same, **fields)
+        sources = opened(data, ALONE)
+        return [each.split(",")[0] for each in doubts(divided(sources, data), sources, data)]
+
+    assert told(split=(0.9, 0.06, 0.04)) == told(split=(1.0, 0.0, 0.0)) == []
+    assert told() == ["data.split: 0.01 of 50 proteins are none" for _ in ("validation", "test")]
+    assert told(validation_datafile=str(tmp_path / "b.fasta"), split=(0.9, 0.01, 0.09)) == [
+        "data.validation_datafile: holds the very proteins of data.datafile"
+    ]
 
 
 def test_made_up_ones_where_there_is_no_file() -> None:

@@ -96,6 +96,14 @@ def test_fixed_noise_is_that_of_its_level() -> None:
         assert count == residues.sum()
 
 
+def test_doubts_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    which = task(data={"synthetic": 60})
+    for rank in (0, 1):
+        which.state.rank = rank
+        which.build_data()
+    assert [each.levelname for each in caplog.records] == ["WARNING", "WARNING"]
+
+
 def test_unknown_residues_do_not_count() -> None:
     which = task()
     model = which.build_model()
