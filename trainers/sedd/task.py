@@ -35,6 +35,8 @@ from trainers.task import Loss, Splits, Sum, Task
 
 logger = logging.getLogger(__name__)
 
+AT_ONCE = 32
+"""Proteins that are generated side by side after a validation, in the memory that training leaves."""
 LOOKED_AT = 1000
 """Proteins of the data file with which generated ones are compared."""
 
@@ -92,21 +94,27 @@ class SeddTask(Task):
         return {"proteins": self._sources.digests()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See that they are those of the checkpoint.
+        """See that they are those of the checkpoint, and those validated with, where they have a file.
 
         Raises:
             ConfigError: they are others.
         """
-        before, now = state["proteins"]["train"], self._sources.train.digest
-        if before != now:
-            raise ConfigError(
-                [
-                    f"data.datafile: {self.settings.data.datafile} holds other proteins (digest {now[:12]}) "
-                    f"than those that the checkpoint was trained on ({before[:12]}), and what is validated "
-                    "with could have been learned; bring these back, or begin anew with training.fresh: true "
-                    "(--fresh)"
-                ]
-            )
+        data, digests = self.settings.data, self._sources.digests()
+        files = {
+            "train": ("datafile", data.datafile, "trained on, and what is validated with could be learned"),
+            "validation": ("validation_datafile", data.validation_datafile, "validated with before"),
+        }
+        problems = []
+        for part, (field, file, what) in files.items():
+            before, now = (known.get(part, "none") for known in (state["proteins"], digests))
+            if before != now:
+                problems.append(
+                    f"data.{field}: {file} holds other proteins (digest {now[:12]}) than those "
+                    f"({before[:12]}) that the checkpoint was {what}; bring these back, or begin anew with "
+                    "training.fresh: true (--fresh)"
+                )
+        if problems:
+            raise ConfigError(problems)
 
     def collate(self, samples: list[Protein]) -> ProteinBatch:
         """Side by side, padded."""
@@ -143,7 +151,10 @@ class SeddTask(Task):
         number = self.settings.sampling.number
         if not number or not self._is_due(self.settings.monitoring.sample_frequency):
             return {}
-        generated = self.generate(model, self.usual_lengths(number))
+        lengths = self.usual_lengths(number)
+        generated: list[Tokens] = []
+        for first in range(0, number, AT_ONCE):
+            generated += self.generate(model, lengths[first : first + AT_ONCE])
         found = measures(generated, *self._counts_of_data)
         return {f"generation/{name}": value for name, value in found.items()}
 

@@ -79,7 +79,12 @@ def trained(sections: Mapping[str, Any], told: dict[str, Any], dies_at: int = 0)
 
 
 @pytest.mark.parametrize(
-    ("world_size", "training"), [(2, {"precision": "bf16"}), (3, {"num_workers": 1, "batch_size": 2})]
+    ("world_size", "training"),
+    [
+        (2, {"precision": "bf16"}),
+        (3, {"num_workers": 1, "batch_size": 2}),
+        pytest.param(2, {"compile": True}, marks=pytest.mark.long),
+    ],
 )
 def test_killed_and_gone_on(world_size: int, training: dict[str, Any], tmp_path: Path) -> None:
     uninterrupted = Ranks(tmp_path / "one", world_size)  # meanwhile

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.core.fields import ConfigError
+from trainers.core.wrapping import compiled
 from trainers.sedd.alphabet import MASK, PADDING
 from trainers.sedd.model import SIZES, Block, DiffusionTransformer, Shape, rotations, shape_of, turned
 from trainers.sedd.settings import Model
@@ -69,9 +70,11 @@ def test_turned_queries_and_keys_know_distances_alone() -> None:
 
 
 def test_checkpointing_changes_no_gradient() -> None:
+    """What is dropped is dropped again."""
     gradients, begun = [], []
     for checkpointing in (False, True):
-        model = trained(checkpointing=checkpointing).train()
+        model = trained(SHAPE._replace(dropout=0.5), checkpointing=checkpointing).train()
+        torch.manual_seed(1)
         for block in model.blocks:
             block.register_forward_pre_hook(lambda _, __, which=checkpointing: begun.append(which))
         model(tokens(2, 6), SIGMA).square().sum().backward()
@@ -79,6 +82,27 @@ def test_checkpointing_changes_no_gradient() -> None:
     assert (begun.count(False), begun.count(True)) == (2, 4), "each block is computed again"
     for plain, again in zip(*gradients, strict=True):
         torch.testing.assert_close(plain, again)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+def test_compiled_it_is_the_same() -> None:
+    """For batches of any shape, padded and not, and again after others."""
+    shapes = [(4, 64, True), (3, 96, False), (2, 33, True), (4, 64, False), (1, 32, True), (1, 1, False)]
+    answers = []
+    for whole in (lambda model: model, compiled):
+        plain = trained()
+        model = whole(plain)
+        for batch, length, padded in shapes:
+            some = tokens(batch, length)
+            if padded:
+                some[0, length // 2 :] = PADDING
+            score = model(some, torch.linspace(0.1, 3, batch), padded)
+            score[some != PADDING].square().mean().backward()
+            answers.append([score.detach(), *(each.grad for each in plain.parameters())])
+            plain.zero_grad(set_to_none=True)
+    for eager, found in zip(answers[: len(shapes)], answers[len(shapes) :], strict=True):
+        torch.testing.assert_close(found, eager, rtol=1e-3, atol=1e-4)
 
 
 def test_a_new_block_changes_nothing() -> None:

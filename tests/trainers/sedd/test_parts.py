@@ -109,6 +109,22 @@ def test_a_run_does_not_go_on_with_other_proteins(tmp_path: Path) -> None:
         task(1).load_state_dict(kept)
 
 
+def test_a_run_does_not_go_on_with_other_proteins_to_validate_with(tmp_path: Path) -> None:
+    """Else the best model would be the one that met the easiest proteins."""
+    mine = fasta(tmp_path / "a.fasta", 0, 10)
+
+    def task(first: int) -> SeddTask:
+        data = {"datafile": mine, "validation_datafile": fasta(tmp_path / "b.fasta", first, 5)}
+        made = SeddTask(data=data)
+        made.setup(ALONE)
+        return made
+
+    kept = task(20).state_dict()
+    task(20).load_state_dict(kept)
+    with pytest.raises(ConfigError, match=r"data.validation_datafile: .*b.fasta holds other proteins"):
+        task(30).load_state_dict(kept)
+
+
 def test_a_stream_and_what_is_held_out_of_it(tmp_path: Path) -> None:
     data = Data(datafile=fasta(tmp_path / "a.fasta", 0, 50), split=(0.6, 0.3, 0.1), streaming=True)
     train, validation, test = divided(opened(data, ALONE), data)

@@ -19,7 +19,7 @@ from trainers.sedd import settings
 from trainers.sedd.alphabet import MASK
 from trainers.sedd.data import ProteinBatch
 from trainers.sedd.graph import GRAPHS
-from trainers.sedd.task import SeddTask
+from trainers.sedd.task import AT_ONCE, SeddTask
 
 
 class Summing(SeddTask):
@@ -147,6 +147,14 @@ def test_proteins_are_generated_so_often(every: int | None, judged: int | None, 
     which = task(monitoring={"sample_frequency": every}, sampling={"number": 2, "steps": 2})
     which.state.judged, which.state.step = judged, step
     assert bool(which.after_evaluation(which.build_model().eval())) is due
+
+
+def test_many_proteins_are_generated_a_few_at_once() -> None:
+    which = task(sampling={"number": 2 * AT_ONCE + 3, "steps": 1}, model={"n_blocks": 1})
+    model, sizes = which.build_model().eval(), []
+    model.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
+    assert which.after_evaluation(model)["generation/avg_length"] > 40
+    assert sorted(set(sizes)) == [3, AT_ONCE]
 
 
 @pytest.mark.parametrize(
