@@ -178,6 +178,7 @@ def test_overrides_win_and_leave_the_data_alone() -> None:
     assert config.training.optimizer_kwargs == {"lr": 0.5, "weight_decay": 0.00005}
     assert data["training"]["num_epochs"] == 50
     assert data["training"]["optimizer_kwargs"]["lr"] == 0.001
+    assert Config.of(data, ["training.path=/scratch/a=b"]).training.path == "/scratch/a=b"
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from torch.utils.data import TensorDataset, random_split
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, digest, run
-from trainers.core.checkpoint import load_part
+from trainers.core.checkpoint import Checkpoints, load_part
 from trainers.core.config import Evaluation
 from trainers.core.data import evaluation_loader
 from trainers.core.distributed import Place
@@ -310,14 +310,19 @@ def test_arguments_that_are_not_what_is_trained_may_change(
             0, {**config(tmp_path, num_epochs=epochs), "task": Shown, "task_kwargs": arguments}
         )
         trainer.run_training(*trainer.prepare_dataloaders()[:2])
+        newest = Checkpoints(trainer.folder / "checkpoints").newest()
+        assert newest is not None
+        words.append(load_part(newest, "training")["about"]["digest"])
         return trainer
 
+    words: list[str] = []
     first = attempt(1, folder="/here", steps=3)
     with caplog.at_level(logging.INFO):
         second = attempt(2, folder="/there", steps=5)
     assert second.epoch == 2
     assert f"task_kwargs.steps: was 3 until step {first.step}, is 5 from here on" in caplog.text
     assert "task_kwargs.folder" not in caplog.text
+    assert len(set(words)) == 1, "what a run that goes on is called in the log"
     with pytest.raises(ConfigError, match=r"task_kwargs\.samples: is 48, but .* was made with none given"):
         attempt(3, samples=48)
 

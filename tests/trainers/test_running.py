@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -198,3 +199,11 @@ def test_ranks_sum_up_and_go_on(tmp_path: Path) -> None:
     alone = Running()  # with another world size, all of it is rank 0's
     alone.load_state_dicts([each[3] for each in told], ALONE)
     assert alone.report(ALONE)[0] == pytest.approx(half[0])
+
+
+def test_a_rank_that_had_no_items_has_no_loss() -> None:
+    """As where each residue of its proteins is unknown."""
+    running = Running()
+    running.add(torch.tensor(0.0), 0)
+    running.settle()
+    assert math.isnan(running.loss)

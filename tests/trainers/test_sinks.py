@@ -345,7 +345,9 @@ def test_a_picture_of_any_training(tmp_path: Path) -> None:
     assert others(used.metrics.read()) == ["train/lr"]
     used.write(5, {"train/accuracy": 1.0})
     assert others(used.metrics.read()) == ["train/accuracy"]
-    used.write(5, {"val/loss": float("nan"), "val/f1": 0.5})
+    used.write(
+        5, {"val/loss": float("nan"), "val/f1": 0.5, "val/best_loss": 2.0, "val/without_improvement": 1}
+    )
     assert others(used.metrics.read()) == ["val/f1"]
     assert draw_curves(tmp_path, {"chance": 0.5}) == tmp_path / "curves.png"
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

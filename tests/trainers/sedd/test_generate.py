@@ -149,4 +149,4 @@ def test_a_seed_is_one_that_torch_takes(run: Path, capsys: pytest.CaptureFixture
 def test_what_is_generated_is_measured_after_each_validation(run: Path) -> None:
     text = (run / "metrics.jsonl").read_text()
     for name in ("avg_length", "distinct", "residue_distance", "pair_distance", "aa_freq_A", "aa_freq_Y"):
-        assert f'generation/{name}"' in text
+        assert f'"generation/{name}"' in text

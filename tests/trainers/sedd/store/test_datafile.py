@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.mounts import mount_read_only, with_mounts
 from tests.trainers.sedd.stores import store_with, write_fasta
@@ -97,8 +98,13 @@ def test_it_is_built_anew_when_it_has_to_be(
     assert proteins_of(store) == [line for line in source.read_text().split() if line[0] != ">"]
 
 
-def test_a_file_that_was_only_touched_is_the_same(tmp_path: Path, builds: list[Path]) -> None:
-    source = write_fasta(tmp_path / "some.fasta", ["ACD"])
+@pytest.mark.parametrize("name", ["some.fasta", "some.pt"])
+def test_a_file_that_was_only_touched_is_the_same(name: str, tmp_path: Path, builds: list[Path]) -> None:
+    source = tmp_path / name
+    if name.endswith(".pt"):
+        torch.save(["ACD"], source)
+    else:
+        write_fasta(source, ["ACD"])
     store_of(source)
     os.utime(source, ns=(0, 0))
     store_of(source)
