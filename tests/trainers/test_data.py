@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import signal
+import tempfile
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -13,7 +16,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import Dataset, Subset, TensorDataset
+from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
 from trainers.core.config import Evaluation, Training
 from trainers.core.data import Group, Seeded, TrainingLoader, evaluation_loader, training_loader
@@ -233,3 +236,18 @@ def test_samples_draw_the_same_in_each_validation() -> None:
 def test_an_evaluation_set_needs_a_length() -> None:
     with pytest.raises(ConfigError, match=r"list_iterator has no length .* validation and test sets need"):
         evaluation_loader(iter([]), Evaluation(), training(), list, rank=0, world_size=1)
+
+
+@pytest.mark.timeout(600)
+def test_workers_where_temporary_files_have_long_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sockets of theirs would have names that are too long, and batches never come."""
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.delitem(vars(multiprocessing.current_process())["_config"], "tempdir", raising=False)
+    numbers = TensorDataset(torch.arange(8))
+    made = training_loader(numbers, training(num_workers=1), Place(0, 1, CPU), default_collate)
+    assert [len(micro.data[0]) for group in made.groups(0, 0) for micro in group.micros] == [4, 4]
+    assert tempfile.gettempdir() == str(folder) and not list(folder.iterdir())

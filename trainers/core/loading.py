@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing.util
+import os
 import signal
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import resource_tracker
@@ -17,6 +20,10 @@ from trainers.core.distributed import Place
 from trainers.task import Task
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
+
+_LONGEST_FOLDER = 60
+"""Bytes of a folder's name: multiprocessing adds some 35, and a spare."""
+_SHORT = ("/tmp", "/dev/shm", "/var/tmp")
 
 _NOT_FOR_WORKERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -119,6 +126,8 @@ def loader(
 ) -> DataLoader[Any]:
     """torch's loader of what `batches` name, or of a stream that is in batches already."""
     workers = settings.num_workers
+    if workers:
+        _short_names_for_sockets()
     return DataLoader(
         dataset,
         batch_size=None if batches is None else 1,
@@ -134,6 +143,22 @@ def loader(
         # iter() draws a seed from a generator: from the global one it would shift all that follows.
         generator=torch.Generator().manual_seed(training.seed),
     )
+
+
+def _short_names_for_sockets() -> None:
+    """Have multiprocessing's folder where names are short enough for its sockets.
+
+    Workers hand tensors over through sockets that it makes there, in TMPDIR. Where their names would pass
+    108 bytes (unix(7)), as in the folders that clusters give to jobs, a batch never comes.
+    """
+    if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER:
+        return
+    usual = tempfile.tempdir
+    try:
+        tempfile.tempdir = next((place for place in _SHORT if os.access(place, os.W_OK | os.X_OK)), usual)
+        multiprocessing.util.get_temp_dir()  # made once in a process, and removed at its end
+    finally:
+        tempfile.tempdir = usual
 
 
 def _as_it_is(batch: Any) -> Any:
