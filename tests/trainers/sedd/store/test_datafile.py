@@ -72,6 +72,15 @@ def test_a_file_becomes_a_store_beside_it_once(tmp_path: Path, builds: list[Path
     assert builds == [first]
 
 
+@pytest.mark.parametrize("folder", ["~", "$HOME"])
+def test_a_file_is_where_a_shell_would_look(
+    folder: str, tmp_path: Path, builds: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write_fasta(tmp_path / "some.fasta", ["ACD"])
+    assert store_of(f"{folder}/some.fasta").parent == tmp_path
+
+
 def rewritten(source: Path, store: Path) -> None:
     write_fasta(source, ["ACE", "MKV"])
 
