@@ -103,6 +103,7 @@ def test_the_file(words: list[str]) -> None:
         ("--cluster", "--cluster has no meaning here: a rank finds out by itself where it runs"),
         ("--cluster aurora", "castoff submit JOB --site NAME"),
         ("--master_port 80", "--master_port is 80, but takes a port from 1024 to 65535"),
+        ("--master_port 65536", "--master_port is 65536, but takes a port from 1024 to 65535"),
         ("--nnodes 0", "is '0', but takes a whole number of at least 1"),
         ("--node_rank -1", "is '-1', but takes a whole number of at least 0"),
         ("--nproc_per_node two", "is 'two', but takes a whole number of at least 1"),
