@@ -3,7 +3,7 @@
 # make test-fast   those that start no ranks, containers or clusters: while one works
 # make test-long   the same with every test
 # make bench       time the command line against bare Python, and training against a loop by hand and others
-# make bench-proteins  what a tiny diffusion learns of real ones: some 20 minutes; Debian's mmseqs2, mmseqs2-examples
+# make bench-proteins  what a tiny diffusion learns of real ones: a quarter of an hour; Debian's mmseqs2, mmseqs2-examples
 # make lock        choose new versions for constraints.txt
 # make clean       remove what these commands made
 #
