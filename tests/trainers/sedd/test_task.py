@@ -209,5 +209,6 @@ def test_what_a_run_that_goes_on_may_change() -> None:
 def test_graph_and_noise_are_those_that_are_asked_for() -> None:
     which = task(graph={"type": "uniform"}, noise={"type": "geometric", "sigma_min": 0.1, "sigma_max": 30})
     assert isinstance(which.graph, GRAPHS["uniform"])
+    assert not which.build_model().scale_by_sigma and task().build_model().scale_by_sigma
     ends = which.noise.total(torch.tensor([0.0, 1.0]))
     torch.testing.assert_close(ends, torch.tensor([0.1, 30.0]))
