@@ -8,6 +8,8 @@ from torch.utils.data import Subset
 
 from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
+from trainers.core.permutation import Permutation
+from trainers.core.randomness import SPLIT, derived
 from trainers.core.sampling import split
 from trainers.sedd.data import Protein, Proteins, Source
 from trainers.sedd.settings import Data
@@ -73,10 +75,15 @@ def divided(sources: Sources, data: Data, validated: int | None = None) -> Parts
     else:
         train, *others = split(Proteins(sources.train, data.max_length), shares, data.split_seed)
     validation, test = (
-        share if each is None else Subset(Proteins(each, data.max_length), range(len(each)))
-        for share, each in zip(others, own, strict=True)
+        share if each is None else _whole(each, data) for share, each in zip(others, own, strict=True)
     )
     return Parts(train, Subset(validation.dataset, validation.indices[:validated]), test)
+
+
+def _whole(source: Source, data: Data) -> Subset[Protein]:
+    """All of a file, in an order of our own: the first of a sorted one would tell little of the rest."""
+    order = Permutation(len(source), derived(SPLIT, data.split_seed))
+    return Subset(Proteins(source, data.max_length), order)
 
 
 def doubts(parts: Parts, sources: Sources, data: Data) -> list[str]:

@@ -49,6 +49,8 @@ class SeddTask(Task):
     """
 
     draws_from = ("torch",)
+    silent_arguments = ("data.datafile", "data.validation_datafile", "data.test_datafile")
+    """Files may be moved: what a checkpoint keeps of their proteins tells whether they are the same."""
     told_arguments = ("sampling", "eval", "memory", "monitoring")
 
     _sources: Sources

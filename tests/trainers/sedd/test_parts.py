@@ -8,6 +8,9 @@ import torch
 from torch.utils.data import Subset
 
 from tests.trainers.sedd.stores import store_with
+from trainers.core.config import Config
+from trainers.core.differences import compare
+from trainers.core.differences import fields as fields_of
 from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
 from trainers.sedd.alphabet import RESIDUES, decode
@@ -52,7 +55,8 @@ def test_a_file_of_its_own_is_all_of_a_part_and_its_share_is_trained_on(tmp_path
     )
     parts = divided(opened(data, ALONE), data)
     assert sizes(parts) == [45, 7, 5]
-    assert letters(parts.validation) == ["EA", "EC", "ED", "EE", "EF", "EG", "EH"]
+    assert letters(parts.validation) != sorted(letters(parts.validation))
+    assert sorted(letters(parts.validation)) == ["EA", "EC", "ED", "EE", "EF", "EG", "EH"]
     assert sizes(divided(opened(data, ALONE), data, validated=3)) == [45, 3, 5]
 
 
@@ -179,3 +183,15 @@ def test_each_part_has_the_file_of_its_own(tmp_path: Path) -> None:
     parts = divided(opened(data, ALONE), data, validated=2)
     assert sizes(parts) == [50, 2, 3]
     assert letters(parts.test) == ["FA", "FC", "FD"]
+
+
+def test_a_file_may_be_moved(tmp_path: Path) -> None:
+    """Its proteins are what counts."""
+
+    def told(**data: Any) -> dict[str, Any]:
+        fields = {"path": "x", "num_steps": 1, "batch_size": 1, "optimizer_type": "y"}
+        return dict(fields_of(Config.of({"training": fields, "task_kwargs": {"data": data}}), 1))
+
+    before, now = told(datafile="a.fasta", max_length=8), told(datafile="/b.fasta", max_length=8)
+    assert compare(before, now, "it", 1, SeddTask()).refused == []
+    assert compare(before, told(datafile="a.fasta", max_length=9), "it", 1, SeddTask()).refused
