@@ -85,11 +85,15 @@ def test_takes_what_the_filters_let_through_once_in_order(
 
 def test_moves_tokens_together_over_any_gaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "_LENGTHS", 7)
+    monkeypatch.setattr(packing, "RUN", 30)
     monkeypatch.setattr(packing.pack, "__kwdefaults__", {"run": 50})
     proteins = [("ACDEFGHIKL"[n % 10] * (n * 37 % 101 + 1)) for n in range(300)]
     source = write_fasta(tmp_path / "some.fasta", [*proteins[:5], *proteins])
-    build([source], tmp_path / "store", Filters(), processes=1)
-    assert proteins_of(tmp_path / "store") == list(dict.fromkeys(proteins))
+    manifest = build([source], tmp_path / "store", Filters(), processes=1)
+    taken = list(dict.fromkeys(proteins))
+    assert proteins_of(tmp_path / "store") == taken
+    assert (manifest.shortest, manifest.longest) == (min(map(len, taken)), max(map(len, taken)))
+    assert manifest.counts[:10] == ["".join(taken).count(letter) for letter in "ACDEFGHIKL"]
 
 
 def test_one_bad_letter_is_unknown_and_drops_nothing(tmp_path: Path) -> None:
