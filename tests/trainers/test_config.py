@@ -305,6 +305,8 @@ def test_numbers_and_texts_of_other_libraries_are_written_as_numbers_and_texts()
     ("field", "says"),
     [
         ("training.seed=many", "training.seed: is 'many', but takes a whole number"),
+        ("training.seed", "'training.seed': write it as FIELD=VALUE, as training.seed=3"),
+        (f"model={'[' * 5000}", "override model: its sections lie too deep in each other"),
         ("training.seed=1.5", "training.seed: is 1.5, but takes a whole number"),
         ("training.seed=9223372036854775808", "from -9223372036854775808 to 9223372036854775807"),
         ("training.batch_size=0", "training.batch_size: is 0, but takes a whole number of at least 1"),

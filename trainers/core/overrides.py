@@ -18,7 +18,7 @@ def override(data: dict[str, Any], assignment: str, problems: list[str]) -> dict
     """
     path, equals, text = assignment.partition("=")
     if not equals or not all(path.split(".")):
-        problems.append(f"override {assignment!r}: write it as training.num_epochs=3")
+        problems.append(f"override {assignment!r}: write it as FIELD=VALUE, as training.seed=3")
         return {}
     try:
         told = read_yaml(text)

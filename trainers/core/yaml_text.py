@@ -35,6 +35,8 @@ def read_yaml(text: str, origin: str = "config") -> Any:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise ConfigError([" ".join(str(error).split())], origin) from error
+    except RecursionError as error:
+        raise ConfigError(["its sections lie too deep in each other"], origin) from error
 
 
 def read_yaml_file(path: str | Path) -> Any:

@@ -39,15 +39,17 @@ def opened(data: Data, place: Place) -> Sources:
     """
     filters = Filters(min_length=data.min_length, max_unknown=data.max_unknown)
 
-    def store(datafile: str | None) -> TokenStore | None:
+    def store(name: str) -> TokenStore | None:
+        datafile: str | None = getattr(data, name)
         if datafile is None:
             return None
-        return TokenStore.open(place.decided(lambda: str(store_of(datafile, filters))))
+        made = place.decided(lambda: str(store_of(datafile, filters, field=f"data.{name}")))
+        return TokenStore.open(made)
 
-    train = store(data.datafile)
+    train, *others = (store(name) for name in ("datafile", "validation_datafile", "test_datafile"))
     if train is None:
-        return Sources(SyntheticProteins(data.synthetic, data.split_seed))
-    return Sources(train, store(data.validation_datafile), store(data.test_datafile))
+        return Sources(SyntheticProteins(data.synthetic, data.split_seed), *others)
+    return Sources(train, *others)
 
 
 class Parts(NamedTuple):

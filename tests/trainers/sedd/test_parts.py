@@ -76,6 +76,17 @@ def test_parts_that_nobody_may_have_meant_are_told_of(tmp_path: Path) -> None:
     ]
 
 
+def test_a_file_to_validate_with_counts_beside_made_up_ones_too(tmp_path: Path) -> None:
+    data = Data(synthetic=10, validation_datafile=fasta(tmp_path / "b.fasta", 60, 7), split=(0.5, 0.3, 0.2))
+    assert sizes(divided(opened(data, ALONE), data)) == [8, 7, 2]
+
+
+def test_the_field_that_names_no_file_is_told(tmp_path: Path) -> None:
+    data = Data(test_datafile=str(tmp_path / "none.fasta"))
+    with pytest.raises(ConfigError, match=r"data\.test_datafile: is '.*none.fasta', but there is nothing"):
+        opened(data, ALONE)
+
+
 def test_made_up_ones_where_there_is_no_file() -> None:
     data = Data(synthetic=10, split=(0.5, 0.3, 0.2))
     assert sizes(divided(opened(data, ALONE), data)) == [5, 3, 2]

@@ -10,7 +10,7 @@ from trainers.core import config as core
 from trainers.core.pyobject import PyObject
 from trainers.core.yaml_text import plain
 from trainers.sedd import settings
-from trainers.sedd.start.configuration import DEFAULT_ITERATIONS, LearningRate, Settings, Training
+from trainers.sedd.start.configuration import DEFAULT_ITERATIONS, Settings, Training
 
 TASK = PyObject("trainers.sedd.task.SeddTask")
 
@@ -136,11 +136,6 @@ def without_effect(told: Settings) -> list[str]:
             validation.eval_freq is not None and told.training.eval_freq != Training().eval_freq,
             f"validation.eval_freq says how often: every {validation.eval_freq} steps",
         ),
-        (
-            "lr_schedule.min_lr_ratio",
-            schedule.type == "constant" and schedule.min_lr_ratio != LearningRate().min_lr_ratio,
-            "a constant rate never falls",
-        ),
         ("lr_schedule.steps", schedule.type == "constant" and schedule.steps, "a constant rate has no end"),
         (
             "validation.checkpoint_on_improvement",
@@ -157,20 +152,8 @@ def without_effect(told: Settings) -> list[str]:
             ddp.broadcast_buffers is not None,
             "the network has no buffer that changes, so none is sent",
         ),
-        ("data.synthetic", told.data.datafile and told.data.synthetic != settings.Data().synthetic, _REAL),
-        (
-            "curriculum.preschool_time",
-            not told.curriculum.enabled
-            and told.curriculum.preschool_time != settings.Curriculum().preschool_time,
-            "curriculum.enabled is false",
-        ),
-        (
-            "curriculum.difficulty_ramp",
-            not told.curriculum.enabled
-            and told.curriculum.difficulty_ramp != settings.Curriculum().difficulty_ramp,
-            "curriculum.enabled is false",
-        ),
     ]
+    said += [(field, _set(told, field), why) for field, why in _left_out(told).items()]
     snapshots = _snapshots(told)
     least = min(snapshots.values(), default=0)
     often = ", ".join(field for field, steps in snapshots.items() if steps == least)
@@ -181,4 +164,28 @@ def without_effect(told: Settings) -> list[str]:
     return [f"{field}: has no effect; {why}" for field, given, why in said if given]
 
 
-_REAL = "there are real proteins, those of data.datafile"
+def _left_out(told: Settings) -> dict[str, str]:
+    """Fields that nothing asks for as things are, and why."""
+    data, noise, scaling = told.data, told.noise, told.scaling
+    files = (data.datafile, data.validation_datafile, data.test_datafile)
+    unused = {
+        "lr_schedule.min_lr_ratio": (told.lr_schedule.type == "constant", "a constant rate never falls"),
+        "scaling.cap": ("capped" not in (scaling.learning_rate, scaling.warmup), "no rule is capped"),
+        "data.synthetic": (data.datafile, "there are real proteins, those of data.datafile"),
+        "data.min_length": (not any(files), "no data file is given"),
+        "data.max_unknown": (not any(files), "no data file is given"),
+        "noise.eps": (noise.type != "loglinear", f"noise.type is {noise.type}, which has sigma_min and _max"),
+        "noise.sigma_min": (noise.type == "loglinear", "noise.type is loglinear, which has eps"),
+        "noise.sigma_max": (noise.type == "loglinear", "noise.type is loglinear, which has eps"),
+        "curriculum.preschool_time": (not told.curriculum.enabled, "curriculum.enabled is false"),
+        "curriculum.difficulty_ramp": (not told.curriculum.enabled, "curriculum.enabled is false"),
+        "monitoring.sample_frequency": (not told.sampling.number, "sampling.number is 0"),
+    }
+    return {field: why for field, (is_so, why) in unused.items() if is_so}
+
+
+def _set(told: Settings, field: str) -> bool:
+    """Whether it is not the default."""
+    section, name = field.split(".")
+    here = getattr(told, section)
+    return bool(getattr(here, name) != getattr(type(here)(), name))

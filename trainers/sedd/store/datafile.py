@@ -27,21 +27,28 @@ def store_of(
     *,
     cache: Path | None = None,
     processes: int | None = None,
+    field: str = "data.datafile",
 ) -> Path:
-    """The folder of the store that a data file is, or becomes; `filters` and the rest are about the latter.
+    """The folder of the store that a data file is, or becomes; for the latter are `filters` and `cache`.
 
     FASTA and .pt files become a store beside them, `NAME.….tokens`, or in the folder `cache` where nothing
     can be written there. It is built when it is not there, or is damaged, or the file has become another
     one; filters that differ make another store. Of several processes one builds and the others wait.
 
+    `field`: what the user has set to it.
+
     Raises:
         ConfigError: there is no such file, it cannot be read, or its store cannot be written.
     """
+    if not str(datafile):
+        raise ConfigError(
+            [f"{field}: is '', as from a variable that is not set; write a file, or leave it out"]
+        )
     path = Path(os.path.expandvars(datafile)).expanduser().absolute()
     if path.is_dir():
-        return TokenStore.open(path).folder
+        return _opened(path, datafile, field)
     if not path.exists():
-        raise ConfigError([f"data.datafile: is {str(datafile)!r}, but there is nothing at {path}"])
+        raise ConfigError([f"{field}: is {str(datafile)!r}, but there is nothing at {path}"])
     places = [_place(path.parent, path, filters)]
     if cache is not None:
         places.append(_place(cache.absolute(), path, filters, str(path.parent)))
@@ -62,11 +69,19 @@ def store_of(
             refusal = f"{place}: {error.strerror}"
     raise ConfigError(
         [
-            f"data.datafile: {path} needs a token store, which cannot be written here ({refusal}); make it "
+            f"{field}: {path} needs a token store, which cannot be written here ({refusal}); make it "
             "where you can write, and give that folder: python -m trainers.sedd.prepare "
             f"{shlex.quote(str(path))} --out FOLDER"
         ]
     )
+
+
+def _opened(path: Path, datafile: str | Path, field: str) -> Path:
+    try:
+        return TokenStore.open(path).folder
+    except ConfigError as error:
+        told = str(error).splitlines()
+        raise ConfigError([f"{field}: is {str(datafile)!r}, but {each}" for each in told]) from error
 
 
 def _place(folder: Path, path: Path, filters: Filters, *more: str) -> Path:

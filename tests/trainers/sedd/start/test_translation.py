@@ -224,8 +224,8 @@ def test_once_also_when_it_is_gone_on() -> None:
         (
             "lr_schedule: {type: constant, min_lr_ratio: 0.5, steps: 3}",
             [
-                "lr_schedule.min_lr_ratio: has no effect; a constant rate never falls",
                 "lr_schedule.steps: has no effect; a constant rate has no end",
+                "lr_schedule.min_lr_ratio: has no effect; a constant rate never falls",
             ],
         ),
         (
@@ -236,6 +236,14 @@ def test_once_also_when_it_is_gone_on() -> None:
         ("data: {datafile: x, synthetic: 3}", ["data.synthetic: "]),
         ("curriculum: {difficulty_ramp: 3}", ["curriculum.difficulty_ramp: "]),
         ("curriculum: {difficulty_ramp: 3, enabled: true}", []),
+        ("scaling: {cap: 2}", ["scaling.cap: "]),
+        ("scaling: {cap: 2, warmup: capped}", []),
+        ("data: {min_length: 9, max_unknown: 0.5}", ["data.min_length: ", "data.max_unknown: "]),
+        ("data: {validation_datafile: x, min_length: 9, max_unknown: 0.5}", []),
+        ("noise: {eps: 1e-4, type: cosine}", ["noise.eps: "]),
+        ("noise: {sigma_min: 1e-5, sigma_max: 30}", ["noise.sigma_min: ", "noise.sigma_max: "]),
+        ("noise: {sigma_min: 1e-5, type: geometric}", []),
+        ("{monitoring: {sample_frequency: 5}, sampling: {number: 0}}", ["monitoring.sample_frequency: "]),
         (
             "training: {snapshot_freq_for_preemption: 5000}",
             [

@@ -49,9 +49,14 @@ def test_a_store_is_its_own(tmp_path: Path) -> None:
     assert store_of(store_with(tmp_path, ["ACD"]).folder) == tmp_path / "store"
 
 
-def test_a_folder_without_a_store_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="holds no token store"):
-        store_of(tmp_path)
+def test_a_folder_without_a_store_is_told_with_the_field_that_named_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data\.test_datafile: is '/.*holds no token store"):
+        store_of(tmp_path, field="data.test_datafile")
+
+
+def test_an_empty_name_is_no_folder() -> None:
+    with pytest.raises(ConfigError, match=r"data\.datafile: is ''.* variable that is not set"):
+        store_of("")
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
