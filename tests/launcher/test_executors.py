@@ -613,7 +613,7 @@ def test_what_was_killed_is_over(executors: Executors, until: Callable[..., None
                     process.send_signal(number)
                 except psutil.NoSuchProcess:
                     continue
-    assert job.done(force_check=True)
+    until(lambda: job.done(force_check=True))  # what is killed may take a moment to let go of its lock
     job.wait()
     with pytest.raises(JobEndedError, match="ended without a result: unknown"):
         job.result()
