@@ -212,7 +212,8 @@ def _blocks(sources: Sequence[Path], scratch: Path, origins: list[Origin], bar: 
             raise ConfigError(
                 ["is a folder, but a store is made of files: FASTA, plain or gzip, or a .pt"], str(path)
             )
-        bar.begin(f"reading {path.name}", before.st_size)
+        size, lasting = before.st_size, path.is_file()  # a pipe is over when it has been read
+        bar.begin(f"reading {path.name}", size)
         if is_saved(path):
             with SavedSequences(path, scratch) as saved:
                 for block in saved.blocks():
@@ -225,10 +226,11 @@ def _blocks(sources: Sequence[Path], scratch: Path, origins: list[Origin], bar: 
                     yield block
                     bar.at(fasta.consumed)
             crc32 = fasta.crc32
-        after = path.stat()
+            size = size if lasting else fasta.consumed
+        after = path.stat() if lasting else before
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise ConfigError(["was changed while it was read; begin again when it is whole"], str(path))
-        origins.append(Origin(name=path.name, size=before.st_size, modified=before.st_mtime_ns, crc32=crc32))
+        origins.append(Origin(name=path.name, size=size, modified=before.st_mtime_ns, crc32=crc32))
 
 
 def _nothing(read: _Read, filters: Filters) -> str:

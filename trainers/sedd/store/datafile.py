@@ -49,6 +49,14 @@ def store_of(
         return _opened(path, datafile, field)
     if not path.exists():
         raise ConfigError([f"{field}: is {str(datafile)!r}, but there is nothing at {path}"])
+    if not path.is_file():
+        raise ConfigError(
+            [
+                f"{field}: is {str(datafile)!r}, a pipe or a device, which can be read once; make a store of "
+                "it, and give that folder: python -m trainers.sedd.prepare "
+                f"{shlex.quote(str(path))} --out FOLDER"
+            ]
+        )
     places = [_place(path.parent, path, filters)]
     if cache is not None:
         places.append(_place(cache.absolute(), path, filters, str(path.parent)))

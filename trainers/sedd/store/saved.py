@@ -33,7 +33,9 @@ _ZIP = b"PK\x03\x04"
 
 
 def is_saved(path: Path) -> bool:
-    """Whether torch.save has written a file, or it is called so."""
+    """Whether torch.save has written a file, or it is called so; a pipe, which is read once, is FASTA."""
+    if not path.is_file():
+        return False
     if path.suffix.lower() in _SUFFIXES:
         return True
     try:

@@ -186,6 +186,17 @@ def test_a_source_that_grows_meanwhile_is_told(tmp_path: Path, monkeypatch: pyte
         build([source], tmp_path / "store", Filters(), processes=1)
 
 
+def test_reads_all_of_a_pipe(tmp_path: Path) -> None:
+    """As of <(zcat …), of which a look at its beginning would take that away."""
+    reading, writing = os.pipe()
+    os.write(writing, b">a\nACD\n>b\nEF\n")
+    os.close(writing)
+    build([Path(f"/dev/fd/{reading}")], tmp_path / "store", Filters(), processes=1)
+    os.close(reading)
+    assert proteins_of(tmp_path / "store") == ["ACD", "EF"]
+    assert TokenStore.open(tmp_path / "store").manifest.origins[0].size == 13
+
+
 # --- Whole, or not at all -----------------------------------------------------------------------------
 
 

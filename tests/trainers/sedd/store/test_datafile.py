@@ -221,3 +221,10 @@ def test_where_there_are_no_locks_others_drafts_are_left_alone(
     build([source], tmp_path / "store", Filters(), processes=1)
     assert (tmp_path / ".store.draft-elsewhere-1").exists()
     assert proteins_of(tmp_path / "store") == ["ACD"]
+
+
+def test_a_pipe_is_no_data_file(tmp_path: Path) -> None:
+    """Nobody waits for what it may never hold."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match=r"data.datafile: is '.*pipe', a pipe or a device, .* --out FOLDER"):
+        store_of(tmp_path / "pipe")
