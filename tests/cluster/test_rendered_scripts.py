@@ -23,8 +23,9 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
     two = {"nodes": 2, "ranks_per_node": 2}
     return {
         "again": submit("again", probe_env={"PROBE": "outcome again"}, requeue={"max": 1}),
-        # One of two minutes asks for its stop 20 s after its start, or earlier.
-        "stopping": submit("stopping", probe_env={"PROBE": "stop"}, walltime="2m", grace="100s", **two),
+        # slurmctld looks every 30 s, and sends the signal up to 30 s early. With a grace of 100 s that was
+        # right at the start, now and then before the script listened.
+        "stopping": submit("stopping", probe_env={"PROBE": "stop"}, walltime="2m", grace="70s", **two),
         "failing": submit("failing", probe_env={"PROBE": "fail 3 85"}, **two),
         "array": submit("array", array={"count": 3, "at_most": 2}),
         "terminated": submit("terminated", probe_env={"PROBE": "wait done"}, **two),

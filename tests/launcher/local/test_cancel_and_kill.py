@@ -166,7 +166,9 @@ class TestKilled:
     def test_cancelling_without_a_scheduler(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
         run = jobs.submit("--set", "array={count: 2, at_most: 1}", sh="touch here; sleep 600")
         until((jobs.folder / "here").exists)
-        jobs.scheduler(run).kill()
+        scheduler = jobs.scheduler(run)
+        scheduler.kill()
+        until(lambda: not scheduler.is_running())
         answer = castoff("cancel", run.path)
         until(lambda: jobs.nothing_left(run))  # what is killed, or asked to end, may take a moment to be gone
         assert answer.stdout == f"{run.id}: unknown\n"  # of one member: nobody says that it was cancelled
