@@ -164,14 +164,28 @@ def control_groups() -> set[Path]:
     return set() if groups is None else set(groups.glob("castoff-*"))
 
 
+def names_of(processes: list[psutil.Process]) -> set[str]:
+    """Of those that still live."""
+    found = set()
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.add(process.name())
+    return found
+
+
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
 def test_it_ends_with_the_test_run(name: str, slurm: SlurmCluster, another: subprocess.Popen[str]) -> None:
-    family = psutil.Process(another.pid).children(recursive=True)
-    assert {"slurmctld", "slurmd", "mariadbd", "sleep"} <= {process.name() for process in family}
+    family: list[psutil.Process] = []
+
+    def begun() -> bool:
+        family[:] = psutil.Process(another.pid).children(recursive=True)
+        return {"slurmctld", "slurmd", "mariadbd", "sleep"} <= names_of(family)
+
+    until(begun, "a cluster with a job")
     assert "sh" not in slurm.run(HEAD, ["squeue", "--noheader", "--format=%j"]).stdout.split()
     groups = control_groups()
     assert len(groups) >= 2 or not slurm.limits_memory
     another.send_signal(signal.Signals[name])
     gone, alive = psutil.wait_procs(family, timeout=patience.SECONDS)
     assert alive == [] and len(gone) == len(family)
-    assert len(groups - control_groups()) >= slurm.limits_memory
+    until(lambda: len(groups - control_groups()) >= slurm.limits_memory, "the end of its control groups")
