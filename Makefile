@@ -97,7 +97,7 @@ $(READY): pyproject.toml constraints.txt
 	echo "Setting up .venv; this takes a minute or two, once."
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet -r constraints.txt
-	.venv/bin/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev,gnn,sedd]'
+	.venv/bin/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev,dpo,gnn,sedd]'
 	touch $@
 
 # In a place of its own, since its bin/ would hide the system's mpiexec; without libfabric, which only
@@ -133,7 +133,7 @@ lock:
 	@folder=$$(mktemp -d)
 	trap 'rm -rf "$$folder"' EXIT
 	$(PYTHON) -m venv "$$folder/venv"
-	"$$folder/venv/bin/python" -m pip install --quiet $(TORCH) editables -e '.[dev,gnn,sedd]'
+	"$$folder/venv/bin/python" -m pip install --quiet $(TORCH) editables -e '.[dev,dpo,gnn,sedd]'
 	{
 	  echo "# Every package of .venv, pinned. Made by: make lock"
 	  "$$folder/venv/bin/python" -m pip freeze --exclude castoff | sed 's/+[a-z0-9.]*$$//'

@@ -544,7 +544,10 @@ def test_architecture_names_every_module(room: str) -> None:
     assert room == "__init__" or f"`{room}" in text
 
 
-@pytest.mark.parametrize("room", ["trainers", "trainers/core", "trainers/gnn", "trainers/sedd"])
+@pytest.mark.parametrize(
+    "room",
+    ["trainers", "trainers/core", "trainers/gnn", "trainers/sedd", "trainers/dpo", "trainers/dpo/structures"],
+)
 def test_architecture_names_every_module_of_trainers(room: str) -> None:
     text = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
     (table,) = re.findall(rf"^\| module of `{room.replace('/', '.')}` .*\n(?:\|.*\n)+", text, re.MULTILINE)

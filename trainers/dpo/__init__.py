@@ -1,0 +1,1 @@
+"""Protein inverse folding tuned by preferences: a network that finds sequences for backbones."""

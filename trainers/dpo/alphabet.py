@@ -1,0 +1,21 @@
+"""Residues as tokens, in the order of ProteinMPNN's alphabet, so that its weights fit."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy
+import numpy.typing
+
+Tokens: TypeAlias = "numpy.typing.NDArray[numpy.uint8]"
+
+RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
+"""The twenty amino acids, in the order of their tokens, 0 to 19."""
+
+UNKNOWN = len(RESIDUES)
+"""X: any other residue, or one that nobody knows."""
+
+KINDS = UNKNOWN + 1
+"""Of tokens."""
+
+LETTERS = RESIDUES + "X"

@@ -1,0 +1,1 @@
+"""Protein structures: files that are read once, and what is kept of them."""
