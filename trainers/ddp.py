@@ -6,8 +6,11 @@ import logging
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
+
+import torch
 
 from trainers.core.agreement import agree_on_configuration, agree_on_sizes
 from trainers.core.checkpoint import Checkpoints, finite
@@ -26,7 +29,7 @@ from trainers.core.data import EvaluationLoader, Group, TrainingLoader, evaluati
 from trainers.core.distributed import cleanup_ddp, initialize_ddp, place_of
 from trainers.core.early_stopping import Judge
 from trainers.core.engine import Engine
-from trainers.core.evaluation import Measures
+from trainers.core.evaluation import Measures, evaluating
 from trainers.core.folder import RunFolder
 from trainers.core.garbage import collected_together
 from trainers.core.learning_rate import LearningRate
@@ -246,7 +249,13 @@ class TrainerDDP:
         if val is not None:
             self.val_data.append(dict(measures))
             self.reports.validated(self.state, measures)
+        with self.watch.allow("after a validation"):
+            self.place.decided(partial(self._export, better=verdict.better))
         return verdict.better
+
+    def _export(self, *, better: bool) -> None:
+        with torch.no_grad(), evaluating(self.engine.judged) as judged:
+            self.task.export(judged, self.folder, better=better)
 
     # --- Beginning and end ------------------------------------------------------------------------
 

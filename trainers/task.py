@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
@@ -42,8 +43,9 @@ class Splits(NamedTuple):
 class Task(ABC):
     """What is trained: inherit from it, and write the first three methods.
 
-    Every method is called on every rank and must do the same there, but for `after_evaluation`. What
-    is random comes from torch's, numpy's or Python's global generators, which the trainer seeds.
+    Every method is called on every rank and must do the same there, but for `after_evaluation` and
+    `export`. What is random comes from torch's, numpy's or Python's global generators, which the trainer
+    seeds.
     """
 
     state: TrainingState
@@ -113,6 +115,15 @@ class Task(ABC):
         `model` is what was validated: the averaged weights, where there are some.
         """
         return {}
+
+    def export(self, model: nn.Module, folder: Path, *, better: bool) -> None:
+        """Write the model as others read it, on rank 0 alone, after each validation was judged.
+
+        `folder` is the run's; `better`: it is the best model so far. `model` is what was validated: the
+        averaged weights, where there are some. `self.state` has the epochs that are done, and the measures
+        of all of them. It is called again for the same validation where a run goes on from there, so it
+        writes the same files then, each as a whole. An OSError ends all ranks.
+        """
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of the task: tensors and plain containers.

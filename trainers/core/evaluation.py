@@ -42,12 +42,12 @@ class Measures(dict[str, float]):
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in eval mode; afterwards each part of it is in the mode that it was in."""
+def evaluating(model: nn.Module) -> Iterator[nn.Module]:
+    """The model, in eval mode; afterwards each part of it is in the mode that it was in."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
-        yield
+        yield model
     finally:
         for module, was_training in modes:
             module.training = was_training

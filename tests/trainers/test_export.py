@@ -1,0 +1,144 @@
+"""A model as others read it: written after each validation, whatever ends come in between."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from launcher.ranks import RankEnv
+from tests import patience
+from tests.trainers.toys import Ranks, Toy, config, digest, run
+from trainers.core import failures
+from trainers.core.distributed import cleanup_ddp, initialize_ddp
+from trainers.core.failures import end
+from trainers.ddp import TrainerDDP
+from trainers.task import Splits
+
+LOSSES = (3.0, 2.0, 5.0)
+"""Of the validations after the first epoch, the second, and the third."""
+
+
+class Exports(Toy):
+    """Writes a file for each epoch that was validated, and may be killed before or afterwards."""
+
+    def __init__(self, dies: str = "", validated: bool = True) -> None:
+        super().__init__(40)
+        self.dies = dies
+        self.validated = validated
+        self.folder: Path | None = None
+        self.exported = 0
+
+    def build_data(self) -> Splits:
+        splits = super().build_data()
+        return splits if self.validated else splits._replace(validation=[])
+
+    def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Any]:
+        return {"loss": (LOSSES[self.state.epoch - 1], 1)}
+
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        if self.dies == "when recorded" and self.exported:
+            assert self.folder is not None
+            record = self.folder / "checkpoints" / f"step-{self.state.step:010d}" / "record.json"
+            patience.until(record.exists)
+            _die()
+        return super().loss(model, batch)
+
+    def export(self, model: nn.Module, folder: Path, *, better: bool) -> None:
+        assert not model.training
+        assert not torch.is_grad_enabled()
+        self.exported += 1
+        if self.dies == "before":
+            _die()
+        self.folder = folder
+        said = {"better": better, "rank": self.state.rank, "weights": digest(model)}
+        said |= {"validations": len(self.state.val_data), "epochs": len(self.state.train_data)}
+        (folder / f"epoch-{self.state.epoch}.json").write_text(json.dumps(said))
+        if self.dies == "after":
+            _die()
+
+
+class Refused(Exports):
+    """Its disk takes nothing more."""
+
+    def export(self, model: nn.Module, folder: Path, *, better: bool) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / "best_model.pt"))
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train(task: Exports, fields: dict[str, Any]) -> str:
+    """To its end on this rank: the last weights that were judged."""
+    me = RankEnv.detect()
+    if me.world_size > 1:
+        initialize_ddp(me.rank, me.world_size, device="cpu")
+    trainer = TrainerDDP(me.rank, fields, task)
+    try:
+        trainer.run_training(*trainer.prepare_dataloaders()[:2])
+    except OSError as error:
+        vars(failures)["_MOMENT"] = 0.0  # until the process ends: nobody ends the others here
+        end(error, me, fields["training"]["path"])
+    judged = digest(trainer.engine.judged)
+    cleanup_ddp()
+    return judged
+
+
+def exported(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(each.read_text()) for each in sorted((path / "toy").glob("epoch-*.json"))]
+
+
+@pytest.mark.usefixtures("for_real")
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_it_is_written_also_where_a_kill_comes_between(world_size: int, tmp_path: Path) -> None:
+    """The averaged weights, once for each validation and by rank 0, and again if a run goes on from there."""
+    options = {"ema_decay": 0.9, "num_epochs": 3}
+    uninterrupted = Ranks(tmp_path / "one", world_size)  # meanwhile
+    uninterrupted.start(train, Exports(), config(tmp_path / "whole", **options))
+    fields = config(tmp_path / "killed", **options)
+    written = []
+    for turn, dies in enumerate(("before", "after", "when recorded", "when recorded")):
+        ranks = Ranks(tmp_path / f"attempt{turn}", world_size)
+        ranks.start(train, Exports(dies), fields)
+        assert ranks.processes[0].wait(patience.SECONDS) == -signal.SIGKILL, ranks.log(0)
+        ranks.kill()
+        written.append(len(exported(tmp_path / "killed")))
+        for each in (tmp_path / "killed" / "toy").glob("epoch-*.json"):
+            each.unlink()
+    assert written == [0, 1, 1, 1]
+    answers = run(train, Exports(), fields, folder=tmp_path / "last", world_size=world_size)
+    whole = exported(tmp_path / "whole")
+    assert exported(tmp_path / "killed") == whole
+    assert [each["better"] for each in whole] == [True, True, False]
+    assert [(each["validations"], each["epochs"], each["rank"]) for each in whole] == [
+        (number, number, 0) for number in (1, 2, 3)
+    ]
+    assert {*answers, *uninterrupted.answers()} == {whole[-1]["weights"]}
+
+
+def test_also_without_a_validation_set(tmp_path: Path) -> None:
+    """Where an epoch's training is what judges; and not where there is nothing to judge by."""
+    task = Exports(validated=False)
+    train(task, {**config(tmp_path, num_epochs=2), "validation": {"every_steps": 3}})
+    assert task.exported == 1
+    (last,) = exported(tmp_path)
+    assert last["epochs"] == 2
+    assert last["validations"] == 0
+
+
+@pytest.mark.usefixtures("for_real")
+def test_a_disk_that_takes_nothing_ends_all_ranks(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path / "ranks", 2)
+    ranks.start(train, Refused(), config(tmp_path / "run"))
+    assert ranks.end() == [1, 1]
+    words = f"castoff train: training.path: {tmp_path}/run/toy/best_model.pt: No space left on device"
+    assert all(words in ranks.log(rank) for rank in (0, 1)), ranks.log(1)
