@@ -1,0 +1,132 @@
+"""What the network is told of a structure: each residue's nearest neighbours, and how they lie to each other.
+
+As in ProteinMPNN (Dauparas et al., Science 378, 2022): the distances between all their backbone atoms, and
+how far apart they are in their chain. None of it changes when the structure is turned or moved.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding
+
+from trainers.dpo.batch import Backbones
+
+ATOMS = ("N", "CA", "C", "O", "CB")
+"""Of a residue; the last one is where an alanine's would be."""
+
+_BASIS = 16
+"""Functions in which a distance is told."""
+_NEAREST, _FARTHEST = 2.0, 22.0
+"""Å, their first centre and their last."""
+
+_SAME = tuple((atom, atom) for atom in ("CA", "N", "C", "O", "CB"))
+_DIFFERENT = (
+    *(("CA", other) for other in ("N", "C", "O", "CB")),
+    *(("N", other) for other in ("C", "O", "CB")),
+    *(("CB", other) for other in ("C", "O")),
+    ("O", "C"),
+)
+PAIRS = (*_SAME, *_DIFFERENT, *((second, first) for first, second in _DIFFERENT))
+"""An atom of a residue and one of its neighbour, in the order in which the public weights know them."""
+
+_FAR_IN_CHAIN = 32
+"""Residues; those farther apart in their chain are told no more exactly."""
+_OTHER_CHAIN = 2 * _FAR_IN_CHAIN + 1
+"""The class of neighbours that are in another chain; below are the distances in the same one."""
+
+_TINY = 1e-6
+"""Å², added to squared distances: the root of 0 has no gradient."""
+
+
+class Features(nn.Module):
+    """Backbones to their neighbours and what is between each residue and them.
+
+    The parameters' names are those of the public weights.
+    """
+
+    def __init__(self, width: int, neighbours: int):
+        super().__init__()
+        self.neighbours = neighbours
+        self.embeddings = RelativePositions(16)
+        self.edge_embedding = nn.Linear(16 + _BASIS * len(PAIRS), width, bias=False)
+        self.norm_edges = nn.LayerNorm(width)
+
+    def forward(self, backbones: Backbones) -> tuple[Tensor, Tensor]:
+        """Edges (batch, length, neighbours, width), and which residues the neighbours are.
+
+        A structure that has fewer resolved residues than neighbours has others among them, too.
+        """
+        # In float32 whatever the rest is in: bfloat16 knows a distance of 20 Å to within 0.1 Å only.
+        with torch.autocast(backbones.atoms.device.type, enabled=False):
+            known = torch.where(backbones.resolved[..., None, None], backbones.atoms.float(), 0.0)
+            atoms = with_beta(known)
+            nearest = nearest_residues(atoms[:, :, 1], backbones.resolved, self.neighbours)
+            basis = in_basis(distances(atoms, nearest))
+        positions = self.embeddings(backbones.positions, backbones.chains, nearest)
+        edges = self.edge_embedding(torch.cat([positions, basis], dim=-1))
+        normed: Tensor = self.norm_edges(edges)
+        return normed, nearest
+
+
+class RelativePositions(nn.Module):
+    """How far apart two residues are in their chain, as a vector; residues of other chains have one, too."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.linear = nn.Linear(_OTHER_CHAIN + 1, width)
+
+    def forward(self, positions: Tensor, chains: Tensor, nearest: Tensor) -> Tensor:
+        """Numbers in their chains and those chains (batch, length) to (batch, length, neighbours, width)."""
+        apart = positions.unsqueeze(-1) - residues(positions.unsqueeze(-1), nearest).squeeze(-1)
+        together = chains.unsqueeze(-1) == residues(chains.unsqueeze(-1), nearest).squeeze(-1)
+        kind = (apart + _FAR_IN_CHAIN).clamp(0, 2 * _FAR_IN_CHAIN)
+        kind = torch.where(together, kind, _OTHER_CHAIN)
+        return embedding(kind, self.linear.weight.T) + self.linear.bias
+
+
+def with_beta(atoms: Tensor) -> Tensor:
+    """Backbones (…, 4, 3), and where CB is in an ideal residue, as (…, 5, 3)."""
+    nitrogen, alpha, carbon, _ = atoms.unbind(-2)
+    first, second = alpha - nitrogen, carbon - alpha
+    beta = -0.58273431 * torch.linalg.cross(first, second) + 0.56802827 * first - 0.54067466 * second + alpha
+    return torch.cat([atoms, beta.unsqueeze(-2)], dim=-2)
+
+
+@torch.no_grad()
+def nearest_residues(alphas: Tensor, resolved: Tensor, number: int) -> Tensor:
+    """The residues (batch, length, number) that are nearest by their CA, the nearest first: itself.
+
+    Those that are not resolved come last. In a shorter structure, all of its residues.
+    """
+    apart = torch.cdist(alphas, alphas, compute_mode="donot_use_mm_for_euclid_dist")
+    apart = apart.masked_fill(~resolved.unsqueeze(1), torch.inf)
+    return apart.topk(min(number, alphas.shape[1]), dim=-1, largest=False).indices
+
+
+def distances(atoms: Tensor, nearest: Tensor) -> Tensor:
+    """Å (batch, length, neighbours, pairs), of the pairs of atoms of a residue and its neighbours."""
+    others = residues(atoms.flatten(-2), nearest).unflatten(-1, atoms.shape[-2:])
+    apart = atoms[:, :, None, :, None] - others[:, :, :, None, :]
+    lengths = (apart.square().sum(-1) + _TINY).sqrt()
+    return torch.stack(
+        [lengths[..., ATOMS.index(first), ATOMS.index(second)] for first, second in PAIRS], dim=-1
+    )
+
+
+def in_basis(lengths: Tensor) -> Tensor:
+    """Distances (…, pairs), each as bells of distance around so many centres: (…, pairs × centres)."""
+    centres = torch.linspace(_NEAREST, _FARTHEST, _BASIS, device=lengths.device)
+    width = (_FARTHEST - _NEAREST) / _BASIS
+    return torch.exp(-(((lengths.unsqueeze(-1) - centres) / width) ** 2)).flatten(-2)
+
+
+def residues(values: Tensor, which: Tensor) -> Tensor:
+    """Of values (batch, length, width) those of some residues (batch, …) of the same structure."""
+    batch, length, width = values.shape
+    first = torch.arange(0, batch * length, length, device=which.device)
+    rows = which + first.view(-1, *(1,) * (which.dim() - 1))
+    if not values.is_floating_point():
+        return values.flatten(0, 1)[rows]
+    # An embedding's gradient is the same in every run, on an accelerator too.
+    return embedding(rows, values.reshape(batch * length, width))
