@@ -72,7 +72,8 @@ class TrainerDDP:
         seed_all(derived(MODEL, config.training.seed, 2))
         self.task = task_of(config, task)
         drawn_from = declared_generators(self.task, "task")
-        self.state = TrainingState(config.training.seed, rank, self.place.device, drawn_from)
+        training, device = config.training, self.place.device
+        self.state = TrainingState(training.seed, rank, device, drawn_from, training.precision)
         agree_on_configuration(config, self.task, self.place)
         self.task.state = self.state
         self.task.setup(self.place)

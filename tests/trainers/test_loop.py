@@ -152,6 +152,10 @@ class Typed(Toy):
         super().__init__(40)
         self.types: list[torch.dtype] = []
 
+    def setup(self, place: Place) -> None:
+        with self.state.autocast():
+            self.types.append(self.build_model()(torch.ones(1, 8)).dtype)
+
     def evaluate(self, model: nn.Module, batch: Any) -> Any:
         self.types.append(model(batch[0]).dtype)
         return super().evaluate(model, batch)
@@ -161,11 +165,11 @@ class Typed(Toy):
         return {}
 
 
-def test_a_model_is_judged_in_the_precision_that_it_is_trained_in(tmp_path: Path) -> None:
+def test_a_model_is_set_up_and_judged_in_the_precision_that_it_is_trained_in(tmp_path: Path) -> None:
     task = Typed()
     trainer = trained(tmp_path, task, num_epochs=1, precision="bf16")
     trainer.run_test(trainer.prepare_dataloaders()[2])
-    assert task.types == [torch.bfloat16] * 3
+    assert task.types == [torch.bfloat16] * 4
 
 
 # --- What happens when ---------------------------------------------------------------------------

@@ -1,14 +1,16 @@
-"""What a device says of itself, and how much of its memory a process may take."""
+"""What a device says of itself, how much of its memory a process may take, and how exactly it computes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import psutil
 import torch
 
 _UNTOLD = float("nan")
+_HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Use(NamedTuple):
@@ -65,3 +67,10 @@ def limiter(device: torch.device) -> Callable[..., None] | None:
         torch.get_device_module(device), "set_per_process_memory_fraction", None
     )
     return found
+
+
+def computing(device: torch.device, precision: str) -> AbstractContextManager[Any]:
+    """Around what is computed in a precision of `training.precision`."""
+    if precision not in _HALF:
+        return nullcontext()
+    return torch.autocast(device.type, _HALF[precision])

@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainers.core.averaging import AveragedWeights
 from trainers.core.checkpoint import load_part
 from trainers.core.config import Config
+from trainers.core.devices import computing
 from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
 from trainers.core.gradients import GradientNorm
@@ -25,8 +26,6 @@ from trainers.core.wrapping import compiled, distributed, unreduced
 from trainers.task import Loss
 
 logger = logging.getLogger(__name__)
-
-_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 MOST_SKIPPED = 100
 """Steps in a row without a finite gradient, after which skipping more of them is no training."""
@@ -61,7 +60,7 @@ class Engine:
         self._place = place
         self._clip = training.clip_grad_norm
         self._skips = training.non_finite == "skip"
-        self._precision = _TYPES.get(training.precision)
+        self._precision = training.precision
         self._scaler = torch.amp.GradScaler(place.device.type) if training.precision == "fp16" else None
         self._parameters = [each for each in model.parameters() if each.requires_grad]
         self._norm_of = GradientNorm(self._parameters, in_buckets=False)
@@ -109,9 +108,7 @@ class Engine:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Around whatever computes as training does."""
-        if self._precision is None:
-            return nullcontext()
-        return torch.autocast(self._place.device.type, self._precision)
+        return computing(self._place.device, self._precision)
 
     def backward(self, loss: Loss, samples: int, micros: int, *, last: bool) -> None:
         """Differentiate a micro-batch's loss as its share of the mean over all ranks' items.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
+from trainers.core.devices import computing
 from trainers.core.distributed import Place
 from trainers.core.randomness import GENERATORS, STEP, TASK, Stream, derived, seed_all
 
@@ -21,6 +23,8 @@ class TrainingState:
     device: torch.device
     generators: frozenset[str] = GENERATORS
     """The global ones that are seeded in each step and batch."""
+    precision: str = "fp32"
+    """Of `training.precision`."""
     step: int = 0
     """Optimizer steps that are done."""
     epoch: int = 0
@@ -57,6 +61,10 @@ class TrainingState:
             self._generator.manual_seed(derived(TASK, self._drawn_from))
             self._drawn_from = None
         return self._generator
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Around what is to be computed as training computes: a frozen reference, in `setup`."""
+        return computing(self.device, self.precision)
 
     def begin_step(self) -> None:
         """What is random in the step that begins follows from (seed, rank, step)."""
