@@ -13,15 +13,35 @@ from tests.trainers.toys import Toy, config, run
 from trainers.core.distributed import DistributedError, cleanup_ddp, initialize_ddp
 from trainers.core.fields import ConfigError
 from trainers.ddp import TrainerDDP
+from trainers.task import Splits
 
 
-def refused(data: dict[str, Any], of_rank: dict[int, dict[str, Any]], samples: dict[int, int]) -> str:
+class Lasting(Toy):
+    """Says of its training samples, if anything, that all are as long."""
+
+    def __init__(self, samples: int, length: int | None):
+        super().__init__(samples)
+        self.length = length
+
+    def build_data(self) -> Splits:
+        splits = super().build_data()
+        if self.length is not None:
+            splits.train.lengths = [self.length] * len(splits.train)
+        return splits
+
+
+def refused(
+    data: dict[str, Any],
+    of_rank: dict[int, dict[str, Any]],
+    samples: dict[int, int],
+    lengths: dict[int, int],
+) -> str:
     """What a rank is told whose fields and data are others than rank 0's."""
     me = RankEnv.detect()
     data["training"] |= of_rank.get(me.rank, {})
     initialize_ddp(me.rank, me.world_size, backend="gloo", device="cpu")
     try:
-        trainer = TrainerDDP(me.rank, data, Toy(samples.get(me.rank, 203)))
+        trainer = TrainerDDP(me.rank, data, Lasting(samples.get(me.rank, 203), lengths.get(me.rank)))
         trainer.prepare_dataloaders()
     except ConfigError as error:
         return str(error)
@@ -31,24 +51,35 @@ def refused(data: dict[str, Any], of_rank: dict[int, dict[str, Any]], samples: d
 
 
 @pytest.mark.parametrize(
-    ("of_rank", "samples", "says"),
+    ("of_rank", "samples", "lengths", "says"),
     [
-        ({}, {}, ""),
-        ({0: {"run": "a"}, 1: {"run": "b"}}, {}, ""),  # rank 0's alone counts
+        ({}, {}, {0: 5, 1: 5, 2: 5}, ""),
+        ({0: {"run": "a"}, 1: {"run": "b"}}, {}, {}, ""),  # rank 0's alone counts
         (
             {1: {"num_epochs": 9}, 2: {"num_epochs": 9}},
             {},
+            {},
             "training.num_epochs: is 9 on rank 1, but 2 on rank 0; 2 ranks differ",
         ),
-        ({2: {"clip_grad_norm": 2.5}}, {}, "training.clip_grad_norm: is 2.5 on rank 2, but null on rank 0"),
-        ({}, {1: 211}, "samples of build_data's train: is "),
+        (
+            {2: {"clip_grad_norm": 2.5}},
+            {},
+            {},
+            "training.clip_grad_norm: is 2.5 on rank 2, but null on rank 0",
+        ),
+        ({}, {1: 211}, {}, "samples of build_data's train: is "),
+        ({}, {}, {0: 5, 1: 5, 2: 6}, "SHA-256 of the lengths of build_data's train: is ; on rank 2, but "),
     ],
 )
 def test_a_rank_that_was_told_otherwise_is_named_on_all(
-    of_rank: dict[int, dict[str, Any]], samples: dict[int, int], says: str, tmp_path: Path
+    of_rank: dict[int, dict[str, Any]],
+    samples: dict[int, int],
+    lengths: dict[int, int],
+    says: str,
+    tmp_path: Path,
 ) -> None:
     data = config(tmp_path / "runs", num_epochs=2)
-    told = run(refused, data, of_rank, samples, folder=tmp_path, world_size=3)
+    told = run(refused, data, of_rank, samples, lengths, folder=tmp_path, world_size=3)
     assert len(set(told)) == 1
     if says:
         for part in says.split("; "):

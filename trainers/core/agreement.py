@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from trainers.core.contract import declared_arguments
 from trainers.core.differences import fields, under
 from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
+from trainers.core.similar_lengths import lengths_of
 from trainers.task import Splits, Task
 
 _OWN = {
@@ -42,16 +44,22 @@ def agree_on_configuration(config: Config, task: Task, place: Place) -> None:
 
 
 def agree_on_sizes(splits: Splits, place: Place) -> None:
-    """See that the task has made data sets of the same sizes on all ranks; all of them must call it.
+    """See that the task has made data sets alike on all ranks; all of them must call it.
+
+    Of the same sizes, that is, and of samples as long, where that decides who gets which.
 
     Raises:
         ConfigError: it has not; on all ranks.
     """
-    sizes = {
-        f"samples of build_data's {name}": len(part)
-        for name, part in splits._asdict().items()
-        if hasattr(part, "__getitem__") and hasattr(part, "__len__")
-    }
+    sizes: dict[str, Any] = {}
+    for name, part in splits._asdict().items():
+        if not (hasattr(part, "__getitem__") and hasattr(part, "__len__")):
+            continue
+        sizes[f"samples of build_data's {name}"] = len(part)
+        lengths = lengths_of(part)
+        if lengths is not None:
+            digest = hashlib.sha256(lengths.numpy().tobytes()).hexdigest()
+            sizes[f"SHA-256 of the lengths of build_data's {name}"] = digest
     _agree(
         sizes, place, "every rank must make the same data sets, of which the trainer deals out the samples"
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
+from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
 from trainers.core.config import Evaluation, Training
@@ -23,8 +24,10 @@ from trainers.core.loading import (
     iterate,
     loader,
 )
+from trainers.core.permutation import Permutation
 from trainers.core.randomness import EVALUATION, SAMPLE, Stream, seed_all
-from trainers.core.sampling import Deal, deal, micro_batches, order_of
+from trainers.core.sampling import Deal, Order, deal, micro_batches, order_of
+from trainers.core.similar_lengths import arranged, lengths_of, longest_first
 
 __all__ = [
     "Batch",
@@ -54,7 +57,7 @@ class MapLoader(TrainingLoader):
             place.world_size,
             drop_last=training.drop_last,
         )
-        self._batches = _MicroBatches(self._deal, training, place.rank)
+        self._batches = _MicroBatches(self._deal, training, place.rank, lengths_of(dataset))
         seeded = Seeded(dataset, training.seed, draws(collate))
         self._loader = loader(seeded, training, training, self._batches, collate)
         _tell_of_dropped(self._deal, training, place)
@@ -82,7 +85,8 @@ class MapLoader(TrainingLoader):
 class EvaluationLoader:
     """A rank's share of a data set that is only looked at: every world_size-th batch.
 
-    Batches are the same on any number of ranks, every sample is in one of them, and nothing is padded.
+    Batches are the same on any number of ranks, every sample is in one of them, and none comes twice. They
+    follow the set's own order, or where it says how long its samples are, begin with the longest.
     """
 
     def __init__(
@@ -98,7 +102,9 @@ class EvaluationLoader:
         self.dataset = dataset
         size = settings.batch_size or training.batch_size
         length = _length(dataset, "validation and test sets need one, so that every sample counts once")
-        self._share = _Share(length, size, rank, world_size)
+        lengths = lengths_of(dataset)
+        order = range(length) if lengths is None else longest_first(lengths)
+        self._share = _Share(order, size, rank, world_size)
         self._stream = Stream(EVALUATION, training.seed)
         seeded = Seeded(dataset, training.seed, draws(collate))
         self._loader = loader(seeded, settings, training, self._share, collate)
@@ -197,36 +203,39 @@ class Seeded(Dataset[Any]):
 class _MicroBatches(Sampler[Wanted]):
     """A rank's micro-batches of the epoch that is set, without the steps that are consumed."""
 
-    def __init__(self, dealt: Deal, training: Training, rank: int):
+    def __init__(self, dealt: Deal, training: Training, rank: int, lengths: Tensor | None):
         self._deal = dealt
         self._training = training
         self._rank = rank
+        self._lengths = lengths
         self.epoch = 0
         self.consumed = 0
 
     def __iter__(self) -> Iterator[Wanted]:
         epoch, training = self.epoch, self._training
-        order = order_of(self._deal.length, training.seed, epoch, shuffle=training.shuffle)
+        order: Order | range = order_of(self._deal.length, training.seed, epoch, shuffle=training.shuffle)
+        if self._lengths is not None and isinstance(order, Permutation):
+            order = arranged(self._lengths, self._deal, order, training.seed, epoch)
         for indices in micro_batches(self._deal, order, self._rank, self.consumed):
             yield epoch, indices
 
 
 class _Share(Sampler[Wanted]):
-    """Every world_size-th batch of a data set in its own order."""
+    """Every world_size-th batch of a data set's samples."""
 
-    def __init__(self, length: int, batch_size: int, rank: int, world_size: int):
-        self._length = length
+    def __init__(self, order: Sequence[int], batch_size: int, rank: int, world_size: int):
+        self._order = order
         self._batch_size = batch_size
-        self.numbers = range(rank, -(-length // batch_size), world_size)
+        self.numbers = range(rank, -(-len(order) // batch_size), world_size)
 
     @property
     def rounds(self) -> int:
         """Batches of the rank that has most: rank 0."""
         return len(range(0, self.numbers.stop, self.numbers.step))
 
-    def samples(self, number: int) -> range:
+    def samples(self, number: int) -> Sequence[int]:
         """Which samples a batch has."""
-        return range(number * self._batch_size, min((number + 1) * self._batch_size, self._length))
+        return self._order[number * self._batch_size : (number + 1) * self._batch_size]
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from torch.utils.data import Dataset, Subset
 
@@ -110,18 +110,26 @@ def deal(length: int, batch_size: int, accumulation: int, world_size: int, *, dr
     return only_whole
 
 
+class Order(Protocol):
+    """In which an epoch takes the samples."""
+
+    def at(self, places: Sequence[int]) -> list[int]:
+        """The samples in many places."""
+        ...
+
+
 def order_of(length: int, seed: int, epoch: int, *, shuffle: bool) -> Permutation | range:
     """The order in which an epoch takes the samples."""
     return Permutation(length, derived(ORDER, seed, epoch)) if shuffle else range(length)
 
 
-def micro_batches(dealt: Deal, order: Permutation | range, rank: int, consumed: int) -> Iterator[list[int]]:
+def micro_batches(dealt: Deal, order: Order | range, rank: int, consumed: int) -> Iterator[list[int]]:
     """A rank's micro-batches of the steps after `consumed`: every world_size-th sample of each step."""
     many = max(1, AT_ONCE * dealt.world_size // dealt.global_batch)
     for first in range(consumed, dealt.steps, many):
         steps = range(first, min(first + many, dealt.steps))
         places = [place for step in steps for place in _share(dealt, step, rank)]
-        samples = order.at(places) if isinstance(order, Permutation) else places
+        samples = places if isinstance(order, range) else order.at(places)
         at = 0
         for step in steps:
             for size in dealt.micros(step, rank):
