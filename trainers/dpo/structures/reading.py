@@ -1,0 +1,354 @@
+"""Structures from PDB and mmCIF files, plain or gzip, by gemmi.
+
+What is read of a file are its protein chains in the first model. Waters, ligands, caps and nucleic acids are
+left out. A residue whose backbone is not whole is kept, and said not to be resolved; so nothing that
+follows a hole in a file is moved. Residues that a file names in its full sequence (SEQRES, entity_poly_seq),
+but does not model, are known, too, by gemmi's alignment of the two.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+import gemmi
+import numpy
+import numpy.typing
+
+from trainers.core.fields import ConfigError
+from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
+from trainers.dpo.structures.structure import Structure
+
+SUFFIXES = (".pdb", ".ent", ".cif", ".mmcif")
+"""Of files with structures; with .gz behind them, too."""
+
+_BACKBONE = (("N",), ("CA",), ("C",), ("O", "OT1", "O1", "OXT"))
+"""Its atoms, by each name that they have; the last residue's O may have that of the other oxygen."""
+
+_BONDS = (0.5, 4.0)
+"""Å between neighbours in a backbone, at least and at most: one that is longer joins nothing."""
+
+_OTHER_NAMES = {
+    **dict.fromkeys(("HSD", "HSE", "HSP", "HID", "HIE", "HIP"), "H"),
+    **dict.fromkeys(("CYX", "CYM"), "C"),
+    "ASH": "D",
+    "GLH": "E",
+    "LYN": "K",
+}
+"""Residues as force fields name them by their protons and bonds."""
+
+Atoms = numpy.typing.NDArray[numpy.float32]
+Places = numpy.typing.NDArray[numpy.int32]
+
+
+class Layout(Enum):
+    """Which of a chain's residues there are in a sequence of it."""
+
+    MODELLED = "modelled residues"
+    FULL = "the file's full sequence"
+    NUMBERED = "gaps of residue numbers filled"
+
+
+class Chain(NamedTuple):
+    """A protein chain: `modelled` residues, and where they are among all."""
+
+    name: str
+    """The author's."""
+    label: str
+    """The name that mmCIF gives it beside that; "" where there is none, or several."""
+    atoms: Atoms
+    """(modelled, 4, 3), in Å; 0 where a residue is not resolved."""
+    resolved: numpy.typing.NDArray[numpy.bool_]
+    """(modelled,)."""
+    native: Tokens
+    """(modelled,)."""
+    sequence: Tokens
+    """(full,): the full sequence; that of the modelled residues where the file says none that they fit in."""
+    places: Places
+    """(modelled,): of each modelled residue in the full sequence."""
+    positions: Places
+    """(full,): the number of each residue in the chain, from 0."""
+    filled: Places
+    """(modelled,): the place of each, where each gap of residue numbers is filled, from 0."""
+
+    def places_in(self, layout: Layout) -> Places:
+        """(modelled,): where the modelled residues are in a sequence of this layout."""
+        if layout is Layout.MODELLED:
+            return numpy.arange(len(self.native), dtype=numpy.int32)
+        return self.places if layout is Layout.FULL else self.filled
+
+    def length_in(self, layout: Layout) -> int:
+        """Residues of a sequence of this layout."""
+        if layout is Layout.MODELLED:
+            return len(self.native)
+        return len(self.sequence) if layout is Layout.FULL else int(self.filled[-1]) + 1
+
+    def laid_out(self, layout: Layout = Layout.FULL) -> Structure:
+        """The chain as a structure of its own, in which there are the residues of this layout."""
+        places, length = self.places_in(layout), self.length_in(layout)
+        atoms = numpy.zeros((length, 4, 3), numpy.float32)
+        atoms[places] = self.atoms
+        resolved = numpy.zeros(length, numpy.bool_)
+        resolved[places] = self.resolved
+        native = numpy.full(length, UNKNOWN, numpy.uint8)
+        positions = numpy.arange(length, dtype=numpy.int32)
+        if layout is Layout.FULL:
+            native[:] = self.sequence
+        if layout is not Layout.NUMBERED:
+            positions = self.positions[self.places] if layout is Layout.MODELLED else self.positions
+        native[places] = self.native
+        chains = numpy.zeros(length, numpy.int32)
+        return Structure(atoms, resolved, native, chains, numpy.array(positions), (self.name,))
+
+
+def read_structure(path: str | Path, chains: Sequence[str] | None = None) -> Structure:
+    """The chains of a file by their names, in this order; None: all that are proteins.
+
+    Each has its full sequence, where the file says it, else its modelled residues.
+
+    Raises:
+        ConfigError: it cannot be read, or has no such chain, or none at all.
+    """
+    found = read_chains(path)
+    if not found:
+        raise ConfigError(["holds no protein chain"], str(path))
+    problems: list[str] = []
+    named = found if chains is None else chosen(found, chains, problems)
+    if problems:
+        raise ConfigError(problems, str(path))
+    return joined([chain.laid_out() for chain in named])
+
+
+def joined(structures: Sequence[Structure]) -> Structure:
+    """Chains side by side as one structure."""
+    counts = numpy.cumsum([0, *(len(each.names) for each in structures)])
+    return Structure(
+        numpy.concatenate([each.atoms for each in structures]),
+        numpy.concatenate([each.resolved for each in structures]),
+        numpy.concatenate([each.native for each in structures]),
+        numpy.concatenate([each.chains + n for each, n in zip(structures, counts, strict=False)]).astype(
+            numpy.int32
+        ),
+        numpy.concatenate([each.positions for each in structures]),
+        tuple(name for each in structures for name in each.names),
+    )
+
+
+def chosen(chains: Sequence[Chain], names: Sequence[str], problems: list[str]) -> list[Chain]:
+    """Chains by their names: the author's, or those of mmCIF where no author's chain and one alone has it.
+
+    Adds to `problems` which there are not.
+    """
+    found = []
+    for name in names:
+        wanted = name.strip()
+        matches = [chain for chain in chains if chain.name == wanted]
+        matches = matches or [chain for chain in chains if chain.label == wanted != ""]
+        if len(matches) == 1:
+            found.append(matches[0])
+        else:
+            there = ", ".join(chain.name or "' '" for chain in chains) or "none"
+            problems.append(f"has no protein chain {name!r}; there are {there}")
+    return found
+
+
+def read_chains(path: str | Path) -> list[Chain]:
+    """All protein chains of a file.
+
+    Raises:
+        ConfigError: it is not there, is damaged, or holds no structure.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError([f"cannot be read: {error.strerror}"], str(path)) from error
+    return chains_of(data, str(path))
+
+
+def chains_of(data: bytes, path: str) -> list[Chain]:
+    """All protein chains of what a file holds; `path` is for errors.
+
+    Raises:
+        ConfigError: it is damaged, or holds no structure.
+    """
+    structure = _parsed(_unpacked(data, path), path)
+    for chain in structure[0]:
+        chain.name = chain.name or " "  # gemmi looks for no polymer in one that has none
+    structure.setup_entities()
+    structure.assign_label_seq_id()
+    of_mmcif = structure.input_format == gemmi.CoorFormat.Mmcif
+    found = []
+    for chain in structure[0]:
+        parts = [
+            part for span in chain.subchains() if (part := _part_of(span, structure.get_entity_of(span)))
+        ]
+        if parts:
+            labels = {part.label for part in parts}
+            label = labels.pop() if of_mmcif and len(labels) == 1 else ""
+            found.append(_chain(chain.name.strip(), label, parts))
+    return found
+
+
+def _unpacked(data: bytes, path: str) -> bytes:
+    if not data:
+        raise ConfigError(["is empty"], path)
+    if data[:2] != b"\x1f\x8b":
+        return data
+    text = bytearray()
+    try:
+        while data:  # one member after the other
+            unpacker = zlib.decompressobj(31)
+            text += unpacker.decompress(data)
+            if not unpacker.eof:
+                raise zlib.error("it ends in the middle")
+            data = unpacker.unused_data.lstrip(b"\0")
+    except zlib.error as error:
+        raise ConfigError([f"is a damaged gzip file ({error}); fetch it again"], path) from error
+    return bytes(text)
+
+
+def _parsed(text: bytes, path: str) -> gemmi.Structure:
+    try:
+        structure = gemmi.read_structure_string(text, format=gemmi.CoorFormat.Detect)
+    except (RuntimeError, ValueError) as error:
+        raise ConfigError([f"is no structure in PDB or mmCIF format: {error}"], path) from error
+    if not len(structure) or not len(structure[0]):
+        raise ConfigError(["is no structure in PDB or mmCIF format: it has no atoms"], path)
+    return structure
+
+
+# --- Residues -----------------------------------------------------------------------------------------
+
+
+class _Part(NamedTuple):
+    """A polymer of a chain; most chains have one."""
+
+    label: str
+    atoms: Atoms
+    resolved: list[bool]
+    native: list[int]
+    numbers: list[int]
+    places: list[int]
+    sequence: list[int]
+    """Empty: the file says none, or the residues do not fit in it."""
+
+
+def _part_of(span: gemmi.ResidueSpan, entity: gemmi.Entity | None) -> _Part | None:
+    """What a file models of a polymer; None: it is no protein."""
+    if entity is None or entity.entity_type != gemmi.EntityType.Polymer:
+        return None
+    nucleic = sum(gemmi.find_tabulated_residue(residue.name).is_nucleic_acid() for residue in span)
+    if nucleic > sum(map(_is_amino, span)):
+        return None
+    groups = [group for group in map(_alternatives, span.residue_groups()) if group]
+    if not groups:
+        return None
+    atoms = numpy.zeros((len(groups), 4, 3), numpy.float32)
+    resolved, native = [], []
+    for number, group in enumerate(groups):
+        residue, backbone = max(group, key=_preference)
+        xyz = numpy.array([atom.pos.tolist() if atom else [numpy.nan] * 3 for atom in backbone])
+        resolved.append(_is_resolved(xyz))
+        if resolved[-1]:
+            atoms[number] = xyz
+        native.append(_token(residue.name))
+    firsts = [group[0][0] for group in groups]
+    full = [_token(entity.first_mon(item)) for item in entity.full_sequence]
+    places = [(residue.label_seq or 0) - 1 for residue in firsts]
+    if not _fit(places, len(full)):
+        full, places = [], list(range(len(groups)))
+    numbers = [residue.seqid.num or 0 for residue in firsts]
+    return _Part(span.subchain_id(), atoms, resolved, native, numbers, places, full)
+
+
+def _fit(places: Sequence[int], length: int) -> bool:
+    steps = zip([-1, *places], [*places, length], strict=True)
+    return all(before < after for before, after in steps)
+
+
+def _chain(name: str, label: str, parts: Sequence[_Part]) -> Chain:
+    native = numpy.array([token for part in parts for token in part.native], numpy.uint8)
+    filled: list[int] = []
+    for part in parts:
+        before = part.numbers[0] - 1
+        for number in part.numbers:  # insertion codes share one; where they fall, nobody knows of a gap
+            filled.append((filled[-1] if filled else -1) + max(number - before, 1))
+            before = number
+    if all(part.sequence for part in parts):
+        starts = numpy.cumsum([0, *(len(part.sequence) for part in parts)])
+        sequence = numpy.array([token for part in parts for token in part.sequence], numpy.uint8)
+        places = [n + place for n, part in zip(starts, parts, strict=False) for place in part.places]
+        sequence[places] = native  # what is modelled counts
+        positions = list(range(len(sequence)))
+    else:
+        sequence, places, positions = native, list(range(len(native))), filled
+    return Chain(
+        name,
+        label,
+        numpy.concatenate([part.atoms for part in parts]),
+        numpy.array([each for part in parts for each in part.resolved], numpy.bool_),
+        native,
+        sequence,
+        numpy.array(places, numpy.int32),
+        numpy.array(positions, numpy.int32),
+        numpy.array(filled, numpy.int32),
+    )
+
+
+_Backbone = tuple["gemmi.Atom | None", ...]
+_Alternative = tuple[gemmi.Residue, _Backbone]
+
+
+def _alternatives(group: gemmi.ResidueGroup) -> list[_Alternative]:
+    """The ways in which a place of a chain is modelled: kinds of residue, and of places of atoms."""
+    return [
+        (residue, _backbone(residue, letter))
+        for residue in group
+        if _is_amino(residue)
+        for letter in sorted({atom.altloc for atom in residue} - {"\0"}) or ["\0"]
+    ]
+
+
+def _backbone(residue: gemmi.Residue, letter: str) -> _Backbone:
+    """The atoms of N, CA, C and O that go with an alternative's letter: its own, and those that all share."""
+
+    def found(names: Sequence[str]) -> gemmi.Atom | None:
+        for name in names:
+            here = [atom for atom in residue if atom.name == name and atom.altloc in ("\0", letter)]
+            if here:
+                return max(here, key=lambda atom: atom.altloc == letter)
+        return None
+
+    return tuple(map(found, _BACKBONE))
+
+
+def _preference(alternative: _Alternative) -> tuple[int, float]:
+    atoms = [atom for atom in alternative[1] if atom is not None]
+    return len(atoms), sum(atom.occ for atom in atoms)
+
+
+def _is_resolved(xyz: numpy.typing.NDArray[numpy.float64]) -> bool:
+    """Whether four atoms are known, and each is a bond's length from the one before."""
+    if not numpy.all(numpy.isfinite(xyz)):
+        return False
+    shortest, longest = _BONDS
+    bonds = numpy.linalg.norm(numpy.diff(xyz, axis=0), axis=1)
+    return bool(numpy.all((bonds >= shortest) & (bonds <= longest)))
+
+
+def _is_amino(residue: gemmi.Residue) -> bool:
+    """Whether it is an amino acid by its name, or, where that says nothing, by its CA."""
+    kind = gemmi.find_tabulated_residue(residue.name)
+    if kind.is_amino_acid() or kind.is_nucleic_acid():
+        return kind.is_amino_acid()
+    return any(atom.name == "CA" and atom.element.name == "C" for atom in residue)
+
+
+def _token(name: str) -> int:
+    """Of a residue by its name; a modified one is what it was made of."""
+    letter = _OTHER_NAMES.get(name) or gemmi.find_tabulated_residue(name).one_letter_code.upper()
+    found = LETTERS.find(letter)
+    return UNKNOWN if found < 0 else found
