@@ -1,0 +1,243 @@
+"""What the reference makes of each pair: computed once, by all ranks together, and kept in a file.
+
+The reference never changes, so its log-probabilities are numbers like any other of a sample. The network is
+let go as soon as they are there, and no checkpoint ever holds it.
+
+Pairs are put into batches by what they are, not by who computes: a number's bits are the same on any number
+of ranks, and a run that goes on finds those that it began with, also where the file is gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from trainers.core.distributed import Place
+from trainers.core.durable import flush_folder, read_sealed, sealed, write_sealed
+from trainers.dpo.batch import Batch, Sample
+from trainers.dpo.loss import log_probabilities
+from trainers.task import move
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 8
+"""Pairs that the reference looks at side by side, in training's memory."""
+
+_FORMAT = 1
+"""Of the file, and of all that makes the numbers in it and is not in the fingerprint by itself."""
+
+
+class Samples(Protocol):
+    """A data set that knows how long its samples are."""
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Residues of each."""
+
+    def __len__(self) -> int:
+        """How many."""
+
+    def __getitem__(self, index: int) -> Sample:
+        """One of them; nothing in it is random."""
+
+
+class Referenced(Dataset[Sample]):
+    """Samples with the reference's log-probabilities in them."""
+
+    draws_from = ()
+
+    def __init__(self, samples: Samples, log_probabilities: Tensor):
+        self.samples = samples
+        self.log_probabilities = log_probabilities
+        """(samples, 2)."""
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Residues of each sample."""
+        return self.samples.lengths
+
+    def __len__(self) -> int:
+        """How many samples."""
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Sample:
+        """One sample."""
+        return self.samples[index]._replace(reference=self.log_probabilities[index])
+
+
+class Conditions(NamedTuple):
+    """All that the log-probabilities follow from, beside the samples."""
+
+    weights: str
+    """A word that only the same weights have."""
+    temperature: float
+    precision: str
+    device: str
+    """Its type."""
+
+    def fingerprint(self, samples: str) -> str:
+        """A word that only the same conditions have, and samples of the same digest."""
+        parts = {**self._asdict(), "samples": samples, "at_once": AT_ONCE, "format": _FORMAT}
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+# --- Digests ------------------------------------------------------------------------------------
+
+
+def weights_digest(model: nn.Module) -> str:
+    """A word that only the same weights have."""
+    return _digest(model.state_dict())
+
+
+def sample_digests(samples: Samples, place: Place) -> list[str]:
+    """Of each sample a word that only the same one has: its structure, sequences, residues and order.
+
+    The ranks share the work; all of them must call this.
+    """
+    mine = [
+        _digest({name: part for name, part in samples[index]._asdict().items() if name != "reference"})
+        for index in range(place.rank, len(samples), place.world_size)
+    ]
+    found: list[str] = place.from_main(_dealt_back(place.gather_on_main(mine), len(samples)))  # type: ignore[assignment]
+    return found
+
+
+def joined(digests: Sequence[str]) -> str:
+    """A word for all of them in their order."""
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _digest(tensors: dict[str, Tensor]) -> str:
+    total = hashlib.sha256()
+    for name, tensor in tensors.items():
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        total.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
+def _dealt_back(shares: Sequence[Sequence[Any]], number: int) -> list[Any]:
+    """What was dealt out to ranks, one by one, in its first order."""
+    if not shares:
+        return []
+    return [shares[index % len(shares)][index // len(shares)] for index in range(number)]
+
+
+# --- Log-probabilities --------------------------------------------------------------------------
+
+
+def reference_of(
+    samples: Samples,
+    digest: str,
+    network: Callable[[], nn.Module],
+    conditions: Conditions,
+    place: Place,
+    *,
+    folder: Path,
+    collate: Callable[[list[Sample]], Batch],
+    autocast: Callable[[], AbstractContextManager[Any]],
+) -> Tensor:
+    """The reference's log-probabilities (samples, 2), on the CPU; the same bits on all ranks.
+
+    All ranks must call this. They are read from a file in `folder`, if it has them under the very same
+    conditions; else all ranks compute them, and rank 0 writes them there, if it may.
+
+    Args:
+        digest: of `samples`, as `joined` makes it.
+        network: makes the reference; called only where it is needed.
+        autocast: what training computes in.
+    """
+    fingerprint = conditions.fingerprint(digest)
+    path = folder / f"reference-{fingerprint[:16]}.json"
+    known = place.decided(lambda: _read(path, fingerprint, len(samples)))
+    if known is None:
+        known = _computed(network(), samples, conditions.temperature, place, collate, autocast)
+        if place.is_main:
+            _write(path, fingerprint, known)
+    return known
+
+
+def frozen(model: nn.Module, device: torch.device) -> nn.Module:
+    """A network that is never trained: on the device, in eval mode, without gradients."""
+    return model.requires_grad_(False).eval().to(device)
+
+
+def batches_of(lengths: Sequence[int]) -> list[list[int]]:
+    """All samples, those of similar lengths together; the longest first, so that memory suffices or not."""
+    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
+    return [order[first : first + AT_ONCE] for first in range(0, len(order), AT_ONCE)]
+
+
+@torch.no_grad()
+def _computed(
+    model: nn.Module,
+    samples: Samples,
+    temperature: float,
+    place: Place,
+    collate: Callable[[list[Sample]], Batch],
+    autocast: Callable[[], AbstractContextManager[Any]],
+) -> Tensor:
+    model = frozen(model, place.device)
+    batches = batches_of(samples.lengths)
+    mine = []
+    for indices in batches[place.rank :: place.world_size]:
+        batch: Batch = move(collate([samples[index] for index in indices]), place.device)
+        with autocast():
+            logits = model(batch.backbones, batch.sequences, batch.order)
+            mine.append(log_probabilities(logits, batch.sequences, batch.designed, temperature).cpu())
+    every = _dealt_back(place.gather_on_main(mine), len(batches))
+    found = torch.empty(len(samples), 2)
+    for indices, values in zip(batches, every, strict=bool(every)):
+        found[indices] = values
+    held: Tensor = place.from_main(found)  # type: ignore[assignment]
+    return held
+
+
+# --- The file -----------------------------------------------------------------------------------
+
+
+def _read(path: Path, fingerprint: str, number: int) -> Tensor | None:
+    """What a file has, if it is whole and of this fingerprint."""
+    try:
+        content = read_sealed(path)
+        values = torch.tensor(content["log_probabilities"], dtype=torch.float32).reshape(-1, 2)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        logger.warning("The reference's log-probabilities in %s are made anew: %s", path, error)
+        return None
+    if content.get("fingerprint") != fingerprint or len(values) != number:
+        return None
+    logger.info("The reference's log-probabilities of %d pairs were computed before: %s", number, path)
+    return values
+
+
+def _write(path: Path, fingerprint: str, values: Tensor) -> None:
+    """Keep them for the next run; one that cannot be kept is computed again.
+
+    Several runs that begin together may all write: each its own draft, and any of them is right.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    content = {"fingerprint": fingerprint, "log_probabilities": values.tolist()}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_sealed(draft, sealed(content))
+        draft.replace(path)
+        flush_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        logger.warning(
+            "The reference's log-probabilities cannot be kept, and each run computes them: %s", error
+        )
+        return
+    logger.info("The reference's log-probabilities of %d pairs are kept in %s", len(values), path)
