@@ -1,0 +1,234 @@
+"""Models in the format of ProteinMPNN's public ones, which its own programs and others read, too.
+
+That is what torch.save makes of a dict of `num_edges`, `noise_level` and `model_state_dict`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import zipfile
+from collections.abc import Iterable, Mapping
+from itertools import count
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from trainers.core.durable import SummedFile, flush_folder
+from trainers.core.fields import ConfigError
+from trainers.dpo.alphabet import KINDS, LETTERS
+from trainers.dpo.model import InverseFolding
+
+_TOLD = 3
+"""Weights of which there is something wrong that are named; the others are counted."""
+
+_WRAPPERS = ("module.", "_orig_mod.")
+"""What DistributedDataParallel and torch.compile put before the names of a model's weights."""
+
+_NEEDED = "it takes a file with num_edges, noise_level and model_state_dict, as v_48_020.pt of ProteinMPNN"
+
+
+class Loaded(NamedTuple):
+    """A model that was saved."""
+
+    model: InverseFolding
+    """On the CPU, in float32; without dropout, of which the format does not tell."""
+    noise_level: float
+    """Å of noise that it was trained with."""
+
+
+def save(path: Path, model: InverseFolding, noise_level: float) -> None:
+    """Write a model; when this returns it is on the disk, and a file of that name was replaced as a whole.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    weights = {
+        name: value.detach().to("cpu", torch.float32).contiguous()
+        for name, value in model.state_dict().items()
+    }
+    content = {
+        "num_edges": model.neighbours,
+        "noise_level": float(noise_level),
+        "model_state_dict": weights,
+    }
+    draft = path.with_name(f".{path.name}")
+    draft.unlink(missing_ok=True)
+    with SummedFile(draft) as file:
+        torch.save(content, cast("IO[bytes]", file))
+    draft.replace(path)
+    flush_folder(path.parent)
+
+
+def load(path: Path) -> Loaded:
+    """Read a model; nothing in the file is run. The network's sizes are those of the weights.
+
+    Raises:
+        ConfigError: there is no such file, it is damaged, or it holds something else.
+    """
+    content = _read(path)
+    if not isinstance(content, Mapping):
+        raise ConfigError([f"holds a {type(content).__name__}; {_NEEDED}"], str(path))
+    problems: list[str] = []
+    neighbours, noise_level = _numbers(content, problems)
+    weights = content.get("model_state_dict")
+    if not isinstance(weights, Mapping):
+        raise ConfigError([_no_weights(content)], str(path))
+    weights = _unwrapped(weights)
+    model = None if (odd := _other_kind(weights)) else _model(weights, neighbours, problems)
+    problems += [odd] if odd else []
+    if problems or model is None:
+        raise ConfigError(problems, str(path))
+    return Loaded(model, noise_level)
+
+
+def _read(path: Path) -> Any:
+    """What torch.save was given."""
+    if not path.is_file():
+        raise ConfigError([_absent(path)], str(path))
+    damaged = "is damaged, not whole, or nothing that torch.save wrote: get or write it again"
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                broken = archive.testzip()  # torch.load does not look at the checksums
+            if broken is not None:
+                raise ConfigError([f"{damaged} ({broken} does not have its checksum)"], str(path))
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise ConfigError([f"cannot be read: {error.strerror or error}"], str(path)) from error
+    except ConfigError:
+        raise
+    except Exception as error:  # bytes that are no pickle can make it fail in any way
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        if "Unsupported global" in str(error):
+            reason = "it holds objects beside tensors, numbers, texts, lists and dicts, which are not read"
+        raise ConfigError([f"{damaged} ({reason})"], str(path)) from error
+
+
+def _absent(path: Path) -> str:
+    """Why there is nothing to read, and what there is instead."""
+    if path.is_dir():
+        return "is a folder, but takes the file of a model"
+    if not path.parent.is_dir():
+        return f"is not there, nor is its folder {path.parent}"
+    others = sorted(each.name for each in path.parent.glob("*.pt"))
+    if not others:
+        return f"is not there; {path.parent} has no file .pt"
+    near = difflib.get_close_matches(path.name, others, n=1)
+    return f"is not there; did you mean {near[0]}?" if near else f"is not there; there are {_few(others)}"
+
+
+def _numbers(content: Mapping[str, Any], problems: list[str]) -> tuple[int, float]:
+    """The neighbours of a residue, and the noise in Å."""
+    neighbours, noise = content.get("num_edges"), content.get("noise_level")
+    if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 1:
+        problems.append(f"num_edges: {_is(content, 'num_edges')}, but takes a whole number of at least 1")
+        neighbours = 1
+    if (
+        isinstance(noise, bool)
+        or not isinstance(noise, int | float)
+        or not (math.isfinite(noise) and noise >= 0)
+    ):
+        problems.append(f"noise_level: {_is(content, 'noise_level')}, but takes a number of at least 0")
+        noise = 0.0
+    return neighbours, float(noise)
+
+
+def _is(content: Mapping[str, Any], name: str) -> str:
+    return f"is {content[name]!r:.60}" if name in content else "is missing"
+
+
+def _no_weights(content: Mapping[str, Any]) -> str:
+    """What a dict holds that holds no weights by their usual name."""
+    if any(str(name).endswith("W_out.weight") for name in content):
+        return (
+            "holds weights alone, but not how many neighbours a residue has: write it anew with "
+            'torch.save({"num_edges": 48, "noise_level": 0.2, "model_state_dict": weights}, path)'
+        )
+    return f"holds {_few(list(map(repr, content))) or 'nothing'}; {_NEEDED}"
+
+
+def _unwrapped(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Weights by the names that they have in the model itself."""
+    named = {str(name): value for name, value in weights.items()}
+    while named and (
+        wrapper := next((each for each in _WRAPPERS if all(name.startswith(each) for name in named)), None)
+    ):
+        named = {name.removeprefix(wrapper): value for name, value in named.items()}
+    return named
+
+
+def _other_kind(weights: Mapping[str, Any]) -> str | None:
+    """Which other network of that family these are the weights of."""
+    if "W_v.weight" in weights and "features.node_embedding.weight" in weights:
+        return (
+            "is a CA-only model, which sees no other atoms; take one that sees whole backbones, as those of "
+            "ProteinMPNN's vanilla_model_weights or soluble_model_weights"
+        )
+    for name in ("W_s.weight", "W_out.weight"):
+        table = weights.get(name)
+        kinds = len(table) if isinstance(table, Tensor) and table.dim() == 2 else KINDS
+        if kinds != KINDS:
+            return f"{name} is for {kinds} kinds of residues, but there are {KINDS}: {LETTERS}"
+    return None
+
+
+def _model(weights: Mapping[str, Any], neighbours: int, problems: list[str]) -> InverseFolding | None:
+    """A network of the weights' sizes, with them in it; None, and what is wrong in `problems`."""
+    encoder, decoder = (_layers(weights, f"{each}_layers") for each in ("encoder", "decoder"))
+    out = weights.get("W_out.weight")
+    width = out.shape[1] if isinstance(out, Tensor) and out.dim() == 2 else 0
+    if not (width and encoder and decoder):
+        problems.append(
+            f"has none of a network like ProteinMPNN's, but {_few(list(weights)) or 'no weights'}"
+        )
+        return None
+    with torch.device("meta"):  # no memory, and no random numbers for what is replaced
+        model = InverseFolding(width, encoder, decoder, neighbours, dropout=0.0)
+    problems += _differences(weights, model.state_dict())
+    if problems:
+        return None
+    model.load_state_dict({name: value.float() for name, value in weights.items()}, assign=True)
+    return model
+
+
+def _layers(weights: Mapping[str, Any], name: str) -> int:
+    """How many there are of a name, from 0 on."""
+    numbers = {each.split(".")[1] for each in weights if each.startswith(f"{name}.")}
+    return next(number for number in count() if str(number) not in numbers)
+
+
+def _differences(weights: Mapping[str, Any], expected: Mapping[str, Tensor]) -> list[str]:
+    """What keeps weights from fitting, kind by kind."""
+    missing = [name for name in expected if name not in weights]
+    unknown = [name for name in weights if name not in expected]
+    both = [(name, weights[name]) for name in expected if name in weights]
+    no_tensors = [name for name, value in both if not _is_tensor(value)]
+    fitting = [(name, value, expected[name].shape) for name, value in both if _is_tensor(value)]
+    sizes = [
+        f"{name} of {tuple(value.shape)}, not {tuple(shape)}"
+        for name, value, shape in fitting
+        if value.shape != shape
+    ]
+    infinite = [name for name, value, _ in fitting if not value.isfinite().all()]
+    told = {
+        "lacks weights": missing,
+        "has weights that the network does not have": unknown,
+        "has something else than tensors of numbers": no_tensors,
+        "has weights of other sizes": sizes,
+        "has weights that are no finite numbers": infinite,
+    }
+    return [f"{what}: {_few(names)}" for what, names in told.items() if names]
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def _few(names: Iterable[str]) -> str:
+    """The first ones, and how many more there are."""
+    every = list(names)
+    more = f" and {len(every) - _TOLD} more" if len(every) > _TOLD else ""
+    return ", ".join(every[:_TOLD]) + more
