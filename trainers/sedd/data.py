@@ -34,7 +34,8 @@ class Source(Protocol):
 class Protein(NamedTuple):
     """A sample. What noise does to it follows from its own stream of random numbers.
 
-    So it is the same on any number of ranks, in any batch, on any device.
+    So these are the same numbers on any number of ranks, in any batch, on any device. What a device makes of
+    them, its functions round in its own way.
     """
 
     tokens: Tensor
