@@ -85,7 +85,11 @@ class Whole(Toy):
 
     def finish(self, sums: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
         total, count = sums["loss"]
-        return {"loss": total / count, "perplexity": math.exp(total / count / 100)}
+        return {
+            "loss": total / count,
+            "perplexity": math.exp(total / count / 100),
+            "rewards/margins": 1 / 3,
+        }
 
     def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
         assert not model.training
@@ -104,7 +108,9 @@ def test_a_task_is_asked_for_everything(tmp_path: Path, caplog: pytest.LogCaptur
     caplog.set_level("INFO")
     trainer = trained(tmp_path, task, num_epochs=2)
     (line, _) = (line for line in caplog.messages if line.startswith("Validation: "))
-    assert ", longest=4" in line and "generation" not in line
+    measures = trainer.val_data[0]
+    shown = f", perplexity={measures['perplexity']:.4g}, rewards/margins=0.3333, longest=4"
+    assert line.endswith(shown)  # without what stands in metrics.jsonl under a name of its own
     assert task.calls == ["setup at step 0", "build_model", "build_data"]
     assert task.seen == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1), (5, 1), (6, 1), (7, 1)]
     assert [group["lr"] for group in trainer.engine.optimizer.param_groups] == [0.01, 0.001]

@@ -136,15 +136,13 @@ class Reports:
 
     def validated(self, state: TrainingState, measures: Measures) -> None:
         """Tell of a validation, of which `state` knows already."""
-        words = [
-            f"{name}={value:.4g}"
-            for name, value in {**measures, **measures.more}.items()
-            if name != "loss" and "/" not in name
-        ]
+        more = {name: value for name, value in measures.more.items() if "/" not in name}
+        words = [f"{name}={value:.4g}" for name, value in {**measures, **more}.items() if name != "loss"]
         loss, spread = measures.get("loss", float("nan")), measures.spread
         self.logger.info("Validation: %s", ", ".join([f"loss={loss:.3f} ± {spread:.3f}", *words]))
-        more = {name if "/" in name else f"val/{name}": value for name, value in measures.more.items()}
-        self._write(state, {f"val/{name}": value for name, value in measures.items()} | more | _best(state))
+        written = {name if "/" in name else f"val/{name}": value for name, value in measures.more.items()}
+        written |= {f"val/{name}": value for name, value in measures.items()} | _best(state)
+        self._write(state, written)
 
     def tested(self, state: TrainingState, measures: Measures) -> None:
         """Tell of a test."""
