@@ -16,6 +16,7 @@ from typing import cast
 from launcher.ranks import PlacementError, RankEnv
 from trainers.core.config import Config
 from trainers.core.failures import end, words
+from trainers.core.paths import expanded
 
 
 def run(name: str, description: str, needed: Sequence[str], train: Callable[[Config], None]) -> None:
@@ -113,7 +114,7 @@ def run_on_rank(
     try:
         config = load()
         said = own_words
-        folder = str(Path(os.path.expandvars(config.training.path)).expanduser())
+        folder = str(expanded(config.training.path, "training.path"))
         train(config)
     except KeyboardInterrupt:
         os._exit(130)

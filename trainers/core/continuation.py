@@ -14,7 +14,7 @@ from trainers.core.differences import Fields, compare, digest, fields
 from trainers.core.distributed import Place
 from trainers.core.engine import Engine
 from trainers.core.fields import ConfigError
-from trainers.core.folder import expanded
+from trainers.core.paths import expanded
 from trainers.core.reports import Reports
 from trainers.core.state import Registry, TrainingState
 from trainers.task import Task

@@ -26,6 +26,7 @@ import msgspec
 from trainers.core.config import Config
 from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
+from trainers.core.paths import expanded
 from trainers.core.yaml_text import to_yaml
 
 PREVIOUS_ATTEMPT = 60.0
@@ -94,7 +95,7 @@ class RunFolder:
 def _made(config: Config, environ: Mapping[str, str]) -> Path:
     """The folder, ready to be trained into by this process alone."""
     castoff_run = _castoff_run(environ)
-    folder = expanded(config.training.path) / run_name(config, environ)
+    folder = expanded(config.training.path, "training.path") / run_name(config, environ)
     patience = 0.0 if castoff_run is None else PREVIOUS_ATTEMPT
     _lock(folder, patience)
     mark = folder / "run.json"
@@ -106,24 +107,6 @@ def _made(config: Config, environ: Mapping[str, str]) -> Path:
     if not mark.exists():
         _replace(mark, json.dumps({"castoff_run": castoff_run}) + "\n")
     return folder
-
-
-def expanded(path: str, field: str = "training.path") -> Path:
-    """A field's path with `~` and variables, as $SCRATCH, put in their place, as a shell would.
-
-    Raises:
-        ConfigError: a variable is not set.
-    """
-    told = os.path.expandvars(path)
-    left = re.search(r"\$\{?(\w+)", told)
-    if left is not None:
-        raise ConfigError(
-            [
-                f"{field}: is {path!r}, but {left[1]} is not set here; set it, or write the folder "
-                "itself, as /scratch/me"
-            ]
-        )
-    return Path(told).expanduser()
 
 
 def run_name(config: Config, environ: Mapping[str, str]) -> str:

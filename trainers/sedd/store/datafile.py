@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import shlex
 import zlib
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 
 from trainers.core.durable import sum_of
 from trainers.core.fields import ConfigError
+from trainers.core.paths import expanded
 from trainers.sedd.store.building import build_locked
 from trainers.sedd.store.locking import locked
 from trainers.sedd.store.token_store import FORMAT, Filters, TokenStore
@@ -44,7 +44,7 @@ def store_of(
         raise ConfigError(
             [f"{field}: is '', as from a variable that is not set; write a file, or leave it out"]
         )
-    path = Path(os.path.expandvars(datafile)).expanduser().absolute()
+    path = expanded(str(datafile), field).absolute()
     if path.is_dir():
         return _opened(path, datafile, field)
     if not path.exists():

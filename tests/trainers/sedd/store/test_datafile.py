@@ -68,6 +68,12 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     assert str(tmp_path / "none.fasta") in str(error.value)
 
 
+def test_a_variable_that_is_not_set_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOWHERE", raising=False)
+    with pytest.raises(ConfigError, match=r"data\.datafile: is '.NOWHERE/a', but NOWHERE is not set here"):
+        store_of("$NOWHERE/a")
+
+
 def test_a_file_becomes_a_store_beside_it_once(tmp_path: Path, builds: list[Path]) -> None:
     source = write_fasta(tmp_path / "some.fasta", ["ACD", "MKV"])
     first = store_of(source)

@@ -1,0 +1,27 @@
+"""Paths as a configuration says them, with `~` and variables in them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from trainers.core.fields import ConfigError
+
+
+def expanded(path: str, field: str) -> Path:
+    """A field's path with `~` and variables, as $SCRATCH, put in their place, as a shell would.
+
+    Raises:
+        ConfigError: a variable is not set.
+    """
+    told = os.path.expandvars(path)
+    left = re.search(r"\$\{?(\w+)", told)
+    if left is not None:
+        raise ConfigError(
+            [
+                f"{field}: is {path!r}, but {left[1]} is not set here; set it, or write the folder "
+                "itself, as /scratch/me"
+            ]
+        )
+    return Path(told).expanduser()
