@@ -219,8 +219,12 @@ class DecoderLayer(MessageLayer):
             letters: (batch, sequences, length, width), the sequences.
             nodes: the same for the residues, as this layer finds them.
         """
-        decoded = linear(letters, part_of(self.W1, 2)) + linear(nodes, part_of(self.W1, 3))
-        return torch.cat([decoded.flatten(1, 2), linear(encoded, part_of(self.W1, 3))], dim=1)
+        decoded = self.said_decoded(letters, nodes).flatten(1, 2)
+        return torch.cat([decoded, linear(encoded, part_of(self.W1, 3))], dim=1)
+
+    def said_decoded(self, letters: Tensor, nodes: Tensor) -> Tensor:
+        """The same of residues (…, width) that are decoded."""
+        return linear(letters, part_of(self.W1, 2)) + linear(nodes, part_of(self.W1, 3))
 
 
 class FeedForward(nn.Module):

@@ -110,7 +110,8 @@ def _read(path: Path) -> Any:
 def _absent(path: Path) -> str:
     """Why there is nothing to read, and what there is instead."""
     if path.is_dir():
-        return "is a folder, but takes the file of a model"
+        within = _few(sorted(each.name for each in path.glob("*.pt")))
+        return f"is a folder, but takes the file of a model{within and f'; in it is {within}'}"
     if not path.parent.is_dir():
         return f"is not there, nor is its folder {path.parent}"
     others = sorted(each.name for each in path.parent.glob("*.pt"))

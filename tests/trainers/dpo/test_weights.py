@@ -140,6 +140,8 @@ def test_a_file_that_is_not_there(tmp_path: Path, there: list[str], said: str) -
 def test_no_folder_and_a_folder(tmp_path: Path) -> None:
     assert refusal(tmp_path / "a" / "b.pt") == f"is not there, nor is its folder {tmp_path / 'a'}"
     assert refusal(tmp_path) == "is a folder, but takes the file of a model"
+    (tmp_path / "best_model.pt").touch()
+    assert refusal(tmp_path) == "is a folder, but takes the file of a model; in it is best_model.pt"
 
 
 @given(junk=st.binary(max_size=300))
