@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -295,6 +295,10 @@ def test_yaml_is_a_job_a_site_or_a_training(block: Block, tmp_path: Path) -> Non
         from trainers.sedd.start.configuration import read
 
         read(data)
+    elif trains and block.document.name.startswith("dpo"):
+        from trainers.dpo.start import configuration
+
+        configuration.read(data)
     elif block.file == ".castoff/config.yaml":
         assert list(data) == ["site"]
     elif trains:
@@ -427,13 +431,17 @@ def _choices(hint: object) -> tuple[str, ...]:
     return get_args(hint) if get_origin(hint) is Literal else ()
 
 
-def tabled(document: str) -> dict[str, tuple[str, str]]:
+def tabled(document: str, but: str | None = None) -> dict[str, tuple[str, str]]:
     """What a document's tables say of fields, (takes, default) by dotted name.
 
     A heading of the second level names the sections that the fields of the tables below it belong to.
+    What comes below one that ends with `but` is left out.
     """
     sections, found = [""], dict[str, tuple[str, str]]()
-    for line in (CHECKOUT / "docs" / document).read_text(encoding="utf-8").splitlines():
+    text = (CHECKOUT / "docs" / document).read_text(encoding="utf-8")
+    if but is not None:
+        text = re.sub(rf"^## .* {but}\n(?:(?!## ).*\n)*", "", text, flags=re.MULTILINE)
+    for line in text.splitlines():
         if line.startswith("## "):
             sections = [f"{name}." for name in re.findall(r"`([\w.]+)`", line)] or [""]
         elif line.startswith("| `"):
@@ -478,6 +486,38 @@ def test_every_field_of_a_diffusion_is_described_with_its_default() -> None:
     for name, _, words in fields:
         takes = set(re.findall(r"\w+", described[name][0])) - {"true", "false"}
         assert not words or takes == words, name
+
+
+@pytest.mark.parametrize(("name", "other"), [("dpo", "likelihood"), ("likelihood", "dpo")])
+def test_every_field_of_an_objective_is_described_with_its_default(name: str, other: str) -> None:
+    from trainers.dpo.start.configuration import DEFAULT_OBJECTIVE, OBJECTIVES
+
+    fields = [("objective", DEFAULT_OBJECTIVE, set(OBJECTIVES)), *defaults(OBJECTIVES[name].arguments)]
+    told = tabled("dpo-configuration.md", but=f"for {other}")
+    assert {field: default for field, (_, default) in told.items()} == {
+        field: default for field, default, _ in fields
+    }
+    for field, _, words in fields:
+        assert not words or set(re.findall(r"\w+", told[field][0])) == words, field
+
+
+def test_other_defaults_of_the_objectives_are_told() -> None:
+    from trainers.dpo.start.configuration import OBJECTIVES
+
+    text = (CHECKOUT / "docs" / "dpo-configuration.md").read_text(encoding="utf-8")
+    _, _, section = text.partition("\n## Other defaults\n")
+    rows = re.findall(r"^\| `(.*)` \| (.*) \| (.*) \|$", section.partition("\n## ")[0], re.MULTILINE)
+    for number, objective in enumerate(OBJECTIVES.values()):
+        told = {path: cells[number].strip() for path, *cells in rows if cells[number].strip()}
+        assert told == dict(_leaves_of(objective.defaults))
+
+
+def _leaves_of(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _leaves_of(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", _written(getattr(value, "path", value))
 
 
 def test_everything_that_a_task_may_have_is_described() -> None:
@@ -546,7 +586,10 @@ def test_architecture_names_every_module(room: str) -> None:
 
 @pytest.mark.parametrize(
     "room",
-    ["trainers", "trainers/core", "trainers/gnn", "trainers/sedd", "trainers/dpo", "trainers/dpo/structures"],
+    [
+        *("trainers", "trainers/core", "trainers/gnn", "trainers/sedd", "trainers/sedd/start"),
+        *("trainers/sedd/store", "trainers/dpo", "trainers/dpo/start", "trainers/dpo/structures"),
+    ],
 )
 def test_architecture_names_every_module_of_trainers(room: str) -> None:
     text = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ from trainers.core.contract import (
     first_loss,
 )
 from trainers.core.data import EvaluationLoader, Group, TrainingLoader, evaluation_loader, training_loader
-from trainers.core.distributed import cleanup_ddp, initialize_ddp, place_of
+from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp, place_of
 from trainers.core.early_stopping import Judge
 from trainers.core.engine import Engine
 from trainers.core.evaluation import Measures, evaluating
@@ -50,7 +50,8 @@ __all__ = ["TrainerDDP", "cleanup_ddp", "initialize_ddp"]
 class TrainerDDP:
     """Trains a task's model on every rank of a process group, or alone without one.
 
-    `config` is a `Config`, or the plain data of one; `task` wins over the one that it names. Call
+    `config` is a `Config`, or the plain data of one; `task` wins over the one that it names, and `reports`
+    makes what tells of the training. Call
     `initialize_ddp` first where there are several ranks. Every rank makes one of these, and calls
     `prepare_dataloaders` and `run_training`; `run_test` is for whichever rank wants to know.
 
@@ -64,7 +65,14 @@ class TrainerDDP:
     watch: Watch
     validation: Validation
 
-    def __init__(self, rank: int, config: Mapping[str, Any] | Config, task: Task | None = None):
+    def __init__(
+        self,
+        rank: int,
+        config: Mapping[str, Any] | Config,
+        task: Task | None = None,
+        *,
+        reports: Callable[[Path, Config, Place], Reports] = Reports,
+    ):
         self.config = config = Config.of(config)
         self.rank = rank
         self.logger = logging.getLogger(f"{__name__}.{config.name}")
@@ -92,7 +100,7 @@ class TrainerDDP:
             *(self.folder / "checkpoints", config.training.keep_checkpoints),
             infinite=[name for name, each in self.model.named_buffers() if not finite(each)],
         )
-        self.reports = Reports(self.folder, config, self.place)
+        self.reports = reports(self.folder, config, self.place)
         self._given = task
         self._look: Callable[[Task, Any], Loss] = first_loss
         self._observed: AbstractContextManager[None] = drawn_as_declared(self.task)
@@ -172,6 +180,7 @@ class TrainerDDP:
     def _train(self, train: TrainingLoader, val: EvaluationLoader | None) -> None:
         state = self.state
         while not self._over():
+            self.reports.begin_epoch(state)
             for group in self.reports.waits(train.groups(state.epoch, state.consumed)):
                 if self.stopping.agreed():
                     self._stop_early()

@@ -6,15 +6,18 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
 from launcher.ranks import RankEnv
 from trainers.core.config import Config
 from trainers.core.curves import draw_curves
+from trainers.core.distributed import Place
 from trainers.core.evaluation import Measures
 from trainers.core.failures import end
 from trainers.core.logs import setup_logging
+from trainers.core.reports import Reports
 from trainers.core.stopping import StoppedEarly
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.task import Splits, Task
@@ -34,8 +37,15 @@ class Trained(NamedTuple):
     """Of the test set; None on other ranks than 0."""
 
 
-def train(config: Config | Mapping[str, Any], task: Task | None = None) -> Trained:
+def train(
+    config: Config | Mapping[str, Any],
+    task: Task | None = None,
+    *,
+    reports: Callable[[Path, Config, Place], Reports] = Reports,
+) -> Trained:
     """Train and test `task`, or the one that the configuration names, as the rank that this process is.
+
+    `reports` makes what tells of the training.
 
     The same in one process, and in every rank that castoff, torchrun or a scheduler's starter makes.
 
@@ -49,7 +59,7 @@ def train(config: Config | Mapping[str, Any], task: Task | None = None) -> Train
     config, me = Config.of(config), RankEnv.detect()
     setup_logging(me.rank, config.log_level)
     before, sys.excepthook = sys.excepthook, partial(_tell, sys.excepthook, me, config.training.path)
-    trained = _trained(config, task, me)
+    trained = _trained(config, task, me, reports)
     sys.excepthook = before
     return trained
 
@@ -67,7 +77,9 @@ def _tell(
     before(kind, error, trace)
 
 
-def _trained(config: Config, task: Task | None, me: RankEnv) -> Trained:
+def _trained(
+    config: Config, task: Task | None, me: RankEnv, reports: Callable[[Path, Config, Place], Reports]
+) -> Trained:
     if me.world_size > 1:
         parallel = config.parallel
         initialize_ddp(
@@ -79,7 +91,10 @@ def _trained(config: Config, task: Task | None, me: RankEnv) -> Trained:
             device=config.training.device,
             timeout=parallel.start_timeout,
         )
-    trainer = TrainerDDP(me.rank, config, task)
+        words = "Initialized DDP: rank=%d, world_size=%d, local_rank=%d"
+        logger.info(words, me.rank, me.world_size, me.local_rank)
+    trainer = TrainerDDP(me.rank, config, task, reports=reports)
+    logger.info("Using device: %s", trainer.place.device)
     training, validation, test = trainer.prepare_dataloaders()
     try:
         trainer.run_training(training, validation)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 TRAININGS = {
+    "dpo": "Tune an inverse folding of proteins by preferences, or train one on structures.",
     "gnn": "Tell manifold-like causal sets from others, and their dimension.",
     "sedd": "Learn a diffusion of proteins by score entropy, and generate some.",
 }

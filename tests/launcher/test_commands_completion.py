@@ -100,7 +100,7 @@ class TestInBash:
         assert of_verb[0] == ["--json", "--help"]
         assert wrong == ([], set())
         assert values[0] == ["bash", "zsh", "fish"]
-        assert trainings[0] == ["gnn", "sedd"]
+        assert trainings[0] == ["dpo", "gnn", "sedd"]
 
     def test_runs(self, bash: Bash, tmp_path: Path) -> None:
         names = ["old", "train", "eval", "train", "a b", "$(touch x)", "-flag", "x;y", "ünï", "gone"]

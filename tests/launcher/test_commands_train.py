@@ -148,8 +148,8 @@ def test_trainings_are_listed(castoff: Castoff) -> None:
     ("words", "said"),
     [
         (["gmn", "c.yaml"], "there is no training 'gmn'; did you mean gnn? (see castoff train --help)"),
-        (["c.yaml"], "there is no training 'c.yaml'; there is gnn, sedd"),
-        (["\x1b[2J"], "there is no training '\\x1b[2J'; there is gnn, sedd"),
+        (["c.yaml"], "there is no training 'c.yaml'; there is dpo, gnn, sedd"),
+        (["\x1b[2J"], "there is no training '\\x1b[2J'; there is dpo, gnn, sedd"),
         ([], "missing argument 'NAME'"),
         (["--", "gnn"], "missing argument 'NAME'"),
         (["--set", "a=b", "gnn"], "there is no training '--set'"),

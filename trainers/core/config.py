@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from trainers.core.fields import ConfigError, convert
-from trainers.core.overrides import override, tells
+from trainers.core.overrides import override, put, tells
 from trainers.core.yaml_text import read_yaml_file
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -251,13 +251,10 @@ class Config(Section, frozen=True, kw_only=True):
             return fields
         if not isinstance(fields, Mapping):
             raise ConfigError(["is no mapping of sections (training, model …)"], origin)
-        data: dict[str, Any] = dict(fields)
         problems: list[str] = []
-        told = [override(data, assignment, problems) for assignment in overrides]
-        if tells(told, _RATE) and not tells(told, _RATE_RULE):
-            _take_literally(data)
+        data = overridden(fields, {}, overrides, problems)
         config: Config | None = convert(data, cls, "", problems)
-        problems += _together(data)
+        problems += contradictions(data)
         if problems or config is None:
             raise ConfigError(problems, origin)
         return config
@@ -267,16 +264,33 @@ _RATE = "training.optimizer_kwargs.lr"
 _RATE_RULE = "training.scaling.learning_rate"
 
 
+def overridden(
+    fields: Mapping[str, Any], flags: Mapping[str, Any], overrides: Iterable[str], problems: list[str]
+) -> dict[str, Any]:
+    """Plain data with what is set from outside: `flags` by the fields' paths, and overrides, which win.
+
+    A learning rate that is given so is meant as it stands: no rule scales it, unless one is given, too.
+    What is wrong with an override comes to `problems`.
+    """
+    data = dict(fields)
+    for path, value in flags.items():
+        put(data, path, value)
+    told = [override(data, assignment, problems) for assignment in overrides]
+    if (_RATE in flags or tells(told, _RATE)) and not (_RATE_RULE in flags or tells(told, _RATE_RULE)):
+        _take_literally(data)
+    return data
+
+
 def _take_literally(data: dict[str, Any]) -> None:
-    """A learning rate that was asked for by hand is meant as it stands: no rule scales it."""
+    """Have no rule scale the learning rate."""
     training = data.get("training")
     rules = training.get("scaling") if isinstance(training, Mapping) else None
     if isinstance(training, Mapping) and isinstance(rules, Mapping) and "learning_rate" in rules:
         data["training"] = {**training, "scaling": {**rules, "learning_rate": "none"}}
 
 
-def _together(data: Mapping[str, Any]) -> list[str]:
-    """What is wrong with fields that are right one by one."""
+def contradictions(data: Mapping[str, Any]) -> list[str]:
+    """What is wrong with fields of a training that are right one by one."""
     training = data.get("training")
     if not isinstance(training, Mapping):
         return []

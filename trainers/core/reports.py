@@ -84,6 +84,9 @@ class Reports:
 
     # --- As it comes ------------------------------------------------------------------------------
 
+    def begin_epoch(self, state: TrainingState) -> None:
+        """An epoch begins, or what is left of one goes on."""
+
     def waits(self, groups: Iterable[Group]) -> Iterator[Group]:
         """The same groups; how long each was waited for is told."""
         self._began = time.perf_counter()

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import Any
 
 from trainers.core.command_line import add_overrides, new_parser
 from trainers.core.config import DEVICES
+from trainers.core.flags import Field, add_fields, add_file, add_wandb, file_of, spelled, told_by, wandb_of
 from trainers.sedd.start.words import in_own_words
 
 DESCRIPTION = "Train a score-entropy diffusion of proteins."
 
 PREDICTORS = {"rigorous": "analytic", "simple": "euler"}
 """What the sampling methods are called in the configuration."""
-
-
-class Field(NamedTuple):
-    """A flag that sets a field of the configuration."""
-
-    flag: str
-    path: str
-    metavar: str | None
-    help: str
-    type: Callable[[str], Any] = str
-    choices: Sequence[str] | None = None
 
 
 FIELDS = (
@@ -46,13 +36,6 @@ FIELDS = (
         "DIR",
         "begin with the checkpoint of another run, as long as this one has none of its own",
     ),
-    Field(
-        "wandb_project",
-        "logging.wandb.project",
-        "NAME",
-        "tell Weights & Biases; offline unless CONFIG says otherwise",
-    ),
-    Field("wandb_name", "logging.wandb.name", "NAME", "the run's name there; default: that of CONFIG"),
     Field("master_addr", "parallel.master_addr", "HOST", "where ranks meet that no starter tells: host 0"),
     Field("master_port", "parallel.master_port", "PORT", "a free port there; default: 29500", int),
 )
@@ -65,36 +48,22 @@ def parser() -> argparse.ArgumentParser:
     """All flags; each with _ or - between its words."""
     made = new_parser("sedd", DESCRIPTION)
     made.description = in_own_words(made.description or "")
-    made.add_argument(
-        "file",
-        nargs="?",
-        metavar="CONFIG",
-        help="YAML of the training; without one every field has its default",
-    )
-    made.add_argument("--config", metavar="CONFIG", help="the same")
+    add_file(made, "without one every field has its default")
     add_overrides(made, "training.n_iters=3000")
-    for field in FIELDS:
-        made.add_argument(
-            *_spelled(field.flag),
-            dest=field.flag,
-            metavar=field.metavar,
-            help=field.help,
-            type=field.type,
-            choices=field.choices,
-        )
-    made.add_argument(*_spelled("no_wandb"), dest="no_wandb", action="store_true", help="tell it nothing")
+    add_fields(made, FIELDS)
+    add_wandb(made)
     ranks = made.add_argument_group(
         "ranks",
         "Only where no starter has made this process a rank already: then these must agree with it. On "
         "several hosts, start the same command on each, with a --node_rank of its own and host 0 as "
         "--master_addr.",
     )
-    ranks.add_argument(*_spelled("nnodes"), dest="nnodes", type=_count, metavar="N", help="hosts; default: 1")
+    ranks.add_argument(*spelled("nnodes"), dest="nnodes", type=_count, metavar="N", help="hosts; default: 1")
     ranks.add_argument(
-        *_spelled("node_rank"), dest="node_rank", type=_number, metavar="N", help="this host's number, from 0"
+        *spelled("node_rank"), dest="node_rank", type=_number, metavar="N", help="this host's number, from 0"
     )
     ranks.add_argument(
-        *_spelled("nproc_per_node"),
+        *spelled("nproc_per_node"),
         dest="nproc_per_node",
         type=_count,
         metavar="N",
@@ -109,47 +78,29 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     made = parser()
     arguments = made.parse_args(words)
     _check(made, arguments)
-    arguments.path = arguments.config or arguments.file
+    arguments.path = file_of(made, arguments)
+    arguments.wandb = wandb_of(made, arguments)
     return arguments
 
 
 def told(arguments: argparse.Namespace) -> dict[str, Any]:
     """What flags say, by the fields' paths."""
-    found = {
-        field.path: getattr(arguments, field.flag)
-        for field in FIELDS
-        if getattr(arguments, field.flag) is not None
-    }
+    found: dict[str, Any] = {**told_by(arguments, FIELDS), **arguments.wandb}
     if arguments.epochs is not None:
         found["training.n_iters"] = None
     if arguments.sampling_method is not None:
         found["sampling.predictor"] = PREDICTORS[arguments.sampling_method]
-    if arguments.no_wandb:
-        found["logging.wandb"] = None
     return found
 
 
 def _check(made: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     if arguments.cluster is not None:
-        _refuse(
-            made,
+        made.error(
             "--cluster has no meaning here: a rank finds out by itself where it runs; for a job on a "
             "cluster, castoff submit JOB --site NAME writes and sends it (castoff sites lists them)",
         )
-    if arguments.config is not None and arguments.file is not None:
-        _refuse(made, f"--config {arguments.config} stands beside {arguments.file}; drop one of the two")
-    if arguments.no_wandb and (arguments.wandb_project or arguments.wandb_name):
-        _refuse(made, "--no_wandb stands beside --wandb_project or --wandb_name; drop one of the two")
     if arguments.master_port is not None and not 1024 <= arguments.master_port < 65536:
-        _refuse(made, f"--master_port is {arguments.master_port}, but takes a port from 1024 to 65535")
-
-
-def _refuse(made: argparse.ArgumentParser, why: str) -> NoReturn:
-    made.error(why)
-
-
-def _spelled(flag: str) -> list[str]:
-    return list(dict.fromkeys([f"--{flag}", f"--{flag.replace('_', '-')}"]))
+        made.error(f"--master_port is {arguments.master_port}, but takes a port from 1024 to 65535")
 
 
 def _count(text: str) -> int:

@@ -1,0 +1,1 @@
+"""Tests of how inverse folding is started."""

@@ -1,0 +1,181 @@
+"""The YAML of `castoff train dpo`, what it becomes, and what is said of its mistakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from trainers.core.config import Config
+from trainers.core.fields import ConfigError
+from trainers.core.pyobject import PyObject
+from trainers.dpo import settings
+from trainers.dpo.start.configuration import OBJECTIVES, read
+from trainers.dpo.start.flags import NAMES
+
+PAIRS = {"data": {"train_data": "pairs.json"}, "base_model": {"dir": "base"}, "training": {"path": "out"}}
+CHAINS = {"objective": "likelihood", "data": {"structures": "pdb"}, "training": {"path": "out"}}
+
+
+def problems(fields: Any, *overrides: str, flags: dict[str, Any] | None = None) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        read(fields, flags, overrides, names=NAMES)
+    return caught.value.problems
+
+
+def test_what_must_be_said_is_enough() -> None:
+    """The defaults are those of the tool that this one follows."""
+    config = read(PAIRS)
+    training = config.training
+    assert config.task == PyObject("trainers.dpo.task.DpoTask")
+    assert (training.num_epochs, training.batch_size, training.scaling.learning_rate) == (10, 1, "none")
+    assert (training.optimizer_type, training.optimizer_kwargs) == (
+        PyObject("torch.optim.Adam"),
+        {"lr": 3e-7},
+    )
+    assert training.schedule is None and config.name == "dpo"
+
+
+@pytest.mark.parametrize(("fields", "kind"), [(PAIRS, settings.Dpo), (CHAINS, settings.Likelihood)])
+def test_the_task_is_told_its_sections_as_plain_data(fields: Any, kind: type[msgspec.Struct]) -> None:
+    told = read(fields, {"data.max_length": 99}).task_kwargs
+    assert list(told) == list(kind.__struct_fields__)
+    assert told["data"]["max_length"] == 99
+    assert msgspec.convert(told, kind)
+    assert "Struct" not in str({type(each).__mro__ for part in told.values() for each in part.values()})
+
+
+def test_a_likelihood_has_another_task_and_other_defaults() -> None:
+    config = read(CHAINS)
+    training = config.training
+    assert config.task == PyObject("trainers.dpo.likelihood.LikelihoodTask")
+    assert (training.num_epochs, training.batch_size, training.clip_grad_norm) == (100, 8, 1.0)
+    assert training.optimizer_kwargs == {"lr": 1e-3}
+    assert training.schedule is not None and training.schedule.type == "cosine"
+
+
+def test_sections_of_the_core_have_all_its_fields() -> None:
+    """Under the same names, so one document tells of them."""
+    mine = {field.name: field.type for field in msgspec.structs.fields(OBJECTIVES["dpo"].settings)}
+    cores = {field.name: field.type for field in msgspec.structs.fields(Config)}
+    others = {"task", "task_kwargs", "model", "data", "criterion", "apply_model"}
+    assert {name: mine[name] for name in cores.keys() - others} == {
+        name: cores[name] for name in cores.keys() - others
+    }
+
+
+def test_what_is_said_wins_over_defaults_one_by_one() -> None:
+    told = {"num_steps": 7, "optimizer_kwargs": {"weight_decay": 0.1}, "schedule": {"type": "linear"}}
+    training = read({**CHAINS, "training": {"path": "out", **told}}).training
+    assert (training.num_steps, training.num_epochs) == (7, None)
+    assert training.optimizer_kwargs == {"lr": 1e-3, "weight_decay": 0.1}
+    assert training.schedule is not None and training.schedule.type == "linear"
+
+
+def test_a_scheduler_of_torchs_takes_the_place_of_the_schedule() -> None:
+    told = {"path": "out", "lr_scheduler_type": PyObject("torch.optim.lr_scheduler.ConstantLR")}
+    assert read({**CHAINS, "training": told}).training.schedule is None
+
+
+def test_file_flags_and_overrides_in_turn() -> None:
+    fields = {**PAIRS, "preference": {"beta": 1.0, "temperature": 1.0, "loss": "ipo"}}
+    flags = {"preference.beta": 2.0, "preference.temperature": 2.0}
+    told = read(fields, flags, ["preference.temperature=3"]).task_kwargs["preference"]
+    assert (told["loss"], told["beta"], told["temperature"]) == ("ipo", 2.0, 3.0)
+    assert fields["preference"] == {"beta": 1.0, "temperature": 1.0, "loss": "ipo"}
+
+
+@pytest.mark.parametrize("flagged", [True, False])
+def test_a_rate_by_hand_is_literal(flagged: bool) -> None:
+    """Whatever rule the file has; unless that is set by hand, too."""
+    training = {"path": "out", "scaling": {"learning_rate": "linear", "base_world_size": 1}}
+    fields = {**PAIRS, "training": training}
+    path = "training.optimizer_kwargs.lr"
+    flags, overrides = ({path: 1e-6}, []) if flagged else ({}, [f"{path}=1e-6"])
+    assert read(fields).training.scaling.learning_rate == "linear"
+    assert read(fields, flags, overrides).training.scaling.learning_rate == "none"
+    overrides.append("training.scaling.learning_rate=sqrt")
+    assert read(fields, flags, overrides).training.scaling.learning_rate == "sqrt"
+
+
+@pytest.mark.parametrize("fields", [None, {}, {"objective": "dpo"}])
+def test_all_that_is_missing_is_told_at_once(fields: Any) -> None:
+    """With the flags that say it."""
+    assert problems(fields) == [
+        "training.path (--output_dir): is missing; it takes text",
+        "data.train_data (--train_data): is missing; it takes text",
+        "base_model.dir (--base_model_dir): is missing; it takes text",
+    ]
+    assert problems({"objective": "likelihood"}) == [
+        "training.path (--output_dir): is missing; it takes text",
+        "data.structures (--structures): is missing; it takes text",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"preference.beta": 0}, "preference.beta (--beta): is 0, but takes a number above 0"),
+        ({"preference.temperature": 0}, "preference.temperature (--temperature): is 0, but takes a number"),
+        ({"preference.temperature": -0.1}, "preference.temperature (--temperature): is -0.1, but takes"),
+        ({"preference.beta": float("nan")}, "preference.beta (--beta): is nan, but takes a number above 0"),
+        ({"preference.beta": float("inf")}, "preference.beta (--beta): is inf, but takes a number above 0"),
+        ({"preference.label_smoothing": 0.5}, "(--label_smoothing): is 0.5, but takes a number of at"),
+        ({"training.optimizer_kwargs.lr": -1}, "lr (--learning_rate): is -1, but takes a number"),
+        ({"training.optimizer_kwargs.lr": float("nan")}, "lr (--learning_rate): is nan, but takes"),
+        ({"training.optimizer_kwargs.lr": float("inf")}, "lr (--learning_rate): is inf, but takes"),
+        ({"training.optimizer_kwargs.weight_decay": -0.5}, "(--weight_decay): is -0.5, but takes"),
+        ({"training.batch_size": 0}, "(--batch_size): is 0, but takes a whole number"),
+        ({"training.num_epochs": -1}, "training.num_epochs (--num_epochs): is -1, but takes a whole number"),
+        ({"data.max_length": 0}, "data.max_length (--max_length): is 0, but takes"),
+        ({"data.mutable_positions": [3, -1]}, "(--mutable_positions): is [3, -1], but takes a list"),
+        ({"preference.diversity_lambda": -1}, "(--diversity_lambda): is -1, but takes"),
+    ],
+)  # fmt: skip
+def test_values_that_cannot_be(flags: dict[str, Any], said: str) -> None:
+    (found,) = problems(PAIRS, flags=flags)
+    assert said in found
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ([], "is no mapping of sections (training, data …)"),
+        ({**PAIRS, "objective": "likelyhood"}, "but takes dpo, likelihood; did you mean likelihood?"),
+        ({**PAIRS, "objective": ["dpo"]}, "objective (--objective): is ['dpo'], but takes dpo, likelihood"),
+        ({**PAIRS, "preference": {"betta": 1}}, "preference.betta: there is no such field; did you"),
+        ({**PAIRS, "beta": 1}, "beta: there is no such field; did you mean preference.beta?"),
+        ({**PAIRS, "data": None}, "data: is None, but takes fields by name"),
+        ({**PAIRS, "task": "mine"}, "task: there is no such field"),
+        ({**PAIRS, "model": {"dropout": 0.1}}, "model.dropout: is for objective: likelihood, but this"),
+        ({**CHAINS, "preference": {"beta": 1}}, "preference.beta (--beta): is for objective: dpo, but this"),
+        ({**PAIRS, "training": {"path": "o", "num_steps": 3, "num_epochs": 2}}, "one of the two ends"),
+        ({**PAIRS, "training": "out"}, "training: holds 'out', but takes a section of fields"),
+        ({**PAIRS, "training": {"path": "o", "optimizer_kwargs": {"lr": "fast"}}}, "is 'fast', but takes"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_the_file(fields: Any, said: str) -> None:
+    (found,) = problems(fields)
+    assert said in found
+
+
+def test_flags_of_another_objective_are_told_all_at_once() -> None:
+    flags = {
+        "preference.beta": 0.1,
+        "preference.loss": "ipo",
+        "data.train_data": "p.json",
+        "base_model.dir": "b",
+    }
+    found = problems(CHAINS, flags=flags)
+    assert [each.partition(": ")[0] for each in found] == [
+        "data.train_data (--train_data)",
+        "preference.beta (--beta)",
+        "preference.loss (--loss)",
+        "base_model.dir (--base_model_dir)",
+    ]
+
+
+def test_problems_of_all_kinds_together() -> None:
+    found = problems({"data": {"train_data": 3}, "x": 1}, "y", flags={"preference.beta": 0})
+    assert len(found) == 6, found

@@ -1,0 +1,91 @@
+"""What a training of inverse folding tells of itself in the log, beside what every training does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from trainers.core.config import Config
+from trainers.core.distributed import Place
+from trainers.core.evaluation import Measures
+from trainers.core.reports import Reports
+from trainers.core.state import TrainingState
+from trainers.dpo.start.configuration import OBJECTIVES
+from trainers.task import Loss, Splits
+
+
+class EpochReports(Reports):
+    """Tells of each epoch: when it begins, its steps and mean loss, and a summary once it is validated."""
+
+    def __init__(self, folder: Path, config: Config, place: Place):
+        super().__init__(folder, config, place)
+        self._training = config.training
+        self._epochs = config.training.num_epochs
+        self._samples_are = "pairs" if config.task == OBJECTIVES["dpo"].task else "chains"
+        self._validates = False
+        """Whether a validation ends each epoch."""
+        self._every_steps = config.validation.every_steps
+        self._latest: tuple[Tensor, int | Tensor] | None = None
+        self._epoch_began = 0.0
+
+    def sizes(self, splits: Splits) -> None:
+        """Tell how many samples there are."""
+        super().sizes(splits)
+        training, validation = len(splits.train), len(splits.validation)
+        words = "Loaded %d training and %d validation %s"
+        self.logger.info(words, training, validation, self._samples_are)
+        self._validates = validation > 0 and self._every_steps is None
+
+    def begin(self, resolved: Mapping[str, float]) -> None:
+        """Tell what the configuration comes to on so many ranks."""
+        super().begin(resolved)
+        each, micros = self._training.batch_size, self._training.gradient_accumulation_steps
+        words = f"Batch size per GPU: {each}, Total batch size: {resolved['ddp/effective_batch_size']:g}"
+        self.logger.info("%s", words if micros == 1 else f"{words} (with {micros} accumulation steps)")
+
+    def begin_epoch(self, state: TrainingState) -> None:
+        """Tell which it is."""
+        self._epoch_began = time.monotonic()
+        self.logger.info("Epoch %d%s", state.epoch + 1, "" if self._epochs is None else f"/{self._epochs}")
+
+    def add(self, loss: Loss, samples: int) -> None:
+        """Take in the loss of a micro-batch; that of the latest is told at the epoch's end."""
+        super().add(loss, samples)
+        self._latest = loss.total.detach(), samples if loss.count is None else loss.count
+
+    def end_epoch(self, state: TrainingState) -> dict[str, float]:
+        """The epoch's training means over all ranks, told."""
+        means = super().end_epoch(state)
+        steps, took = state.consumed, _clock(time.monotonic() - self._epoch_began)
+        latest = f"loss={_mean(*self._latest):.4f}, " if self._latest is not None else ""
+        self.logger.info("Training: %d/%d [%s, %savg_loss=%.4f]", steps, steps, took, latest, means["loss"])
+        if not self._validates:
+            self._summary(state.epoch + 1, {"Train": means["loss"]})
+        return means
+
+    def validated(self, state: TrainingState, measures: Measures) -> None:
+        """Tell of a validation, and with it of the epoch that it ends."""
+        super().validated(state, measures)
+        if self._validates and not state.consumed and state.train_data:
+            trained = state.train_data[-1]["loss"]
+            self._summary(state.epoch, {"Train": trained, "Val": measures.get("loss", float("nan"))})
+
+    def _summary(self, epoch: int, losses: Mapping[str, float]) -> None:
+        self.logger.info("Epoch %d Summary:", epoch)
+        for name, loss in losses.items():
+            self.logger.info("  %-11s %.4f", f"{name} Loss:", loss)
+
+
+def _mean(total: Tensor, count: int | Tensor) -> float:
+    items = float(count)
+    return float(total) / items if items else float("nan")
+
+
+def _clock(seconds: float) -> str:
+    """As 02:15, or 1:02:15."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}"

@@ -1,0 +1,1 @@
+"""How `castoff train dpo` is started: its configuration and its flags."""

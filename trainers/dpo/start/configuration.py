@@ -1,0 +1,205 @@
+"""The YAML of `castoff train dpo`: the core's own sections, those of an objective, and its defaults."""
+
+# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from trainers.core import config as core
+from trainers.core.fields import ConfigError, convert, suggestion
+from trainers.core.pyobject import PyObject
+from trainers.core.yaml_text import plain
+from trainers.dpo import settings
+
+
+class Common(core.Section, frozen=True, kw_only=True):
+    """What both objectives have: the core's sections, of the same fields."""
+
+    name: str
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    training: core.Training
+    parallel: core.Parallel = core.Parallel()
+    validation: core.Evaluation = core.Evaluation()
+    testing: core.Evaluation = core.Evaluation()
+    logging: core.Logging = core.Logging()
+    monitoring: core.Monitoring = core.Monitoring()
+    early_stopping: core.EarlyStopping | None = None
+
+
+class Preferences(Common, frozen=True, kw_only=True):
+    """`objective: dpo`, and the sections of `settings.Dpo`."""
+
+    objective: Literal["dpo"]
+    data: settings.Pairs
+    base_model: settings.BaseModel
+    preference: settings.Preference = settings.Preference()
+
+
+class Structures(Common, frozen=True, kw_only=True):
+    """`objective: likelihood`, and the sections of `settings.Likelihood`."""
+
+    objective: Literal["likelihood"]
+    data: settings.Chains
+    model: settings.Model = settings.Model()
+
+
+class Objective(NamedTuple):
+    """What can be learned."""
+
+    settings: type[Common]
+    """Its configuration."""
+    arguments: type[core.Section]
+    """Those of its sections that the task takes."""
+    task: PyObject
+    defaults: Mapping[str, Any]
+    """Fields that have other defaults than the core's, or are there to be asked for."""
+
+
+_OPTIMIZER = PyObject("torch.optim.Adam")
+
+OBJECTIVES = {
+    "dpo": Objective(
+        Preferences,
+        settings.Dpo,
+        PyObject("trainers.dpo.task.DpoTask"),
+        {
+            "name": "dpo",
+            "training": {
+                "num_epochs": 10,
+                "batch_size": 1,
+                "optimizer_type": _OPTIMIZER,
+                "optimizer_kwargs": {"lr": 3e-7},
+            },
+            "data": {},
+            "base_model": {},
+        },
+    ),
+    "likelihood": Objective(
+        Structures,
+        settings.Likelihood,
+        PyObject("trainers.dpo.likelihood.LikelihoodTask"),
+        {
+            "name": "likelihood",
+            "training": {
+                "num_epochs": 100,
+                "batch_size": 8,
+                "optimizer_type": _OPTIMIZER,
+                "optimizer_kwargs": {"lr": 1e-3},
+                "schedule": {"type": "cosine"},
+                "clip_grad_norm": 1.0,
+            },
+            "data": {},
+        },
+    ),
+}
+
+DEFAULT_OBJECTIVE = "dpo"
+
+
+def read(
+    fields: Any,
+    flags: Mapping[str, Any] | None = None,
+    overrides: Iterable[str] = (),
+    *,
+    names: Mapping[str, str] | None = None,
+    origin: str = "config",
+) -> core.Config:
+    """The core's configuration from plain data; `flags`, by the fields' paths, win over it, then overrides.
+
+    `names`: the flags that there are, by the same paths; what is wrong with such a field is told with them.
+
+    Raises:
+        ConfigError: with every problem that it has.
+    """
+    if fields is None:  # an empty file, or one of comments alone
+        fields = {}
+    if not isinstance(fields, Mapping):
+        raise ConfigError(["is no mapping of sections (training, data …)"], origin)
+    flags, names, problems = flags or {}, names or {}, list[str]()
+    data = core.overridden(fields, flags, overrides, problems)
+    name = data.setdefault("objective", DEFAULT_OBJECTIVE)
+    objective = OBJECTIVES.get(name) if isinstance(name, str) else None
+    if objective is None:
+        near = suggestion(name, OBJECTIVES, listed=False)
+        problems.append(f"objective: is {name!r}, but takes {', '.join(OBJECTIVES)}{near}")
+        raise ConfigError([_with_flag(each, names) for each in problems], origin)
+    data, told_of = _without_others(data, name)
+    problems += told_of
+    data = _with_defaults(data, _defaults(objective, data.get("training")))
+    read: Common | None = convert(data, objective.settings, "", problems)
+    problems += core.contradictions(data) + _rates(data["training"])
+    if problems or read is None:
+        raise ConfigError([_with_flag(each, names) for each in problems], origin)
+    arguments = {each: getattr(read, each) for each in objective.arguments.__struct_fields__}
+    common = {each: getattr(read, each) for each in Common.__struct_fields__}
+    return core.Config(**common, task=objective.task, task_kwargs=plain(arguments))
+
+
+def _without_others(data: Mapping[str, Any], name: str) -> tuple[dict[str, Any], list[str]]:
+    """The data without fields that another objective has alone, and what is wrong with these."""
+    mine = _fields(OBJECTIVES[name].arguments)
+    others = {path: other for other, each in OBJECTIVES.items() for path in _fields(each.arguments) - mine}
+    left, problems = dict(data), []
+    for section, fields in data.items():
+        if not isinstance(fields, Mapping):
+            continue
+        of_others = [field for field in fields if f"{section}.{field}" in others]
+        for field in of_others:
+            path = f"{section}.{field}"
+            problems.append(f"{path}: is for objective: {others[path]}, but this training's is {name}")
+        left[section] = {field: value for field, value in fields.items() if field not in of_others}
+        if of_others and not left[section]:
+            del left[section]
+    return left, problems
+
+
+def _fields(arguments: type[core.Section]) -> set[str]:
+    """The paths of the fields in the sections of a task."""
+    return {
+        f"{section.name}.{field}"
+        for section in msgspec.structs.fields(arguments)
+        for field in section.type.__struct_fields__
+    }
+
+
+def _defaults(objective: Objective, training: Any) -> Mapping[str, Any]:
+    """Those of an objective, but for what would stand beside something that a configuration says instead."""
+    instead = {"num_steps": "num_epochs", "lr_scheduler_type": "schedule"}
+    said = training if isinstance(training, Mapping) else {}
+    dropped = {default for field, default in instead.items() if said.get(field) is not None}
+    kept = {name: value for name, value in objective.defaults["training"].items() if name not in dropped}
+    return {**objective.defaults, "training": kept}
+
+
+def _with_defaults(told: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are told, and the others' defaults."""
+    filled = dict(told)
+    for name, value in defaults.items():
+        if name not in filled:
+            filled[name] = value
+        elif isinstance(value, Mapping) and isinstance(filled[name], Mapping):
+            filled[name] = _with_defaults(filled[name], value)
+    return filled
+
+
+def _rates(training: Any) -> list[str]:
+    """What is wrong with arguments of the optimizer that flags set: said before anything is computed."""
+    arguments = training.get("optimizer_kwargs") if isinstance(training, Mapping) else None
+    return [
+        f"training.optimizer_kwargs.{name}: is {arguments[name]!r}, but takes a number of at least 0"
+        for name in ("lr", "weight_decay")
+        if isinstance(arguments, Mapping) and name in arguments and not _at_least_0(arguments[name])
+    ]
+
+
+def _at_least_0(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+def _with_flag(problem: str, names: Mapping[str, str]) -> str:
+    """What is wrong with a field, and by which flag that is set, if there is one."""
+    path, colon, said = problem.partition(": ")
+    return f"{path} ({names[path]}){colon}{said}" if path in names else problem

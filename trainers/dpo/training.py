@@ -1,0 +1,50 @@
+"""A training from beginning to end, with what it was worth at the end."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from trainers import program
+from trainers.core.config import Config
+from trainers.core.fields import ConfigError
+from trainers.core.folder import run_name
+from trainers.core.paths import expanded
+from trainers.core.table import aligned
+from trainers.dpo.reports import EpochReports
+
+
+def train(config: Config) -> None:
+    """Train what a configuration says, and show the test's measures on rank 0.
+
+    Raises:
+        ConfigError, DistributedError, CheckpointError, OSError: it cannot, and why.
+    """
+    _check_folder(config)
+    trained = program.train(config, reports=EpochReports)
+    if trained.measures:
+        print(aligned({f"test {name}": value for name, value in trained.measures.items()}), flush=True)
+
+
+_MODELS = re.compile(r"(best_model|latest_model|checkpoint_epoch_\d+)\.pt")
+"""What a training writes into its folder for others to read."""
+
+
+def _check_folder(config: Config) -> None:
+    """See that nobody else's models are written over.
+
+    Raises:
+        ConfigError: the run's folder holds some, and no training of castoff's has made it.
+    """
+    folder = expanded(config.training.path, "training.path") / run_name(config, os.environ)
+    if config.training.fresh or not folder.is_dir() or (folder / "run.json").exists():
+        return
+    found = sorted(each.name for each in folder.iterdir() if _MODELS.fullmatch(each.name))
+    if found:
+        raise ConfigError(
+            [
+                f"training.run (--output_dir): {folder} holds {', '.join(found[:3])}, which would be written "
+                "over here, and no training of castoff's has made that folder; name another one, or have it "
+                f"set aside as {folder.name}.1 with --fresh"
+            ]
+        )
