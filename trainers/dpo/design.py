@@ -1,0 +1,351 @@
+"""Design sequences for structures: `python -m trainers.dpo.design 1abc.pdb --model trained/best_model.pt`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy
+import numpy.typing
+import torch
+from torch import Tensor
+
+from trainers.core.config import DEVICES
+from trainers.core.distributed import DistributedError, choose_device
+from trainers.core.durable import flush_folder
+from trainers.core.fields import ConfigError
+from trainers.dpo.alphabet import LETTERS, UNKNOWN
+from trainers.dpo.batch import Backbones
+from trainers.dpo.model import InverseFolding
+from trainers.dpo.sampling import sampled
+from trainers.dpo.structures.reading import SUFFIXES, chosen, joined, read_chains
+from trainers.dpo.structures.structure import Structure
+from trainers.dpo.weights import load
+
+_PROGRAM = "python -m trainers.dpo.design"
+
+Mask = numpy.typing.NDArray[numpy.bool_]
+
+
+class Target(NamedTuple):
+    """What is to be designed."""
+
+    name: str
+    """The file's, without its ending."""
+    structure: Structure
+    """The chains that are designed, one after the other, then those that are not."""
+    length: int
+    """Residues of the former."""
+    fixed: tuple[str, ...]
+    """The names of the latter."""
+    designed: Mask
+    """(all residues,)."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write FASTA; ends this process with words where that cannot be."""
+    told = _parser().parse_args(arguments)
+    try:
+        device = choose_device(told.device, 0)
+        model = load(told.model).model.to(device).eval()
+        targets = _targets(told)
+        if told.out is None:
+            _write(model, targets, told, sys.stdout)
+        else:
+            _write_file(model, targets, told)
+    except (ConfigError, DistributedError, OSError) as error:
+        said = str(error).replace("training.device", "--device").splitlines()
+        sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in said))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def target(
+    path: Path,
+    chains: Sequence[str] | None = None,
+    fixed: Sequence[str] = (),
+    positions: Sequence[int] = (),
+    ranges: Sequence[tuple[int, int]] = (),
+) -> Target:
+    """What a file has to design.
+
+    Args:
+        path: PDB or mmCIF, .gz too.
+        chains: that are designed; None: all protein chains but the fixed ones.
+        fixed: chains that are seen as they are.
+        positions: that are designed, from 0 over the chains that are designed, one after the other.
+        ranges: more of them, each with its last one. With neither, all are.
+
+    Raises:
+        ConfigError: there are no such chains or positions, or there is nothing to design.
+    """
+    problems: list[str] = []
+    found = read_chains(path)
+    kept = chosen(found, fixed, problems)
+    if chains is None:
+        free = [each for each in found if not any(each is one for one in kept)]
+    else:
+        free = chosen(found, chains, problems)
+    twice = {each.name for each in free for one in kept if each is one}
+    problems += [f"chain {name} is to be designed and to be fixed; say one of them" for name in sorted(twice)]
+    if not (free or problems):
+        problems.append("has no protein chain to design" + (" beside the fixed ones" if fixed else ""))
+    if problems:
+        raise ConfigError(problems, str(path))
+    parts = [chain.laid_out() for chain in (*free, *kept)]
+    length = sum(len(part.native) for part in parts[: len(free)])
+    structure = joined(parts)
+    mutable = _mutable(length, positions, ranges, problems)
+    designed = structure.resolved.copy()
+    designed[:length] &= mutable
+    designed[length:] = False
+    if not (designed.any() or problems):
+        problems.append("has nothing to design: no such residue has all of N, CA, C and O")
+    if problems:
+        raise ConfigError(problems, str(path))
+    return Target(_name(path), structure, length, structure.names[len(free) :], designed)
+
+
+def _mutable(
+    length: int, positions: Sequence[int], ranges: Sequence[tuple[int, int]], problems: list[str]
+) -> Mask:
+    """Which of so many residues may be designed."""
+    spans = [(each, each) for each in positions] + list(ranges)
+    mask = numpy.zeros(length, numpy.bool_) if spans else numpy.ones(length, numpy.bool_)
+    for first, last in spans:
+        if last >= length:
+            problems.append(f"has positions from 0 to {length - 1} in the chains to design, and no {last}")
+        mask[first : last + 1] = True
+    return mask
+
+
+def _name(path: Path) -> str:
+    name = path.name.removesuffix(".gz")
+    stem, dot, ending = name.rpartition(".")
+    return "_".join((stem if f"{dot}{ending}".lower() in SUFFIXES else name).split())
+
+
+def _targets(told: argparse.Namespace) -> list[Target]:
+    """Of all files; what is wrong with any of them is told before anything is designed."""
+    found, problems = [], []
+    for path in told.structures:
+        try:
+            found.append(
+                target(path, told.chains, told.fixed_chains, told.mutable_positions, told.mutable_ranges)
+            )
+        except ConfigError as error:
+            problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        every = [line for error in problems for line in str(error).splitlines()]
+        raise ConfigError(every, f"{len(problems)} of {len(told.structures)} structures")
+    return found
+
+
+# --- Sequences ----------------------------------------------------------------------------------------
+
+
+class Design(NamedTuple):
+    """A sequence for a target."""
+
+    letters: str
+    """Its chains, with / between them."""
+    score: float
+    """The mean of -log p of its designed residues, in nats."""
+    recovery: float
+    """The share of them that is as in the structure; nan where that names none."""
+
+
+@torch.no_grad()
+def native_design(model: InverseFolding, target: Target, seed: int) -> Design:
+    """The structure's own sequence, in the first design's order of decoding."""
+    backbones, native = _inputs(target, model)
+    order, _ = _chances(target, seed, 0)
+    known = torch.from_numpy(target.designed).to(native.device) & (native != UNKNOWN)
+    logits = model(backbones, native[:, None], order[None].to(native.device))
+    return _design(target, native[0], logits[0, 0], known[0])
+
+
+def designs(
+    model: InverseFolding, target: Target, number: int, temperature: float, seed: int, batch_size: int
+) -> Iterator[Design]:
+    """Sequences that a model in eval mode draws, so many side by side, each in an order of its own.
+
+    The one of a number is the same whatever else is drawn.
+    """
+    backbones, native = _inputs(target, model)
+    designed = torch.from_numpy(target.designed).to(native.device)
+    exact = torch.float32 if native.device.type == "mps" else torch.float64
+    for first in range(0, number, batch_size):
+        some = range(first, min(first + batch_size, number))
+        chances = [_chances(target, seed, each) for each in some]
+        order, numbers = (torch.stack(each)[None] for each in zip(*chances, strict=True))
+        drawn = sampled(
+            model,
+            backbones,
+            native,
+            designed[None],
+            order.to(native.device),
+            numbers.to(native.device, exact),
+            temperature,
+        )
+        for sequence, logits in zip(drawn.sequences[0], drawn.logits[0], strict=True):
+            yield _design(target, sequence, logits, designed)
+
+
+def _inputs(target: Target, model: InverseFolding) -> tuple[Backbones, Tensor]:
+    """The structure and its residues as the network takes them, a batch of one."""
+    structure, device = target.structure, model.W_out.bias.device
+    atoms, resolved, native, chains, positions = (
+        torch.from_numpy(each)[None].to(device)
+        for each in (
+            structure.atoms,
+            structure.resolved,
+            structure.native,
+            structure.chains,
+            structure.positions,
+        )
+    )
+    return Backbones(atoms, resolved, chains.long(), positions.long()), native.long()
+
+
+def _chances(target: Target, seed: int, number: int) -> tuple[Tensor, Tensor]:
+    """The order of decoding, designed residues last, and what residues are chosen by: (length,) both."""
+    state = numpy.random.SeedSequence((seed, number)).generate_state(1, numpy.uint64)
+    dice = torch.Generator().manual_seed(int(state[0]))
+    ranks, numbers = torch.rand(2, len(target.designed), generator=dice, dtype=torch.float64)
+    order = (ranks + torch.from_numpy(target.designed)).argsort().argsort()
+    return order, numbers
+
+
+def _design(target: Target, sequence: Tensor, logits: Tensor, counted: Tensor) -> Design:
+    """How good a sequence (length,) is, by logits (length, residues), at the residues that are counted."""
+    native = torch.from_numpy(target.structure.native).to(sequence.device)
+    surprise = -logits.log_softmax(-1).gather(-1, sequence.unsqueeze(-1)).squeeze(-1)
+    known = counted & (native != UNKNOWN)
+    same = (sequence == native)[known].float().mean()
+    tokens = sequence[: target.length].tolist()
+    chains = target.structure.chains[: target.length].tolist()
+    letters = "".join(
+        ("/" if number and chains[number] != chains[number - 1] else "") + LETTERS[token]
+        for number, token in enumerate(tokens)
+    )
+    return Design(letters, float(surprise[counted].mean()), float(same))
+
+
+# --- FASTA --------------------------------------------------------------------------------------------
+
+
+def _write_file(model: InverseFolding, targets: Sequence[Target], told: argparse.Namespace) -> None:
+    """The file that is asked for, once it is whole."""
+    draft = told.out.with_name(f".{told.out.name}")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            _write(model, targets, told, file)
+        draft.replace(told.out)
+    finally:
+        draft.unlink(missing_ok=True)
+    flush_folder(told.out.parent)
+
+
+def _write(model: InverseFolding, targets: Sequence[Target], told: argparse.Namespace, file: TextIO) -> None:
+    for each in targets:
+        native = native_design(model, each, told.seed)
+        designed = ",".join(each.structure.names[: len(each.structure.names) - len(each.fixed)])
+        fixed = f" fixed_chains={','.join(each.fixed)}" if each.fixed else ""
+        said = f"designed={each.designed.sum()} chains={designed}{fixed} model={told.model.name}"
+        print(f">{each.name} score={native.score:.4f} {said}\n{native.letters}", file=file, flush=True)
+        drawn = designs(model, each, told.number, told.temperature, told.seed, told.batch_size)
+        for number, one in enumerate(drawn, 1):
+            measures = f"score={one.score:.4f} recovery={one.recovery:.4f}"
+            how = f"temperature={told.temperature:g} seed={told.seed}"
+            print(f">{each.name}_{number} {measures} {how}\n{one.letters}", file=file, flush=True)
+
+
+# --- The command line ---------------------------------------------------------------------------------
+
+
+def _whole(text: str, least: int = 0) -> int:
+    if not (text.isdecimal() and least <= int(text) < 2**63):
+        raise argparse.ArgumentTypeError(f"is {text!r}, but takes a whole number of at least {least}")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    return _whole(text, 1)
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, dash, last = text.partition("-")
+    if not (dash and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+        raise argparse.ArgumentTypeError(f"is {text!r}, but takes the first and the last position, as 10-15")
+    return int(first), int(last)
+
+
+def _temperature(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not (math.isfinite(found) and found >= 0):
+        raise argparse.ArgumentTypeError(f"is {text!r}, but takes a number of at least 0")
+    return found
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(each.strip() for each in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"is {text!r}, but takes different chains, as A,B")
+    return names
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=_PROGRAM,
+        description="Draw sequences for structures with a model of inverse folding, and write them as FASTA: "
+        "first a structure's own sequence, then designs of it. score is the mean of -log p of the designed "
+        "residues, the lower the likelier; recovery is the share of them that is as in the structure. "
+        "Residues without a whole backbone are not designed. The same words give the same sequences on the "
+        "same kind of device, also beside other structures.",
+        allow_abbrev=False,
+    )
+
+    def add(name: str, **how: Any) -> None:
+        parser.add_argument(f"--{name}", **({"metavar": "N"} | how))
+
+    parser.add_argument(
+        "structures", metavar="STRUCTURE", type=Path, nargs="+", help="PDB or mmCIF files, .gz too"
+    )
+    add("model", type=Path, metavar="FILE", required=True, help="in ProteinMPNN's format, as best_model.pt")
+    add(
+        "chains",
+        type=_names,
+        metavar="A,B",
+        help="that are designed, and seen; default: all protein chains but the fixed ones",
+    )
+    add("fixed_chains", type=_names, metavar="C,D", default=(), help="that are seen as they are")
+    add(
+        "mutable_positions",
+        type=_whole,
+        nargs="+",
+        default=(),
+        help="that are designed, from 0 over the sequences of the designed chains as they are written here, "
+        "unresolved residues counted, / not; default: all",
+    )
+    add("mutable_ranges", type=_range, nargs="+", default=(), metavar="A-B", help="the same as ranges")
+    add("number", type=_count, default=10, help="designs of each structure; default 10")
+    add("temperature", type=_temperature, default=0.1, metavar="T", help="0: the likeliest; default 0.1")
+    add("seed", type=_whole, default=0, help="default 0")
+    add("batch_size", type=_count, default=16, help="designs side by side; default 16")
+    add("out", type=Path, metavar="FILE", help="default: standard output")
+    add("device", choices=DEVICES, default="auto", metavar=None, help="default auto")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
