@@ -16,6 +16,7 @@ from typing import cast
 from launcher.ranks import PlacementError, RankEnv
 from trainers.core.config import Config
 from trainers.core.failures import end, words
+from trainers.core.logs import in_own_words
 from trainers.core.paths import expanded
 
 
@@ -94,6 +95,9 @@ def rank_here() -> RankEnv:
         sys.exit("\n".join(words(str(error))))
 
 
+_SPEAK_OF_FIELDS = ("trainers.core.continuation", "trainers.core.folder")
+
+
 def run_on_rank(
     me: RankEnv,
     load: Callable[[], Config],
@@ -104,7 +108,7 @@ def run_on_rank(
     """Load a configuration and train what it says; the end of this process if that fails.
 
     `beside`: the configuration's file; a task's module may lie next to it. `own_words` is what becomes of
-    a message where a system calls the core's fields by other names.
+    messages, and of the log's lines about fields, where a system calls the core's fields by other names.
     """
     # Or here; last, so that it hides nothing.
     for place in (Path.cwd(), *([Path(beside).absolute().parent] if beside else [])):
@@ -115,7 +119,8 @@ def run_on_rank(
         config = load()
         said = own_words
         folder = str(expanded(config.training.path, "training.path"))
-        train(config)
+        with in_own_words(own_words, *_SPEAK_OF_FIELDS, f"trainers.{config.name}"):
+            train(config)
     except KeyboardInterrupt:
         os._exit(130)
     except Exception as error:  # noqa: BLE001  # each ends the program; what it says differs

@@ -7,6 +7,7 @@ from functools import partial
 
 from trainers.core.command_line import check_packages, rank_here, run_on_rank
 from trainers.core.config import Config
+from trainers.core.fields import ConfigError
 from trainers.core.yaml_text import read_yaml_file
 from trainers.dpo.start import flags
 from trainers.dpo.start.configuration import read
@@ -16,19 +17,20 @@ def main() -> None:
     """Train on this rank what the command line says."""
     arguments = flags.parsed()
     check_packages("dpo", ("torch", "numpy", "gemmi"))
-    run_on_rank(rank_here(), partial(_config, arguments), _train, beside=arguments.path, own_words=own_words)
-
-
-def own_words(text: str) -> str:
-    """What the core says of fields, of those that a user has set."""
-    return text.replace("task_kwargs.", "")
+    run_on_rank(
+        *(rank_here(), partial(_config, arguments), _train),
+        beside=arguments.path,
+        own_words=flags.with_flags,
+    )
 
 
 def _config(arguments: Namespace) -> Config:
     fields = read_yaml_file(arguments.path) if arguments.path else {}
-    origin = arguments.path or "command line"
     told = flags.told(arguments)
-    return read(fields, told, arguments.overrides, names=flags.NAMES, origin=origin)
+    try:
+        return read(fields, told, arguments.overrides, origin=arguments.path or "command line")
+    except ConfigError as error:
+        raise ConfigError(list(map(flags.with_flags, error.problems)), error.origin) from error
 
 
 def _train(config: Config) -> None:

@@ -15,9 +15,7 @@ from trainers.core.yaml_text import read_yaml_file
 from trainers.sedd.start import flags, ranks
 from trainers.sedd.start.configuration import Settings, read
 from trainers.sedd.start.translation import core_config, without_effect
-from trainers.sedd.start.words import in_own_words, log_in_own_words
-
-_SPEAK_OF_FIELDS = ("trainers.core.continuation", "trainers.core.folder")
+from trainers.sedd.start.words import in_own_words
 
 logger = logging.getLogger("trainers.sedd")
 
@@ -44,9 +42,7 @@ def _config(arguments: Namespace, me: RankEnv) -> Config:
     if me.rank == 0:
         setup_logging(me.rank, told.log_level)
         _say(told)
-    config = core_config(told)
-    log_in_own_words(*_SPEAK_OF_FIELDS, f"trainers.{config.name}")
-    return config
+    return core_config(told)
 
 
 def _say(told: Settings) -> None:

@@ -104,12 +104,9 @@ def read(
     flags: Mapping[str, Any] | None = None,
     overrides: Iterable[str] = (),
     *,
-    names: Mapping[str, str] | None = None,
     origin: str = "config",
 ) -> core.Config:
     """The core's configuration from plain data; `flags`, by the fields' paths, win over it, then overrides.
-
-    `names`: the flags that there are, by the same paths; what is wrong with such a field is told with them.
 
     Raises:
         ConfigError: with every problem that it has.
@@ -118,21 +115,21 @@ def read(
         fields = {}
     if not isinstance(fields, Mapping):
         raise ConfigError(["is no mapping of sections (training, data …)"], origin)
-    flags, names, problems = flags or {}, names or {}, list[str]()
-    data = core.overridden(fields, flags, overrides, problems)
+    problems: list[str] = []
+    data = core.overridden(fields, flags or {}, overrides, problems)
     name = data.setdefault("objective", DEFAULT_OBJECTIVE)
     objective = OBJECTIVES.get(name) if isinstance(name, str) else None
     if objective is None:
         near = suggestion(name, OBJECTIVES, listed=False)
         problems.append(f"objective: is {name!r}, but takes {', '.join(OBJECTIVES)}{near}")
-        raise ConfigError([_with_flag(each, names) for each in problems], origin)
+        raise ConfigError(problems, origin)
     data, told_of = _without_others(data, name)
     problems += told_of
     data = _with_defaults(data, _defaults(objective, data.get("training")))
     read: Common | None = convert(data, objective.settings, "", problems)
     problems += core.contradictions(data) + _rates(data["training"])
     if problems or read is None:
-        raise ConfigError([_with_flag(each, names) for each in problems], origin)
+        raise ConfigError(problems, origin)
     arguments = {each: getattr(read, each) for each in objective.arguments.__struct_fields__}
     common = {each: getattr(read, each) for each in Common.__struct_fields__}
     return core.Config(**common, task=objective.task, task_kwargs=plain(arguments))
@@ -197,9 +194,3 @@ def _rates(training: Any) -> list[str]:
 
 def _at_least_0(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
-
-
-def _with_flag(problem: str, names: Mapping[str, str]) -> str:
-    """What is wrong with a field, and by which flag that is set, if there is one."""
-    path, colon, said = problem.partition(": ")
-    return f"{path} ({names[path]}){colon}{said}" if path in names else problem

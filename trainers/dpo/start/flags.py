@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,15 @@ NAMES = {field.path: f"--{field.flag}" for field in FIELDS} | dict.fromkeys(
     ("training.path", "training.run"), _OUTPUT
 )
 """Flags by the paths of the fields that they set."""
+
+_NAMES = "|".join(map(re.escape, sorted(NAMES, reverse=True)))
+_BEFORE_ITS_MISTAKE = re.compile(rf"(^|: )(?:task_kwargs\.)?({_NAMES}):(?= )", re.MULTILINE)
+
+
+def with_flags(text: str) -> str:
+    """What is said of fields, with the flags that set them, and without where the core keeps them."""
+    named = _BEFORE_ITS_MISTAKE.sub(lambda found: f"{found[1]}{found[2]} ({NAMES[found[2]]}):", text)
+    return named.replace("task_kwargs.", "")
 
 
 def parser() -> argparse.ArgumentParser:

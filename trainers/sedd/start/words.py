@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 
 IN_OWN_WORDS = {
@@ -47,21 +46,3 @@ _CORES = re.compile(rf"(?<![\w.])(?:task_kwargs\.|({_LONGEST_FIRST})(?!\w))")
 def in_own_words(text: str) -> str:
     """What the core says of its fields, of the fields that a user has set."""
     return _CORES.sub(lambda found: IN_OWN_WORDS[found[1]] if found[1] else "", text)
-
-
-class OwnWords(logging.Filter):
-    """Has a log line say so, too."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Every line passes."""
-        record.msg, record.args = in_own_words(record.getMessage()), None
-        return True
-
-
-_OWN_WORDS = OwnWords()
-
-
-def log_in_own_words(*loggers: str) -> None:
-    """From now on these loggers say it so."""
-    for name in loggers:
-        logging.getLogger(name).addFilter(_OWN_WORDS)

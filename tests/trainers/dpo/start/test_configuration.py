@@ -12,7 +12,7 @@ from trainers.core.fields import ConfigError
 from trainers.core.pyobject import PyObject
 from trainers.dpo import settings
 from trainers.dpo.start.configuration import OBJECTIVES, read
-from trainers.dpo.start.flags import NAMES
+from trainers.dpo.start.flags import with_flags
 
 PAIRS = {"data": {"train_data": "pairs.json"}, "base_model": {"dir": "base"}, "training": {"path": "out"}}
 CHAINS = {"objective": "likelihood", "data": {"structures": "pdb"}, "training": {"path": "out"}}
@@ -20,8 +20,8 @@ CHAINS = {"objective": "likelihood", "data": {"structures": "pdb"}, "training": 
 
 def problems(fields: Any, *overrides: str, flags: dict[str, Any] | None = None) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        read(fields, flags, overrides, names=NAMES)
-    return caught.value.problems
+        read(fields, flags, overrides)
+    return list(map(with_flags, caught.value.problems))
 
 
 def test_what_must_be_said_is_enough() -> None:

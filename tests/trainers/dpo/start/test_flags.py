@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from trainers.core.config import Config
 from trainers.core.fields import ConfigError
 from trainers.dpo.start.configuration import read
-from trainers.dpo.start.flags import NAMES, parsed, parser, parted, told
+from trainers.dpo.start.flags import NAMES, parsed, parser, parted, told, with_flags
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "dpo-configuration.md"
 
@@ -23,7 +23,7 @@ LEAST = ["--train_data=pairs.json", "--base_model_dir=base", "--output_dir=outpu
 
 def config(*words: str, least: bool = True) -> Config:
     arguments = parsed([*(LEAST if least else []), *words])
-    return read({}, told(arguments), arguments.overrides, names=NAMES)
+    return read({}, told(arguments), arguments.overrides)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +182,26 @@ def test_any_folder_is_taken_apart_so_that_it_is_itself(parts: list[str]) -> Non
     parent, name = parted(folder)
     assert os.path.normpath(Path(parent, name).absolute()) == os.path.normpath(Path(folder).absolute())
     assert name not in ("", ".", "..") and "/" not in name
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("preference.beta: is 2", "preference.beta (--beta): is 2"),
+        ("c.yaml: task_kwargs.preference.beta: is 2", "c.yaml: preference.beta (--beta): is 2"),
+        ("task_kwargs.model.dropout: is 2", "model.dropout: is 2"),
+        ("training.run: is 'a/b'", "training.run (--output_dir): is 'a/b'"),
+        ("training.optimizer_kwargs.lr: was", "training.optimizer_kwargs.lr (--learning_rate): was"),
+        ("training.num_epochs: 3 keeps it", "training.num_epochs (--num_epochs): 3 keeps it"),
+        ("is for objective: dpo, but", "is for objective: dpo, but"),
+        ("a: is 1\nc.yaml: objective: is 2", "a: is 1\nc.yaml: objective (--objective): is 2"),
+        ("drop data.train_data, or objective", "drop data.train_data, or objective"),
+        ("my.objective: is", "my.objective: is"),
+    ],
+)
+def test_what_is_said_of_a_field_names_its_flag(text: str, said: str) -> None:
+    assert with_flags(text) == said
+    assert with_flags(said) == said
 
 
 @pytest.mark.parametrize("words", [["c.yaml"], ["--config", "c.yaml"], ["--config=c.yaml"]])
