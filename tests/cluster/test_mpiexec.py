@@ -8,7 +8,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import pytest
@@ -49,25 +49,35 @@ class Ended(NamedTuple):
         return told
 
 
+SEVEN = {"name": "probed", "command": PROBE, "nodes": 3, "ranks": 7, "walltime": "10m"}
+
+
 class Job(NamedTuple):
-    """A job of seven ranks on three hosts."""
+    """A PBS job on the first hosts; of seven ranks on three, unless it is told otherwise."""
 
     hosts: Hosts
     folder: Path
     site: Site
 
-    def run(self, probe: str) -> Ended:
+    def run(self, probe: str, spec: JobSpec | None = None) -> Ended:
+        """Its rendered script."""
+        wanted = spec or JobSpec.of(SEVEN)
+        (self.folder / "job.sh").write_text(render(plan(wanted, self.site)))
+        return self.run_words(probe, wanted.nodes or 1, "bash", "job.sh", **STALE, **STALE_SLURM)
+
+    def run_words(self, probe: str, nodes: int, *words: str, **env: str) -> Ended:
+        """A command on its first host."""
         nodefile = self.folder / "nodes"
-        nodefile.write_text("".join(f"{host}\n" * 3 for host in HOSTS))
-        spec = {"name": "probed", "command": PROBE, "nodes": 3, "ranks": 7, "walltime": "10m"}
-        (self.folder / "job.sh").write_text(render(plan(JobSpec.of(spec), self.site)))
+        nodefile.write_text("".join(f"{host}\n" * 3 for host in HOSTS[:nodes]))
         told = {"PBS_JOBID": "7.head", "PBS_O_WORKDIR": str(self.folder), "PBS_NODEFILE": str(nodefile)}
-        env = {**os.environ, **STALE, **STALE_SLURM, **told, "PROBE": probe, "PROBE_FOLDER": str(self.folder)}
-        done = self.hosts.run("n1", ["bash", "job.sh"], cwd=self.folder, env=env, timeout=patience.SECONDS)
+        environ = {**os.environ, **env, **told, "PROBE": probe, "PROBE_FOLDER": str(self.folder)}
+        done = self.hosts.run("n1", words, cwd=self.folder, env=environ, timeout=patience.SECONDS)
         return Ended(done.returncode, done.stdout + done.stderr, self.folder / "castoff-7.head")
 
     def ranks(self) -> list[dict[str, Any]]:
-        return [json.loads((self.folder / f"rank-{rank}.json").read_text()) for rank in range(sum(COUNTS))]
+        """What they found, all that there are."""
+        found = [json.loads(path.read_text()) for path in self.folder.glob("rank-*.json")]
+        return sorted(found, key=lambda rank: int(rank["detected"]["rank"]))
 
 
 def intel_mpi() -> Path:
@@ -79,14 +89,15 @@ def intel_mpi() -> Path:
     return INTEL_MPI
 
 
+SystemPrograms: TypeAlias = Callable[[str, str], Path]
+
+
 @pytest.fixture(params=list(FLAGS))
-def job(
-    request: pytest.FixtureRequest,
-    hosts: Hosts,
-    tmp_path: Path,
-    system_program: Callable[[str, str], Path],
-) -> Job:
-    starter = request.param
+def job(request: pytest.FixtureRequest, hosts: Hosts, tmp_path: Path, system_program: SystemPrograms) -> Job:
+    return job_with(request.param, hosts, tmp_path, system_program)
+
+
+def job_with(starter: str, hosts: Hosts, tmp_path: Path, system_program: SystemPrograms) -> Job:
     if starter == "intelmpi":
         program = intel_mpi()
     else:
@@ -106,6 +117,50 @@ def test_seven_ranks_on_three_hosts(job: Job) -> None:
         (rank, 7, *place, job.site.starter) for rank, place in enumerate(expected)
     ]
     assert {rank["environ"]["MASTER_ADDR"] for rank in job.ranks()} == {"n1"}
+
+
+# --- `mpiexec -n 12 -ppn 6` on two hosts -------------------------------------------------------------
+
+TWELVE = [(rank, 12, rank % 6, 6) for rank in range(12)]
+JOB_FILE = Path(__file__).parents[2] / "examples" / "aurora" / "dpo_6_ranks.yaml"
+
+
+def one_job(ranks: list[dict[str, Any]]) -> None:
+    """Twelve ranks that would meet each other."""
+    fields = ("rank", "world_size", "local_rank", "local_world_size")
+    assert [tuple(rank["detected"][field] for field in fields) for rank in ranks] == TWELVE
+    (place,) = {tuple(rank["detected"][field] for field in ("master_addr", "master_port")) for rank in ranks}
+    assert place[0] == "n1" and 20000 <= place[1] < 30000
+
+
+def test_as_a_job_file_has_it(hosts: Hosts, tmp_path: Path, system_program: SystemPrograms) -> None:
+    """That of an example, with the tiles of Aurora's nodes: each rank has another, of another GPU."""
+    job = job_with("hydra", hosts, tmp_path, system_program)
+    job = job._replace(site=msgspec.structs.replace(job.site, node=Site.load("aurora").node))
+    elsewhere: dict[str, Any] = {"setup": [], "queue": None, "account": None, "directives": {}}
+    spec = msgspec.structs.replace(JobSpec.load(JOB_FILE), command=PROBE, **elsewhere)
+    ended = job.run("nothing", spec)
+    assert ended.code == 0, ended.output
+    ranks = job.ranks()
+    one_job(ranks)
+    assert [rank["detected"]["node_rank"] for rank in ranks] == [0] * 6 + [1] * 6
+    assert {rank["environ"]["ZE_AFFINITY_MASK"] for rank in ranks} == {"0,2,4,6,8,10"}
+    assert [rank["detected"]["device"] for rank in ranks] == [*range(6), *range(6)]
+    logs = sorted(path.name for path in (ended.run_dir / "logs" / "0.0").iterdir())
+    assert logs == [f"rank-{rank:05d}.log" for rank in range(12)]
+
+
+def test_as_it_is_typed(hosts: Hosts, tmp_path: Path, system_program: SystemPrograms) -> None:
+    """In a job that is not castoff's, where mpiexec alone says who a rank is."""
+    job = job_with("hydra", hosts, tmp_path, system_program)
+    there = [*map(str, job.site.start_args), "-hosts", "n1,n2"]
+    ended = job.run_words("nothing", 2, job.site.mpiexec, "-n", "12", "-ppn", "6", *there, *PROBE)
+    assert ended.code == 0, ended.output
+    one_job(job.ranks())
+    assert {rank["detected"]["starter"] for rank in job.ranks()} == {"hydra"}
+
+
+# --- A rank that fails --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("failing", [0, 4])

@@ -1,54 +1,74 @@
-"""The configurations of inverse folding in examples/: whole, and what their words say."""
+"""The job files of dpo: what each asks of its machine, and tells the program there."""
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
 import pytest
 
-from trainers.core.early_stopping import Judge
+from launcher import JobSpec, Plan, Site, plan, render
+from tests.command_line import Castoff
+from trainers.core.config import Config
 from trainers.core.scaling import resolved
-from trainers.core.yaml_text import read_yaml_file
-from trainers.dpo.start.configuration import OBJECTIVES, read
+from trainers.dpo.start import flags
+from trainers.dpo.start.configuration import read
 
-FOLDER = Path(__file__).parents[2] / "examples"
-FILES = {"dpo": FOLDER / "dpo.yaml", "likelihood": FOLDER / "dpo_base.yaml"}
-
-
-@pytest.mark.parametrize("objective", FILES)
-def test_they_are_whole(objective: str) -> None:
-    """All sections of the objective's own, and what the defaults would say where nothing else is meant."""
-    path = FILES[objective]
-    fields = read_yaml_file(path)
-    config = read(fields)
-    assert fields["objective"] == objective
-    assert config.task == OBJECTIVES[objective].task
-    assert set(config.task_kwargs) <= set(fields)
-    training, defaults = fields["training"], OBJECTIVES[objective].defaults["training"]
-    for name in ("num_epochs", "batch_size", "optimizer_kwargs"):
-        assert training[name] == defaults[name]
-    assert f"run's folder is {config.training.path}/{config.training.run}\n" in path.read_text()
-    Judge(config)
+EXAMPLES = Path(__file__).parents[2] / "examples"
+JOB_FILES = sorted((EXAMPLES / "dpo").glob("*.yaml"))
+RANKS = {"aurora": 24, "frontier": 16, "perlmutter": 8, "polaris": 8, "slurm": 4}
+OTHERS = [
+    (EXAMPLES / "aurora" / "dpo.yaml", "aurora", 24),
+    (EXAMPLES / "aurora" / "dpo_6_ranks.yaml", "aurora", 12),
+    (EXAMPLES / "local" / "dpo.yaml", "local", 4),
+]
+"""That stand for scripts that people had: (file, site, ranks)."""
 
 
-def test_the_rate_follows_the_number_of_ranks() -> None:
-    """1.2e-6 on four, as the documents of the tool that this one follows have it."""
-    config = read(read_yaml_file(FILES["dpo"]))
-    rate = config.training.optimizer_kwargs["lr"] * resolved(config, 4).learning_rate
-    assert rate == pytest.approx(1.2e-6)
+def planned(path: Path, site: str) -> Plan:
+    return plan(JobSpec.load(path), Site.load(site))
 
 
-def test_what_is_commented_out_is_a_field() -> None:
-    text = re.sub(r"^( +)# (\w+: \S+)", r"\1\2", FILES["dpo"].read_text(), flags=re.MULTILINE)
-    from trainers.core.yaml_text import read_yaml
+def configured(found: Plan) -> Config:
+    """What the program makes of its words."""
+    assert found.command[:3] == ["castoff", "train", "dpo"]
+    return read({}, flags.told(flags.parsed(found.command[3:])))
 
-    assert read(read_yaml(text)).task_kwargs["data"]["val_data"] == "held_out.json"
+
+@pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.stem)
+def test_it_uses_nodes_whole_and_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pair a rank and step; the rate grows with up to 8 ranks, and with the root of more."""
+    monkeypatch.setenv("SCRATCH", "/scratch/me")
+    found = planned(path, path.stem)
+    assert found.ranks == RANKS[path.stem]
+    assert (found.walltime, found.grace, found.requeue_max) == (6 * 3600, 300, 3)
+    arguments = flags.parsed(found.command[3:])
+    config = read({}, flags.told(arguments), arguments.overrides)
+    assert config.training.run == "first" and config.training.path.endswith("/dpo")
+    scaled = resolved(config, found.ranks)
+    assert scaled.effective_batch_size == found.ranks
+    grown = found.ranks if found.ranks <= 8 else math.sqrt(found.ranks)
+    assert scaled.learning_rate == pytest.approx(grown)
+    assert config.training.optimizer_kwargs["lr"] == 3e-7
 
 
-def test_the_base_model_is_the_one_that_the_other_has_made() -> None:
-    base = read(read_yaml_file(FILES["likelihood"])).training
-    (dir_, name) = re.findall(
-        r"--base_model_dir (\S+) --base_model_name (\S+)", FILES["likelihood"].read_text()
-    )[0]
-    assert (dir_, name) == (f"{base.path}/{base.run}", "best_model")
+@pytest.mark.parametrize(("flags", "ranks"), [(["ranks_per_node=2"], 2), ([], 4), (["nodes=2"], 8)])
+def test_any_number_of_devices(flags: list[str], ranks: int, castoff: Castoff) -> None:
+    words = [word for flag in flags for word in ("--set", flag)]
+    answer = castoff("render", EXAMPLES / "dpo" / "slurm.yaml", "--site", "slurm", *words, cwd=EXAMPLES)
+    assert answer.returncode == 0, answer.stderr
+    assert re.search(rf"^# dpo on slurm: {ranks} ranks", answer.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("path", "site", "ranks"), OTHERS, ids=lambda value: getattr(value, "stem", None))
+def test_what_scripts_by_hand_had(path: Path, site: str, ranks: int) -> None:
+    """Their flags, under castoff's command: nothing of them needs another spelling."""
+    found = planned(path, site)
+    assert found.ranks == ranks
+    config = configured(found)
+    training = config.training
+    assert (training.num_epochs, training.batch_size, training.optimizer_kwargs["lr"]) == (10, 1, 3e-7)
+    assert (config.parallel.backend == "xccl") == (site == "aurora")
+    assert config.task_kwargs["preference"]["beta"] == config.task_kwargs["preference"]["temperature"] == 0.1
+    assert "29500" not in render(found)

@@ -46,17 +46,6 @@ def exported(script: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.stem)
-def test_the_commands_of_the_comments(path: Path, castoff: Castoff) -> None:
-    commands = re.findall(r"^#   castoff (.*?)(?:  +.*)?$", path.read_text(), re.MULTILINE)
-    assert commands[0] == f"render examples/sedd/{path.name} --site {path.stem}"
-    for words in commands:
-        dry = ["--dry-run"] if words.startswith("submit") else []
-        answer = castoff(*shlex.split(words), *dry, cwd=FOLDER.parents[1])
-        assert answer.returncode == 0, answer.stderr
-    assert castoff(*shlex.split(commands[0]), cwd=FOLDER.parents[1]).stdout == render(planned(path.stem))
-
-
-@pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.stem)
 def test_it_uses_nodes_whole_and_goes_on(path: Path) -> None:
     found = planned(path.stem)
     assert (found.nodes, found.ranks) == (2, 2 * ON_A_NODE[path.stem])
@@ -77,18 +66,6 @@ def test_rate_and_warmup_follow_the_number_of_ranks(path: Path) -> None:
     grown = found.ranks if found.ranks < 16 else math.sqrt(found.ranks)
     assert scaled.learning_rate == pytest.approx(grown)
     assert scaled.warmup_steps == round(5000 * grown) < (config.training.num_steps or 0) / 2
-
-
-@pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.stem)
-def test_what_the_network_is_told(path: Path) -> None:
-    """What a site says of it, no job file says otherwise; devices are numbered as nvidia-smi does."""
-    job, site = JobSpec.load(path), Site.load(path.stem)
-    assert not job.env.keys() & site.env.keys()
-    told = planned(path.stem).env
-    interfaces = {"frontier": "hsn0,hsn1,hsn2,hsn3", "perlmutter": "hsn", "slurm": "^docker0,lo"}
-    assert told.get("NCCL_SOCKET_IFNAME") == interfaces.get(path.stem)
-    assert ("CUDA_DEVICE_ORDER" in told) == (path.stem in ("perlmutter", "polaris", "slurm"))
-    assert ("NCCL_DEBUG" in told) == (path.stem != "aurora") == ("CCL_LOG_LEVEL" not in told)
 
 
 SBATCH = """\

@@ -255,7 +255,8 @@ EXAMPLES: dict[str, Example] = {
         },
     ),
     **{
-        f"{site}-sedd": Example(site, {}, file=f"sedd/{site}.yaml")
+        f"{site}-{system}": Example(site, {}, file=f"{system}/{site}.yaml")
+        for system in ("sedd", "dpo")
         for site in ("aurora", "polaris", "perlmutter", "frontier", "slurm")
     },
     "aurora-own-templates": Example("aurora", {"templates": str(GOLDEN / "templates")}),
