@@ -25,13 +25,14 @@ import msgspec
 
 from trainers.core.durable import flush_folder, sealed, sum_of, write_sealed
 from trainers.core.fields import ConfigError
+from trainers.core.helpers import usual_processes
+from trainers.core.locking import locked
 from trainers.sedd.store.bar import Bar
 from trainers.sedd.store.deduplication import mark_repeated, write_zeros
 from trainers.sedd.store.fasta import Fasta
-from trainers.sedd.store.locking import locked
 from trainers.sedd.store.packing import pack
 from trainers.sedd.store.saved import SavedSequences, is_saved
-from trainers.sedd.store.sifting import sifted, usual_processes
+from trainers.sedd.store.sifting import MOST_PROCESSES, sifted
 from trainers.sedd.store.token_store import (
     FORMAT,
     MANIFEST,
@@ -89,7 +90,7 @@ def build_locked(
     begun = time.monotonic()
     try:
         draft.mkdir()
-        manifest = _built(sources, draft, filters, processes or usual_processes())
+        manifest = _built(sources, draft, filters, processes or usual_processes(MOST_PROCESSES))
         _put_in_place(draft, folder)
     except OSError as error:
         if error.errno in _FULL:

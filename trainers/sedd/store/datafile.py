@@ -11,9 +11,9 @@ import msgspec
 
 from trainers.core.durable import sum_of
 from trainers.core.fields import ConfigError
+from trainers.core.locking import locked
 from trainers.core.paths import expanded
 from trainers.sedd.store.building import build_locked
-from trainers.sedd.store.locking import locked
 from trainers.sedd.store.token_store import FORMAT, Filters, TokenStore
 
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)

@@ -263,7 +263,7 @@ def test_a_helper_that_is_killed_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     def killing(self: fasta.Fasta) -> Iterator[bytes]:
         yield block
         for child in psutil.Process().children():
-            if "sifting" in " ".join(child.cmdline()):
+            if "core.helpers" in " ".join(child.cmdline()):
                 child.kill()
         yield from [block] * 3
 

@@ -1,0 +1,295 @@
+"""Structures that are read once: their chains in files that are mapped into memory, for all who need them.
+
+    <folder>/
+      atoms.npy, resolved.npy, …   an array of each field of `Chain`, chain after chain
+      index.json                   which files there were, and their chains; sealed by a checksum
+
+The folder's name follows from the bytes of the structures' files, from the version of this format, and from
+that of the library that read them. So a file that has changed has another cache, and what a training that is
+under way has open stays as it was.
+"""
+
+# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+
+import errno
+import glob
+import os
+import shutil
+import socket
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from importlib import metadata
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy
+import numpy.typing
+
+from trainers.core.config import Section
+from trainers.core.durable import flush_folder, read_sealed, sealed, sum_of, write_sealed
+from trainers.core.fields import ConfigError
+from trainers.core.helpers import mapped, usual_processes
+from trainers.core.locking import locked
+from trainers.dpo.structures.reading import Chain, chains_of
+
+FORMAT = 1
+"""Of the files, which another number means another kind of."""
+
+INDEX = "index.json"
+
+_OF_MODELLED = ("atoms", "resolved", "native", "places", "filled")
+_OF_ALL = ("sequence", "positions")
+_EMPTY = Chain("", "", *(numpy.zeros((0, 4, 3), numpy.float32), numpy.zeros(0, numpy.bool_)),
+               *(numpy.zeros(0, numpy.uint8),) * 2, *(numpy.zeros(0, numpy.int32),) * 3)  # fmt: skip
+
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
+_SEVERAL_PROCESSES_FROM = 64
+"""Files: fewer are read by this process before others have started."""
+_MOST_PROCESSES = 16
+_TOLD = 5
+"""Problems of one kind; of more there is a count."""
+_ADVICE = "the system does so where memory is short; start again with more of it, or fewer cores (taskset)"
+
+
+class Outline(Section, frozen=True):
+    """What is known of a chain without its residues."""
+
+    name: str
+    label: str
+    modelled: int
+    full: int
+
+
+class File(Section, frozen=True):
+    """A structure file, wherever it lies."""
+
+    digest: str
+    """SHA-256 of its bytes."""
+    chains: list[Outline]
+
+
+class Index(Section, frozen=True, kw_only=True):
+    """What a cache holds."""
+
+    format: str
+    files: list[File]
+    sums: dict[str, int]
+    """CRC-32 of each of the other files."""
+
+
+class Structures:
+    """The chains of files, by their numbers; it can be pickled, and travels as the folder's path."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.index = _index(folder)
+        outlines = [chain for file in self.index.files for chain in file.chains]
+        self._first = [0, *accumulate(len(file.chains) for file in self.index.files)]
+        self._modelled = [0, *accumulate(chain.modelled for chain in outlines)]
+        self._all = [0, *accumulate(chain.full for chain in outlines)]
+        self._arrays = {name: _mapped(folder / f"{name}.npy") for name in (*_OF_MODELLED, *_OF_ALL)}
+        for names, ends in ((_OF_MODELLED, self._modelled), (_OF_ALL, self._all)):
+            for name in names:
+                if len(self._arrays[name]) != ends[-1]:
+                    raise ConfigError([f"is damaged: {name}.npy does not fit to the index"], str(folder))
+
+    def __len__(self) -> int:
+        """How many files."""
+        return len(self.index.files)
+
+    def digest(self, file: int) -> str:
+        """The SHA-256 of a file's bytes."""
+        return self.index.files[file].digest
+
+    def chains(self, file: int) -> list[Chain]:
+        """The protein chains of a file, which may have none."""
+        return [self.chain(file, number) for number in range(len(self.index.files[file].chains))]
+
+    def chain(self, file: int, number: int) -> Chain:
+        """A chain by its number in a file; its arrays are views of the cache."""
+        outline, place = self.index.files[file].chains[number], self._first[file] + number
+        fields = {
+            name: self._arrays[name][slice(*ends[place : place + 2])]
+            for names, ends in ((_OF_MODELLED, self._modelled), (_OF_ALL, self._all))
+            for name in names
+        }
+        return Chain(outline.name, outline.label, **fields)
+
+    def __reduce__(self) -> tuple[type["Structures"], tuple[Path]]:
+        return Structures, (self.folder,)
+
+
+def structures_of(
+    files: Sequence[Path], source: Path, *, cache: Path | None = None, processes: int | None = None
+) -> Structures:
+    """The structures of files, from a cache beside `source`, their list or folder; made where there is none.
+
+    It is made in the folder `cache` where nothing can be written there. Of several processes one makes it and
+    the others wait; it is there whole, or not at all. `processes` read files; None: one a core, for many.
+
+    Raises:
+        ConfigError: files cannot be read, or the cache cannot be written.
+    """
+    digests = _digests(files)
+    key = sha256(repr((_version(), digests)).encode()).hexdigest()[:16]
+    name = f"{source.absolute().name}.{key}.structures"
+    places = [folder.absolute() / name for folder in (source.absolute().parent, cache) if folder is not None]
+    for place in places:
+        if _is_whole(place):
+            return Structures(place)
+    refusal = ""
+    for place in places:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with locked(place) as alone:
+                if alone:  # whoever began these is gone
+                    for left in place.parent.glob(f".{glob.escape(name)}.draft-*"):
+                        shutil.rmtree(left)
+                if not _is_whole(place):
+                    _make(place, files, digests, processes)
+            return Structures(place)
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                raise
+            refusal = f"{place}: {error.strerror}"
+    raise ConfigError(
+        [
+            f"the structures are kept as they were read, beside {source}, and that cannot be written here "
+            f"({refusal}); copy it where you can write, or let training.path be such a folder"
+        ]
+    )
+
+
+def told(problems: Sequence[str]) -> list[str]:
+    """The first few of many problems of one kind, and how many more there are."""
+    more = len(problems) - _TOLD
+    return [*problems[:_TOLD], *([f"and {more:,} more of this kind"] if more > 0 else [])]
+
+
+def _version() -> str:
+    return f"{FORMAT}, gemmi {metadata.version('gemmi')}"
+
+
+# --- Making -------------------------------------------------------------------------------------------
+
+
+class _Read(NamedTuple):
+    digest: str
+    chains: list[Chain]
+    problem: str
+
+
+def _digests(files: Sequence[Path]) -> list[str]:
+    """The SHA-256 of each file's bytes."""
+
+    def digest(path: Path) -> tuple[str, str]:
+        try:
+            with path.open("rb") as file:
+                return _file_digest(file), ""
+        except OSError as error:
+            return "", f"{path}: cannot be read: {error.strerror}"
+
+    with ThreadPoolExecutor(_MOST_PROCESSES) as threads:
+        found = list(threads.map(digest, files))
+    if problems := [problem for _, problem in found if problem]:
+        raise ConfigError(told(problems), "structures")
+    return [each for each, _ in found]
+
+
+def _file_digest(file: Any) -> str:
+    summed = sha256()
+    while block := file.read(1 << 20):
+        summed.update(block)
+    return summed.hexdigest()
+
+
+def _read(path: Path) -> _Read:
+    try:
+        data = path.read_bytes()
+        return _Read(sha256(data).hexdigest(), chains_of(data, str(path)), "")
+    except OSError as error:
+        return _Read("", [], f"{path}: cannot be read: {error.strerror}")
+    except ConfigError as error:
+        return _Read("", [], str(error))
+
+
+def _make(place: Path, files: Sequence[Path], digests: Sequence[str], processes: int | None) -> None:
+    several = len(files) >= _SEVERAL_PROCESSES_FROM
+    processes = processes or (usual_processes(_MOST_PROCESSES) if several else 1)
+    read = list(mapped(_read, files, processes, _ADVICE))
+    problems = [each.problem for each in read if each.problem]
+    problems += [
+        f"{path}: has changed while it was read; start again when nobody writes to it"
+        for path, before, each in zip(files, digests, read, strict=True)
+        if not each.problem and each.digest != before
+    ]
+    if problems:
+        raise ConfigError(told(problems), "structures")
+    draft = place.with_name(f".{place.name}.draft-{socket.gethostname()}-{os.getpid()}")
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        draft.mkdir()
+        _write(draft, read)
+        if place.exists():  # damaged
+            place.rename(draft / "old")
+        draft.rename(place)
+        flush_folder(place.parent)
+        shutil.rmtree(place / "old", ignore_errors=True)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write(folder: Path, read: Sequence[_Read]) -> None:
+    chains = [chain for each in read for chain in each.chains]
+    sums = {}
+    for name in (*_OF_MODELLED, *_OF_ALL):
+        path = folder / f"{name}.npy"
+        with path.open("wb") as file:
+            numpy.save(file, numpy.concatenate([getattr(_EMPTY, name), *(getattr(c, name) for c in chains)]))
+            file.flush()
+            os.fsync(file.fileno())
+        sums[path.name] = sum_of(path)
+    found = [
+        File(
+            each.digest,
+            [Outline(c.name, c.label, len(c.native), len(c.sequence)) for c in each.chains],
+        )
+        for each in read
+    ]
+    index = Index(format=_version(), files=found, sums=sums)
+    write_sealed(folder / INDEX, sealed(msgspec.to_builtins(index)))
+    flush_folder(folder)
+
+
+# --- Opening ------------------------------------------------------------------------------------------
+
+
+def _index(folder: Path) -> Index:
+    try:
+        return msgspec.convert(read_sealed(folder / INDEX), Index)
+    except (OSError, ValueError, msgspec.ValidationError) as error:
+        raise ConfigError([f"holds no structures that were read: {error}"], str(folder)) from error
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a cache is there, with every byte that was written."""
+    try:
+        sums = _index(folder).sums
+        return all(sum_of(folder / name) == total for name, total in sums.items())
+    except (ConfigError, OSError):
+        return False
+
+
+def _mapped(path: Path) -> "numpy.typing.NDArray[Any]":
+    """An array in a file; of none in it one in memory, since nothing of no length can be mapped."""
+    try:
+        try:
+            array: numpy.typing.NDArray[Any] = numpy.load(path, mmap_mode="r")
+        except ValueError:
+            array = numpy.load(path)
+    except (OSError, EOFError, ValueError) as error:
+        raise ConfigError([f"is damaged: {error}"], str(path)) from error
+    return array.view(numpy.ndarray)
