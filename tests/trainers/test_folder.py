@@ -73,6 +73,8 @@ def test_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert folder(Path("${MY_SCRATCH}/b")).path == tmp_path / "s" / "b" / "toy"
     with pytest.raises(ConfigError, match=r"training\.path: is '\$NOWHERE/c', but NOWHERE is not set here"):
         folder(Path("$NOWHERE/c"))
+    with pytest.raises(ConfigError, match=r"training\.path: is '~nobody-here/c', .* home of ~nobody"):
+        folder(Path("~nobody-here/c"))
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "a\nb", "\x00", "\x1b[31m", "\u2028"])

@@ -13,15 +13,21 @@ def expanded(path: str, field: str) -> Path:
     """A field's path with `~` and variables, as $SCRATCH, put in their place, as a shell would.
 
     Raises:
-        ConfigError: a variable is not set.
+        ConfigError: a variable is not set, or there is no such user.
     """
     told = os.path.expandvars(path)
     left = re.search(r"\$\{?(\w+)", told)
     if left is not None:
         raise ConfigError(
             [
-                f"{field}: is {path!r}, but {left[1]} is not set here; set it, or write the folder "
-                "itself, as /scratch/me"
+                f"{field}: is {path!r}, but {left[1]} is not set here; set it, or write the path itself, "
+                "as /scratch/me"
             ]
         )
-    return Path(told).expanduser()
+    try:
+        return Path(told).expanduser()
+    except RuntimeError as error:
+        user = Path(told).parts[0]
+        raise ConfigError(
+            [f"{field}: is {path!r}, but nobody knows the home of {user} here; write the path itself"]
+        ) from error
