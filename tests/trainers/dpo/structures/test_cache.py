@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
@@ -32,9 +33,11 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def same(found: Chain, wanted: Chain) -> bool:
-    return found[:2] == wanted[:2] and all(
-        bool(numpy.array_equal(mine, other)) and mine.dtype == other.dtype
-        for mine, other in zip(found[2:], wanted[2:], strict=True)
+    mine: tuple[Any, ...] = found
+    theirs: tuple[Any, ...] = wanted
+    return mine[:2] == theirs[:2] and all(
+        bool(numpy.array_equal(each, other)) and each.dtype == other.dtype
+        for each, other in zip(mine[2:], theirs[2:], strict=True)
     )
 
 
