@@ -34,6 +34,7 @@ from trainers.core.folder import RunFolder
 from trainers.core.garbage import collected_together
 from trainers.core.learning_rate import LearningRate
 from trainers.core.optimizer import make_optimizer
+from trainers.core.paths import expanded
 from trainers.core.randomness import MODEL, derived, seed_all
 from trainers.core.reports import Reports
 from trainers.core.sinks import check_packages
@@ -81,7 +82,8 @@ class TrainerDDP:
         self.task = task_of(config, task)
         drawn_from = declared_generators(self.task, "task")
         training, device = config.training, self.place.device
-        self.state = TrainingState(training.seed, rank, device, drawn_from, training.precision)
+        folder = expanded(training.path, "training.path").absolute()
+        self.state = TrainingState(training.seed, rank, device, drawn_from, training.precision, folder)
         agree_on_configuration(config, self.task, self.place)
         self.task.state = self.state
         self.task.setup(self.place)

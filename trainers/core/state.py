@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -25,6 +26,8 @@ class TrainingState:
     """The global ones that are seeded in each step and batch."""
     precision: str = "fp32"
     """Of `training.precision`."""
+    folder: Path | None = None
+    """Of the runs, `training.path`: for a cache that cannot be written beside the data."""
     step: int = 0
     """Optimizer steps that are done."""
     epoch: int = 0

@@ -99,8 +99,8 @@ def weights_digest(model: nn.Module) -> str:
     return _digest(model.state_dict())
 
 
-def sample_digests(samples: Samples, place: Place) -> list[str]:
-    """Of each sample a word that only the same one has: its structure, sequences, residues and order.
+def digest_of(samples: Samples, place: Place) -> str:
+    """A word that only samples of the same structures, sequences, residues and orders have, as they are read.
 
     The ranks share the work; all of them must call this.
     """
@@ -108,13 +108,8 @@ def sample_digests(samples: Samples, place: Place) -> list[str]:
         _digest({name: part for name, part in samples[index]._asdict().items() if name != "reference"})
         for index in range(place.rank, len(samples), place.world_size)
     ]
-    found: list[str] = place.from_main(_dealt_back(place.gather_on_main(mine), len(samples)))  # type: ignore[assignment]
-    return found
-
-
-def joined(digests: Sequence[str]) -> str:
-    """A word for all of them in their order."""
-    return hashlib.sha256("".join(digests).encode()).hexdigest()
+    every = _dealt_back(place.gather_on_main(mine), len(samples))
+    return str(place.from_main(hashlib.sha256("".join(every).encode()).hexdigest()))
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:
@@ -137,32 +132,34 @@ def _dealt_back(shares: Sequence[Sequence[Any]], number: int) -> list[Any]:
 
 def reference_of(
     samples: Samples,
-    digest: str,
     network: Callable[[], nn.Module],
     conditions: Conditions,
     place: Place,
     *,
-    folder: Path,
+    beside: Path,
+    cache: Path | None = None,
     collate: Callable[[list[Sample]], Batch],
     autocast: Callable[[], AbstractContextManager[Any]],
 ) -> Tensor:
     """The reference's log-probabilities (samples, 2), on the CPU; the same bits on all ranks.
 
-    All ranks must call this. They are read from a file in `folder`, if it has them under the very same
-    conditions; else all ranks compute them, and rank 0 writes them there, if it may.
+    All ranks must call this. They are read from a file, if that has them under the very same conditions; else
+    all ranks compute them, and rank 0 writes them, if it may.
 
     Args:
-        digest: of `samples`, as `joined` makes it.
+        beside: the file of the pairs; theirs is NAME.….reference in its folder.
+        cache: a folder for it where it cannot be written there.
         network: makes the reference; called only where it is needed.
         autocast: what training computes in.
     """
-    fingerprint = conditions.fingerprint(digest)
-    path = folder / f"reference-{fingerprint[:16]}.json"
-    known = place.decided(lambda: _read(path, fingerprint, len(samples)))
+    fingerprint = conditions.fingerprint(digest_of(samples, place))
+    name = f"{beside.name}.{fingerprint[:16]}.reference"
+    paths = [folder / name for folder in (beside.absolute().parent, cache) if folder is not None]
+    known = place.decided(lambda: _read(paths, fingerprint, len(samples)))
     if known is None:
         known = _computed(network(), samples, conditions.temperature, place, collate, autocast)
         if place.is_main:
-            _write(path, fingerprint, known)
+            _write(paths, fingerprint, known)
     return known
 
 
@@ -205,39 +202,44 @@ def _computed(
 # --- The file -----------------------------------------------------------------------------------
 
 
-def _read(path: Path, fingerprint: str, number: int) -> Tensor | None:
-    """What a file has, if it is whole and of this fingerprint."""
-    try:
-        content = read_sealed(path)
-        values = torch.tensor(content["log_probabilities"], dtype=torch.float32).reshape(-1, 2)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        logger.warning("The reference's log-probabilities in %s are made anew: %s", path, error)
-        return None
-    if content.get("fingerprint") != fingerprint or len(values) != number:
-        return None
-    logger.info("The reference's log-probabilities of %d pairs were computed before: %s", number, path)
-    return values
+def _read(paths: Sequence[Path], fingerprint: str, number: int) -> Tensor | None:
+    """What the first file has that is whole and of this fingerprint."""
+    for path in paths:
+        try:
+            content = read_sealed(path)
+            values = torch.tensor(content["log_probabilities"], dtype=torch.float32).reshape(-1, 2)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+            logger.warning("The reference's log-probabilities in %s are made anew: %s", path, error)
+            continue
+        if content.get("fingerprint") == fingerprint and len(values) == number:
+            words = "The reference's log-probabilities of %d pairs were computed before: %s"
+            logger.info(words, number, path)
+            return values
+    return None
 
 
-def _write(path: Path, fingerprint: str, values: Tensor) -> None:
-    """Keep them for the next run; one that cannot be kept is computed again.
+def _write(paths: Sequence[Path], fingerprint: str, values: Tensor) -> None:
+    """Keep them for the next run, in the first file that can be written; else each run computes them.
 
     Several runs that begin together may all write: each its own draft, and any of them is right.
     """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    content = {"fingerprint": fingerprint, "log_probabilities": values.tolist()}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_sealed(draft, sealed(content))
-        draft.replace(path)
-        flush_folder(path.parent)
-    except OSError as error:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        logger.warning(
-            "The reference's log-probabilities cannot be kept, and each run computes them: %s", error
-        )
+    content = sealed({"fingerprint": fingerprint, "log_probabilities": values.tolist()})
+    refusals = []
+    for path in paths:
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_sealed(draft, content)
+            draft.replace(path)
+            flush_folder(path.parent)
+        except OSError as error:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+            refusals.append(str(error))
+            continue
+        logger.info("The reference's log-probabilities of %d pairs are kept in %s", len(values), path)
         return
-    logger.info("The reference's log-probabilities of %d pairs are kept in %s", len(values), path)
+    words = "The reference's log-probabilities cannot be kept, and each run computes them: %s"
+    logger.warning(words, "; ".join(refusals))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import random
+from pathlib import Path
+from typing import Any
 
+import gemmi
 import torch
 from torch.utils.data import Dataset
 
-from trainers.dpo.alphabet import KINDS
-from trainers.dpo.batch import Backbones, Batch, Sample
+from trainers.dpo.alphabet import KINDS, RESIDUES
+from trainers.dpo.batch import Sample
 from trainers.dpo.model import InverseFolding
+from trainers.dpo.synthetic import write_structures
+from trainers.dpo.weights import save
 
 SIZES = {"hidden_size": 8, "encoder_layers": 1, "decoder_layers": 1, "neighbours": 6}
 
@@ -43,25 +49,58 @@ class MadePairs(Dataset[Sample]):
         )
 
 
-def side_by_side(samples: Sequence[Sample]) -> Batch:
-    longest = max(len(each.resolved) for each in samples)
-
-    def padded(name: str, value: float = 0) -> torch.Tensor:
-        parts = [getattr(each, name) for each in samples]
-        if name == "sequences":
-            return torch.stack(
-                [torch.nn.functional.pad(part, (0, longest - part.shape[1])) for part in parts]
-            )
-        fill = [torch.full((longest - len(part), *part.shape[1:]), value, dtype=part.dtype) for part in parts]
-        return torch.stack([torch.cat(each) for each in zip(parts, fill, strict=True)])
-
-    return Batch(
-        Backbones(*(padded(name) for name in ("atoms", "resolved", "chains", "positions"))),
-        *(padded("sequences"), padded("designed"), padded("order", 10_000)),
-        torch.stack([each.reference for each in samples]),
-    )
-
-
 def network(seed: int = 0) -> InverseFolding:
     torch.manual_seed(seed)
     return InverseFolding(**SIZES, dropout=0.0)
+
+
+def base_model(path: Path, seed: int = 0) -> Path:
+    """A file of a small network."""
+    save(path, network(seed), 0.02)
+    return path
+
+
+def structures(folder: Path, number: int, seed: int = 0) -> list[Path]:
+    """Files of chains of 8 to 16 residues, of which the third has no CA."""
+    paths = write_structures(folder, number, seed=seed, shortest=8)
+    for path in paths:
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if not line.startswith(f"ATOM  {10:5}")))
+    return paths
+
+
+def pairs_file(path: Path, number: int, seed: int = 0) -> Path:
+    """Pairs for structures in a folder beside it, whose own sequences are the better ones."""
+    generator = random.Random(seed)
+    pairs: list[dict[str, Any]] = []
+    for index, file in enumerate(structures(path.with_suffix(""), number, seed)):
+        own = gemmi.read_structure(str(file))[0]["A"]
+        letters = [gemmi.find_tabulated_residue(residue.name).one_letter_code for residue in own]
+        other = "".join(generator.choice(RESIDUES) for _ in letters)
+        pair = {"pdb_file": f"{path.stem}/{file.name}", "preferred_seq": "".join(letters), "chain_id": "A"}
+        some = {"mutable_ranges": [[1, 5]]} if index % 3 == 0 else {}
+        pairs.append({**pair, "unpreferred_seq": other, **some})
+    path.write_text(json.dumps(pairs))
+    return path
+
+
+def dpo_sections(folder: Path, number: int = 8, *, made: bool = False, **sections: Any) -> dict[str, Any]:
+    """The arguments of a DpoTask, whose files are made in a folder unless they are there."""
+    if not made:
+        pairs_file(folder / "pairs.json", number)
+        base_model(folder / "base.pt")
+    told: dict[str, Any] = {
+        "data": {"train_data": str(folder / "pairs.json"), "validation_share": 0.25},
+        "base_model": {"dir": str(folder), "name": "base"},
+    }
+    return {**told, **sections, "data": {**told["data"], **sections.get("data", {})}}
+
+
+def likelihood_sections(folder: Path, number: int = 12, **sections: Any) -> dict[str, Any]:
+    """The arguments of a LikelihoodTask, whose structures are made in a folder."""
+    structures(folder / "structures", number)
+    data = {"structures": str(folder / "structures"), "validation_share": 0.25, "min_length": 5}
+    return {
+        "data": {**data, **sections.get("data", {})},
+        "model": {**SIZES, **sections.get("model", {})},
+    }

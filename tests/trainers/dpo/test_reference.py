@@ -15,19 +15,18 @@ import torch
 from torch import Tensor, nn
 
 from launcher.ranks import RankEnv
-from tests.trainers.dpo.samples import MadePairs, network, side_by_side
+from tests.trainers.dpo.samples import MadePairs, network
 from tests.trainers.toys import run
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.dpo import reference
+from trainers.dpo.data import collated
 from trainers.dpo.loss import log_probabilities
 from trainers.dpo.reference import (
     Conditions,
     Referenced,
     batches_of,
     frozen,
-    joined,
     reference_of,
-    sample_digests,
     weights_digest,
 )
 
@@ -54,16 +53,15 @@ def computed(
     place: Place = ALONE,
     made: Any = None,
 ) -> Tensor:
-    digest = joined(sample_digests(samples, place))
-    how: dict[str, Any] = {"folder": folder, "collate": side_by_side, "autocast": nullcontext}
-    return reference_of(samples, digest, made or network, conditions, place, **how)
+    how: dict[str, Any] = {"beside": folder / "pairs.json", "collate": collated, "autocast": nullcontext}
+    return reference_of(samples, made or network, conditions, place, **how)
 
 
 def test_they_are_those_of_the_network(tmp_path: Path) -> None:
     samples, model = MadePairs(11), network().eval()
     found = computed(tmp_path, samples)
     for index in range(11):
-        batch = side_by_side([samples[index]])
+        batch = collated([samples[index]])
         with torch.no_grad():
             logits = model(batch.backbones, batch.sequences, batch.order)
         wanted = log_probabilities(logits, batch.sequences, batch.designed, 0.1)[0]
@@ -73,7 +71,7 @@ def test_they_are_those_of_the_network(tmp_path: Path) -> None:
     assert torch.equal(whole[4].reference, found[4]) and torch.equal(whole[4].atoms, samples[4].atoms)
 
 
-def test_similar_lengths_lie_side_by_side() -> None:
+def test_similar_lengths_lie_collated() -> None:
     lengths = [3, 50, 4, 50, 3, 9, 9, 8, 7, 50, 1]
     batches = batches_of(lengths)
     assert [lengths[index] for batch in batches for index in batch] == sorted(lengths, reverse=True)

@@ -1,0 +1,33 @@
+"""The model of a run as others read it: files in ProteinMPNN's format, in the run's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+from torch import nn
+
+from trainers.core.state import TrainingState
+from trainers.dpo.model import InverseFolding
+from trainers.dpo.weights import save
+
+LATEST, BEST = "latest_model.pt", "best_model.pt"
+
+
+def epoch_file(epoch: int) -> str:
+    """The name of the file of the model after so many epochs."""
+    return f"checkpoint_epoch_{epoch}.pt"
+
+
+def export(model: nn.Module, noise_level: float, folder: Path, state: TrainingState, *, better: bool) -> None:
+    """Write the model that was just validated; each file is there as a whole, or as it was.
+
+    As the latest one; as that of an epoch, where one has just ended; and as the best one, if it is `better`
+    than all before.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    ended = [epoch_file(state.epoch)] if state.epoch and not state.consumed else []
+    for name in (*ended, *([BEST] if better else []), LATEST):
+        save(folder / name, cast("InverseFolding", model), noise_level)

@@ -1,0 +1,184 @@
+"""Inverse folding tuned by preferences: what is trained, what it is compared with, and how it is judged."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from trainers.core.distributed import Place
+from trainers.core.fields import ConfigError, convert
+from trainers.core.paths import expanded
+from trainers.dpo import settings
+from trainers.dpo.base_model import base_model
+from trainers.dpo.batch import Batch, Sample
+from trainers.dpo.data import PairSet, collated
+from trainers.dpo.export import export
+from trainers.dpo.loss import CHOSEN, entropy, log_probabilities, measures, preference_loss
+from trainers.dpo.parts import Parts, divided, see_that_they_are_the_same
+from trainers.dpo.reference import (
+    Conditions,
+    Referenced,
+    reference_of,
+    weights_digest,
+)
+from trainers.dpo.weights import Loaded
+from trainers.task import Loss, Splits, Sum, Task
+
+logger = logging.getLogger(__name__)
+
+
+class DpoTask(Task):
+    """Learns which of two sequences is the better one; its arguments are the sections of `settings.Dpo`.
+
+    The policy is the base model, and trains without dropout: before the first step it is the reference.
+
+    Raises:
+        ConfigError: with everything in them that makes no sense.
+    """
+
+    draws_from = ()
+    silent_arguments = (
+        *("data.train_data", "data.val_data", "data.test_data", "data.structures"),
+        *("base_model.dir", "base_model.name"),
+    )
+    """Files may be moved: what a checkpoint keeps of pairs and weights tells whether they are the same."""
+
+    _base: Loaded
+    _parts: Parts
+    _digests: dict[str, str]
+
+    def __init__(self, **sections: Any):
+        problems: list[str] = []
+        told: settings.Dpo | None = convert(sections, settings.Dpo, "", problems)
+        if told is None:
+            raise ConfigError(problems)
+        if told.preference.label_smoothing and told.preference.loss not in ("sigmoid", "robust"):
+            raise ConfigError(
+                [
+                    f"preference.label_smoothing: is {told.preference.label_smoothing:g}, but "
+                    f"preference.loss: {told.preference.loss} has none; drop it, or take sigmoid or robust"
+                ]
+            )
+        self.settings = told
+
+    def setup(self, place: Place) -> None:
+        """Read the base model and the pairs, and have the reference's log-probabilities of these."""
+        self._base = place.decided(lambda: base_model(self.settings.base_model))
+        weights = weights_digest(self._base.model)
+        temperature = self.settings.preference.temperature
+        conditions = Conditions(weights, temperature, self.state.precision, place.device.type)
+        data, cache = self.settings.data, self.state.folder
+        known: dict[str, PairSet] = {}
+        referenced: dict[str, Referenced] = {}
+        for name, file in _files(data).items():
+            known[name] = pairs = place.decided(partial(PairSet, file, data, self.state.seed, cache))
+            log_probabilities = reference_of(
+                *(pairs, self._reference, conditions, place),
+                beside=file,
+                cache=cache,
+                collate=collated,
+                autocast=self.state.autocast,
+            )
+            referenced[name] = Referenced(pairs, log_probabilities)
+        division = divided(known, data, "pairs")
+        for note in division.notes if place.is_main else ():
+            logger.warning("%s", note)
+        self._parts = division.of(referenced)
+        self._digests = {"base_model": weights, **division.digests}
+
+    def _reference(self) -> nn.Module:
+        """The base model as it is before the first step; not the one that becomes the policy."""
+        return copy.deepcopy(self._base.model)
+
+    def build_model(self) -> nn.Module:
+        """The base model, whose dropout is none."""
+        return self._base.model
+
+    def build_data(self) -> Splits:
+        """Pairs to train on, to validate and to test with."""
+        return Splits(*self._parts)
+
+    def collate(self, samples: list[Sample]) -> Batch:
+        """Side by side, padded."""
+        return collated(samples)
+
+    # --- What a checkpoint keeps ------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Which pairs are trained on and validated with, and which weights are tuned."""
+        return {"digests": self._digests}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See that they are those of the checkpoint.
+
+        Raises:
+            ConfigError: they are others.
+        """
+        data, base = self.settings.data, self.settings.base_model
+        validated = ("val_data", data.val_data) if data.val_data else ("train_data", data.train_data)
+        told = {
+            "train": (f"data.train_data: {data.train_data} holds other pairs", "trained on"),
+            "validation": (
+                "data.{}: {} holds other pairs to validate with".format(*validated),
+                "validated with",
+            ),
+            "base_model": (f"base_model.name: {base.name} in {base.dir} has other weights", "begun from"),
+        }
+        see_that_they_are_the_same(state["digests"], self._digests, told)
+
+    # --- What is learned --------------------------------------------------------------------------
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        """The loss of preferences, a mean over pairs; what it is better for, under TRL's names."""
+        logits, policy = self._policy(model, batch)
+        each, found = self._of_pairs(logits, policy, batch)
+        return Loss(each.sum(), None, {name: value.sum() for name, value in found.items()})
+
+    def evaluate(self, model: nn.Module, batch: Batch) -> Mapping[str, Sum]:
+        """The same, the policy's entropy, and how likely chosen sequences still are.
+
+        Their log-likelihood as a share of the reference's: 1.05 where it has fallen by 5 %.
+        """
+        logits, policy = self._policy(model, batch)
+        each, found = self._of_pairs(logits, policy, batch)
+        found["entropy"] = entropy(logits, batch.designed, self.settings.preference.temperature)
+        return {
+            "loss": (each.sum(), None),
+            **{name: (value.sum(), None) for name, value in found.items()},
+            "logps/chosen_to_reference": (-policy[:, CHOSEN].sum(), -batch.reference[:, CHOSEN].sum()),
+        }
+
+    def _policy(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits, and the log-probabilities (batch, 2) of the sequences."""
+        logits: Tensor = model(batch.backbones, batch.sequences, batch.order)
+        temperature = self.settings.preference.temperature
+        return logits, log_probabilities(logits, batch.sequences, batch.designed, temperature)
+
+    def _of_pairs(self, logits: Tensor, policy: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss and measures of each pair."""
+        told = self.settings.preference
+        each = preference_loss(policy, batch.reference, batch.designed.sum(1), told)
+        found = measures(policy, batch.reference, told.beta)
+        if told.diversity_lambda:
+            found["entropy"] = entropy(logits, batch.designed, told.temperature)
+            each = each - told.diversity_lambda * found["entropy"]
+        return each, {name: value.detach() for name, value in found.items()}
+
+    # --- For others -------------------------------------------------------------------------------
+
+    def export(self, model: nn.Module, folder: Path, *, better: bool) -> None:
+        """The policy in ProteinMPNN's format."""
+        export(model, self._base.noise_level, folder, self.state, better=better)
+
+
+def _files(data: settings.Pairs) -> dict[str, Path]:
+    """The files of pairs that there are."""
+    fields = {"train": "train_data", "validation": "val_data", "test": "test_data"}
+    told = {name: getattr(data, field) for name, field in fields.items()}
+    return {name: expanded(file, f"data.{fields[name]}") for name, file in told.items() if file}
