@@ -39,9 +39,7 @@ class Encoded(NamedTuple):
     nearest: Tensor
     """(batch, length, neighbours), int64: which residues the neighbours are."""
     heard: Tensor
-    """(batch, length, neighbours), bool: residue and neighbour are resolved."""
-    resolved: Tensor
-    """(batch, length), bool."""
+    """(batch, length, neighbours), bool: those that are resolved."""
 
 
 class InverseFolding(nn.Module):
@@ -87,18 +85,18 @@ class InverseFolding(nn.Module):
             order: (batch, length), int64: a residue sees the sequence of those with a smaller place.
         """
         encoded = self.encode(backbones)
-        return self.logits(self.decode(encoded, sequences, order.unsqueeze(1))[-1])
+        nodes = self.decode(encoded, sequences, order.unsqueeze(1))[-1]
+        return self.logits(nodes * backbones.resolved[:, None, :, None])
 
     def encode(self, backbones: Backbones) -> Encoded:
         """What the backbones alone tell."""
         edges, nearest = self.features(backbones)
-        resolved = backbones.resolved
-        heard = residues(resolved.unsqueeze(-1), nearest).squeeze(-1) & resolved.unsqueeze(-1)
+        heard = residues(backbones.resolved.unsqueeze(-1), nearest).squeeze(-1)
         edges = self.W_e(edges)
-        nodes = edges.new_zeros(*resolved.shape, edges.shape[-1], dtype=torch.float32)
+        nodes = edges.new_zeros(*edges.shape[:2], edges.shape[-1], dtype=torch.float32)
         for layer in cast("Iterable[EncoderLayer]", self.encoder_layers):
-            nodes, edges = layer.exchanged(nodes, edges, nearest, heard, resolved)
-        return Encoded(nodes, edges, nearest, heard, resolved)
+            nodes, edges = layer.exchanged(nodes, edges, nearest, heard)
+        return Encoded(nodes, edges, nearest, heard)
 
     def decode(self, encoded: Encoded, sequences: Tensor, order: Tensor) -> list[Tensor]:
         """Residues (batch, sequences, length, width) as each layer of the decoder finds and leaves them.
@@ -109,12 +107,11 @@ class InverseFolding(nn.Module):
         nodes = encoded.nodes.unsqueeze(1).expand_as(letters)
         sources = told_by(encoded.nearest, order, sequences.shape[1])
         heard = encoded.heard.unsqueeze(1)
-        resolved = encoded.resolved[:, None, :, None]
         states = [nodes]
         for layer in self.decoders():
             said = layer.said(encoded.nodes, letters, nodes)
             edges = layer.by_edges(encoded.edges).unsqueeze(1)
-            nodes = layer(nodes, edges, residues(said, sources), heard) * resolved
+            nodes = layer(nodes, edges, residues(said, sources), heard)
             states.append(nodes)
         return states
 
@@ -190,11 +187,11 @@ class EncoderLayer(MessageLayer):
         self.W13 = nn.Linear(width, width)
 
     def exchanged(
-        self, nodes: Tensor, edges: Tensor, nearest: Tensor, heard: Tensor, resolved: Tensor
+        self, nodes: Tensor, edges: Tensor, nearest: Tensor, heard: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Residues (batch, length, width) and edges (batch, length, neighbours, width) that know more."""
         neighbours = residues(linear(nodes, part_of(self.W1, 2)), nearest)
-        nodes = self(nodes, self.by_edges(edges), neighbours, heard) * resolved.unsqueeze(-1)
+        nodes = self(nodes, self.by_edges(edges), neighbours, heard)
         own = linear(nodes, part_of(self.W11, 0), self.W11.bias).unsqueeze(-2)
         neighbours = residues(linear(nodes, part_of(self.W11, 2)), nearest)
         hidden = gelu(own + linear(edges, part_of(self.W11, 1)) + neighbours)

@@ -96,13 +96,12 @@ class _Known:
         width, count = encoded.nodes.shape[-1], encoded.nearest.shape[-1]
         sources = self._sources.gather(2, which[..., None, None].expand(-1, -1, 1, count)).squeeze(2)
         heard = residues(encoded.heard, which)
-        resolved = residues(encoded.resolved.unsqueeze(-1), which)
         nodes = residues(encoded.nodes, which)
         self._states = []
         for layer, edges, said in zip(self._layers, self._edges, self._said, strict=True):
             self._states.append(nodes)
             between = residues(edges.flatten(2), which).unflatten(-1, (count, width))
-            nodes = layer(nodes, between, residues(said, sources), heard) * resolved
+            nodes = layer(nodes, between, residues(said, sources), heard)
         return self._model.logits(nodes)
 
     def decode(self, which: Tensor, letters: Tensor) -> None:

@@ -15,6 +15,7 @@ from trainers.dpo.alphabet import LETTERS
 from trainers.dpo.batch import Backbones
 from trainers.dpo.design import main
 from trainers.dpo.model import InverseFolding
+from trainers.dpo.sampling import Sampled, sampled
 from trainers.dpo.synthetic import made_up
 from trainers.dpo.weights import save
 
@@ -161,6 +162,31 @@ def test_only_mutable_positions_are_designed(run: Run) -> None:
     assert changed == {0, 3, A - 1, A, A + 1}
 
 
+def test_what_is_not_designed_is_decoded_first(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that all of it is known to what is."""
+    orders = []
+
+    def noted(*given: Any) -> Sampled:
+        orders.append(given[4])
+        return sampled(*given)
+
+    monkeypatch.setattr("trainers.dpo.design.sampled", noted)
+    run("one.cif", "--number", "4", "--mutable_positions", "2", "5")
+    (order,) = orders
+    assert order.shape == (1, 4, 9)
+    assert (order[..., [2, 5]] >= 7).all()
+    assert len({tuple(each) for each in order[0].tolist()}) == 4
+
+
+def test_a_residue_that_nobody_knows_is_designed_and_not_compared(folder: Path, run: Run) -> None:
+    structure = made_up(9, numpy.random.default_rng(2))
+    structure[0]["A"][3].name = "UNK"
+    structure.write_pdb(str(folder / "unknown.pdb"))
+    found = run("unknown.pdb", "--number", "1", "--mutable_positions", "3")
+    assert [each.letters[3] == "X" for each in found] == [True, False]
+    assert (found[0].told["score"], found[1].told["recovery"]) == ("nan", "nan")
+
+
 def test_a_file_appears_once_it_is_whole(
     folder: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +203,7 @@ def test_a_file_appears_once_it_is_whole(
         with pytest.raises(SystemExit) as met:
             run("one.cif", "--out", str(out))
     assert met.value.code == 130
+    assert list(tmp_path.iterdir()) == [out]
     assert out.read_text() == "of an earlier time"
     assert run("one.cif", "--number", "2", "--out", str(out)) == []
     assert records(out.read_text()) == printed
