@@ -78,6 +78,8 @@ class TrainerDDP:
         self.rank = rank
         self.logger = logging.getLogger(f"{__name__}.{config.name}")
         self.place = place_of(rank, config)
+        if self.place.is_main:
+            self.logger.info("Using device: %s", self.place.device)
         seed_all(derived(MODEL, config.training.seed, 2))
         self.task = task_of(config, task)
         drawn_from = declared_generators(self.task, "task")

@@ -94,7 +94,6 @@ def _trained(
         words = "Initialized DDP: rank=%d, world_size=%d, local_rank=%d"
         logger.info(words, me.rank, me.world_size, me.local_rank)
     trainer = TrainerDDP(me.rank, config, task, reports=reports)
-    logger.info("Using device: %s", trainer.place.device)
     training, validation, test = trainer.prepare_dataloaders()
     try:
         trainer.run_training(training, validation)

@@ -74,6 +74,13 @@ def test_what_is_left_out_is_told(caplog: pytest.LogCaptureFixture) -> None:
         training_loader(Numbers(9), settings, Place(rank, 2, CPU), list)
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith("The last 1 of 9 training samples are left out of each epoch")
+    assert "on 2 ranks they make micro-batches of fewer than two samples, on which BatchNorm cannot" in told
+
+
+def test_why_one_at_a_time_leaves_some_out(caplog: pytest.LogCaptureFixture) -> None:
+    settings = Training(path="", num_epochs=1, batch_size=1, optimizer_type=None)
+    training_loader(Numbers(9), settings, Place(0, 2, CPU), list)
+    assert "on 2 ranks they leave some with no sample. Change" in caplog.text
 
 
 def drawn(workers: int, world_size: int = 1, context: str | None = None, **given: Any) -> dict[int, Any]:

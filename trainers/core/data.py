@@ -250,9 +250,11 @@ def _tell_of_dropped(dealt: Deal, training: Training, place: Place) -> None:
     if left and not training.drop_last and place.is_main:
         logging.getLogger(__name__).warning(
             "The last %d of %d training samples are left out of each epoch (others, where it is shuffled): "
-            "on %d ranks they make micro-batches of fewer than two samples, on which BatchNorm cannot train. "
-            "Change training.batch_size or the number of ranks to have all",
+            "on %d ranks they %s. Change training.batch_size or the number of ranks to have all",
             left,
             dealt.length,
             place.world_size,
+            "leave some with no sample"
+            if dealt.batch_size == 1
+            else "make micro-batches of fewer than two samples, on which BatchNorm cannot train",
         )

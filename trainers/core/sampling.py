@@ -99,6 +99,13 @@ def deal(length: int, batch_size: int, accumulation: int, world_size: int, *, dr
     least = min(2, batch_size)
     if all(found.smallest(step) >= least for step in range(max(whole - 1, 0), whole + 1)):
         return found
+    if length < world_size:
+        raise ConfigError(
+            [
+                f"data: the training set has {length} samples, fewer than there are ranks ({world_size}); "
+                "take fewer ranks"
+            ]
+        )
     if not whole:
         raise ConfigError(
             [
