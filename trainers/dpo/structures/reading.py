@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,8 @@ SUFFIXES = (".pdb", ".ent", ".cif", ".mmcif")
 
 _BACKBONE = (("N",), ("CA",), ("C",), ("O", "OT1", "O1", "OXT"))
 """Its atoms, by each name that they have; the last residue's O may have that of the other oxygen."""
+
+_NAMES = frozenset(name for names in _BACKBONE for name in names)
 
 _BONDS = (0.5, 4.0)
 """Å between neighbours in a backbone, at least and at most: one that is longer joins nothing."""
@@ -228,7 +231,7 @@ class _Part(NamedTuple):
 
     label: str
     atoms: Atoms
-    resolved: list[bool]
+    resolved: numpy.typing.NDArray[numpy.bool_]
     native: list[int]
     numbers: list[int]
     places: list[int]
@@ -240,27 +243,24 @@ def _part_of(span: gemmi.ResidueSpan, entity: gemmi.Entity | None) -> _Part | No
     """What a file models of a polymer; None: it is no protein."""
     if entity is None or entity.entity_type != gemmi.EntityType.Polymer:
         return None
-    nucleic = sum(gemmi.find_tabulated_residue(residue.name).is_nucleic_acid() for residue in span)
+    nucleic = sum(_kind(residue.name)[1] for residue in span)
     if nucleic > sum(map(_is_amino, span)):
         return None
     groups = [group for group in map(_alternatives, span.residue_groups()) if group]
     if not groups:
         return None
-    atoms = numpy.zeros((len(groups), 4, 3), numpy.float32)
-    resolved, native = [], []
-    for number, group in enumerate(groups):
-        residue, backbone = max(group, key=_preference)
-        xyz = numpy.array([atom.pos.tolist() if atom else [numpy.nan] * 3 for atom in backbone])
-        resolved.append(_is_resolved(xyz))
-        if resolved[-1]:
-            atoms[number] = xyz
-        native.append(_token(residue.name))
+    best = [group[0] if len(group) == 1 else max(group, key=_preference) for group in groups]
+    nowhere = [numpy.nan] * 3
+    xyz = numpy.array([[atom.pos.tolist() if atom else nowhere for atom in atoms] for _, atoms in best])
+    resolved = _resolved(xyz)
+    native = [_token(residue.name) for residue, _ in best]
     firsts = [group[0][0] for group in groups]
     full = [_token(entity.first_mon(item)) for item in entity.full_sequence]
     places = [(residue.label_seq or 0) - 1 for residue in firsts]
     if not _fit(places, len(full)):
         full, places = [], list(range(len(groups)))
     numbers = [residue.seqid.num or 0 for residue in firsts]
+    atoms = numpy.where(resolved[:, None, None], xyz, 0.0).astype(numpy.float32)
     return _Part(span.subchain_id(), atoms, resolved, native, numbers, places, full)
 
 
@@ -289,7 +289,7 @@ def _chain(name: str, label: str, parts: Sequence[_Part]) -> Chain:
         name,
         label,
         numpy.concatenate([part.atoms for part in parts]),
-        numpy.array([each for part in parts for each in part.resolved], numpy.bool_),
+        numpy.concatenate([part.resolved for part in parts]),
         native,
         sequence,
         numpy.array(places, numpy.int32),
@@ -304,25 +304,20 @@ _Alternative = tuple[gemmi.Residue, _Backbone]
 
 def _alternatives(group: gemmi.ResidueGroup) -> list[_Alternative]:
     """The ways in which a place of a chain is modelled: kinds of residue, and of places of atoms."""
-    return [
-        (residue, _backbone(residue, letter))
-        for residue in group
-        if _is_amino(residue)
-        for letter in sorted({atom.altloc for atom in residue} - {"\0"}) or ["\0"]
-    ]
+    found: list[_Alternative] = []
+    for residue in group:
+        if _is_amino(residue):
+            atoms = [(name, atom.altloc, atom) for atom in residue if (name := atom.name) in _NAMES]
+            letters = sorted({letter for _, letter, _ in atoms} - {"\0"}) or ["\0"]
+            found += [(residue, _backbone(atoms, letter)) for letter in letters]
+    return found
 
 
-def _backbone(residue: gemmi.Residue, letter: str) -> _Backbone:
+def _backbone(atoms: Sequence[tuple[str, str, gemmi.Atom]], letter: str) -> _Backbone:
     """The atoms of N, CA, C and O that go with an alternative's letter: its own, and those that all share."""
-
-    def found(names: Sequence[str]) -> gemmi.Atom | None:
-        for name in names:
-            here = [atom for atom in residue if atom.name == name and atom.altloc in ("\0", letter)]
-            if here:
-                return max(here, key=lambda atom: atom.altloc == letter)
-        return None
-
-    return tuple(map(found, _BACKBONE))
+    mine = {name: atom for name, altloc, atom in atoms if altloc == "\0"}
+    mine.update((name, atom) for name, altloc, atom in atoms if altloc == letter)
+    return tuple(next((mine[name] for name in names if name in mine), None) for names in _BACKBONE)
 
 
 def _preference(alternative: _Alternative) -> tuple[int, float]:
@@ -330,23 +325,33 @@ def _preference(alternative: _Alternative) -> tuple[int, float]:
     return len(atoms), sum(atom.occ for atom in atoms)
 
 
-def _is_resolved(xyz: numpy.typing.NDArray[numpy.float64]) -> bool:
-    """Whether four atoms are known, and each is a bond's length from the one before."""
-    if not numpy.all(numpy.isfinite(xyz)):
-        return False
+def _resolved(xyz: numpy.typing.NDArray[numpy.float64]) -> numpy.typing.NDArray[numpy.bool_]:
+    """Of which residues, (residues, 4, 3), the atoms are known, each a bond's length from the one before."""
     shortest, longest = _BONDS
-    bonds = numpy.linalg.norm(numpy.diff(xyz, axis=0), axis=1)
-    return bool(numpy.all((bonds >= shortest) & (bonds <= longest)))
+    finite = numpy.isfinite(xyz.reshape(len(xyz), 12)).all(axis=1)
+    bonds = numpy.linalg.norm(numpy.diff(numpy.where(finite[:, None, None], xyz, 0.0), axis=1), axis=2)
+    found: numpy.typing.NDArray[numpy.bool_] = numpy.logical_and.reduce(
+        [finite, bonds.min(axis=1) >= shortest, bonds.max(axis=1) <= longest]
+    )
+    return found
 
 
 def _is_amino(residue: gemmi.Residue) -> bool:
     """Whether it is an amino acid by its name, or, where that says nothing, by its CA."""
-    kind = gemmi.find_tabulated_residue(residue.name)
-    if kind.is_amino_acid() or kind.is_nucleic_acid():
-        return kind.is_amino_acid()
+    amino, nucleic = _kind(residue.name)
+    if amino or nucleic:
+        return amino
     return any(atom.name == "CA" and atom.element.name == "C" for atom in residue)
 
 
+@cache
+def _kind(name: str) -> tuple[bool, bool]:
+    """Whether residues of this name are known as amino acids, and as nucleic acids."""
+    kind = gemmi.find_tabulated_residue(name)
+    return kind.is_amino_acid(), kind.is_nucleic_acid()
+
+
+@cache
 def _token(name: str) -> int:
     """Of a residue by its name; a modified one is what it was made of."""
     letter = _OTHER_NAMES.get(name) or gemmi.find_tabulated_residue(name).one_letter_code.upper()
