@@ -328,7 +328,9 @@ def _preference(alternative: _Alternative) -> tuple[int, float]:
 def _resolved(xyz: numpy.typing.NDArray[numpy.float64]) -> numpy.typing.NDArray[numpy.bool_]:
     """Of which residues, (residues, 4, 3), the atoms are known, each a bond's length from the one before."""
     shortest, longest = _BONDS
-    finite = numpy.isfinite(xyz.reshape(len(xyz), 12)).all(axis=1)
+    finite: numpy.typing.NDArray[numpy.bool_] = numpy.logical_and.reduce(
+        numpy.isfinite(xyz.reshape(len(xyz), 12)), axis=1
+    )
     bonds = numpy.linalg.norm(numpy.diff(numpy.where(finite[:, None, None], xyz, 0.0), axis=1), axis=2)
     found: numpy.typing.NDArray[numpy.bool_] = numpy.logical_and.reduce(
         [finite, bonds.min(axis=1) >= shortest, bonds.max(axis=1) <= longest]

