@@ -163,3 +163,13 @@ def test_what_is_drawn_beside_has_no_influence() -> None:
     other = sampled(model, long, native[1:], long.resolved, places[1][:, 1:2], chosen[1:, 1:2], 1.0).sequences
     assert torch.equal(together[:1, :, :7], one)
     assert torch.equal(together[1:, 1:2], other)
+
+
+def test_a_residue_costs_as_much_as_it_has_neighbours() -> None:
+    """Each message is made once to begin with, and once when its residue is drawn."""
+    model, structure = network(neighbours=6), wandering(20)
+    messages = []
+    first, *_ = model.decoders()
+    first.W2.register_forward_hook(lambda _, given, out: messages.append(out.shape[:-1].numel()))
+    draw(model, structure, structure.resolved, number=2)
+    assert messages == [2 * 20 * 6] + 20 * [2 * 6]
