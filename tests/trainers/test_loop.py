@@ -159,6 +159,7 @@ class Typed(Toy):
         self.types: list[torch.dtype] = []
 
     def setup(self, place: Place) -> None:
+        assert self.state.folder is not None and self.state.folder.is_absolute()
         with self.state.autocast():
             self.types.append(self.build_model()(torch.ones(1, 8)).dtype)
 

@@ -156,11 +156,11 @@ class LikelihoodTask(Task):
             *(batch.backbones, native, batch.designed, batch.order.unsqueeze(1), numbers, TEMPERATURE),
         ).sequences[:, 0]
         known = native[batch.designed]
-        recovered = (drawn[batch.designed] == known).float().mean()
-        return {
-            "recovery/sampled": float(recovered),
-            "recovery/most_frequent": float(known.bincount().max() / len(known)),
-        }
+        recovered = float((drawn[batch.designed] == known).float().mean())
+        most_frequent = float(known.bincount().max() / len(known))
+        words = "Native sequence recovery, sampled for %d chains: %.3f; the most frequent residue alone: %.3f"
+        logger.info(words, len(native), recovered, most_frequent)
+        return {"recovery/sampled": recovered, "recovery/most_frequent": most_frequent}
 
     # --- For others -------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -91,10 +92,11 @@ def test_noise_and_dropout_are_for_training_alone(tmp_path: Path) -> None:
     assert which.build_model().encoder_layers[0].dropout == 0.1  # type: ignore[union-attr, index]
 
 
-def test_recovery_is_of_sequences_that_are_drawn(tmp_path: Path) -> None:
+def test_recovery_is_of_sequences_that_are_drawn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Not of residues that are guessed with all others before them shown; and it is the same again."""
     which = task(tmp_path, number=40, data={"validation_share": 0.5})
     torch.manual_seed(0)
+    caplog.set_level(logging.INFO)
     model = which.build_model().eval()
     found = which.after_evaluation(model)
     torch.manual_seed(5)
@@ -111,6 +113,7 @@ def test_recovery_is_of_sequences_that_are_drawn(tmp_path: Path) -> None:
         model.W_out.bias[int(natives.mode().values)] = 50.0
     found = which.after_evaluation(model)
     assert found["recovery/sampled"] == pytest.approx(found["recovery/most_frequent"], rel=0.5)
+    assert f"sampled for 16 chains: {found['recovery/sampled']:.3f}; " in caplog.text
     few = task(tmp_path, number=3, data={"validation_share": 0.5})
     assert few.after_evaluation(model)  # of one chain, where there is but one
 

@@ -52,8 +52,14 @@ def computed(
     conditions: Conditions = CONDITIONS,
     place: Place = ALONE,
     made: Any = None,
+    cache: Path | None = None,
 ) -> Tensor:
-    how: dict[str, Any] = {"beside": folder / "pairs.json", "collate": collated, "autocast": nullcontext}
+    how: dict[str, Any] = {
+        "beside": folder / "pairs.json",
+        "cache": cache,
+        "collate": collated,
+        "autocast": nullcontext,
+    }
     return reference_of(samples, made or network, conditions, place, **how)
 
 
@@ -167,7 +173,11 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptu
     (tmp_path / "kept").write_text("a file")
     with caplog.at_level(logging.WARNING):
         found = computed(tmp_path / "kept", MadePairs(3))
-    assert torch.equal(found, computed(tmp_path / "elsewhere", MadePairs(3)))
+    cache, made = tmp_path / "cache", Made()
+    for _ in range(2):
+        kept = computed(tmp_path / "kept", MadePairs(3), made=made, cache=cache)
+        assert torch.equal(found, kept)
+    assert len(made.networks) == 1 and len(list(cache.iterdir())) == 1
     assert "cannot be kept" in caplog.text and str(tmp_path / "kept") in caplog.text
 
 
