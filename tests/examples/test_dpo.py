@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from launcher import JobSpec, Plan, Site, plan, render
 from tests.command_line import Castoff
+from tests.launcher.scripts.harness import PROBE
+from tests.systems.systems import DPO
 from trainers.core.config import Config
 from trainers.core.scaling import resolved
 from trainers.dpo.start import flags
@@ -72,3 +75,41 @@ def test_what_scripts_by_hand_had(path: Path, site: str, ranks: int) -> None:
     assert (config.parallel.backend == "xccl") == (site == "aurora")
     assert config.task_kwargs["preference"]["beta"] == config.task_kwargs["preference"]["temperature"] == 0.1
     assert "29500" not in render(found)
+
+
+@pytest.mark.usefixtures("for_real")
+def test_four_ranks_of_one_training_on_this_machine(tmp_path: Path, castoff: Castoff) -> None:
+    """As torchrun --nproc_per_node=4 makes them."""
+    probe = {"command": json.dumps(PROBE), "env.PROBE_FOLDER": str(tmp_path)}
+    changed = [word for name, value in probe.items() for word in ("--set", f"{name}={value}")]
+    answer = castoff("submit", EXAMPLES / "local" / "dpo.yaml", "--site", "local", *changed, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    ended = castoff("wait", "dpo", cwd=tmp_path)
+    assert ended.returncode == 0, castoff("logs", "dpo", cwd=tmp_path).stdout
+    found = [json.loads((tmp_path / f"rank-{rank}.json").read_text())["detected"] for rank in range(4)]
+    fields = ("rank", "world_size", "local_rank", "local_world_size")
+    assert [tuple(rank[field] for field in fields) for rank in found] == [(at, 4, at, 4) for at in range(4)]
+    assert len({(rank["master_addr"], rank["master_port"]) for rank in found}) == 1
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("for_real")
+def test_it_trains(tmp_path: Path, castoff: Castoff) -> None:
+    """The file for this machine, on a few made-up structures beside their pairs."""
+    (tmp_path / "data" / "input").mkdir(parents=True)
+    (tmp_path / "models").mkdir()
+    DPO.write_data(tmp_path / "data" / "input")
+    (tmp_path / "data/input/pairs.json").rename(tmp_path / "data/input/test_data_real.json")
+    (tmp_path / "data/input/base.pt").rename(tmp_path / "models/v_48_020.pt")
+    path = EXAMPLES / "local" / "dpo.yaml"
+    command = [*planned(path, "local").command, "--num_epochs=1"]
+    here = ["--site", "local", "--set", f"command={json.dumps(command)}"]
+    answer = castoff("submit", path, *here, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    ended = castoff("wait", "dpo", cwd=tmp_path)
+    told = castoff("logs", "dpo", cwd=tmp_path).stdout
+    assert ended.returncode == 0, told
+    assert "Loaded 43 training and 5 validation pairs" in told
+    assert "Batch size per GPU: 1, Total batch size: 4" in told
+    models = {each.name for each in (tmp_path / "outputs" / "dpo_ddp_local").glob("*.pt")}
+    assert models == {"best_model.pt", "latest_model.pt", "checkpoint_epoch_1.pt"}

@@ -5,12 +5,22 @@ A new system is one more entry.
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import gemmi
+import torch
+
 from trainers.core.config import Config
 from trainers.core.yaml_text import read_yaml_file
+from trainers.dpo.alphabet import RESIDUES
+from trainers.dpo.model import InverseFolding
+from trainers.dpo.start.configuration import read as read_preferences
+from trainers.dpo.synthetic import write_structures
+from trainers.dpo.weights import save
 from trainers.sedd.alphabet import decode
 from trainers.sedd.start.configuration import read
 from trainers.sedd.start.translation import core_config
@@ -108,4 +118,53 @@ sampling: {number: 0}
     write_data=_write_proteins,
 )
 
-SYSTEMS = {system.name: system for system in (SEDD, GNN)}
+
+def _write_pairs(folder: Path) -> None:
+    """Structures whose residues follow from their backbones, which are the better ones; and a base model."""
+    pairs, drawn = [], random.Random(5)
+    for path in write_structures(folder, 48):
+        chain = gemmi.read_pdb(str(path))[0][0]
+        better = gemmi.one_letter_code([residue.name for residue in chain])
+        worse = "".join(drawn.choices(RESIDUES, k=len(better)))
+        pairs.append({"pdb_file": path.name, "preferred_seq": better, "unpreferred_seq": worse})
+    (folder / "pairs.json").write_text(json.dumps(pairs))
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        base = InverseFolding(hidden_size=16, encoder_layers=1, decoder_layers=1, neighbours=8)
+    save(folder / "base.pt", base, noise_level=0.0)
+
+
+def _load_pairs(path: Path) -> Config:
+    return read_preferences(read_yaml_file(path))
+
+
+def _train_pairs(config: Config) -> None:
+    from trainers.dpo.training import train
+
+    train(config)
+
+
+DPO = System(
+    name="dpo",
+    config="""\
+name: pairs
+training:
+  path: FOLDER
+  run: trained
+  seed: 5
+  num_epochs: 3
+  batch_size: 4
+  device: cpu
+  optimizer_kwargs: {lr: 0.001}
+  ema_decay: 0.9
+  log_every: 1
+validation: {every_steps: 4}
+data: {train_data: FOLDER/pairs.json, validation_share: 0.2}
+base_model: {dir: FOLDER, name: base}
+""",
+    load=_load_pairs,
+    train=_train_pairs,
+    write_data=_write_pairs,
+)
+
+SYSTEMS = {system.name: system for system in (SEDD, GNN, DPO)}
