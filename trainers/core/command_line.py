@@ -95,7 +95,7 @@ def rank_here() -> RankEnv:
         sys.exit("\n".join(words(str(error))))
 
 
-_SPEAK_OF_FIELDS = ("trainers.core.continuation", "trainers.core.folder")
+_SPEAK_OF_FIELDS = ("trainers.core.continuation", "trainers.core.engine", "trainers.core.folder")
 
 
 def run_on_rank(
