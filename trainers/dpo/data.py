@@ -22,7 +22,7 @@ from trainers.dpo.batch import Backbones, Batch, Sample
 from trainers.dpo.pairs import Fitted, Pair, fitted, ranges_of, read_pairs
 from trainers.dpo.settings import Chains, Pairs
 from trainers.dpo.structures.cache import Structures, structures_of, told
-from trainers.dpo.structures.reading import SUFFIXES
+from trainers.dpo.structures.reading import SUFFIXES, Chain
 from trainers.dpo.structures.structure import Structure
 
 
@@ -104,9 +104,9 @@ class ChainSet(Dataset[Sample]):
 
     def __init__(self, folder: str | Path, data: Chains, noise: float = 0.0, cache: Path | None = None):
         source = expanded(str(folder), "data.structures")
-        files = _files_in(source)
+        self._files = _files_in(source)
         self.noise = noise
-        self.structures = structures_of(files, source, cache=cache)
+        self.structures = structures_of(self._files, source, cache=cache)
         self._chains, self.notes = _taken(self.structures, source, data)
         self.lengths = [len(self.structures.chain(*place).sequence) for place in self._chains]
         """Residues of each."""
@@ -139,6 +139,11 @@ class ChainSet(Dataset[Sample]):
             return sample
         noise = self.noise * torch.randn(sample.atoms.shape)
         return sample._replace(atoms=sample.atoms + noise * sample.resolved[:, None, None])
+
+    def origin(self, index: int) -> tuple[Path, Chain]:
+        """The file of a chain, and the chain as it is in it."""
+        file, number = self._chains[index]
+        return self._files[file], self.structures.chain(file, number)
 
     def with_noise(self, noise: float) -> ChainSet:
         """The same chains with another noise."""

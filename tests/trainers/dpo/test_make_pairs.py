@@ -1,0 +1,96 @@
+"""Synthetic preferences are of the structures they name, and say that they are none that were measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy
+import pytest
+
+from tests.trainers.dpo.helices import helix, structure, written
+from trainers.core.fields import ConfigError
+from trainers.dpo import make_pairs
+from trainers.dpo.alphabet import LETTERS
+from trainers.dpo.data import PairSet
+from trainers.dpo.make_pairs import made
+from trainers.dpo.settings import Pairs
+from trainers.dpo.structures.reading import read_structure
+from trainers.dpo.worse import burial, worse
+
+SEQUENCE = "ACDEFGHIKLMNPQRSTVWYACDE"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three chains, two of which are the same; and one in which a residue is not resolved, one unknown."""
+    place = tmp_path / "structures"
+    place.mkdir()
+    twice = structure(helix("A", SEQUENCE), helix("B", SEQUENCE, 15.0))
+    written(twice, place / "twice.pdb")
+    chain = helix("C", ["UNK" if place == 3 else one for place, one in enumerate("KTLIVG" * 5)])
+    chain[7].remove_atom("O", "\0", chain[7][3].element)
+    written(structure(chain, full={"C": "GG" + "KTLXVG" * 5}), place / "other.cif.gz")
+    return place
+
+
+def test_pairs_can_be_learned_from(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "made" / "pairs.json"
+    out.parent.mkdir()
+    make_pairs.main([str(folder), "--out", str(out), "--number", "7"])
+    found = PairSet(out, Pairs(train_data=str(out)), 0)
+    assert len(found) == 7 and found.notes == []
+    for pair in json.loads(out.read_text()):
+        assert pair["description"].startswith("synthetic: ") and "nothing was measured" in pair["description"]
+        native = read_structure(out.parent / pair["pdb_file"], [pair["chain_id"]])
+        assert pair["preferred_seq"] == "".join(LETTERS[token] for token in native.native)
+        depth = burial(native.atoms, native.resolved)
+        changed = [
+            (place, letter)
+            for place, letter in enumerate(pair["unpreferred_seq"])
+            if letter != pair["preferred_seq"][place]
+        ]
+        assert f"{len(changed)} substitutions" in pair["description"]
+        assert 1 <= len(changed) <= 3
+        for place, letter in changed:
+            assert native.resolved[place] and pair["preferred_seq"][place] != "X"
+            options = worse(native.native[place : place + 1], depth[place : place + 1])
+            assert options[0, LETTERS.index(letter)]
+
+
+def test_each_sequence_in_turn_and_no_pair_twice(folder: Path, tmp_path: Path) -> None:
+    pairs = made(folder, tmp_path / "pairs.json", 20, 0.1, 0)
+    assert len({(pair["pdb_file"], pair["unpreferred_seq"]) for pair in pairs}) == 20
+    assert [pair["chain_id"] == "C" for pair in pairs[:4]] in ([True, False] * 2, [False, True] * 2)
+    assert len({pair["chain_id"] for pair in pairs} & {"A", "B"}) == 1
+    assert len(made(folder, tmp_path / "pairs.json", None, 0.1, 0)) == 2
+
+
+def test_they_follow_from_the_seed(folder: Path, tmp_path: Path) -> None:
+    first, again, other = (made(folder, tmp_path / "pairs.json", 6, 0.2, seed) for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def test_a_larger_share_changes_more(folder: Path, tmp_path: Path) -> None:
+    (few, *_), (many, *_) = (made(folder, tmp_path / "pairs.json", None, share, 0) for share in (0.01, 0.5))
+
+    def changed(pair: dict[str, str]) -> int:
+        letters = (numpy.array(list(pair[name])) for name in ("preferred_seq", "unpreferred_seq"))
+        return int(numpy.not_equal(*letters).sum())
+
+    assert changed(few) == 1 < changed(many)
+
+
+def test_says_that_so_many_cannot_be_made(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--number: [\d,]+ different pairs can be made of the 2 different"):
+        made(folder, tmp_path / "pairs.json", 100_000, 0.01, 0)
+
+
+def test_the_program_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"STRUCTURES: is .*, but there is no such folder"):
+        make_pairs.main([str(tmp_path / "none"), "--out", str(tmp_path / "pairs.json")])
+    for words in (["--number", "0"], ["--substitutions", "2"], ["--substitutions", "x"]):
+        with pytest.raises(SystemExit):
+            make_pairs.main([str(tmp_path), "--out", "x.json", *words])
+        assert f"is '{words[1]}', but takes a" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,166 @@
+"""Made-up preferences: `python -m trainers.dpo.make_pairs structures --out pairs.json --number 400`.
+
+In each pair the preferred sequence is the one that the structure has, and the other is the same with some
+residues put in their places that are guessed to be worse (see `trainers.dpo.worse`). So it is certain that
+the preferred one folds into the structure, and likely that the other does so less well; no more. Nothing
+was measured, and a model that has learned these preferences has learned this guess. They are there to try
+everything with before there are measured ones, and each says so in its description.
+
+They are of the chains of a folder of structures, in turn, and the same for the same folder and seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy
+
+from trainers.core.fields import ConfigError
+from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
+from trainers.dpo.data import ChainSet
+from trainers.dpo.settings import Chains
+from trainers.dpo.structures.reading import Chain
+from trainers.dpo.worse import burial, worse
+
+_PROGRAM = "python -m trainers.dpo.make_pairs"
+
+_TRIES = 20
+"""For a sequence that there is not yet."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make what the command line says; ends this process with words where that cannot be."""
+    told = _parser().parse_args(arguments)
+    try:
+        pairs = made(told.structures, told.out, told.number, told.substitutions, told.seed)
+        draft = told.out.with_name(f".{told.out.name}.draft")
+        draft.write_text(json.dumps(pairs, indent=1) + "\n")
+        draft.replace(told.out)
+    except (ConfigError, OSError) as error:
+        said = str(error).replace("data.structures", "STRUCTURES").splitlines()
+        sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in said))
+    chains = len({(pair["pdb_file"], pair["chain_id"]) for pair in pairs})
+    print(f"pairs: {len(pairs):,}, of {chains:,} chains, synthetic; in {told.out}")
+
+
+def made(structures: Path, out: Path, number: int | None, share: float, seed: int) -> list[dict[str, str]]:
+    """So many pairs, as they are written to a file at `out`; None: one of each chain.
+
+    `share`: of a chain's residues, which are made worse in the other sequence; one at least.
+
+    Raises:
+        ConfigError: the structures cannot be read, or so many pairs cannot be made of them.
+    """
+    folder = out.absolute().parent
+    chains = ChainSet(structures, Chains(structures=str(structures)), cache=folder)
+    order = numpy.random.default_rng(seed).permutation(len(chains)).tolist()
+    sources: dict[bytes, int] = {}
+    for index in order:
+        sources.setdefault(chains.origin(index)[1].sequence.tobytes(), index)
+    turns = deque(
+        _pairs_of(*chains.origin(index), folder, share, numpy.random.default_rng((seed, index)))
+        for index in sources.values()
+    )
+    wanted = len(turns) if number is None else number
+    pairs: list[dict[str, str]] = []
+    while turns and len(pairs) < wanted:
+        turn = turns.popleft()
+        pair = next(turn, None)
+        if pair is not None:
+            pairs.append(pair)
+            turns.append(turn)
+    if not pairs or (number is not None and len(pairs) < number):
+        raise ConfigError(
+            [
+                f"--number: {len(pairs):,} different pairs can be made of the {len(sources):,} different "
+                f"chains in {structures}, and not {wanted:,}; ask for fewer, or bring more structures"
+            ]
+        )
+    return pairs
+
+
+def _pairs_of(
+    file: Path, chain: Chain, folder: Path, share: float, generator: numpy.random.Generator
+) -> Iterator[dict[str, str]]:
+    """Pairs of a chain, of which no two are the same, until none is found."""
+    structure = chain.laid_out()
+    known = structure.resolved & (structure.native != UNKNOWN)
+    places = numpy.flatnonzero(known)
+    depth = burial(structure.atoms, structure.resolved)[places]
+    options = worse(structure.native[places], depth)
+    places, options = places[options.any(axis=1)], options[options.any(axis=1)]
+    changed = min(max(round(share * int(known.sum())), 1), len(places))
+    native = _letters(structure.native)
+    seen = {native}
+    tries = _TRIES
+    while changed and tries:
+        rejected = structure.native.copy()
+        for row in generator.choice(len(places), changed, replace=False):
+            rejected[places[row]] = generator.choice(numpy.flatnonzero(options[row]))
+        letters = _letters(rejected)
+        if letters in seen:
+            tries -= 1
+            continue
+        seen.add(letters)
+        tries = _TRIES
+        yield {
+            "pdb_file": os.path.relpath(file, folder),
+            "chain_id": chain.name,
+            "preferred_seq": native,
+            "unpreferred_seq": letters,
+            "description": f"synthetic: the native sequence, and the same with {changed} substitutions that "
+            "are guessed to be worse from burial, hydropathy and BLOSUM62; nothing was measured",
+        }
+
+
+def _letters(tokens: Tokens) -> str:
+    return "".join(LETTERS[token] for token in tokens)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"is {text!r}, but takes a whole number of at least 1")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"is {text!r}, but takes a number above 0, and 1 at most")
+    return share
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=_PROGRAM,
+        description="Make synthetic preferences of structures: each chain's own sequence against itself with "
+        "substitutions that are guessed to be worse. Nothing in them was measured.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "structures", metavar="STRUCTURES", type=Path, help="a folder of PDB and mmCIF files, also .gz"
+    )
+    parser.add_argument("--out", metavar="FILE", type=Path, required=True, help="JSON, as dpo reads it")
+    parser.add_argument("--number", metavar="N", type=_positive, help="pairs; default one of each chain")
+    parser.add_argument(
+        "--substitutions",
+        metavar="SHARE",
+        type=_share,
+        default=0.1,
+        help="of a chain's residues, as far as there is something worse for them; default 0.1",
+    )
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="default 0")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

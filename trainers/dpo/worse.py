@@ -1,0 +1,87 @@
+"""Which residues would be worse than those that a structure has: a crude guess from burial and likeness.
+
+A substitution is guessed to be worse where both say so: the residue is one that evolution seldom puts in the
+other's place (BLOSUM62; Henikoff and Henikoff, PNAS 89, 1992), and its hydropathy (Kyte and Doolittle, J.
+Mol. Biol. 157, 1982) fits less to how deep in the protein the place is. How deep that is, is told by the
+neighbours within 10 Å of where the side chain begins. No energy is computed, and nothing was measured.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy
+import numpy.typing
+
+from trainers.dpo.alphabet import RESIDUES
+
+Numbers: TypeAlias = "numpy.typing.NDArray[numpy.float64]"
+Mask: TypeAlias = "numpy.typing.NDArray[numpy.bool_]"
+
+_ORDER = "ARNDCQEGHILKMFPSTWYV"
+_LIKENESS = """
+ 4 -1 -2 -2  0 -1 -1  0 -2 -1 -1 -1 -1 -2 -1  1  0 -3 -2  0
+-1  5  0 -2 -3  1  0 -2  0 -3 -2  2 -1 -3 -2 -1 -1 -3 -2 -3
+-2  0  6  1 -3  0  0  0  1 -3 -3  0 -2 -3 -2  1  0 -4 -2 -3
+-2 -2  1  6 -3  0  2 -1 -1 -3 -4 -1 -3 -3 -1  0 -1 -4 -3 -3
+ 0 -3 -3 -3  9 -3 -4 -3 -3 -1 -1 -3 -1 -2 -3 -1 -1 -2 -2 -1
+-1  1  0  0 -3  5  2 -2  0 -3 -2  1  0 -3 -1  0 -1 -2 -1 -2
+-1  0  0  2 -4  2  5 -2  0 -3 -3  1 -2 -3 -1  0 -1 -3 -2 -2
+ 0 -2  0 -1 -3 -2 -2  6 -2 -4 -4 -2 -3 -3 -2  0 -2 -2 -3 -3
+-2  0  1 -1 -3  0  0 -2  8 -3 -3 -1 -2 -1 -2 -1 -2 -2  2 -3
+-1 -3 -3 -3 -1 -3 -3 -4 -3  4  2 -3  1  0 -3 -2 -1 -3 -1  3
+-1 -2 -3 -4 -1 -2 -3 -4 -3  2  4 -2  2  0 -3 -2 -1 -2 -1  1
+-1  2  0 -1 -3  1  1 -2 -1 -3 -2  5 -1 -3 -1  0 -1 -3 -2 -2
+-1 -1 -2 -3 -1  0 -2 -3 -2  1  2 -1  5  0 -2 -1 -1 -1 -1  1
+-2 -3 -3 -3 -2 -3 -3 -3 -1  0  0 -3  0  6 -4 -2 -2  1  3 -1
+-1 -2 -2 -1 -3 -1 -1 -2 -2 -3 -3 -1 -2 -4  7 -1 -1 -4 -3 -2
+ 1 -1  1  0 -1  0  0  0 -1 -2 -2  0 -1 -2 -1  4  1 -3 -2 -2
+ 0 -1  0 -1 -1 -1 -1 -2 -2 -1 -1 -1 -1 -2 -1  1  5 -2 -2  0
+-3 -3 -4 -4 -2 -2 -3 -2 -2 -3 -2 -3 -1  1 -4 -3 -2 11  2 -3
+-2 -2 -2 -3 -2 -1 -2 -3  2 -1 -1 -2 -1  3 -3 -2 -2  2  7 -1
+ 0 -3 -3 -3 -1 -2 -2 -3 -3  3  1 -2  1 -1 -2 -2  0 -3 -1  4
+"""
+_PLACES = [_ORDER.index(letter) for letter in RESIDUES]
+
+LIKENESS: Numbers = numpy.array(_LIKENESS.split(), numpy.float64).reshape(20, 20)[_PLACES][:, _PLACES]
+"""BLOSUM62, (20, 20), by tokens."""
+
+HYDROPATHY: Numbers = numpy.array(
+    [
+        *(1.8, 2.5, -3.5, -3.5, 2.8, -0.4, -3.2, 4.5, -3.9, 3.8),
+        *(1.9, -3.5, -1.6, -3.5, -4.5, -0.8, -0.7, 4.2, -0.9, -1.3),
+    ]
+)
+"""Kyte and Doolittle's, (20,), by tokens."""
+
+_NEAR = 10.0
+"""Å between two CB."""
+_BURIED, _EXPOSED = 24.0, 8.0
+"""Neighbours from which on a residue is wholly the one, and up to which the other."""
+
+
+def burial(atoms: numpy.typing.NDArray[numpy.float32], resolved: Mask) -> Numbers:
+    """How deep each residue of (length, 4, 3) lies in its chain, from 0 to 1; NaN where it is not resolved.
+
+    CB are where those of ideal residues would be (Dauparas et al., Science 378, 2022).
+    """
+    found = numpy.full(len(atoms), numpy.nan)
+    whole = atoms[resolved].astype(numpy.float64)
+    from_n, to_c = whole[:, 1] - whole[:, 0], whole[:, 2] - whole[:, 1]
+    across = numpy.cross(from_n, to_c)
+    side = -0.58273431 * across + 0.56802827 * from_n - 0.54067466 * to_c + whole[:, 1]
+    neighbours = numpy.array([(numpy.linalg.norm(side - one, axis=1) < _NEAR).sum() - 1 for one in side])
+    found[resolved] = numpy.clip((neighbours - _EXPOSED) / (_BURIED - _EXPOSED), 0.0, 1.0)
+    return found
+
+
+def worse(native: numpy.typing.NDArray[numpy.uint8], depth: Numbers) -> Mask:
+    """Which residues, (length, 20), are guessed to be worse than the native ones.
+
+    Native residues are known, and `depth` too: what is unlike and fits less, by at least one unit of
+    hydropathy where a place is wholly buried or exposed, and more where it is neither.
+    """
+    lost = HYDROPATHY[native][:, None] - HYDROPATHY[None, :]
+    misfit = (2 * depth - 1)[:, None] * lost
+    found: Mask = (LIKENESS[native] < 0) & (misfit >= 1.0)
+    return found
