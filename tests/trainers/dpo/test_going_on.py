@@ -182,4 +182,5 @@ def test_no_checkpoint_holds_the_reference(tmp_path: Path) -> None:
     for name, value in learned.items():
         for each in tensors([model, rest]):
             assert each.shape != value.shape or not torch.equal(each, value), name
+    assert not tensors(rest["task"])
     assert set(rest["task"]["digests"]) == {"train", "validation", "base_model"}
