@@ -4,6 +4,7 @@
 # make test-long   the same with every test
 # make bench       time the command line against bare Python, and training against a loop by hand and others
 # make bench-proteins  what a tiny diffusion learns of real ones: a quarter of an hour; Debian's mmseqs2, mmseqs2-examples
+# make bench-structures  what inverse folding learns of real ones, and preferences change: as long; mmseqs2
 # make lock        choose new versions for constraints.txt
 # make clean       remove what these commands made
 #
@@ -45,7 +46,7 @@ JOB := examples/causets_job.yaml
 LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]'
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-fast test-long bench bench-proteins lock clean check system-packages
+.PHONY: demo test test-fast test-long bench bench-proteins bench-structures lock clean check system-packages
 
 demo: $(READY)
 	@export PATH="$$PWD/.venv/bin:$$PATH" XDG_STATE_HOME="$$PWD/$(DEMO)/state"
@@ -87,6 +88,9 @@ bench: $(READY)
 
 bench-proteins: $(READY)
 	@.venv/bin/python -m tests.bench.proteins
+
+bench-structures: $(READY)
+	@.venv/bin/python -m tests.bench.inverse_folding
 
 # All of constraints.txt first: castoff's own build then finds its backend there, pinned too.
 $(READY): pyproject.toml constraints.txt

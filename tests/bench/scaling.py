@@ -1,8 +1,8 @@
-"""How much more two ranks train of the diffusion of proteins than one: `python -m tests.bench.scaling`.
+"""How much more several ranks train than one: `python -m tests.bench.scaling [sedd|dpo] [ROUNDS]`.
 
-A training on one rank and one on two are alive at the same time, each rank with one thread, and take turns
-of a few steps, in an order that changes: a machine that is busy slows both. A rank's step is as large in
-both, so two ranks do twice as much in the same time where they scale perfectly.
+A training on one rank, and others on more, are alive at the same time, each rank with one thread, and take
+turns of a few steps, in an order that changes: a machine that is busy slows all. A rank's step is as large
+in each, so two ranks do twice as much in the same time where they scale perfectly.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -28,63 +29,141 @@ from torch.utils.data import Dataset
 
 from launcher.ranks import RankEnv
 from tests.bench.training import Ratio, machine, versions
+from trainers.core.distributed import Place
+from trainers.dpo.alphabet import RESIDUES
+from trainers.dpo.batch import Sample
+from trainers.dpo.model import InverseFolding
+from trainers.dpo.task import DpoTask
+from trainers.dpo.weights import Loaded
 from trainers.program import train
+from trainers.sedd import data
 from trainers.sedd.alphabet import MASK
-from trainers.sedd.data import Protein, ProteinBatch, sample
+from trainers.sedd.data import Protein
 from trainers.sedd.task import SeddTask
-from trainers.task import Loss, Splits
+from trainers.task import Loss, Splits, Task
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-WORLDS = (1, 2)
 ROUNDS = 41
 STEPS = 3
 """Of a turn."""
-BATCH_SIZE, LENGTH = 16, 256
-"""Proteins of a rank's step, and residues of each."""
-BAR = 1.2
-ELSEWHERE = 1.8
-"""What the guide to the UniRef50 trainer that this one follows expects of two GPUs."""
 
 
-class Even(Dataset[Protein]):
-    """Random residues, as many in each protein."""
+class InTurns(Task):
+    """Makes as many steps as it is told to, and stands before the next; 0: it goes on to the end."""
+
+    conductor: Connection
+    _left = 0
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        if self._left == 0:
+            self.conductor.send(None)
+            self._left = self.conductor.recv()
+        self._left -= 1
+        return super().loss(model, batch)  # type: ignore[safe-super]  # a system's
+
+
+class Even(Dataset[Any]):
+    """Random samples, all of the same length."""
 
     draws_from = ("torch",)
 
-    def __init__(self, number: int):
+    def __init__(self, number: int, sample: Callable[[int], Any]):
         self.number = number
+        self.sample = sample
 
     def __len__(self) -> int:
         return self.number
 
-    def __getitem__(self, index: int) -> Protein:
-        return sample(numpy.random.default_rng(index).integers(MASK, size=LENGTH, dtype=numpy.uint8), LENGTH)
+    def __getitem__(self, index: int) -> Any:
+        return self.sample(index)
 
 
-class InTurns(SeddTask):
-    """Makes as many steps as it is told to, and stands before the next; 0: it goes on to the end."""
+class Diffusion(InTurns, SeddTask):
+    """Of proteins: the tiny network."""
 
-    def __init__(self, conductor: Connection, steps: int):
+    def __init__(self, samples: int):
         super().__init__()
-        self._conductor = conductor
-        self._steps = steps
-        self._left = 0
+        self._samples = samples
 
     def build_data(self) -> Splits:
-        world_size = RankEnv.detect().world_size
-        return Splits(Even(self._steps * BATCH_SIZE * world_size), Even(0), Even(0))
-
-    def loss(self, model: nn.Module, batch: ProteinBatch) -> Loss:
-        if self._left == 0:
-            self._conductor.send(None)
-            self._left = self._conductor.recv()
-        self._left -= 1
-        return super().loss(model, batch)
+        return splits(self._samples, _protein)
 
 
-def rank(address: str, folder: str, steps: int) -> None:
+class Preferences(InTurns, DpoTask):
+    """Of sequences for backbones: the network at its standard size."""
+
+    def __init__(self, samples: int):
+        super().__init__(data={"train_data": "random"}, base_model={"dir": "random"})
+        self._samples = samples
+
+    def setup(self, place: Place) -> None:
+        self._base, self._digests = Loaded(InverseFolding(dropout=0.0), 0.0), {}
+
+    def build_data(self) -> Splits:
+        return splits(self._samples, _pair)
+
+
+def splits(number: int, sample: Callable[[int], Any]) -> Splits:
+    """So many samples to train on, and none for anything else."""
+    return Splits(Even(number, sample), Even(0, sample), Even(0, sample))
+
+
+def _protein(index: int) -> Protein:
+    length = SYSTEMS["sedd"].length
+    return data.sample(numpy.random.default_rng(index).integers(MASK, size=length, dtype=numpy.uint8), length)
+
+
+def _pair(index: int) -> Sample:
+    """Two random sequences on a random walk."""
+    length = SYSTEMS["dpo"].length
+    generator = torch.Generator().manual_seed(index)
+    walk = 2.2 * torch.randn(length, 1, 3, generator=generator).cumsum(0)
+    everywhere = torch.ones(length, dtype=torch.bool)
+    return Sample(
+        walk + torch.randn(length, 4, 3, generator=generator),
+        everywhere,
+        torch.zeros(length, dtype=torch.int64),
+        torch.arange(length),
+        torch.randint(len(RESIDUES), (2, length), generator=generator),
+        everywhere,
+        torch.randperm(length, generator=generator),
+        torch.zeros(2),
+    )
+
+
+class System(NamedTuple):
+    """What is trained."""
+
+    task: Callable[[int], InTurns]
+    """Makes it with so many samples."""
+    what: str
+    batch_size: int
+    """Samples of a rank's step."""
+    length: int
+    """Residues of each."""
+    worlds: tuple[int, ...]
+    """Numbers of ranks."""
+    bar: float | None
+    """What two ranks have to gain."""
+    elsewhere: str
+    """What the guides to the trainers that these follow expect."""
+
+
+SYSTEMS = {
+    "sedd": System(
+        *(Diffusion, "The tiny diffusion of proteins", 16, 256),
+        *((1, 2), 1.2, "1.8 of two GPUs"),
+    ),
+    "dpo": System(
+        *(Preferences, "Preferences of sequences, the standard network", 1, 150),
+        *((1, 2, 4), None, "3.3 of four GPUs, the time of an epoch"),
+    ),
+}
+
+
+def rank(name: str, address: str, folder: str, steps: int) -> None:
     """What each rank does."""
-    me = RankEnv.detect()
+    me, system = RankEnv.detect(), SYSTEMS[name]
     with Client(address) as conductor:
         conductor.send(me.world_size)
         config = {
@@ -92,7 +171,7 @@ def rank(address: str, folder: str, steps: int) -> None:
             "training": {
                 "path": folder,
                 "num_steps": steps,
-                "batch_size": BATCH_SIZE,
+                "batch_size": system.batch_size,
                 "device": "cpu",
                 "optimizer_type": torch.optim.AdamW,
                 "optimizer_kwargs": {"lr": 1e-3},
@@ -101,25 +180,27 @@ def rank(address: str, folder: str, steps: int) -> None:
                 "log_every": 50,
             },
         }
-        train(config, InTurns(conductor, steps))
+        task = system.task(steps * system.batch_size * me.world_size)
+        task.conductor = conductor
+        train(config, task)
 
 
-def measured(rounds: int, turn: int = STEPS) -> dict[int, list[float]]:
+def measured(name: str, rounds: int, turn: int = STEPS) -> dict[int, list[float]]:
     """Seconds of each turn of so many steps, by the number of ranks.
 
     Raises:
         SystemExit: a training failed.
     """
-    steps = (rounds + 1) * turn
+    steps, worlds = (rounds + 1) * turn, SYSTEMS[name].worlds
     shuffled = random.Random(0)
-    taken: dict[int, list[float]] = {world: [] for world in WORLDS}
+    taken: dict[int, list[float]] = {world: [] for world in worlds}
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{folder}/turns")
         listener.listen()
-        with _started(f"{folder}/turns", folder, steps) as processes:
-            ranks = _connected(listener, processes)
+        with _started(name, f"{folder}/turns", folder, steps) as processes:
+            ranks = _connected(listener, processes, worlds)
             for number in range(rounds + 1):
-                for world in shuffled.sample(WORLDS, len(WORLDS)):
+                for world in shuffled.sample(worlds, len(worlds)):
                     began = time.perf_counter()
                     for connection in ranks[world]:
                         connection.send(turn if number < rounds else steps)
@@ -131,11 +212,11 @@ def measured(rounds: int, turn: int = STEPS) -> dict[int, list[float]]:
 
 
 def _connected(
-    listener: socket.socket, processes: list[subprocess.Popen[str]]
+    listener: socket.socket, processes: list[subprocess.Popen[str]], worlds: Sequence[int]
 ) -> dict[int, list[Connection]]:
     """The ranks by their number, when all stand before their first step."""
-    ranks: dict[int, list[Connection]] = {world: [] for world in WORLDS}
-    while sum(map(len, ranks.values())) < sum(WORLDS):
+    ranks: dict[int, list[Connection]] = {world: [] for world in worlds}
+    while sum(map(len, ranks.values())) < sum(worlds):
         if select.select([listener], [], [], 1.0)[0]:
             connection: Connection = Connection(listener.accept()[0].detach())
             ranks[connection.recv()].append(connection)
@@ -156,10 +237,10 @@ def _all_stand(connections: list[Connection]) -> None:
 
 
 @contextmanager
-def _started(address: str, folder: str, steps: int) -> Iterator[list[subprocess.Popen[str]]]:
+def _started(name: str, address: str, folder: str, steps: int) -> Iterator[list[subprocess.Popen[str]]]:
     """A training for each number of ranks; they end by themselves."""
     castoff = str(Path(sys.executable).with_name("castoff"))
-    program = [sys.executable, "-m", "tests.bench.scaling", "rank", address, folder, str(steps)]
+    program = [sys.executable, "-m", "tests.bench.scaling", "rank", name, address, folder, str(steps)]
     started = [
         subprocess.Popen(
             [castoff, "launch", "-n", str(world), "--", *program],
@@ -169,7 +250,7 @@ def _started(address: str, folder: str, steps: int) -> Iterator[list[subprocess.
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for world in WORLDS
+        for world in SYSTEMS[name].worlds
     ]
     with suppress(_NeverCame, EOFError, ConnectionError):
         try:
@@ -184,34 +265,42 @@ def _started(address: str, folder: str, steps: int) -> Iterator[list[subprocess.
             raise SystemExit(f"a training ended with {process.returncode}:\n{words}")
 
 
-def table(taken: dict[int, list[float]], turn: int = STEPS) -> list[str]:
+def table(name: str, taken: dict[int, list[float]], turn: int = STEPS) -> list[str]:
     """What came out."""
-    alone, together = (taken[world] for world in WORLDS)
-    gain = Ratio.of([2 * seconds for seconds in alone], together)
+    system = SYSTEMS[name]
+    residues = system.batch_size * system.length * turn
     rows = [
         f"{world} rank{'s' * (world > 1)}: {statistics.median(seconds) / turn * 1e3:.0f} ms a step, "
-        f"{world * BATCH_SIZE * LENGTH * turn / statistics.median(seconds):,.0f} residues per second"
+        f"{world * residues / statistics.median(seconds):,.0f} residues per second"
         for world, seconds in taken.items()
     ]
-    verdict = "met" if gain.median >= BAR else "NOT MET"
-    return [
-        *rows,
-        f"gain of two ranks, median of {len(alone)} rounds (10th to 90th percentile): {gain}, "
-        f"bar {BAR}: {verdict}; expected of two GPUs elsewhere: {ELSEWHERE}",
-    ]
+    for world in system.worlds[1:]:
+        gain = Ratio.of([world * seconds for seconds in taken[1]], taken[world])
+        verdict = ""
+        if world == 2 and system.bar is not None:
+            verdict = f", bar {system.bar}: {'met' if gain.median >= system.bar else 'NOT MET'}"
+        rows.append(
+            f"gain of {world} ranks, median of {len(taken[1])} rounds (10th to 90th percentile): {gain}"
+            + verdict
+        )
+    return [*rows, f"expected elsewhere: {system.elsewhere}"]
 
 
-def main(rounds: int) -> None:
+def main(name: str, rounds: int) -> None:
     """Measure, and print what came out."""
+    system = SYSTEMS[name]
+    worlds = " and ".join(map(str, system.worlds))
     print(
-        f"The tiny diffusion on one rank and on two, one thread each: {BATCH_SIZE} x {LENGTH} residues a step"
+        f"{system.what} on {worlds} ranks, one thread each: {system.batch_size} x {system.length} residues a "
+        "step of each"
     )
     print(f"{time.strftime('%Y-%m-%d')}, {machine()}; {versions()}", flush=True)
-    print("\n".join(table(measured(rounds))))
+    print("\n".join(table(name, measured(name, rounds))))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["rank"]:
-        rank(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        rank(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
     else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS)
+        words = sys.argv[1:]
+        main(words.pop(0) if words and words[0] in SYSTEMS else "sedd", int(words[0]) if words else ROUNDS)
