@@ -178,8 +178,7 @@ def chains_of(data: bytes, path: str) -> list[Chain]:
         ConfigError: it is damaged, or holds no structure.
     """
     structure = _parsed(_unpacked(data, path), path)
-    for chain in structure[0]:
-        chain.name = chain.name or " "  # gemmi looks for no polymer in one that has none
+    _name_chains(structure[0])
     structure.setup_entities()
     structure.assign_label_seq_id()
     of_mmcif = structure.input_format == gemmi.CoorFormat.Mmcif
@@ -193,6 +192,29 @@ def chains_of(data: bytes, path: str) -> list[Chain]:
             label = labels.pop() if of_mmcif and len(labels) == 1 else ""
             found.append(_chain(chain.name.strip(), label, parts))
     return found
+
+
+def _name_chains(model: gemmi.Model) -> None:
+    """Give names to chains that have none, in which gemmi looks for no polymer.
+
+    Several segments in one chain are chains of their own, as in what molecular dynamics writes.
+    """
+    nameless = next((chain for chain in model if not chain.name.strip()), None)
+    if nameless is None:
+        return
+    segments: dict[str, gemmi.Chain] = {}
+    for residue in nameless:
+        if not residue.is_water():
+            name = residue.segment.strip() or " "
+            segments.setdefault(name, gemmi.Chain(name)).add_residue(residue)
+    if len(segments) < 2:
+        nameless.name = " "
+        return
+    there = {chain.name for chain in model}
+    model.remove_chain(nameless.name)
+    for name, chain in segments.items():
+        chain.name = f"segment {name}" if name in there else name
+        model.add_chain(chain)
 
 
 def _unpacked(data: bytes, path: str) -> bytes:
@@ -339,18 +361,20 @@ def _resolved(xyz: numpy.typing.NDArray[numpy.float64]) -> numpy.typing.NDArray[
 
 
 def _is_amino(residue: gemmi.Residue) -> bool:
-    """Whether it is an amino acid by its name, or, where that says nothing, by its CA."""
+    """Whether it is an amino acid by its name, or, where that says nothing, by its atoms."""
     amino, nucleic = _kind(residue.name)
     if amino or nucleic:
         return amino
-    return any(atom.name == "CA" and atom.element.name == "C" for atom in residue)
+    atoms = {atom.name: atom for atom in residue}
+    # An ion of calcium is a CA, too, and where a file names no elements, a carbon may be taken for one.
+    return "CA" in atoms and (atoms["CA"].element.name == "C" or {"N", "C"} <= atoms.keys())
 
 
 @cache
 def _kind(name: str) -> tuple[bool, bool]:
     """Whether residues of this name are known as amino acids, and as nucleic acids."""
     kind = gemmi.find_tabulated_residue(name)
-    return kind.is_amino_acid(), kind.is_nucleic_acid()
+    return name in _OTHER_NAMES or kind.is_amino_acid(), kind.is_nucleic_acid()
 
 
 @cache

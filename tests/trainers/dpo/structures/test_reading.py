@@ -64,6 +64,35 @@ def test_a_chain_without_a_name(tmp_path: Path) -> None:
     assert len(read_structure(file, [" "]).native) == len(SEQUENCE)
 
 
+def test_segments_of_a_chain_without_a_name(tmp_path: Path) -> None:
+    """As molecular dynamics writes them: one after the other, with residues of the same numbers."""
+    chain = gemmi.Chain(" ")
+    for segment, sequence, x in (("PROA", "ACDEF" * 3, 0.0), ("PROB", "GHIK" * 3, 15.0)):
+        for residue in helix(" ", sequence, x):
+            residue.segment = segment
+            chain.add_residue(residue)
+    file = written(structure(chain), tmp_path / "segments.pdb")
+    assert [(each.name, letters(each.native)) for each in read_chains(file)] == [
+        ("PROA", "ACDEF" * 3),
+        ("PROB", "GHIK" * 3),
+    ]
+    assert read_structure(file, ["PROB"]).names == ("PROB",)
+    for residue in chain:
+        residue.segment = "PROA"
+    assert only(written(structure(chain), tmp_path / "one.pdb")).name == ""
+
+
+def test_a_carbon_that_is_taken_for_calcium(tmp_path: Path) -> None:
+    """Where a file names no elements, and its names stand one column too far to the left."""
+    chain = helix("A", [*SEQUENCE[:5], "HSD", "ZZZ", *SEQUENCE[7:]])
+    file = written(structure(chain), tmp_path / "shifted.pdb")
+    lines = [line[:66] for line in file.read_text().splitlines() if line.startswith("ATOM")]
+    shifted = [line.replace("  CA  HSD", " CA   HSD").replace("  CA  ZZZ", " CA   ZZZ") for line in lines]
+    assert lines != shifted
+    file.write_text("\n".join([*shifted, "END\n"]))
+    assert letters(only(file).native) == SEQUENCE[:5] + "HX" + SEQUENCE[7:]
+
+
 def test_labels_of_mmcif_name_chains_that_no_author_named(tmp_path: Path) -> None:
     made = structure(helix("H", "ACDEF" * 3), helix("B", "GHIK" * 3, 15.0))
     for chain, label in zip(made[0], ("A", "H"), strict=True):
