@@ -91,7 +91,7 @@ def trained(make: type[Dies], sections: Mapping[str, Any], told: dict[str, Any],
         (1, {}),
         (2, {"precision": "bf16"}),
         (3, {"num_workers": 1}),
-        (2, {"gradient_accumulation_steps": 2, "num_epochs": 6}),
+        pytest.param(2, {"gradient_accumulation_steps": 2, "num_epochs": 6}, marks=pytest.mark.long),
     ],
 )
 def test_killed_and_gone_on(world_size: int, training: dict[str, Any], tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import copy
 import json
 import logging
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from trainers.core.distributed import Place
 from trainers.core.evaluation import evaluate
 from trainers.core.fields import ConfigError
 from trainers.core.state import TrainingState
-from trainers.dpo import settings
+from trainers.dpo import reference, settings
 from trainers.dpo.batch import Batch
 from trainers.dpo.export import BEST, LATEST
+from trainers.dpo.structures import cache
 from trainers.dpo.task import DpoTask
 from trainers.dpo.weights import load
 
@@ -323,3 +325,32 @@ def test_export(tmp_path: Path) -> None:
     assert again.noise_level == 0.02  # the base model's
     for name, value in model.state_dict().items():
         assert torch.equal(again.model.state_dict()[name], value)
+
+
+def test_where_nothing_can_be_written_beside_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is read and computed once is kept where the runs are."""
+    data, runs = tmp_path / "data", tmp_path / "runs"
+    data.mkdir()
+    sections = dpo_sections(data)
+    before = sorted(data.iterdir())
+
+    def refusing(function: Callable[..., Any]) -> Callable[..., Any]:
+        def refuse(path: Path, *arguments: Any) -> Any:
+            if path.parent == data:
+                raise PermissionError(13, "Permission denied", str(path))
+            return function(path, *arguments)
+
+        return refuse
+
+    monkeypatch.setattr(cache, "locked", refusing(vars(cache)["locked"]))
+    monkeypatch.setattr(reference, "write_sealed", refusing(vars(reference)["write_sealed"]))
+    caplog.set_level(logging.INFO)
+    for _ in range(2):
+        made = DpoTask(**sections)
+        made.state = TrainingState(0, 0, CPU, folder=runs)
+        made.setup(Place(0, 1, CPU, alone=True))
+    assert sorted(data.iterdir()) == before
+    assert len(list(runs.glob("pairs.json.*.reference"))) == 1
+    assert "8 pairs were computed before" in caplog.text
