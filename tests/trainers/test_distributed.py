@@ -101,7 +101,10 @@ def test_a_device_that_is_not_there() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "device", "backend"),
-    [(None, "cpu", "gloo"), ("ccl", "xpu", "xccl"), ("xpu", "xpu", "xccl"), ("nccl", "cuda", "nccl")],
+    [
+        *((None, "cpu", "gloo"), ("ccl", "xpu", "xccl"), ("xpu", "xpu", "xccl"), ("nccl", "cuda", "nccl")),
+        *(("auto", "cpu", "gloo"), ("auto", "cuda", "nccl"), ("auto", "xpu", "xccl")),
+    ],
 )
 def test_backends(asked: str | None, device: str, backend: str) -> None:
     assert backend_for(asked, torch.device(device)) == backend
