@@ -127,7 +127,7 @@ def read(
     problems += told_of
     data = _with_defaults(data, _defaults(objective, data.get("training")))
     read: Common | None = convert(data, objective.settings, "", problems)
-    problems += core.contradictions(data) + _rates(data["training"])
+    problems += core.contradictions(data) + _rates(data["training"]) + _ranges(data["data"])
     if problems or read is None:
         raise ConfigError(problems, origin)
     arguments = {each: getattr(read, each) for each in objective.arguments.__struct_fields__}
@@ -189,6 +189,17 @@ def _rates(training: Any) -> list[str]:
         f"training.optimizer_kwargs.{name}: is {arguments[name]!r}, but takes a number of at least 0"
         for name in ("lr", "weight_decay")
         if isinstance(arguments, Mapping) and name in arguments and not _at_least_0(arguments[name])
+    ]
+
+
+def _ranges(data: Any) -> list[str]:
+    """What is wrong with ranges that are two numbers each."""
+    told = data.get("mutable_ranges") if isinstance(data, Mapping) else None
+    ranges = [each for each in told if isinstance(each, list)] if isinstance(told, list) else []
+    return [
+        f"data.mutable_ranges: has {each}, whose end is before its beginning"
+        for each in ranges
+        if len(each) == 2 and all(isinstance(end, int) for end in each) and each[1] < each[0]
     ]
 
 

@@ -130,6 +130,9 @@ def test_all_that_is_missing_is_told_at_once(fields: Any) -> None:
         ({"training.num_epochs": -1}, "training.num_epochs (--num_epochs): is -1, but takes a whole number"),
         ({"data.max_length": 0}, "data.max_length (--max_length): is 0, but takes"),
         ({"data.mutable_positions": [3, -1]}, "(--mutable_positions): is [3, -1], but takes a list"),
+        ({"data.mutable_ranges": [[1, 2], [9, 2]]}, "(--mutable_ranges): has [9, 2], whose end is before"),
+        ({"data.mutable_ranges": [[1, 2, 3]]}, "(--mutable_ranges): is [[1, 2, 3]], but takes a list"),
+        ({"data.mutable_ranges": "1-2"}, "(--mutable_ranges): is '1-2', but takes a list"),
         ({"preference.diversity_lambda": -1}, "(--diversity_lambda): is -1, but takes"),
     ],
 )  # fmt: skip
