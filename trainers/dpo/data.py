@@ -57,11 +57,6 @@ class PairSet(Dataset[Sample]):
         self.things = [(self.structures.digest(file),) for file, _ in self._pairs]
         """What is not to be held out of one pair and trained on in another: the structure."""
 
-    @property
-    def digest(self) -> str:
-        """A word that only the same pairs in the same order have."""
-        return sha256("".join(self.digests).encode()).hexdigest()
-
     def __len__(self) -> int:
         """How many pairs."""
         return len(self._pairs)
@@ -84,11 +79,6 @@ class PairSet(Dataset[Sample]):
         places = [(number, layout.name) for number, layout in pair.chains]
         words = (self.structures.digest(file), places, pair.sequences.tobytes(), pair.designed.tobytes())
         return sha256(repr(words).encode()).hexdigest()
-
-
-def in_common(some: PairSet, others: PairSet) -> int:
-    """How many of some pairs are among others, too."""
-    return len(set(some.digests) & set(others.digests))
 
 
 class ChainSet(Dataset[Sample]):
@@ -120,11 +110,6 @@ class ChainSet(Dataset[Sample]):
             for file, number in self._chains
         ]
         """What is not to be held out of one chain and trained on in another: file, and sequence."""
-
-    @property
-    def digest(self) -> str:
-        """A word that only the same chains in the same order have."""
-        return sha256("".join(self.digests).encode()).hexdigest()
 
     def __len__(self) -> int:
         """How many chains."""

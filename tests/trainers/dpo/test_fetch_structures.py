@@ -31,6 +31,7 @@ class Index:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.html = False
+        self.gives_parts = True
         self.ends_after: int | None = None
         self.asked: list[tuple[str, str | None, str | None]] = []
         """Path, Range and Authorization."""
@@ -58,7 +59,7 @@ class Index:
             told = [{"filename": file, "url": f"../../files/{file}"} for file in links]
             rows = "".join(f'<a  href="../../files/{file}#sha256=00">{file}</a>' for file in links)
             content = (rows if self.html else json.dumps({"files": told})).encode()
-        elif said := handler.headers["Range"]:
+        elif (said := handler.headers["Range"]) and self.gives_parts:
             first = int(said.removeprefix("bytes=").rstrip("-"))
             if first >= len(content):
                 handler.send_error(416)
@@ -196,6 +197,12 @@ def test_another_file_of_that_name_is_not_taken(index: Index, sources: list[Sour
 def test_all_but_the_last_step_was_done(index: Index, sources: list[Source], tmp_path: Path) -> None:
     (tmp_path / "some-1.tar.gz.part").write_bytes(index.files["some-1.tar.gz"])
     assert fetched(sources[0].archive, tmp_path, index.address).name == "some-1.tar.gz"
+
+
+def test_a_server_that_gives_no_parts(index: Index, sources: list[Source], tmp_path: Path) -> None:
+    (tmp_path / "some-1.tar.gz.part").write_bytes(index.files["some-1.tar.gz"][:50])
+    index.gives_parts = False
+    assert fetched(sources[0].archive, tmp_path, index.address).read_bytes() == index.files["some-1.tar.gz"]
 
 
 def test_says_that_there_is_no_network(index: Index, sources: list[Source], tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_leaves_out_what_is_no_protein(tmp_path: Path) -> None:
     capped = helix("A", ["ACE", *SEQUENCE, "NH2"])
     for cap in (capped[0], capped[-1]):
         cap.remove_atom("CA", "\0", gemmi.Element("C"))
-    made = structure(capped, helix("D", ["DA", "DC", "DG"] * 4, 20.0))
+    made = structure(capped, helix("D", [*["DA", "DC", "DG"] * 4, "ZZZ"], 20.0))
     ligand, water = gemmi.Chain("A"), gemmi.Chain("W")
     ligand.add_residue(helices.residue(40, "HEM", 140))
     water.add_residue(helices.residue(50, "HOH", 200))
@@ -206,6 +206,21 @@ def test_atoms_that_alternatives_share(tmp_path: Path) -> None:
     assert read_structure(written(structure(chain), tmp_path / "shared.pdb")).resolved.all()
 
 
+def test_no_backbone_is_put_together_of_two_alternatives(tmp_path: Path) -> None:
+    """B is there more, but has no O of its own."""
+    chain, whole = helix("A", SEQUENCE), helix("A", SEQUENCE)[5]
+    for name in ("N", "CA", "C", "O"):
+        chain[5].remove_atom(name, "\0", gemmi.Element(name[0]))
+    first, second = other(whole, "A", 0.2, 0), other(whole, "B", 0.8, 9)
+    for mine, its in zip(first, second, strict=True):
+        chain[5].add_atom(mine)
+        if its.name != "O":
+            chain[5].add_atom(its)
+    found = read_structure(written(structure(chain), tmp_path / "half.pdb"))
+    assert found.resolved.all()
+    numpy.testing.assert_allclose(found.atoms[5], [atom.pos.tolist() for atom in first], atol=1e-3)
+
+
 def test_of_two_residues_in_one_place_the_one_that_is_there_most(tmp_path: Path) -> None:
     chain = gemmi.Chain("A")
     for place, residue in enumerate(helix("A", SEQUENCE)):
@@ -283,6 +298,7 @@ def test_the_model_goes_before_the_full_sequence(tmp_path: Path) -> None:
     full = SEQUENCE[:4] + "W" + SEQUENCE[5:] + "GG"
     file = written(structure(helix("A", SEQUENCE), full={"A": full}), tmp_path / "mutated.pdb")
     assert letters(read_structure(file).native) == SEQUENCE + "GG"
+    assert letters(only(file).sequence) == SEQUENCE + "GG"
 
 
 # --- What is no structure -----------------------------------------------------------------------------
