@@ -43,10 +43,10 @@ class PairSet(Dataset[Sample]):
         source = expanded(str(file), "data.train_data")
         written = read_pairs(source)
         paths = _found(written, source, data)
-        files = list(dict.fromkeys(paths))
+        places = {path: number for number, path in enumerate(dict.fromkeys(paths))}
         self._seed = seed
-        self.structures = structures_of(files, source, cache=cache)
-        found = _fitted(written, [files.index(path) for path in paths], self.structures, source, data)
+        self.structures = structures_of(list(places), source, cache=cache)
+        found = _fitted(written, [places[path] for path in paths], self.structures, source, data)
         self._pairs = found.pairs
         self.notes = found.notes
         """What somebody may not have meant by these pairs."""
@@ -194,22 +194,37 @@ def _found(pairs: Sequence[Pair], source: Path, data: Pairs) -> list[Path]:
     folders = [source.parent, Path.cwd()]
     if data.structures is not None:
         folders = [expanded(data.structures, "data.structures")]
-    known: dict[str, Path | None] = {}
+    known: dict[str, Path | str] = {}
     problems = []
     for number, pair in enumerate(pairs, start=1):
         if pair.pdb_file not in known:
-            name = Path(os.path.expandvars(pair.pdb_file)).expanduser()
-            places = [folder / name for folder in folders]
-            known[pair.pdb_file] = next((place for place in places if place.is_file()), None)
-        if known[pair.pdb_file] is None:
-            where = " or ".join(str(folder) for folder in dict.fromkeys(folders))
-            problems.append(
-                f"pair {number} ({pair.pdb_file}): there is no such file in {where}; set data.structures to "
-                "the folder that it is in"
-            )
+            known[pair.pdb_file] = _place(pair.pdb_file, folders)
+        why = known[pair.pdb_file]
+        if isinstance(why, str):
+            problems.append(f"pair {number} ({pair.pdb_file}): {why}")
     if problems:
         raise ConfigError(told(problems), str(source))
-    return [path for pair in pairs if (path := known[pair.pdb_file]) is not None]
+    return [path for pair in pairs if isinstance(path := known[pair.pdb_file], Path)]
+
+
+def _place(written: str, folders: Sequence[Path]) -> Path | str:
+    """Where a file is that a pair names; or why nowhere."""
+    name = Path(os.path.expandvars(written))
+    try:
+        places = [folder / name.expanduser() for folder in folders]
+    except RuntimeError:
+        return f"nobody knows the home of {name.parts[0]} here; write the path itself"
+    refusals = []
+    for place in dict.fromkeys(places):
+        try:
+            if place.is_file():
+                return place
+        except OSError as error:
+            refusals.append(f"{place} cannot be read: {error.strerror}")
+    where = " or ".join(str(folder) for folder in dict.fromkeys(folders))
+    return "; ".join(refusals) or (
+        f"there is no such file in {where}; set data.structures to the folder that it is in"
+    )
 
 
 class _Found(NamedTuple):
@@ -259,13 +274,13 @@ def _fitted(
         (elsewhere, "their sequences differ also where nothing is designed, which is not seen"),
     )
     notes = [
-        f"{source}: {len(names):,} of {len(written):,} pairs: {what} ({_few(names)})"
+        f"{len(names):,} of {len(written):,} pairs: {what} ({_few(names)})"
         for names, what in found_of
         if names
     ]
     if not pairs:
         raise ConfigError(["holds no pair that can be learned from", *notes], str(source))
-    return _Found(pairs, notes)
+    return _Found(pairs, [f"{source}: {note}" for note in notes])
 
 
 def _few(names: Sequence[str]) -> str:
@@ -318,7 +333,7 @@ def _taken(structures: Structures, source: Path, data: Chains) -> tuple[list[tup
         (short, f"chains have fewer than data.min_length: {data.min_length} known and resolved residues"),
         (long, f"chains have more than data.max_length: {data.max_length} residues"),
     )
-    notes = [f"{source}: {count:,} {what}, and are left out" for count, what in left_out if count]
+    notes = [f"{count:,} {what}, and are left out" for count, what in left_out if count]
     if not taken:
         raise ConfigError(["holds no chain that can be taken", *notes], str(source))
-    return taken, notes
+    return taken, [f"{source}: {note}" for note in notes]

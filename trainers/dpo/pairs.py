@@ -97,7 +97,8 @@ def read_pairs(path: Path) -> list[Pair]:
     except OSError as error:
         raise ConfigError([f"cannot be read: {error.strerror}"], str(path)) from error
     except (ValueError, RecursionError) as error:
-        raise ConfigError([f"is no JSON: {error}"], str(path)) from error
+        lines = "; of pairs in lines make a list: [{…}, {…}]" if "Extra data" in str(error) else ""
+        raise ConfigError([f"is no JSON: {error}{lines}"], str(path)) from error
     if not isinstance(content, list):
         raise ConfigError([f"holds {_kind(content)}, but takes a list of pairs: [{{…}}, {{…}}]"], str(path))
     if not content:
@@ -221,9 +222,9 @@ def _allowed(own: Ranges, others: Ranges, length: int, problems: list[str]) -> M
     ranges = own or others or [(0, length - 1)]
     most = max(last for _, last in ranges)
     if most >= length:
-        whose = "its" if own else "the configuration's"
+        whose = "its mutable positions" if own else "data.mutable_positions and data.mutable_ranges"
         problems.append(
-            f"{whose} mutable positions go up to {most}, but its sequences end with {length - 1}; they count "
+            f"{whose} go up to {most}, but its sequences end with {length - 1}; they count "
             "from 0 over the chains that are designed"
         )
         return None

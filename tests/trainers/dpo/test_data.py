@@ -136,6 +136,39 @@ def test_files_are_looked_for_where_they_may_be(
         pairs(elsewhere, pair(), structures=str(elsewhere))
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("~nobody-of-that-name/a.pdb", "nobody knows the home of ~nobody-of-that-name here; write the path"),
+        ("a" * 300, "a cannot be read: File name too long; "),
+    ],
+)
+def test_says_why_a_file_cannot_even_be_looked_for(name: str, words: str, folder: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        pairs(folder, pair(), pair(pdb_file=name))
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"pair 2 ({name}): ")
+    assert words in problem
+
+
+def test_many_files_are_not_compared_with_each_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{number}.pdb" for number in range(40)]
+    for name in names:
+        written(structure(helix("A", "ACDEF"), helix("B", "GHIK", 15.0)), folder / name)
+    compared = 0
+    before = Path.__eq__
+
+    def counted(one: Path, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return before(one, other)
+
+    monkeypatch.setattr(Path, "__eq__", counted)
+    told = [pair(pdb_file=name, preferred_seq="ACDEF", unpreferred_seq="WCDEF") for name in names]
+    assert len(pairs(folder, *told)) == 40
+    assert compared < 10 * len(names)
+
+
 def test_mistakes_name_pair_file_and_chain(folder: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         pairs(folder, pair(), pair(chain_id="Z"), {**OTHER, "preferred_seq": "A", "unpreferred_seq": "C"})
@@ -167,8 +200,13 @@ def test_notes_of_what_somebody_may_not_have_meant(folder: Path) -> None:
         )
     ]
     assert pairs(folder, pair()).notes == []
-    with pytest.raises(ConfigError, match=r"holds no pair that .*\n.*max_length: 8 residues"):
+    with pytest.raises(ConfigError) as caught:
         pairs(folder, pair(), max_length=8)
+    assert caught.value.problems == [
+        "holds no pair that can be learned from",
+        "1 of 1 pairs: left out, on structures of more than data.max_length: 8 residues "
+        "(pair 1 (two.pdb) has 24)",
+    ]
 
 
 def test_positions_of_the_configuration(folder: Path) -> None:

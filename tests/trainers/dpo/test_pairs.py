@@ -111,6 +111,7 @@ def test_of_many_mistakes_the_first_few(write: Write) -> None:
         ("[{]", "is no JSON"),
         ("[" * 100_000, "is no JSON"),
         ("\ud800".encode("utf-8", "surrogatepass").decode("latin-1"), "is no JSON"),
+        ("{}\n{}\n", r"is no JSON: .*line 2 column 1 .*; of pairs in lines make a list: \[{…}, {…}\]"),
         ("[]", "holds no pair"),
         ('{"pdb_file": "a.pdb"}', "holds one object, but takes a list of pairs"),
         ("3", "holds 3, but takes a list of pairs"),
@@ -275,7 +276,10 @@ def test_an_unknown_residue_is_not_designed(chains: list[Chain]) -> None:
             {"chain_id": "A", "mutable_ranges": [[3, 10**15]]},
             r"its mutable positions go up to 10+, but",
         ),
-        ({"chain_id": "A", "mutable": [(3, 19)]}, r"the configuration's mutable positions go up to 19, but"),
+        (
+            {"chain_id": "A", "mutable": [(3, 19)]},
+            r"data.mutable_positions and data.mutable_ranges go up to 19",
+        ),
     ],
 )
 def test_says_what_does_not_fit(fields: dict[str, Any], words: str, chains: list[Chain]) -> None:

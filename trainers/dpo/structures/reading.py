@@ -9,6 +9,7 @@ but does not model, are known, too, by gemmi's alignment of the two.
 from __future__ import annotations
 
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from enum import Enum
 from functools import cache
@@ -177,7 +178,7 @@ def chains_of(data: bytes, path: str) -> list[Chain]:
     Raises:
         ConfigError: it is damaged, or holds no structure.
     """
-    structure = _parsed(_unpacked(data, path), path)
+    structure = _parsed(_unpacked(data, path).removeprefix(BOM_UTF8), path)
     _name_chains(structure[0])
     structure.setup_entities()
     structure.assign_label_seq_id()

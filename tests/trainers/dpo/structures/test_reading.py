@@ -301,6 +301,17 @@ def test_the_model_goes_before_the_full_sequence(tmp_path: Path) -> None:
     assert letters(only(file).sequence) == SEQUENCE + "GG"
 
 
+@pytest.mark.parametrize("name", ["made.pdb", "made.cif"])
+def test_a_byte_order_mark_hides_nothing(name: str, tmp_path: Path) -> None:
+    file = written(structure(helix("A", SEQUENCE)), tmp_path / name)
+    lines = file.read_text().splitlines(keepends=True)
+    atoms = lines if file.suffix == ".cif" else [line for line in lines if line.startswith("ATOM")]
+    file.write_text("".join(atoms), encoding="utf-8-sig")
+    found = only(file)
+    assert letters(found.native) == SEQUENCE
+    assert found.resolved.all()
+
+
 # --- What is no structure -----------------------------------------------------------------------------
 
 
