@@ -232,9 +232,12 @@ class TrainerDDP:
         self.state.epoch += 1
         self.state.consumed = 0
         self.rates.after_epoch()
-        if self.config.validation.every_steps is None:
+        if val is None or self.config.validation.every_steps is None:
             self._validate(val)
-        elif _due(self.state.epoch, self.config.training.checkpoint_at):
+            return
+        with self.reports.paused():  # before it is saved: a run that goes on from there would not
+            self._hand_over(better=False)
+        if _due(self.state.epoch, self.config.training.checkpoint_at):
             self._save()
 
     # --- Validation -------------------------------------------------------------------------------
@@ -263,9 +266,13 @@ class TrainerDDP:
         if val is not None:
             self.val_data.append(dict(measures))
             self.reports.validated(self.state, measures)
-        with self.watch.allow("after a validation"):
-            self.place.decided(partial(self._export, better=verdict.better))
+        self._hand_over(better=verdict.better)
         return verdict.better
+
+    def _hand_over(self, *, better: bool) -> None:
+        """Have the model written as others read it."""
+        with self.watch.allow("after a validation"):
+            self.place.decided(partial(self._export, better=better))
 
     def _export(self, *, better: bool) -> None:
         with torch.no_grad(), evaluating(self.engine.judged) as judged:
@@ -326,6 +333,8 @@ class TrainerDDP:
     def _finish(self, val: EvaluationLoader | None) -> None:
         if self.state.judged != self.step:
             self._validate(val)
+        if self.state.judged != self.step:  # there is nothing to judge by: of one alone it is the best
+            self._hand_over(better=self.state.judged is None)
         self._save()
         self._meet("the end of training")
         self.stopping.say("done")

@@ -117,11 +117,12 @@ class Task(ABC):
         return {}
 
     def export(self, model: nn.Module, folder: Path, *, better: bool) -> None:
-        """Write the model as others read it, on rank 0 alone, after each validation was judged.
+        """Write the model as others read it, on rank 0 alone.
 
-        `folder` is the run's; `better`: it is the best model so far. `model` is what was validated: the
-        averaged weights, where there are some. `self.state` has the epochs that are done, and the measures
-        of all of them. It is called again for the same validation where a run goes on from there, so it
+        After each validation was judged, and at the end of an epoch or of the training that no validation
+        ends. `folder` is the run's; `better`: it is the best model so far. `model` is what is validated:
+        the averaged weights, where there are some. `self.state` has the epochs that are done, and the
+        measures of all of them. It is called again for the same step where a run goes on from there, so it
         writes the same files then, each as a whole. An OSError ends all ranks.
         """
 

@@ -66,6 +66,20 @@ class Exports(Toy):
             _die()
 
 
+class EachEpoch(Exports):
+    """Notes for which epochs and steps of the next one it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[tuple[int, int]] = []
+
+    def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Any]:
+        return {"loss": (1.0, 1)}
+
+    def export(self, model: nn.Module, folder: Path, *, better: bool) -> None:
+        self.written.append((self.state.epoch, self.state.consumed))
+
+
 class Refused(Exports):
     """Its disk takes nothing more."""
 
@@ -126,13 +140,30 @@ def test_it_is_written_also_where_a_kill_comes_between(world_size: int, tmp_path
 
 
 def test_also_without_a_validation_set(tmp_path: Path) -> None:
-    """Where an epoch's training is what judges; and not where there is nothing to judge by."""
+    """Where an epoch's training is what judges."""
     task = Exports(validated=False)
     train(task, {**config(tmp_path, num_epochs=2), "validation": {"every_steps": 3}})
-    assert task.exported == 1
-    (last,) = exported(tmp_path)
-    assert last["epochs"] == 2
-    assert last["validations"] == 0
+    assert task.exported == 2
+    found = exported(tmp_path)
+    assert [each["epochs"] for each in found] == [1, 2]
+    assert {each["validations"] for each in found} == {0}
+
+
+@pytest.mark.parametrize(("num_steps", "better"), [(2, True), (6, False)])
+def test_also_in_the_middle_of_an_epoch_without_one(num_steps: int, better: bool, tmp_path: Path) -> None:
+    """There is nothing to judge by, but the training is over; the only model is the best one."""
+    task = Exports(validated=False)
+    judged = train(task, config(tmp_path, num_epochs=None, num_steps=num_steps))  # 4 are an epoch
+    last = exported(tmp_path)[-1]
+    assert (last["better"], last["weights"]) == (better, judged)
+
+
+@pytest.mark.parametrize("every_steps", [3, 4])
+def test_each_epoch_whenever_it_is_validated(every_steps: int, tmp_path: Path) -> None:
+    """Also where a validation comes with an epoch's last step, when the epoch is not yet done."""
+    task = EachEpoch()
+    train(task, {**config(tmp_path, num_epochs=3), "validation": {"every_steps": every_steps}})
+    assert [epoch for epoch, consumed in task.written if not consumed] == [1, 2, 3]
 
 
 @pytest.mark.usefixtures("for_real")
