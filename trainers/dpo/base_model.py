@@ -26,7 +26,11 @@ def base_model(told: BaseModel) -> Loaded:
         ConfigError: it is not there, or is no model in ProteinMPNN's format.
     """
     path = _path(told)
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except OSError as error:
+        raise ConfigError([f"base_model.name: {path} cannot be read: {error.strerror}"]) from error
+    if not there:
         raise ConfigError([_absent(told, path)])
     try:
         return load(path)

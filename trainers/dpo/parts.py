@@ -72,16 +72,23 @@ def divided(sets: Mapping[str, Set], data: Pairs | Chains, what: str) -> Divisio
     share = 0.0 if others[0] is not None else data.validation_share
     most, held_out, apart = divided_by_what_they_share(train.things, share, data.split_seed)
     if not most:
+        write = "a smaller share, or 0" if len(train) > 1 else "0, with --set data.validation_share=0,"
         raise ConfigError(
             [
-                f"data.validation_share: is {share:g}, and of {len(train)} {what} leaves none to train on; "
-                "write a smaller share, or 0 and validate with others"
+                f"data.validation_share: is {share:g}, and of {len(train):,} {what} leaves none to train on; "
+                f"write {write} and validate with others"
             ]
         )
     if not apart:
         notes.append(
             f"data.validation_share: all {len(train)} {what} share structures with each other, so that what "
             "is validated with tells nothing of structures that were never seen; name some of their own"
+        )
+    meant, held = len(train) * share, len(held_out)
+    if apart and (held < meant / 2 or (held > 1 and held >= 2 * meant)):
+        notes.append(
+            f"data.validation_share: {share:g} of {len(train):,} {what} would be {meant:.0f}, but {held:,} "
+            "are held out, because those that share a structure stay together; name some of their own instead"
         )
     known = set(train.digests)
     for name, each in zip(("validation", "test"), others, strict=True):

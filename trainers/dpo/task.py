@@ -74,21 +74,26 @@ class DpoTask(Task):
         temperature = self.settings.preference.temperature
         conditions = Conditions(weights, temperature, self.state.precision, place.device.type)
         data, cache = self.settings.data, self.state.folder
-        known: dict[str, PairSet] = {}
+        files = place.decided(partial(_files, data))
+        known = {
+            name: place.decided(partial(PairSet, file, data, self.state.seed, cache))
+            for name, file in files.items()
+        }
+        division = divided(
+            known, data, "pairs"
+        )  # what is wrong with any of them is said before this takes long
+        for note in division.notes if place.is_main else ():
+            logger.warning("%s", note)
         referenced: dict[str, Referenced] = {}
-        for name, file in _files(data).items():
-            known[name] = pairs = place.decided(partial(PairSet, file, data, self.state.seed, cache))
+        for name, pairs in known.items():
             log_probabilities = reference_of(
                 *(pairs, self._reference, conditions, place),
-                beside=file,
+                beside=files[name],
                 cache=cache,
                 collate=collated,
                 autocast=self.state.autocast,
             )
             referenced[name] = Referenced(pairs, log_probabilities)
-        division = divided(known, data, "pairs")
-        for note in division.notes if place.is_main else ():
-            logger.warning("%s", note)
         self._parts = division.of(referenced)
         self._digests = {"base_model": weights, **division.digests}
 
@@ -178,7 +183,20 @@ class DpoTask(Task):
 
 
 def _files(data: settings.Pairs) -> dict[str, Path]:
-    """The files of pairs that there are."""
+    """The files of pairs that there are.
+
+    Raises:
+        ConfigError: some are not there, or cannot be read.
+    """
     fields = {"train": "train_data", "validation": "val_data", "test": "test_data"}
     told = {name: getattr(data, field) for name, field in fields.items()}
-    return {name: expanded(file, f"data.{fields[name]}") for name, file in told.items() if file}
+    files = {name: expanded(file, f"data.{fields[name]}") for name, file in told.items() if file}
+    problems = []
+    for name, file in files.items():
+        try:
+            file.open("rb").close()
+        except OSError as error:
+            problems.append(f"data.{fields[name]}: {str(file)!r} cannot be read: {error.strerror}")
+    if problems:
+        raise ConfigError(problems)
+    return files

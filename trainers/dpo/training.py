@@ -31,12 +31,17 @@ _MODELS = re.compile(r"(best_model|latest_model|checkpoint_epoch_\d+)\.pt")
 
 
 def _check_folder(config: Config) -> None:
-    """See that nobody else's models are written over.
+    """See that it can be a folder, and that nobody else's models are written over.
 
     Raises:
-        ConfigError: the run's folder holds some, and no training of castoff's has made it.
+        ConfigError: a file is in its place; or it holds models, and no training of castoff's has made it.
     """
     folder = expanded(config.training.path, "training.path") / run_name(config, os.environ)
+    there = next(each for each in (folder, *folder.absolute().parents) if os.path.lexists(each))
+    if not there.is_dir():
+        raise ConfigError(
+            [f"training.run (--output_dir): is {folder}, but {there} is no folder; name another place"]
+        )
     if config.training.fresh or not folder.is_dir() or (folder / "run.json").exists():
         return
     found = sorted(each.name for each in folder.iterdir() if _MODELS.fullmatch(each.name))

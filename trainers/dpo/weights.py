@@ -86,7 +86,11 @@ def load(path: Path) -> Loaded:
 
 def _read(path: Path) -> Any:
     """What torch.save was given."""
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except OSError as error:
+        raise ConfigError([f"cannot be read: {error.strerror}"], str(path)) from error
+    if not there:
         raise ConfigError([_absent(path)], str(path))
     damaged = "is damaged, not whole, or nothing that torch.save wrote: get or write it again"
     try:

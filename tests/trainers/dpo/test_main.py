@@ -155,6 +155,14 @@ def test_a_folder_that_was_there_before(with_pairs: Here) -> None:
     assert (with_pairs.folder / "theirs.1" / "best_model.pt").read_text() == "theirs"
 
 
+@pytest.mark.parametrize("place", ["notes", "notes/out"])
+def test_a_file_where_the_folder_would_be(place: str, with_pairs: Here) -> None:
+    (with_pairs.folder / "notes").write_text("mine")
+    assert with_pairs.tuned("--output_dir", place) == 1
+    assert with_pairs.told(rf"training\.run \(--output_dir\): is {place}, but .*notes is no folder; name")
+    assert not list(with_pairs.folder.glob("*.reference"))
+
+
 def test_a_command_without_anything_says_all_that_it_lacks(here: Here) -> None:
     assert here("--beta", "0") == 1
     assert here.stderr.splitlines() == [

@@ -66,6 +66,8 @@ def test_digests_are_of_what_is_trained_on_and_validated_with() -> None:
     ("sets", "told"),
     [
         ({"train": made("abcd", "1111")}, "all 4 pairs share structures with each other"),
+        ({"train": made("abcdefgh", "11112222")}, "0.25 of 8 pairs would be 2, but 4 are held out, because"),
+        ({"train": made("abcdefgh" * 2, "1111111122222223")}, "of 16 pairs would be 4, but 1 are held out"),
         ({"train": made("abcd"), "validation": made("dce")}, "2 of the 3 pairs of the validation set are"),
         ({"train": made("abcd"), "test": made("a")}, "1 of the 1 pairs of the test set are trained on"),
     ],
@@ -78,6 +80,10 @@ def test_what_nobody_may_have_meant(sets: dict[str, Made], told: str) -> None:
 
 
 def test_something_is_left_to_train_on() -> None:
-    with pytest.raises(ConfigError, match=r"validation_share: is 0.25, and of 1 pairs leaves none to train"):
+    with pytest.raises(ConfigError, match=r"is 0.25, and of 1 pairs leaves none to train on; write 0, with"):
         divided({"train": made("a")}, DATA, "pairs")
+    with pytest.raises(
+        ConfigError, match=r"is 1, and of 2 pairs leaves none .*; write a smaller share, or 0"
+    ):
+        divided({"train": made("ab")}, Pairs(train_data="x", validation_share=1.0), "pairs")
     assert list(divided({"train": made("a"), "validation": made("b")}, DATA, "pairs").train) == [0]

@@ -24,6 +24,7 @@ from trainers.core.evaluation import evaluate
 from trainers.core.fields import ConfigError
 from trainers.core.state import TrainingState
 from trainers.dpo import reference, settings
+from trainers.dpo.base_model import base_model as base_model_of
 from trainers.dpo.batch import Batch
 from trainers.dpo.export import BEST, LATEST
 from trainers.dpo.structures import cache
@@ -278,6 +279,38 @@ def test_a_base_model_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "torn.pt").write_bytes((tmp_path / "base.pt").read_bytes()[:500])
     torn = said(dir=str(tmp_path), name="torn")
     assert f"base_model.name: {tmp_path / 'torn.pt'} is damaged" in torn
+
+
+def test_files_that_are_not_there_are_told_before_anything_is_computed(tmp_path: Path) -> None:
+    nowhere = {"val_data": str(tmp_path / "nowhere.json"), "test_data": str(tmp_path)}
+    made = DpoTask(**dpo_sections(tmp_path, data=nowhere))
+    made.state = TrainingState(0, 0, CPU)
+    with pytest.raises(ConfigError) as refused:
+        made.setup(Place(0, 1, CPU, alone=True))
+    assert refused.value.problems == [
+        f"data.val_data: '{tmp_path}/nowhere.json' cannot be read: No such file or directory",
+        f"data.test_data: '{tmp_path}' cannot be read: Is a directory",
+    ]
+    pairs_file(tmp_path / "nowhere.json", 3)
+    (tmp_path / "wrong.json").write_text("[{}]")
+    made = DpoTask(**dpo_sections(tmp_path, data={"val_data": str(tmp_path / "wrong.json")}))
+    made.state = TrainingState(0, 0, CPU)
+    with pytest.raises(ConfigError, match=r"wrong\.json: pair 1: pdb_file: is missing"):
+        made.setup(Place(0, 1, CPU, alone=True))
+    assert not list(tmp_path.glob("*.reference"))
+
+
+def test_a_base_model_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = dpo_sections(tmp_path)
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    with pytest.raises(ConfigError, match=r"base_model\.name: .*base\.pt cannot be read: Permission denied"):
+        base_model_of(settings.BaseModel(**told["base_model"]))
+    with pytest.raises(ConfigError, match=r"base\.pt: cannot be read: Permission denied"):
+        load(tmp_path / "base.pt")
 
 
 def test_names_may_have_their_ending(tmp_path: Path) -> None:
