@@ -125,6 +125,18 @@ def test_chance_is_left() -> None:
     assert set(longest) == {0, 1, 2, 3}
 
 
+@pytest.mark.parametrize(("number", "batch_size"), [(24, 8), (64, 8), (96, 4), (127, 2)])
+def test_chance_is_left_in_a_small_set_too(number: int, batch_size: int) -> None:
+    """No two of which are of one length: sorted, they would always lie side by side with the same ones."""
+    lengths = [50 + 3 * each for each in range(number)]
+    dealt = deal(number, batch_size, 1, 1, drop_last=False)
+    epochs = [
+        {frozenset(micro) for step in steps(lengths, dealt, epoch) for micro in step} for epoch in range(5)
+    ]
+    assert len(set.union(*epochs)) > 0.6 * sum(map(len, epochs))
+    assert padding(lengths, [list(micro) for micro in epochs[0]]) < 0.25
+
+
 def test_a_rank_with_several_micro_batches_has_short_and_long_ones() -> None:
     lengths = list(range(64))
     (step,) = steps(lengths, deal(64, 8, 4, 2, drop_last=False))

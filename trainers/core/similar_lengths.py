@@ -17,7 +17,7 @@ from trainers.core.sampling import Deal
 
 _WINDOWS = 4
 """Into so many parts an epoch is cut at least, among which chance deals the samples: sorted as a whole, a
-small set would have the same batches in every epoch."""
+set has the same batches in every epoch. Of too few samples for two parts, neighbours change places."""
 
 _MOST, _LEAST = 50, 4
 """So many global batches come from a part, where there are so many."""
@@ -75,17 +75,17 @@ def longest_first(lengths: Tensor) -> list[int]:
 def arranged(lengths: Tensor, dealt: Deal, order: Permutation, seed: int, epoch: int) -> Listed:
     """An epoch's order in which micro-batches have samples of similar lengths, on every rank.
 
-    Parts of the random `order` are sorted, equal ones as they come, and cut into global batches, which
-    take turns at random; the steps that have fewer samples are the last, as they were dealt. What is
-    trained on together follows from the length and the global batch alone. In a step each micro-batch
-    has neighbours; which rank has the longest ones is drawn, and where it has several micro-batches,
-    it has short ones as well.
+    Parts of the random `order` are sorted, but for a little chance in small sets, and cut into global
+    batches, which take turns at random; the steps that have fewer samples are the last, as they were
+    dealt. What is trained on together follows from the length and the global batch alone. In a step each
+    micro-batch has neighbours; which rank has the longest ones is drawn, and where it has several
+    micro-batches, it has short ones as well.
     """
     generator = torch.Generator().manual_seed(derived(ORDER, seed, epoch, 1))
     whole = min(dealt.even_from, dealt.steps, dealt.length // dealt.global_batch)
     taken = order.tensor()[: dealt.bounds(dealt.steps - 1)[1]]
     sorted_, rest = _sorted(lengths, dealt, taken, whole, generator)
-    batches = sorted_.view(whole, dealt.global_batch)[torch.randperm(whole, generator=generator)]
+    batches = sorted_[torch.randperm(whole, generator=generator)]
     parts = [_turned(batches[:, _places(dealt, 0)], dealt.world_size, generator)] if whole else []
     parts += [run[_places(dealt, step)] for step, run in zip(range(whole, dealt.steps), rest, strict=True)]
     return Listed(torch.cat([part.flatten() for part in parts]))
@@ -94,7 +94,7 @@ def arranged(lengths: Tensor, dealt: Deal, order: Permutation, seed: int, epoch:
 def _sorted(
     lengths: Tensor, dealt: Deal, taken: Tensor, whole: int, generator: torch.Generator
 ) -> tuple[Tensor, list[Tensor]]:
-    """The samples of the whole global batches, sorted by parts, and those of the smaller steps.
+    """The samples of the whole global batches (number, samples), sorted, and those of the smaller steps.
 
     Each of these is a run of the last part, at a place that is drawn.
     """
@@ -104,14 +104,28 @@ def _sorted(
     ends[-1] = len(taken)
     window = torch.bucketize(torch.arange(len(taken)), torch.tensor(ends), right=True)
     found = taken[(window * (lengths.max() + 1) + lengths[taken]).argsort(stable=True)]
+    if windows == 1:
+        found = found[_near_by(len(found), dealt.global_batch, generator)]
     rest = []
     begin = ends[-2] if windows > 1 else 0
     for size in sizes:
         batches = (len(found) - begin - size) // dealt.global_batch
         first = begin + int(torch.randint(batches + 1, (), generator=generator)) * dealt.global_batch
-        rest.append(found[first : first + size])
+        rest.append(_by_length(found[first : first + size].unsqueeze(0), lengths).squeeze(0))
         found = torch.cat([found[:first], found[first + size :]])
-    return found, rest
+    return _by_length(found.view(whole, dealt.global_batch), lengths), rest
+
+
+def _near_by(number: int, global_batch: int, generator: torch.Generator) -> Tensor:
+    """So many places in a random order, each about a global batch from where it was."""
+    reach = global_batch + 2
+    places = torch.arange(number) + reach * torch.rand(number, generator=generator)
+    return places.argsort(stable=True)
+
+
+def _by_length(batches: Tensor, lengths: Tensor) -> Tensor:
+    """Batches (number, samples), each with its shortest sample first."""
+    return batches.gather(1, lengths[batches].argsort(dim=1, stable=True))
 
 
 def _windows(whole: int, global_batch: int, samples: int) -> int:
