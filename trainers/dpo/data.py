@@ -84,7 +84,8 @@ class PairSet(Dataset[Sample]):
 class ChainSet(Dataset[Sample]):
     """Chains of structures with their own sequences, each in a new order of decoding whenever it is taken.
 
-    It can be pickled, as pairs can. `noise`: Å, the standard deviation of what is added to each coordinate.
+    It can be pickled, as pairs can. `noise`: Å, the standard deviation of what is added to each coordinate;
+    `field`: which one names the folder.
 
     Raises:
         ConfigError: there is no such folder, a file in it is damaged, or none of its chains can be taken.
@@ -92,9 +93,16 @@ class ChainSet(Dataset[Sample]):
 
     draws_from = ("torch",)
 
-    def __init__(self, folder: str | Path, data: Chains, noise: float = 0.0, cache: Path | None = None):
-        source = expanded(str(folder), "data.structures")
-        self._files = _files_in(source)
+    def __init__(
+        self,
+        folder: str | Path,
+        data: Chains,
+        noise: float = 0.0,
+        cache: Path | None = None,
+        field: str = "data.structures",
+    ):
+        source = expanded(str(folder), field)
+        self._files = _files_in(source, field)
         self.noise = noise
         self.structures = structures_of(self._files, source, cache=cache)
         self._chains, self.notes = _taken(self.structures, source, data)
@@ -290,27 +298,41 @@ def _few(names: Sequence[str]) -> str:
 # --- Chains -------------------------------------------------------------------------------------------
 
 
-def _files_in(folder: Path) -> list[Path]:
+def _files_in(folder: Path, field: str) -> list[Path]:
     """The structure files in a folder and in those in it, in the order of their names.
 
     Raises:
-        ConfigError: there is no such folder, or none in it.
+        ConfigError: there is no such folder, or none in it, or it cannot be read.
     """
     if not folder.is_dir():
-        raise ConfigError([f"data.structures: is {str(folder)!r}, but there is no such folder"])
-    files = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.name.lower().removesuffix(".gz").endswith(SUFFIXES) and path.is_file()
-    ]
+        raise ConfigError([f"{field}: is {str(folder)!r}, but there is no such folder"])
+    files: list[Path] = []
+    try:
+        _look_in(folder, files, set())
+    except OSError as error:
+        raise ConfigError([f"{field}: {error.filename} cannot be read: {error.strerror}"]) from error
     if not files:
         raise ConfigError(
             [
-                f"data.structures: in {folder} there are no structures; it takes a folder of files "
+                f"{field}: in {folder} there are no structures; it takes a folder of files "
                 f"{', '.join(f'*{suffix}' for suffix in SUFFIXES)}, also with .gz"
             ]
         )
-    return files
+    return sorted(files)
+
+
+def _look_in(folder: Path, files: list[Path], seen: set[Path]) -> None:
+    """Add the structure files; folders that are links, too, each once, and nothing that is hidden."""
+    if (real := folder.resolve()) in seen:
+        return
+    seen.add(real)
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            _look_in(path, files, seen)
+        elif path.name.lower().removesuffix(".gz").endswith(SUFFIXES):
+            files.append(path)
 
 
 def _taken(structures: Structures, source: Path, data: Chains) -> tuple[list[tuple[int, int]], list[str]]:

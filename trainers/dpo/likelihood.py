@@ -59,15 +59,11 @@ class LikelihoodTask(Task):
     def setup(self, place: Place) -> None:
         """Read the structures. Only what is trained on is noisy."""
         data, cache = self.settings.data, self.state.folder
-        folders = {
-            "train": data.structures,
-            "validation": data.validation_structures,
-            "test": data.test_structures,
-        }
+        fields = {"train": "structures", "validation": "validation_structures", "test": "test_structures"}
         known = {
-            name: place.decided(partial(ChainSet, folder, data, 0.0, cache))
-            for name, folder in folders.items()
-            if folder
+            name: place.decided(partial(ChainSet, folder, data, 0.0, cache, f"data.{field}"))
+            for name, field in fields.items()
+            if (folder := getattr(data, field))
         }
         division = divided(known, data, "chains")
         for note in division.notes if place.is_main else ():

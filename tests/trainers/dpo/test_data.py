@@ -235,6 +235,25 @@ def test_chains_of_a_folder(folder: Path) -> None:
     assert "2 chains have more than data.max_length: 15 residues" in short.notes[0]
 
 
+def test_folders_that_are_links_and_what_is_hidden(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As they lie on a cluster, or come from a Mac, whose copies have files such as ._two.pdb beside them."""
+    links = tmp_path_factory.mktemp("links")
+    (links / "there").symlink_to(folder)
+    (folder / "around").symlink_to(links)
+    for hidden in (links / "._two.pdb", links / ".old" / "two.pdb"):
+        hidden.parent.mkdir(exist_ok=True)
+        hidden.write_bytes(b"\0\5\x16\7")
+    found = ChainSet(links, Chains(structures=str(links), min_length=1))
+    assert [found.origin(number)[0] for number in range(3)] == [
+        *(links / "there" / name for name in ("one.cif.gz", "two.pdb", "two.pdb")),
+    ]
+    (folder / "gone.pdb").symlink_to(folder / "nowhere.pdb")
+    with pytest.raises(ConfigError, match=r"there/gone\.pdb: cannot be read: No such file"):
+        ChainSet(links, Chains(structures=str(links)))
+
+
 def test_a_chain_is_taken_in_a_new_order_with_new_noise(folder: Path) -> None:
     found = ChainSet(folder, Chains(structures=str(folder), min_length=15), noise=0.5)
     torch.manual_seed(0)

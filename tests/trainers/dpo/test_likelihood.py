@@ -153,3 +153,9 @@ def test_export(tmp_path: Path) -> None:
         assert again.noise_level == 0.3
         for key, value in model.state_dict().items():
             assert torch.equal(again.model.state_dict()[key], value)
+
+
+@pytest.mark.parametrize("field", ["structures", "validation_structures", "test_structures"])
+def test_a_folder_that_is_not_there_is_told_by_its_field(field: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"data.{field}: is 'nowhere', but there is no such folder"):
+        task(tmp_path, data={field: "nowhere"})
