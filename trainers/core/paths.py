@@ -31,3 +31,17 @@ def expanded(path: str, field: str) -> Path:
         raise ConfigError(
             [f"{field}: is {path!r}, but nobody knows the home of {user} here; write the path itself"]
         ) from error
+
+
+def see_that_it_can_be_written(file: Path, field: str) -> None:
+    """See that a file has a folder, and that nothing else is in its place; before there is much to write.
+
+    Raises:
+        ConfigError: it has none, or there is.
+    """
+    folder = file.absolute().parent
+    if file.exists() and not file.is_file():
+        kind = "a folder" if file.is_dir() else "no file"
+        raise ConfigError([f"{field}: is {str(file)!r}, which is {kind}; name a file"])
+    if not folder.is_dir():
+        raise ConfigError([f"{field}: is {str(file)!r}, but there is no folder {folder}; make it before"])

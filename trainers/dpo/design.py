@@ -18,6 +18,7 @@ from trainers.core.config import DEVICES
 from trainers.core.distributed import DistributedError, choose_device
 from trainers.core.durable import flush_folder
 from trainers.core.fields import ConfigError
+from trainers.core.paths import see_that_it_can_be_written
 from trainers.dpo.alphabet import LETTERS, UNKNOWN
 from trainers.dpo.batch import Backbones
 from trainers.dpo.model import InverseFolding
@@ -50,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Write FASTA; ends this process with words where that cannot be."""
     told = _parser().parse_args(arguments)
     try:
+        if told.out is not None:
+            see_that_it_can_be_written(told.out, "--out")
         device = choose_device(told.device, 0)
         model = load(told.model).model.to(device).eval()
         targets = _targets(told)

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy
 
 from trainers.core.fields import ConfigError
+from trainers.core.paths import see_that_it_can_be_written
 from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
 from trainers.dpo.data import ChainSet
 from trainers.dpo.settings import Chains
@@ -38,10 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Make what the command line says; ends this process with words where that cannot be."""
     told = _parser().parse_args(arguments)
     try:
+        see_that_it_can_be_written(told.out, "--out")
         pairs = made(told.structures, told.out, told.number, told.substitutions, told.seed)
         draft = told.out.with_name(f".{told.out.name}.draft")
-        draft.write_text(json.dumps(pairs, indent=1) + "\n")
-        draft.replace(told.out)
+        try:
+            draft.write_text(json.dumps(pairs, indent=1) + "\n")
+            draft.replace(told.out)
+        finally:
+            draft.unlink(missing_ok=True)
+    except KeyboardInterrupt:
+        sys.exit(130)
     except (ConfigError, OSError) as error:
         said = str(error).replace("data.structures", "STRUCTURES").splitlines()
         sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in said))
@@ -59,6 +66,7 @@ def made(structures: Path, out: Path, number: int | None, share: float, seed: in
     """
     folder = out.absolute().parent
     chains = ChainSet(structures, Chains(structures=str(structures)), cache=folder)
+    folder = folder.resolve()  # from there .. leads, whatever links lead there
     order = numpy.random.default_rng(seed).permutation(len(chains)).tolist()
     sources: dict[bytes, int] = {}
     for index in order:
@@ -110,7 +118,7 @@ def _pairs_of(
         seen.add(letters)
         tries = _TRIES
         yield {
-            "pdb_file": os.path.relpath(file, folder),
+            "pdb_file": os.path.relpath(file.parent.resolve() / file.name, folder),
             "chain_id": chain.name,
             "preferred_seq": native,
             "unpreferred_seq": letters,
@@ -123,10 +131,14 @@ def _letters(tokens: Tokens) -> str:
     return "".join(LETTERS[token] for token in tokens)
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"is {text!r}, but takes a whole number of at least 1")
+def _whole(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"is {text!r}, but takes a whole number of at least {least}")
     return int(text)
+
+
+def _positive(text: str) -> int:
+    return _whole(text, 1)
 
 
 def _share(text: str) -> float:
@@ -158,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
         default=0.1,
         help="of a chain's residues, as far as there is something worse for them; default 0.1",
     )
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="default 0")
+    parser.add_argument("--seed", metavar="N", type=_whole, default=0, help="default 0")
     return parser
 
 

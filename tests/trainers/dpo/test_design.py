@@ -249,7 +249,13 @@ def test_a_file_appears_once_it_is_whole(
             ["best.pt: is not there; did you mean best_model"],
         ),
         (["one.cif"], ["--device", "xpu"], ["--device is xpu, but"]),
-        (["one.cif"], ["--out", "{folder}/none/x.fasta"], ["No such file or directory", "none"]),
+        (
+            ["one.cif"],
+            ["--out", "{folder}/none/x.fasta"],
+            ["--out: is ", "there is no folder", "none; make it"],
+        ),
+        (["one.cif"], ["--out", "{folder}"], ["--out: is ", "which is a folder; name a file"]),
+        (["one.cif"], ["--out", "/dev/null"], ["--out: is '/dev/null', which is no file"]),
     ],
 )
 def test_what_cannot_be_is_told(

@@ -86,10 +86,33 @@ def test_says_that_so_many_cannot_be_made(folder: Path, tmp_path: Path) -> None:
         made(folder, tmp_path / "pairs.json", 100_000, 0.01, 0)
 
 
+def test_where_the_structures_are_through_links(folder: Path, tmp_path: Path) -> None:
+    """A name with .. in it leads from where a folder is, not from the link to it."""
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "far" / "away")
+    (link / "own").symlink_to(folder)
+    for place in (folder, link / "own"):
+        make_pairs.main([str(place), "--out", str(link / "pairs.json"), "--number", "4"])
+        for source in (link, tmp_path / "far" / "away"):
+            data = Pairs(train_data=str(source / "pairs.json"), structures=str(source))
+            assert len(PairSet(data.train_data, data, 0)) == 4
+
+
+def test_where_nothing_can_be_written_nothing_is_made(folder: Path, tmp_path: Path) -> None:
+    for place, said in (
+        (tmp_path, "which is a folder; name a file"),
+        (tmp_path / "no" / "p", "make it before"),
+    ):
+        with pytest.raises(SystemExit, match=rf"--out: is '{place}'.* {said}"):
+            make_pairs.main([str(folder), "--out", str(place)])
+    assert list(tmp_path.iterdir()) == [folder]
+
+
 def test_the_program_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match=r"STRUCTURES: is .*, but there is no such folder"):
         make_pairs.main([str(tmp_path / "none"), "--out", str(tmp_path / "pairs.json")])
-    for words in (["--number", "0"], ["--substitutions", "2"], ["--substitutions", "x"]):
+    for words in (["--number", "0"], ["--seed", "-1"], ["--substitutions", "2"], ["--substitutions", "x"]):
         with pytest.raises(SystemExit):
             make_pairs.main([str(tmp_path), "--out", "x.json", *words])
         assert f"is '{words[1]}', but takes a" in capsys.readouterr().err
