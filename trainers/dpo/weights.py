@@ -9,6 +9,7 @@ import difflib
 import math
 import zipfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
@@ -56,9 +57,14 @@ def save(path: Path, model: InverseFolding, noise_level: float) -> None:
     }
     draft = path.with_name(f".{path.name}")
     draft.unlink(missing_ok=True)
-    with SummedFile(draft) as file:
-        torch.save(content, cast("IO[bytes]", file))
-    draft.replace(path)
+    try:
+        with SummedFile(draft) as file:
+            torch.save(content, cast("IO[bytes]", file))
+        draft.replace(path)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)  # a full disk has need of its room
+        raise
     flush_folder(path.parent)
 
 

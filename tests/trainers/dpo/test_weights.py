@@ -115,6 +115,7 @@ def test_what_was_there_is_replaced_as_a_whole(file: Path, monkeypatch: pytest.M
         with pytest.raises(OSError, match="No space left"):
             save(file, small(), 0.3)
     assert file.read_bytes() == before
+    assert list(file.parent.iterdir()) == [file]  # what is left of a draft would fill the disk
     save(file, small(), 0.3)
     assert load(file).noise_level == 0.3
     assert list(file.parent.iterdir()) == [file]
