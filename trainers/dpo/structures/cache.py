@@ -22,14 +22,14 @@ from hashlib import sha256
 from importlib import metadata
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import msgspec
 import numpy
 import numpy.typing
 
 from trainers.core.config import Section
-from trainers.core.durable import flush_folder, read_sealed, sealed, sum_of, write_sealed
+from trainers.core.durable import SummedFile, flush_folder, read_sealed, sealed, sum_of, write_sealed
 from trainers.core.fields import ConfigError
 from trainers.core.helpers import mapped, usual_processes
 from trainers.core.locking import locked
@@ -45,6 +45,7 @@ _OF_ALL = ("sequence", "positions")
 _EMPTY = Chain("", "", *(numpy.zeros((0, 4, 3), numpy.float32), numpy.zeros(0, numpy.bool_)),
                *(numpy.zeros(0, numpy.uint8),) * 2, *(numpy.zeros(0, numpy.int32),) * 3)  # fmt: skip
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _SEVERAL_PROCESSES_FROM = 64
 """Files: fewer are read by this process before others have started."""
@@ -152,15 +153,19 @@ def structures_of(
                     _make(place, files, digests, processes)
             return Structures(place)
         except OSError as error:
+            if error.errno in _FULL:
+                raise ConfigError(
+                    [_refused(source, f"{place}: {error.strerror}; make room there")]
+                ) from error
             if error.errno not in _NOT_OURS:
                 raise
             refusal = f"{place}: {error.strerror}"
-    raise ConfigError(
-        [
-            f"the structures are kept as they were read, beside {source}, and that cannot be written here "
-            f"({refusal}); copy it where you can write, or let training.path be such a folder"
-        ]
-    )
+    advice = "copy it where you can write, or let training.path be such a folder"
+    raise ConfigError([_refused(source, f"{refusal}; {advice}")])
+
+
+def _refused(source: Path, why: str) -> str:
+    return f"structures are kept as they were read, beside {source}, and that cannot be written here: {why}"
 
 
 def told(problems: Sequence[str]) -> list[str]:
@@ -247,11 +252,12 @@ def _write(folder: Path, read: Sequence[_Read]) -> None:
     sums = {}
     for name in (*_OF_MODELLED, *_OF_ALL):
         path = folder / f"{name}.npy"
-        with path.open("wb") as file:
-            numpy.save(file, numpy.concatenate([getattr(_EMPTY, name), *(getattr(c, name) for c in chains)]))
-            file.flush()
-            os.fsync(file.fileno())
-        sums[path.name] = sum_of(path)
+        with SummedFile(path) as file:  # into a plain one numpy writes past Python, which hides a full disk
+            numpy.save(
+                cast("IO[bytes]", file),
+                numpy.concatenate([getattr(_EMPTY, name), *(getattr(c, name) for c in chains)]),
+            )
+        sums[path.name] = file.crc32
     found = [
         File(
             each.digest,

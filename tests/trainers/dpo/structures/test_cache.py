@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import resource
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +136,7 @@ def test_another_place_where_nothing_can_be_written(
     found = structures_of(files, tmp_path / "structures", cache=tmp_path / "runs" / "cache")
     assert found.folder.parent == tmp_path / "runs" / "cache"
     check(found, files)
-    with pytest.raises(ConfigError, match=r"cannot be written here \(.*Read-only file system\); copy it"):
+    with pytest.raises(ConfigError, match=r"cannot be written here: .*Read-only file system; copy it"):
         structures_of(files, tmp_path / "structures")
 
 
@@ -142,8 +144,20 @@ def test_a_full_disk_is_not_taken_for_another_place(
     files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusing(monkeypatch, tmp_path, errno.ENOSPC)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(ConfigError, match=r"structures: No space left on device; make room there"):
         structures_of(files, tmp_path / "structures", cache=tmp_path / "runs")
+
+
+def test_a_disk_that_fills_up_while_it_is_written(files: list[Path], tmp_path: Path) -> None:
+    before, most = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, most[1]))
+    try:
+        with pytest.raises(ConfigError, match=r"cannot be written here: .*; make room there"):
+            structures_of(files, tmp_path / "structures")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+        signal.signal(signal.SIGXFSZ, before)
+    assert not [path for path in tmp_path.iterdir() if path.is_dir() and path.name != "structures"]
 
 
 def test_says_which_files_are_wrong_and_leaves_nothing(files: list[Path], tmp_path: Path) -> None:
