@@ -135,6 +135,20 @@ def test_links_are_for_people_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert step_of(kept.best()) == step_of(kept.newest()) == 1
 
 
+def test_a_copy_of_a_run_whose_links_were_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As scp -r does; checkpoints are written there as ever, and what was copied stays."""
+    kept = Checkpoints(tmp_path / "run")
+    saved(kept, 1, BETTER)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    copy = Checkpoints(tmp_path / "copy")
+    for step in (2, 3):
+        saved(copy, step, BETTER)
+    assert step_of(copy.newest()) == step_of(copy.best()) == 3
+    for name in ("latest", "best"):
+        assert (tmp_path / "copy" / name / "model.pt").is_file()
+        assert caplog.text.count(f"{name} is a folder") == 1
+
+
 def test_a_record_for_one_that_was_being_replaced(tmp_path: Path) -> None:
     """Killed between two renames, training goes on from what was there before, and validates that."""
     path = saved(Checkpoints(tmp_path), 1)

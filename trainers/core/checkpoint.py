@@ -80,6 +80,8 @@ class Checkpoints:
         self._staging = Staging()
         self._writer = Writer()
         self._damaged: set[Path] = set()
+        self._copies: set[Path] = set()
+        """Folders where links should be."""
 
     def __enter__(self) -> Checkpoints:
         return self
@@ -194,6 +196,12 @@ class Checkpoints:
 
     def _point(self, name: str, path: Path | None) -> None:
         link = self.folder / name
+        if link.is_dir() and not link.is_symlink():
+            # scp -r makes one of a link, which may be old now, but is somebody's copy.
+            if link not in self._copies:
+                logger.warning("%s is a folder, not a link to a checkpoint, and stays as it is", link)
+            self._copies.add(link)
+            return
         if path is None:
             link.unlink(missing_ok=True)
             return
