@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 from tests.bench.inverse_folding.judged import (
     DESIGNS,
     TEMPERATURE,
@@ -48,7 +50,7 @@ BASE = (
     *("--num_epochs", "20", "--batch_size", "2", "--learning_rate", "2e-3"),
     *("--set", "model.hidden_size=64", "--set", "model.neighbours=30", "--set", "model.backbone_noise=0.1"),
 )
-TUNED = ("--num_epochs", "4", "--batch_size", "4", "--learning_rate", "3e-5")
+TUNED = ("--num_epochs", "1", "--batch_size", "4", "--learning_rate", "1e-6")
 
 
 class Trained(NamedTuple):
@@ -65,6 +67,7 @@ class Trained(NamedTuple):
 
 def main(folder: Path, base: Sequence[str], tuned: Sequence[str]) -> bool:
     """Fetch, split, train, tune, judge, and print what came out; whether the bars are met."""
+    torch.set_num_threads(1)  # as each rank of the trainings has
     print(f"{time.strftime('%Y-%m-%d')}, {machine()}; {versions()}", flush=True)
     structures = folder / "structures"
     _python("trainers.dpo.fetch_structures", structures)
@@ -138,10 +141,10 @@ def told_of_preferences(learned: Trained, tuning: Trained, file: Path) -> tuple[
     base, tuned = (load(each.folder / "best_model.pt").model.eval() for each in (learned, tuning))
     pairs = PairSet(file, Pairs(train_data=str(file)), seed=0)
     lines, good = [f"Tuned: {tuning}; {len(pairs)} held-out pairs"], True
-    for temperature in (TEMPERATURE, 1.0):
-        found = preferred(
-            likelihoods(base, pairs, temperature), likelihoods(tuned, pairs, temperature), pairs
-        )
+    temperatures = (TEMPERATURE, 1.0)
+    judged = (likelihoods(model, pairs, temperatures) for model in (base, tuned))
+    for temperature, before, after in zip(temperatures, *judged, strict=True):
+        found = preferred(before, after, pairs)
         errors = (found.accuracy.value - 0.5) / found.accuracy.error if found.accuracy.error else float("inf")
         surely, keeps = errors >= ERRORS, found.fall <= FALL
         good = good and surely and keeps

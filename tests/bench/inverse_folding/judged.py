@@ -57,15 +57,16 @@ def recovery(model: InverseFolding, files: Sequence[Path]) -> Recovery:
 
 
 @torch.no_grad()
-def likelihoods(model: InverseFolding, pairs: PairSet, temperature: float) -> Numbers:
-    """Log-probabilities (pairs, 2) of the chosen and the rejected sequences."""
+def likelihoods(model: InverseFolding, pairs: PairSet, temperatures: Sequence[float]) -> list[Numbers]:
+    """Log-probabilities (pairs, 2) of the chosen and the rejected sequences, at each temperature."""
     order = sorted(range(len(pairs)), key=pairs.lengths.__getitem__)
-    found = numpy.zeros((len(pairs), 2))
+    found = [numpy.zeros((len(pairs), 2)) for _ in temperatures]
     for first in range(0, len(order), 8):
         numbers = order[first : first + 8]
         batch = collated([pairs[number] for number in numbers])
         logits = model(batch.backbones, batch.sequences, batch.order)
-        found[numbers] = log_probabilities(logits, batch.sequences, batch.designed, temperature).numpy()
+        for each, temperature in zip(found, temperatures, strict=True):
+            each[numbers] = log_probabilities(logits, batch.sequences, batch.designed, temperature).numpy()
     return found
 
 
