@@ -90,7 +90,13 @@ def _address(archive: Archive, index: str) -> str:
         raise _unreachable(page, error) from error
     links: list[str]
     if kind.endswith("json"):
-        links = [file["url"] for file in json.loads(content)["files"] if file["filename"] == archive.file]
+        try:
+            files = json.loads(content)["files"]
+            links = [file["url"] for file in files if file["filename"] == archive.file]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                [f"{_shown(page)} is no page of a package index; name another one, as --index {_PYPI}"]
+            ) from error
     else:
         found = re.findall(r"""<a\s[^>]*?href=["']([^"']*)["']""", content.decode(errors="replace"), re.I)
         links = [

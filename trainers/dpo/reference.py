@@ -24,6 +24,7 @@ from torch.utils.data import Dataset
 
 from trainers.core.distributed import Place
 from trainers.core.durable import flush_folder, read_sealed, sealed, write_sealed
+from trainers.core.fields import ConfigError
 from trainers.dpo.batch import Batch, Sample
 from trainers.dpo.loss import log_probabilities
 from trainers.task import move
@@ -151,6 +152,9 @@ def reference_of(
         cache: a folder for it where it cannot be written there.
         network: makes the reference; called only where it is needed.
         autocast: what training computes in.
+
+    Raises:
+        ConfigError: some are no finite numbers; the same on all ranks, and nothing is kept.
     """
     fingerprint = conditions.fingerprint(digest_of(samples, place))
     name = f"{beside.name}.{fingerprint[:16]}.reference"
@@ -158,6 +162,7 @@ def reference_of(
     known = place.decided(lambda: _read(paths, fingerprint, len(samples)))
     if known is None:
         known = _computed(network(), samples, conditions.temperature, place, collate, autocast)
+        _see_that_they_are_numbers(known, conditions)
         if place.is_main:
             _write(paths, fingerprint, known)
     return known
@@ -197,6 +202,15 @@ def _computed(
         found[indices] = values
     held: Tensor = place.from_main(found)  # type: ignore[assignment]
     return held
+
+
+def _see_that_they_are_numbers(found: Tensor, conditions: Conditions) -> None:
+    wrong = int((~found.isfinite().all(1)).sum())
+    if wrong:
+        told = f"preference.temperature: is {conditions.temperature:g}, and training.precision "
+        told += f"{conditions.precision}, in which the reference's log-probabilities of {wrong:,} of "
+        told += f"{len(found):,} pairs are no finite numbers; take a higher temperature, as 0.1, or fp32"
+        raise ConfigError([told])
 
 
 # --- The file -----------------------------------------------------------------------------------

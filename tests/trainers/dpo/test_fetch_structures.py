@@ -31,6 +31,8 @@ class Index:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.html = False
+        self.page: bytes | None = None
+        """What it says of a package, whatever there is."""
         self.gives_parts = True
         self.ends_after: int | None = None
         self.asked: list[tuple[str, str | None, str | None]] = []
@@ -58,7 +60,7 @@ class Index:
             kind = "text/html" if self.html else "application/vnd.pypi.simple.v1+json"
             told = [{"filename": file, "url": f"../../files/{file}"} for file in links]
             rows = "".join(f'<a  href="../../files/{file}#sha256=00">{file}</a>' for file in links)
-            content = (rows if self.html else json.dumps({"files": told})).encode()
+            content = self.page or (rows if self.html else json.dumps({"files": told})).encode()
         elif (said := handler.headers["Range"]) and self.gives_parts:
             first = int(said.removeprefix("bytes=").rstrip("-"))
             if first >= len(content):
@@ -211,6 +213,13 @@ def test_says_that_there_is_no_network(index: Index, sources: list[Source], tmp_
         make(tmp_path / "set", index.address)
     with pytest.raises(ConfigError, match=r"nowhere/some/ cannot be fetched \(unknown url type"):
         make(tmp_path / "set", "nowhere")
+
+
+@pytest.mark.parametrize("page", [b"please log in", b"[]", b"{}", b'{"files": "none"}', b"\xff"])
+def test_what_is_no_index(page: bytes, index: Index, sources: list[Source], tmp_path: Path) -> None:
+    index.page = page
+    with pytest.raises(ConfigError, match=r"/simple/some/ is no page of a package index; name another one"):
+        make(tmp_path / "set", index.address)
 
 
 def test_a_password_goes_to_the_server_and_nowhere_else(

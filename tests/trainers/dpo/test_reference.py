@@ -19,6 +19,7 @@ from launcher.ranks import RankEnv
 from tests.trainers.dpo.samples import MadePairs, network
 from tests.trainers.toys import run
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
+from trainers.core.fields import ConfigError
 from trainers.dpo import reference
 from trainers.dpo.batch import Backbones
 from trainers.dpo.data import collated
@@ -208,6 +209,13 @@ def test_what_cannot_be_written_whole_is_not_there(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(reference, "write_sealed", full)
     computed(tmp_path, MadePairs(3))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_are_no_numbers_is_told_and_not_kept(tmp_path: Path) -> None:
+    """As where all that is divided by a temperature overflows; each step would be lost to NaN."""
+    with pytest.raises(ConfigError, match=r"temperature: is 1e-40.* of 3 of 3 pairs are no finite numbers"):
+        computed(tmp_path, MadePairs(3), CONDITIONS._replace(temperature=1e-40))
     assert list(tmp_path.iterdir()) == []
 
 
