@@ -31,10 +31,10 @@ from launcher.ranks import RankEnv
 from tests.bench.training import Ratio, machine, versions
 from trainers.core.distributed import Place
 from trainers.dpo.alphabet import RESIDUES
-from trainers.dpo.batch import Sample
-from trainers.dpo.model import InverseFolding
+from trainers.dpo.network.model import InverseFolding
+from trainers.dpo.network.weights import Loaded
+from trainers.dpo.samples.batch import Sample
 from trainers.dpo.task import DpoTask
-from trainers.dpo.weights import Loaded
 from trainers.program import train
 from trainers.sedd import data
 from trainers.sedd.alphabet import MASK

@@ -17,10 +17,10 @@ import torch
 from trainers.core.config import Config
 from trainers.core.yaml_text import read_yaml_file
 from trainers.dpo.alphabet import RESIDUES
-from trainers.dpo.model import InverseFolding
+from trainers.dpo.network.model import InverseFolding
+from trainers.dpo.network.weights import save
 from trainers.dpo.start.configuration import read as read_preferences
-from trainers.dpo.synthetic import write_structures
-from trainers.dpo.weights import save
+from trainers.dpo.structures.synthetic import write_structures
 from trainers.sedd.alphabet import decode
 from trainers.sedd.start.configuration import read
 from trainers.sedd.start.translation import core_config

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from trainers.core.fields import ConfigError, suggestion
 from trainers.core.paths import expanded
+from trainers.dpo.network.weights import Loaded, load
 from trainers.dpo.settings import BaseModel
-from trainers.dpo.weights import Loaded, load
 
 _SHOWN = 8
 """Files that are named, of those that are there."""

@@ -20,12 +20,12 @@ from trainers.core.durable import flush_folder
 from trainers.core.fields import ConfigError
 from trainers.core.paths import see_that_it_can_be_written
 from trainers.dpo.alphabet import LETTERS, UNKNOWN
-from trainers.dpo.batch import Backbones
-from trainers.dpo.model import InverseFolding
-from trainers.dpo.sampling import sampled
+from trainers.dpo.network.model import InverseFolding
+from trainers.dpo.network.sampling import sampled
+from trainers.dpo.network.weights import load
+from trainers.dpo.samples.batch import Backbones
 from trainers.dpo.structures.reading import SUFFIXES, chosen, joined, read_chains
 from trainers.dpo.structures.structure import Structure
-from trainers.dpo.weights import load
 
 _PROGRAM = "python -m trainers.dpo.design"
 

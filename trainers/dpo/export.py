@@ -8,8 +8,8 @@ from typing import cast
 from torch import nn
 
 from trainers.core.state import TrainingState
-from trainers.dpo.model import InverseFolding
-from trainers.dpo.weights import save
+from trainers.dpo.network.model import InverseFolding
+from trainers.dpo.network.weights import save
 
 LATEST, BEST = "latest_model.pt", "best_model.pt"
 

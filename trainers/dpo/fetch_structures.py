@@ -30,7 +30,7 @@ from trainers.core.durable import flush_folder
 from trainers.core.fields import ConfigError
 from trainers.core.locking import locked
 from trainers.dpo.alphabet import LETTERS, UNKNOWN
-from trainers.dpo.package_index import Archive, fetched, index_address
+from trainers.dpo.structures.package_index import Archive, fetched, index_address
 from trainers.dpo.structures.reading import SUFFIXES, Chain, chains_of
 
 _PROGRAM = "python -m trainers.dpo.fetch_structures"

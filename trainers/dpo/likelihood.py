@@ -18,13 +18,13 @@ from trainers.core.fields import ConfigError, convert
 from trainers.core.permutation import Permutation
 from trainers.core.randomness import EVALUATION, derived, seed_all
 from trainers.dpo import settings
-from trainers.dpo.batch import Batch, Sample
-from trainers.dpo.data import ChainSet, collated
 from trainers.dpo.export import export
 from trainers.dpo.loss import smoothed_likelihood_loss
-from trainers.dpo.model import InverseFolding
-from trainers.dpo.parts import Parts, divided, see_that_they_are_the_same
-from trainers.dpo.sampling import sampled
+from trainers.dpo.network.model import InverseFolding
+from trainers.dpo.network.sampling import sampled
+from trainers.dpo.samples.batch import Batch, Sample
+from trainers.dpo.samples.data import ChainSet, collated
+from trainers.dpo.samples.parts import Parts, divided, see_that_they_are_the_same
 from trainers.task import Loss, Splits, Sum, Task, move
 
 logger = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Made-up preferences: `python -m trainers.dpo.make_pairs structures --out pairs.json --number 400`.
 
 In each pair the preferred sequence is the one that the structure has, and the other is the same with some
-residues put in their places that are guessed to be worse (see `trainers.dpo.worse`). So it is certain that
+residues put in their places that are guessed to be worse (see `samples.worse`). So it is certain that
 the preferred one folds into the structure, and likely that the other does so less well; no more. Nothing
 was measured, and a model that has learned these preferences has learned this guess. They are there to try
 everything with before there are measured ones, and each says so in its description.
@@ -24,10 +24,10 @@ import numpy
 from trainers.core.fields import ConfigError
 from trainers.core.paths import see_that_it_can_be_written
 from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
-from trainers.dpo.data import ChainSet
+from trainers.dpo.samples.data import ChainSet
+from trainers.dpo.samples.worse import burial, worse
 from trainers.dpo.settings import Chains
 from trainers.dpo.structures.reading import Chain
-from trainers.dpo.worse import burial, worse
 
 _PROGRAM = "python -m trainers.dpo.make_pairs"
 

@@ -25,8 +25,8 @@ from torch.utils.data import Dataset
 from trainers.core.distributed import Place
 from trainers.core.durable import flush_folder, read_sealed, sealed, write_sealed
 from trainers.core.fields import ConfigError
-from trainers.dpo.batch import Batch, Sample
 from trainers.dpo.loss import log_probabilities
+from trainers.dpo.samples.batch import Batch, Sample
 from trainers.task import move
 
 logger = logging.getLogger(__name__)

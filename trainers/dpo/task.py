@@ -16,18 +16,18 @@ from trainers.core.fields import ConfigError, convert
 from trainers.core.paths import expanded
 from trainers.dpo import settings
 from trainers.dpo.base_model import base_model
-from trainers.dpo.batch import Batch, Sample
-from trainers.dpo.data import PairSet, collated
 from trainers.dpo.export import export
 from trainers.dpo.loss import CHOSEN, entropy, log_probabilities, measures, preference_loss
-from trainers.dpo.parts import Parts, divided, see_that_they_are_the_same
+from trainers.dpo.network.weights import Loaded
 from trainers.dpo.reference import (
     Conditions,
     Referenced,
     reference_of,
     weights_digest,
 )
-from trainers.dpo.weights import Loaded
+from trainers.dpo.samples.batch import Batch, Sample
+from trainers.dpo.samples.data import PairSet, collated
+from trainers.dpo.samples.parts import Parts, divided, see_that_they_are_the_same
 from trainers.task import Loss, Splits, Sum, Task
 
 logger = logging.getLogger(__name__)

@@ -31,9 +31,9 @@ from tests.bench.inverse_folding.judged import (
 )
 from tests.bench.inverse_folding.split import IDENTITY, Split, split_structures
 from tests.bench.training import machine, versions
-from trainers.dpo.data import PairSet
+from trainers.dpo.network.weights import load
+from trainers.dpo.samples.data import PairSet
 from trainers.dpo.settings import Pairs
-from trainers.dpo.weights import load
 
 RANKS = 2
 SHARE = 0.25

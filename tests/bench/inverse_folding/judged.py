@@ -12,10 +12,10 @@ import torch
 
 from tests.bench.proteins.comparison import Mean, mean_of
 from trainers.dpo.alphabet import LETTERS, UNKNOWN
-from trainers.dpo.data import PairSet, collated
 from trainers.dpo.design import designs, target
 from trainers.dpo.loss import CHOSEN, REJECTED, log_probabilities
-from trainers.dpo.model import InverseFolding
+from trainers.dpo.network.model import InverseFolding
+from trainers.dpo.samples.data import PairSet, collated
 
 Numbers = numpy.typing.NDArray[numpy.float64]
 

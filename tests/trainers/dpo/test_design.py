@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from trainers.dpo.alphabet import LETTERS
-from trainers.dpo.batch import Backbones
 from trainers.dpo.design import main
-from trainers.dpo.model import InverseFolding
-from trainers.dpo.sampling import Sampled, sampled
-from trainers.dpo.synthetic import made_up
-from trainers.dpo.weights import save
+from trainers.dpo.network.model import InverseFolding
+from trainers.dpo.network.sampling import Sampled, sampled
+from trainers.dpo.network.weights import save
+from trainers.dpo.samples.batch import Backbones
+from trainers.dpo.structures.synthetic import made_up
 
 A, B = 14, 11
 """Residues of the chains."""

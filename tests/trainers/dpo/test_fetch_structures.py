@@ -19,7 +19,7 @@ from tests.trainers.dpo.helices import helix, structure
 from trainers.core.fields import ConfigError
 from trainers.dpo import fetch_structures
 from trainers.dpo.fetch_structures import MANIFEST, Source, make
-from trainers.dpo.package_index import Archive, fetched, index_address
+from trainers.dpo.structures.package_index import Archive, fetched, index_address
 from trainers.dpo.structures.reading import read_chains, read_structure
 
 LONG = "ACDEFGHIKLMNPQRSTVWY" * 2

@@ -13,14 +13,14 @@ import torch
 from torch import nn
 
 from launcher.ranks import RankEnv
-from tests.trainers.dpo.samples import dpo_sections, likelihood_sections
+from tests.trainers.dpo.small import dpo_sections, likelihood_sections
 from tests.trainers.toys import Ranks, digest, lasting_lines, run
 from trainers.core.distributed import cleanup_ddp, initialize_ddp
 from trainers.ddp import TrainerDDP
 from trainers.dpo.export import BEST, LATEST
 from trainers.dpo.likelihood import LikelihoodTask
+from trainers.dpo.network.weights import load
 from trainers.dpo.task import DpoTask
-from trainers.dpo.weights import load
 from trainers.task import Loss, Task
 
 pytestmark = pytest.mark.usefixtures("for_real")

@@ -12,16 +12,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.trainers.dpo.samples import likelihood_sections, structures
+from tests.trainers.dpo.small import likelihood_sections, structures
 from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
 from trainers.core.state import TrainingState
 from trainers.dpo.alphabet import KINDS
-from trainers.dpo.batch import Backbones, Batch
 from trainers.dpo.export import BEST, LATEST
 from trainers.dpo.likelihood import LikelihoodTask
-from trainers.dpo.model import InverseFolding
-from trainers.dpo.weights import load
+from trainers.dpo.network.model import InverseFolding
+from trainers.dpo.network.weights import load
+from trainers.dpo.samples.batch import Backbones, Batch
 
 CPU = torch.device("cpu")
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.trainers.dpo.samples import SIZES, base_model, pairs_file, structures
+from tests.trainers.dpo.small import SIZES, base_model, pairs_file, structures
 from trainers.core.metrics import MetricsFile
 from trainers.dpo import __main__ as program
-from trainers.dpo.weights import load
+from trainers.dpo.network.weights import load
 
 
 class Here:

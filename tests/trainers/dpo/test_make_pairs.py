@@ -12,11 +12,11 @@ from tests.trainers.dpo.helices import helix, structure, written
 from trainers.core.fields import ConfigError
 from trainers.dpo import make_pairs
 from trainers.dpo.alphabet import LETTERS
-from trainers.dpo.data import PairSet
 from trainers.dpo.make_pairs import made
+from trainers.dpo.samples.data import PairSet
+from trainers.dpo.samples.worse import burial, worse
 from trainers.dpo.settings import Pairs
 from trainers.dpo.structures.reading import read_structure
-from trainers.dpo.worse import burial, worse
 
 SEQUENCE = "ACDEFGHIKLMNPQRSTVWYACDE"
 

@@ -16,13 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from launcher.ranks import RankEnv
-from tests.trainers.dpo.samples import MadePairs, network
+from tests.trainers.dpo.small import MadePairs, network
 from tests.trainers.toys import run
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
 from trainers.core.fields import ConfigError
 from trainers.dpo import reference
-from trainers.dpo.batch import Backbones
-from trainers.dpo.data import collated
 from trainers.dpo.loss import log_probabilities
 from trainers.dpo.reference import (
     Conditions,
@@ -32,6 +30,8 @@ from trainers.dpo.reference import (
     reference_of,
     weights_digest,
 )
+from trainers.dpo.samples.batch import Backbones
+from trainers.dpo.samples.data import collated
 
 ALONE = Place(0, 1, torch.device("cpu"))
 CONDITIONS = Conditions(weights_digest(network()), 0.1, "fp32", "cpu")

@@ -13,12 +13,12 @@ from tests.bench.inverse_folding.__main__ import Trained, told_of_preferences, t
 from tests.bench.inverse_folding.judged import likelihoods, preferred, recovery
 from tests.bench.inverse_folding.split import Split, chain_of, different, identities, split_structures
 from tests.bench.proteins import homology
-from trainers.dpo import weights
-from trainers.dpo.data import PairSet
 from trainers.dpo.make_pairs import main as make_pairs
-from trainers.dpo.model import InverseFolding
+from trainers.dpo.network import weights
+from trainers.dpo.network.model import InverseFolding
+from trainers.dpo.samples.data import PairSet
 from trainers.dpo.settings import Pairs
-from trainers.dpo.synthetic import write_structures
+from trainers.dpo.structures.synthetic import write_structures
 
 
 def network(seed: int = 0) -> InverseFolding:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainers.dpo.samples import base_model, dpo_sections, pairs_file
+from tests.trainers.dpo.small import base_model, dpo_sections, pairs_file
 from trainers.core.config import Config
 from trainers.core.data import EvaluationLoader
 from trainers.core.differences import compare
@@ -25,11 +25,11 @@ from trainers.core.fields import ConfigError
 from trainers.core.state import TrainingState
 from trainers.dpo import reference, settings
 from trainers.dpo.base_model import base_model as base_model_of
-from trainers.dpo.batch import Batch
 from trainers.dpo.export import BEST, LATEST
+from trainers.dpo.network.weights import load
+from trainers.dpo.samples.batch import Batch
 from trainers.dpo.structures import cache
 from trainers.dpo.task import DpoTask
-from trainers.dpo.weights import load
 
 CPU = torch.device("cpu")
 

@@ -12,10 +12,10 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.trainers.dpo.folds import letters, shuffled, wandering
+from tests.trainers.dpo.network.folds import letters, shuffled, wandering
 from trainers.core.fields import ConfigError
-from trainers.dpo.model import InverseFolding
-from trainers.dpo.weights import load, save
+from trainers.dpo.network.model import InverseFolding
+from trainers.dpo.network.weights import load, save
 
 
 def small(**sizes: int) -> InverseFolding:

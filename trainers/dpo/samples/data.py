@@ -18,8 +18,8 @@ from trainers.core.fields import ConfigError
 from trainers.core.paths import expanded
 from trainers.core.randomness import ORDER, derived
 from trainers.dpo.alphabet import UNKNOWN
-from trainers.dpo.batch import Backbones, Batch, Sample
-from trainers.dpo.pairs import Fitted, Pair, fitted, ranges_of, read_pairs
+from trainers.dpo.samples.batch import Backbones, Batch, Sample
+from trainers.dpo.samples.pairs import Fitted, Pair, fitted, ranges_of, read_pairs
 from trainers.dpo.settings import Chains, Pairs
 from trainers.dpo.structures.cache import Structures, structures_of, told
 from trainers.dpo.structures.reading import SUFFIXES, Chain

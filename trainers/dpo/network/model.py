@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, gelu, linear
 
 from trainers.dpo.alphabet import KINDS
-from trainers.dpo.batch import Backbones
-from trainers.dpo.features import Features, residues
+from trainers.dpo.network.features import Features, residues
+from trainers.dpo.samples.batch import Backbones
 
 _USUAL_MESSAGES = 30
 """What sums of messages are divided by."""

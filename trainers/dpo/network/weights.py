@@ -20,7 +20,7 @@ from torch import Tensor
 from trainers.core.durable import SummedFile, flush_folder
 from trainers.core.fields import ConfigError
 from trainers.dpo.alphabet import KINDS, LETTERS
-from trainers.dpo.model import InverseFolding
+from trainers.dpo.network.model import InverseFolding
 
 _TOLD = 3
 """Weights of which there is something wrong that are named; the others are counted."""

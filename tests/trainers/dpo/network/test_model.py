@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from tests.trainers.dpo.definition import Definition
-from tests.trainers.dpo.folds import letters, shuffled, side_by_side, wandering
-from trainers.dpo.batch import Backbones
-from trainers.dpo.features import Features, distances, nearest_residues, with_beta
-from trainers.dpo.model import InverseFolding
+from tests.trainers.dpo.network.definition import Definition
+from tests.trainers.dpo.network.folds import letters, shuffled, side_by_side, wandering
+from trainers.dpo.network.features import Features, distances, nearest_residues, with_beta
+from trainers.dpo.network.model import InverseFolding
+from trainers.dpo.samples.batch import Backbones
 
 
 def network(

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from trainers.dpo.alphabet import KINDS, UNKNOWN
-from trainers.dpo.batch import Backbones
-from trainers.dpo.features import residues
-from trainers.dpo.model import DecoderLayer, Encoded, InverseFolding, told_by
+from trainers.dpo.network.features import residues
+from trainers.dpo.network.model import DecoderLayer, Encoded, InverseFolding, told_by
+from trainers.dpo.samples.batch import Backbones
 
 
 class Sampled(NamedTuple):

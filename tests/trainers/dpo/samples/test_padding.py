@@ -10,9 +10,9 @@ import torch
 from trainers.core.config import Evaluation, Training
 from trainers.core.data import evaluation_loader, training_loader
 from trainers.core.distributed import Place
-from trainers.dpo.data import ChainSet, collated
+from trainers.dpo.samples.data import ChainSet, collated
 from trainers.dpo.settings import Chains
-from trainers.dpo.synthetic import write_structures
+from trainers.dpo.structures.synthetic import write_structures
 
 CPU = torch.device("cpu")
 

@@ -15,10 +15,10 @@ import torch
 from tests.trainers.dpo.helices import helix, structure, written
 from trainers.core.fields import ConfigError
 from trainers.dpo.alphabet import UNKNOWN
-from trainers.dpo.batch import Sample
-from trainers.dpo.data import ChainSet, PairSet, collated
+from trainers.dpo.samples.batch import Sample
+from trainers.dpo.samples.data import ChainSet, PairSet, collated
 from trainers.dpo.settings import Chains, Pairs
-from trainers.dpo.synthetic import write_structures
+from trainers.dpo.structures.synthetic import write_structures
 
 SEQUENCE = "ACDEFGHIKLMNPQRSTVWYACDE"
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.trainers.dpo.folds import letters, side_by_side, wandering
+from tests.trainers.dpo.network.folds import letters, side_by_side, wandering
 from trainers.dpo.alphabet import UNKNOWN
-from trainers.dpo.batch import Backbones
-from trainers.dpo.model import InverseFolding
-from trainers.dpo.sampling import Sampled, sampled
+from trainers.dpo.network.model import InverseFolding
+from trainers.dpo.network.sampling import Sampled, sampled
+from trainers.dpo.samples.batch import Backbones
 
 
 def network(neighbours: int = 6, bias: float = 0.0) -> InverseFolding:

@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 from trainers.dpo.alphabet import RESIDUES
-from trainers.dpo.worse import HYDROPATHY, LIKENESS, burial, worse
+from trainers.dpo.samples.worse import HYDROPATHY, LIKENESS, burial, worse
 
 
 def test_likeness_is_blosum62() -> None:
