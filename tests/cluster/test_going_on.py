@@ -41,7 +41,7 @@ command:
 nodes: 2
 ranks_per_node: 2
 walltime: 1h
-grace: 10m
+grace: 30m
 requeue: {{max: 2}}
 directives: {{nodelist: "n1,n2"}}
 python: {sys.executable}
@@ -96,21 +96,20 @@ class Trainings:
 
         until(reached, f"step {wanted} of {run.id}")
 
-    def run_out_of_time(self, run: Run) -> None:
-        """Let Slurm find a training so near to its time limit that it asks it to stop.
-
-        After that the limit is the old one again, so that the machine's speed decides nothing.
-        """
-        job = self.desk.record(run, "start")["job"]
-
-        def limit(minutes: int) -> None:
-            self.desk.slurm("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
-
+    def near_its_end(self, run: Run) -> None:
+        """Let Slurm find a training so near to its time limit that it asks it to stop."""
         started = self.desk.record(run, "start")["time"]
-        limit(int(time.time() - started) // 60 + 9)
+        self._limit(run, int(time.time() - started) // 60 + 29)
+
+    def has_time_again(self, run: Run) -> None:
+        """Once it has been asked, the limit is the old one, so that the machine's speed decides nothing."""
         stop = run.path / "attempts" / "0.0" / "stop"
         until(stop.exists, f"the stop file of {run.id}")
-        limit(60)
+        self._limit(run, 60)
+
+    def _limit(self, run: Run, minutes: int) -> None:
+        job = self.desk.record(run, "start")["job"]
+        self.desk.slurm("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
 
     def weights(self, run: Run) -> str:
         """What a training says of its weights at its end."""
@@ -165,12 +164,16 @@ def test_interrupted_trainings_end_with_the_same_weights(
     trainings: Trainings, others: dict[str, Run], desk: Desk
 ) -> None:
     """Bit for bit: out of time, asked to stop, preempted, with its node gone."""
-    for run in (trainings.causets, trainings.stopped, trainings.preempted, trainings.lost):
-        trainings.until_step(run, 7)
-    trainings.run_out_of_time(trainings.causets)
+    # Each as soon as it has come so far: none waits for the others to begin, which may take a while.
+    trainings.until_step(trainings.causets, 7)
+    trainings.near_its_end(trainings.causets)
+    trainings.until_step(trainings.stopped, 7)
     assert desk.castoff("stop", trainings.stopped.id).code == 0
+    trainings.until_step(trainings.preempted, 7)
     urgent = desk.slurm("sbatch", "--parsable", "-p", "urgent", "-w", "n3", "--exclusive", "--wrap", "true")
+    trainings.until_step(trainings.lost, 7)
     desk.slurm("scontrol", "update", "NodeName=n4", "State=DOWN", "Reason=broken")
+    trainings.has_time_again(trainings.causets)
     assert trainings.endings(trainings.stopped) == ["again"]
     assert desk.castoff("resubmit", trainings.stopped.id).code == 0
     # Slurm holds a job that it cannot launch on a node, as where its first start is not yet gone.

@@ -189,7 +189,7 @@ def test_what_is_wrong_is_said_and_nothing_is_left(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path, here: Here) -> None:
     (tmp_path / "out").write_text("a file")
     assert here(tmp_path, YAML) == 1
-    (line,) = here.stderr.splitlines()
+    *_, line = here.stderr.splitlines()
     assert line.startswith("castoff train: training.path: out/causets: ") and "Not a directory" in line
 
 
