@@ -336,8 +336,16 @@ def test_the_readmes_job_serves_every_scheduler(
     assert render(decided).startswith("#!/bin/bash")
 
 
+@pytest.mark.parametrize("block", of_language("json"), ids=str)
+def test_json_is_a_list_of_pairs(block: Block, tmp_path: Path) -> None:
+    from trainers.dpo.samples.pairs import read_pairs
+
+    (tmp_path / "pairs.json").write_text(block.text)
+    assert read_pairs(tmp_path / "pairs.json")
+
+
 def test_known_languages_only() -> None:
-    known = {"console", "python", "yaml", "bash", "sh", "text", "jinja"}
+    known = {"console", "python", "yaml", "json", "bash", "sh", "text", "jinja"}
     assert [f"{block}: {block.language!r}" for block in ALL if block.language not in known] == []
 
 

@@ -117,8 +117,8 @@ def _sorted(
 
 
 def _near_by(number: int, global_batch: int, generator: torch.Generator) -> Tensor:
-    """So many places in a random order, each about a global batch from where it was."""
-    reach = global_batch + 2
+    """So many places in a random order, each about half a global batch from where it was, at most."""
+    reach = global_batch / 2 + 2
     places = torch.arange(number) + reach * torch.rand(number, generator=generator)
     return places.argsort(stable=True)
 
