@@ -52,9 +52,9 @@ class TrainerDDP:
     """Trains a task's model on every rank of a process group, or alone without one.
 
     `config` is a `Config`, or the plain data of one; `task` wins over the one that it names, and `reports`
-    makes what tells of the training. Call
-    `initialize_ddp` first where there are several ranks. Every rank makes one of these, and calls
-    `prepare_dataloaders` and `run_training`; `run_test` is for whichever rank wants to know.
+    makes what tells of the training. Call `initialize_ddp` first where there are several ranks. Every rank
+    makes one of these, and calls `prepare_dataloaders` and `run_training`; `run_test` is for whichever rank
+    wants to know.
 
     Raises:
         ConfigError: the configuration is wrong, or lacks what this needs.

@@ -20,7 +20,7 @@ def epoch_file(epoch: int) -> str:
 
 
 def export(model: nn.Module, noise_level: float, folder: Path, state: TrainingState, *, better: bool) -> None:
-    """Write the model that was just validated; each file is there as a whole, or as it was.
+    """Write a run's model; each file is there as a whole, or as it was.
 
     As the latest one; as that of an epoch, where one has just ended; and as the best one, if it is `better`
     than all before.

@@ -79,9 +79,8 @@ class DpoTask(Task):
             name: place.decided(partial(PairSet, file, data, self.state.seed, cache))
             for name, file in files.items()
         }
-        division = divided(
-            known, data, "pairs"
-        )  # what is wrong with any of them is said before this takes long
+        # Before the reference is asked, which takes long: what is wrong with any of them is said at once.
+        division = divided(known, data, "pairs")
         for note in division.notes if place.is_main else ():
             logger.warning("%s", note)
         referenced: dict[str, Referenced] = {}
