@@ -61,6 +61,15 @@ def test_a_program_that_spawns_its_ranks_says_where_they_meet() -> None:
     assert told == {"MASTER_ADDR": "localhost", "MASTER_PORT": "12399"}
 
 
+def test_q4_ranks_that_are_spawned_inside_torchrun_meet_without_its_store() -> None:
+    """Nobody would listen at the place that they are told: torchrun's agent listens at its own."""
+    told = {"MASTER_ADDR": "head", "MASTER_PORT": "29400", "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+    told |= {"LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0", **TORCHRUN}
+    meet(told, RankEnv.detect(told), 1, 2, "localhost", "12399")
+    assert (told["MASTER_ADDR"], told["MASTER_PORT"]) == ("localhost", "12399")
+    assert "TORCHELASTIC_USE_AGENT_STORE" not in told
+
+
 def test_a_job_of_several_ranks_may_not_spawn(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "CASTOFF_STARTER": "local"}
     told |= {"CASTOFF_RANK": "1/4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "h", "MASTER_PORT": "1"}

@@ -281,18 +281,18 @@ def meet(
     Raises:
         DistributedError: the starter says another rank or size.
     """
-    if me.starter in ("single", "environment") and (me.rank, me.world_size) != (rank, world_size):
-        # spawned by this program itself: what the parent was told is not for its children
+    if (me.rank, me.world_size) != (rank, world_size):
+        # Spawned by this program itself, perhaps in a job of one rank: what the parent was told is not for
+        # its children. torchrun's own store, which would listen for them, is not at the new place either.
+        if me.starter not in ("single", "environment") and me.world_size > 1:
+            raise DistributedError(
+                f"this is rank {me.rank} of {me.world_size} by {me.starter}, but the program says rank "
+                f"{rank} of {world_size}; take both from launcher.ranks.RankEnv.detect(), and spawn nothing "
+                "inside a job"
+            )
         environ["MASTER_ADDR"], environ["MASTER_PORT"] = master_addr, master_port
+        environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
         return
-    if me.starter != "single" and (me.rank, me.world_size) != (rank, world_size):
-        if me.world_size == 1:  # a job of one rank that spawns its own
-            environ["MASTER_ADDR"], environ["MASTER_PORT"] = master_addr, master_port
-            return
-        raise DistributedError(
-            f"this is rank {me.rank} of {me.world_size} by {me.starter}, but the program says rank {rank} of "
-            f"{world_size}; take both from launcher.ranks.RankEnv.detect(), and spawn nothing inside a job"
-        )
     if me.starter != "torchrun" and me.master_addr is not None and me.master_port is not None:
         me.export(environ)
     environ.setdefault("MASTER_ADDR", master_addr)
