@@ -9,16 +9,10 @@ import torch
 from torch.utils.data import Dataset
 from torch_geometric.data import Data
 
-from trainers.gnn.causets import (
-    Order,
-    chains,
-    layered,
-    links,
-    myrheim_meyer,
-    ordering_fraction,
-    percolation,
-    sprinkle,
-)
+from trainers.gnn.causets.estimators import myrheim_meyer
+from trainers.gnn.causets.order import Order, chains, links, ordering_fraction
+from trainers.gnn.causets.random_orders import layered, percolation
+from trainers.gnn.causets.sprinkling import sprinkled
 
 FEATURES = 5
 """Per element: degrees and links to the past and the future, and its height."""
@@ -80,7 +74,8 @@ def causet(seed: int, index: int, mean: float) -> tuple[Order, int]:
     kind = index % 4
     if kind < 2:
         dimension = int(generator.choice(DIMENSIONS))
-        return sprinkle(mean, dimension, generator), dimension
+        number = max(2, int(generator.poisson(mean)))
+        return sprinkled(number, dimension, generator), dimension
     number = max(4, int(generator.poisson(mean)))
     if kind == 2:
         return layered(number, generator, generator.uniform(0.3, 0.7)), 0

@@ -9,7 +9,7 @@ import numpy
 import numpy.typing
 
 from trainers.core.table import aligned
-from trainers.gnn.causets import ordering_fraction
+from trainers.gnn.causets.order import ordering_fraction
 
 if TYPE_CHECKING:
     from trainers.gnn.data import Causets

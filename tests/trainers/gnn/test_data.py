@@ -18,7 +18,8 @@ from trainers.core.config import Training
 from trainers.core.data import training_loader
 from trainers.core.distributed import Place
 from trainers.gnn import data
-from trainers.gnn.causets import chains, links, myrheim_meyer, ordering_fraction
+from trainers.gnn.causets.estimators import myrheim_meyer
+from trainers.gnn.causets.order import chains, links, ordering_fraction
 from trainers.gnn.data import FEATURES, Causets, causet, graph
 from trainers.gnn.task import CausetTask
 

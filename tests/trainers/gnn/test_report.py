@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from trainers.core.table import aligned
-from trainers.gnn.causets import Order, ordering_fraction
+from trainers.gnn.causets.order import Order, ordering_fraction
 from trainers.gnn.data import Causets
 from trainers.gnn.report import linear_error, table
 

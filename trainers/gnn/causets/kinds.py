@@ -1,0 +1,132 @@
+"""The kinds of causal sets that are generated: how one of a size is drawn, and what is true of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from trainers.gnn.causets.lattices import PLANAR, cubic, lattice, quasicrystal
+from trainers.gnn.causets.merging import merged
+from trainers.gnn.causets.order import Order, ordering_fraction
+from trainers.gnn.causets.random_orders import destroyed, layered, matched_percolation
+from trainers.gnn.causets.sprinkling import BENT, REGIONS, Generator, curved, in_region, sprinkled
+from trainers.gnn.causets.topology import cut
+
+DIMENSIONS = (2, 3, 4, 5)
+"""Of sprinklings in flat spacetime."""
+CURVED_DIMENSIONS = (2, 3, 4)
+
+
+class Causet(NamedTuple):
+    """A causal set, and what is true of it."""
+
+    order: Order
+    manifold_like: bool
+    dimension: float
+    """0: it has none."""
+
+
+def draw_sprinkled(number: int, generator: Generator) -> Causet:
+    """A diamond of two to five dimensions."""
+    dimension = int(generator.choice(DIMENSIONS))
+    return Causet(sprinkled(number, dimension, generator), True, dimension)
+
+
+def draw_region(number: int, generator: Generator) -> Causet:
+    """Another region of two to five dimensions."""
+    dimension = int(generator.choice(DIMENSIONS))
+    region = list(REGIONS)[generator.integers(len(REGIONS))]
+    return Causet(in_region(number, dimension, region, generator), True, dimension)
+
+
+def draw_curved(number: int, generator: Generator) -> Causet:
+    """A diamond of de Sitter or anti-de Sitter space of two to four dimensions."""
+    dimension = int(generator.choice(CURVED_DIMENSIONS))
+    bend = float(generator.uniform(0.5, BENT) * generator.choice([-1.0, 1.0]))
+    return Causet(curved(number, dimension, bend, generator), True, dimension)
+
+
+def draw_cut(number: int, generator: Generator) -> Causet:
+    """A diamond of two dimensions with one to three slits."""
+    return Causet(cut(number, int(generator.integers(1, 4)), generator), True, 2.0)
+
+
+def draw_merged(number: int, generator: Generator) -> Causet:
+    """Two sprinklings of different dimensions, or one and something else, and some relations between them.
+
+    No spacetime has both parts, so the whole is not manifold-like. Where both have a dimension that of the
+    whole is their mean over the elements: what an element's neighbourhood has, on average.
+    """
+    first = round(number * float(generator.uniform(0.3, 0.7)))
+    sizes = (first, number - first)
+    if generator.random() < _BOTH:
+        dimensions = generator.permutation(DIMENSIONS)[:2]
+        parts = [
+            Causet(sprinkled(size, int(dimension), generator), True, float(dimension))
+            for size, dimension in zip(sizes, dimensions, strict=True)
+        ]
+        mean = sum(len(part.order) * part.dimension for part in parts) / number
+    else:
+        other = draw_layered if generator.random() < 0.5 else draw_percolation
+        parts = [draw_sprinkled(sizes[0], generator), other(sizes[1], generator)]
+        mean = 0.0
+        if generator.random() < 0.5:
+            parts.reverse()
+    relations = round(number * float(generator.uniform(0.05, 0.5)))
+    return Causet(merged(parts[0].order, parts[1].order, relations, generator), False, mean)
+
+
+_BOTH = 0.75
+"""The share of merged sets of which both parts are sprinklings."""
+
+
+def draw_layered(number: int, generator: Generator) -> Causet:
+    """Three layers as Kleitman and Rothschild have them, or two to six of about the same size."""
+    density = float(generator.uniform(0.1, 0.7))
+    layers = int(generator.integers(2, 7))
+    if generator.random() < 0.5:
+        return Causet(layered(number, generator, density), False, 0.0)
+    shares = tuple(generator.uniform(0.5, 1.5, layers).tolist())
+    return Causet(layered(number, generator, density, shares), False, 0.0)
+
+
+def draw_percolation(number: int, generator: Generator) -> Causet:
+    """Percolation with the ordering fraction of some manifold-like set of that size."""
+    draw = draw_sprinkled if generator.random() < 0.5 else draw_region
+    wanted = ordering_fraction(draw(number, generator).order)
+    return Causet(matched_percolation(number, wanted, generator), False, 0.0)
+
+
+def draw_destroyed(number: int, generator: Generator) -> Causet:
+    """A diamond or another region of which a twentieth to a quarter of the links are flipped."""
+    draw = draw_sprinkled if generator.random() < 0.5 else draw_region
+    share = float(generator.uniform(0.05, 0.25))
+    return Causet(destroyed(draw(number, generator).order, share, generator), False, 0.0)
+
+
+def draw_lattice(number: int, generator: Generator) -> Causet:
+    """One of the planar lattices, or a cubic one of three dimensions."""
+    kinds = (*PLANAR, "cubic")
+    kind = kinds[generator.integers(len(kinds))]
+    order = cubic(number, 3, generator) if kind == "cubic" else lattice(number, kind, generator)
+    return Causet(order, False, 0.0)
+
+
+def draw_quasicrystal(number: int, generator: Generator) -> Causet:
+    """A quasicrystal of the plane."""
+    return Causet(quasicrystal(number, generator), False, 0.0)
+
+
+KINDS: dict[str, Callable[[int, Generator], Causet]] = {
+    "sprinkled": draw_sprinkled,
+    "region": draw_region,
+    "curved": draw_curved,
+    "cut": draw_cut,
+    "merged": draw_merged,
+    "layered": draw_layered,
+    "percolation": draw_percolation,
+    "destroyed": draw_destroyed,
+    "lattice": draw_lattice,
+    "quasicrystal": draw_quasicrystal,
+}
+"""By name; a graph's `kind` is the number of its own in here."""

@@ -1,0 +1,22 @@
+"""Two causal sets made into one, in which each keeps its own order."""
+
+from __future__ import annotations
+
+import numpy
+
+from trainers.gnn.causets.order import Order, closed
+from trainers.gnn.causets.sprinkling import Generator
+
+
+def merged(early: Order, late: Order, relations: int, generator: Generator) -> Order:
+    """The elements of both, with so many relations at random from the first's to the second's, closed.
+
+    As relations lead one way only, nothing new follows among the elements of either.
+    """
+    split, number = len(early), len(early) + len(late)
+    order = numpy.zeros((number, number), dtype=bool)
+    order[:split, :split] = early
+    order[split:, split:] = late
+    drawn = generator.integers(0, [split, len(late)], size=(relations, 2))
+    order[drawn[:, 0], split + drawn[:, 1]] = True
+    return closed(order)

@@ -1,0 +1,74 @@
+"""What a configuration may say of generated causal sets: `data.causets`."""
+
+# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from trainers.core.config import NotNegative, Positive, Section
+from trainers.core.fields import convert, suggestion
+
+LARGEST = 20_000
+"""Elements: a causal set is a matrix, and so many need some 10 GB while one is made."""
+
+NAMES = (
+    *("sprinkled", "region", "curved", "cut"),
+    *("merged", "layered", "percolation", "destroyed", "lattice", "quasicrystal"),
+)
+"""The kinds there are: those of `kinds.KINDS`, in whose order they are numbered."""
+
+MIX = {
+    **{"sprinkled": 4.0, "region": 4.0, "curved": 2.0, "cut": 1.0},
+    **{"merged": 4.0, "percolation": 3.0, "destroyed": 2.0, "layered": 1.0, "lattice": 1.0},
+    **{"quasicrystal": 0.5},
+}
+
+Elements = Annotated[int, msgspec.Meta(ge=8, le=LARGEST)]
+Weight = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Causets(Section, frozen=True, kw_only=True):
+    """Which causal sets are made."""
+
+    number: Positive = 6000
+    """Of them all: to train on, to validate and to test."""
+    size: tuple[Elements, Elements] = (32, 96)
+    """The least and the most elements; between them all sizes are alike often."""
+    kinds: dict[str, Weight] = msgspec.field(default_factory=lambda: dict(MIX))
+    """How often each kind comes, in parts of the weights' sum; a kind that is not named does not come."""
+    seed: NotNegative | None = None
+    """None: the training's."""
+
+
+def read(data: Any, path: str, problems: list[str]) -> Causets | None:
+    """The section from data; None, and what is wrong in words in `problems`, where it cannot be."""
+    before = len(problems)
+    found: list[str] = []
+    settings: Causets | None = convert(data, Causets, path, found)
+    problems += found
+    if isinstance(data, Mapping):
+        problems += _unlike(data, path)
+    return settings if len(problems) == before else None
+
+
+def _unlike(data: Mapping[str, Any], path: str) -> list[str]:
+    """What is wrong beyond types."""
+    problems = []
+    size, kinds = data.get("size"), data.get("kinds")
+    if isinstance(size, (list, tuple)) and len(size) == 2 and all(type(end) is int for end in size):
+        low, high = size
+        if low > high:
+            problems.append(f"{path}.size: is {list(size)!r}, but takes the smaller number first")
+    if isinstance(kinds, Mapping):
+        problems += [
+            f"{path}.kinds.{name}: there is no such kind{suggestion(name, NAMES)}"
+            for name in kinds
+            if name not in NAMES
+        ]
+        weights = [each for each in kinds.values() if isinstance(each, (int, float))]
+        if len(weights) == len(kinds) and not (0 < sum(weights) < math.inf):
+            problems.append(f"{path}.kinds: is {dict(kinds)!r}, but at least one weight must be above 0")
+    return problems
