@@ -465,10 +465,13 @@ def tabled(document: str, but: str | None = None) -> dict[str, tuple[str, str]]:
 
 
 def test_every_field_of_a_training_is_described_with_its_default() -> None:
+    from trainers.core.config import Monitor
     from trainers.core.early_stopping import DefaultEarlyStopping, Watched
 
     stopping = "early_stopping.kwargs"
     fields = [*defaults(Config), *defaults(Watched, f"{stopping}.tasks.NAME.")]
+    for evaluator in ("validation.validator", "testing.tester"):
+        fields += defaults(Monitor, f"{evaluator}.evaluator_tasks.N.")
     for argument in inspect.signature(DefaultEarlyStopping).parameters.values():
         fields.append((f"{stopping}.{argument.name}", _written(argument.default), set()))
     described = tabled("trainer-configuration.md")

@@ -12,18 +12,21 @@ if TYPE_CHECKING:
     from trainers.core.distributed import cleanup_ddp, initialize_ddp
     from trainers.core.fields import ConfigError
     from trainers.core.sampling import split
+    from trainers.core.yaml_text import get_loader
     from trainers.ddp import TrainerDDP
     from trainers.program import train
-    from trainers.task import Loss, Splits, Task
+    from trainers.task import Evaluated, Loss, Splits, Task
 
 _HOMES = {
     "Config": "trainers.core.config",
     "ConfigError": "trainers.core.fields",
+    "Evaluated": "trainers.task",
     "Loss": "trainers.task",
     "Splits": "trainers.task",
     "Task": "trainers.task",
     "TrainerDDP": "trainers.ddp",
     "cleanup_ddp": "trainers.core.distributed",
+    "get_loader": "trainers.core.yaml_text",
     "initialize_ddp": "trainers.core.distributed",
     "split": "trainers.core.sampling",
     "train": "trainers.program",
@@ -32,11 +35,13 @@ _HOMES = {
 __all__ = [
     "Config",
     "ConfigError",
+    "Evaluated",
     "Loss",
     "Splits",
     "Task",
     "TrainerDDP",
     "cleanup_ddp",
+    "get_loader",
     "initialize_ddp",
     "split",
     "train",

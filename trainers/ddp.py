@@ -15,7 +15,7 @@ import torch
 from trainers.core.agreement import agree_on_configuration, agree_on_sizes
 from trainers.core.checkpoint import Checkpoints, finite
 from trainers.core.config import Config
-from trainers.core.configured import task_of
+from trainers.core.configured import ConfiguredTask, task_of
 from trainers.core.continuation import Continuation
 from trainers.core.contract import (
     KeptTask,
@@ -60,6 +60,9 @@ class TrainerDDP:
         ConfigError: the configuration is wrong, or lacks what this needs.
     """
 
+    describes: Callable[[Config], Task] = ConfiguredTask
+    """Makes the task of a configuration that names none."""
+
     # As long as the loop lasts.
     keeper: Continuation
     stopping: Stopping
@@ -81,7 +84,7 @@ class TrainerDDP:
         if self.place.is_main:
             self.logger.info("Using device: %s", self.place.device)
         seed_all(derived(MODEL, config.training.seed, 2))
-        self.task = task_of(config, task)
+        self.task = task_of(config, task, type(self).describes)
         drawn_from = declared_generators(self.task, "task")
         training, device = config.training, self.place.device
         folder = expanded(training.path, "training.path").absolute()

@@ -42,10 +42,11 @@ def train(
     task: Task | None = None,
     *,
     reports: Callable[[Path, Config, Place], Reports] = Reports,
+    trainer: type[TrainerDDP] = TrainerDDP,
 ) -> Trained:
     """Train and test `task`, or the one that the configuration names, as the rank that this process is.
 
-    `reports` makes what tells of the training.
+    `reports` makes what tells of the training, `trainer` is what trains.
 
     The same in one process, and in every rank that castoff, torchrun or a scheduler's starter makes.
 
@@ -59,7 +60,7 @@ def train(
     config, me = Config.of(config), RankEnv.detect()
     setup_logging(me.rank, config.log_level)
     before, sys.excepthook = sys.excepthook, partial(_tell, sys.excepthook, me, config.training.path)
-    trained = _trained(config, task, me, reports)
+    trained = _trained(config, me, partial(trainer, me.rank, config, task, reports=reports))
     sys.excepthook = before
     return trained
 
@@ -77,9 +78,7 @@ def _tell(
     before(kind, error, trace)
 
 
-def _trained(
-    config: Config, task: Task | None, me: RankEnv, reports: Callable[[Path, Config, Place], Reports]
-) -> Trained:
+def _trained(config: Config, me: RankEnv, make_trainer: Callable[[], TrainerDDP]) -> Trained:
     if me.world_size > 1:
         parallel = config.parallel
         initialize_ddp(
@@ -93,7 +92,7 @@ def _trained(
         )
         words = "Initialized DDP: rank=%d, world_size=%d, local_rank=%d"
         logger.info(words, me.rank, me.world_size, me.local_rank)
-    trainer = TrainerDDP(me.rank, config, task, reports=reports)
+    trainer = make_trainer()
     training, validation, test = trainer.prepare_dataloaders()
     try:
         trainer.run_training(training, validation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -32,6 +32,14 @@ class Loss:
     """Sums over the same items, for the log."""
 
 
+class Evaluated(NamedTuple):
+    """What a batch comes to, where sums are not all of it."""
+
+    sums: Mapping[str, Sum]
+    kept: Any
+    """Small, and on the CPU: it stays until the set is over, and `measure` gets that of all batches."""
+
+
 class Splits(NamedTuple):
     """The three data sets; training may be iterable, the others have a length."""
 
@@ -43,8 +51,8 @@ class Splits(NamedTuple):
 class Task(ABC):
     """What is trained: inherit from it, and write the first three methods.
 
-    Every method is called on every rank and must do the same there, but for `after_evaluation` and
-    `export`. What is random comes from torch's, numpy's or Python's global generators, which the trainer
+    Every method is called on every rank and must do the same there, but for `measure`, `after_evaluation`
+    and `export`. What is random comes from torch's, numpy's or Python's global generators, which the trainer
     seeds.
     """
 
@@ -55,9 +63,12 @@ class Task(ABC):
     """The global generators that `loss` and `evaluate` may draw from. They are seeded in every step, which
     takes 8 microseconds for all three, several times as much between quick steps, and 1 for torch's alone."""
 
+    arguments: str | None = "task_kwargs"
+    """The field that holds its arguments; None: they are the configuration's own sections."""
+
     silent_arguments: Collection[str] = ()
     """Which of its arguments change nothing that is trained: where data lie, what is shown, how often.
-    Names in `task_kwargs`, or paths below it (`sampling.steps`). Other values are for a run that goes on
+    Names in `arguments`, or paths below it (`sampling.steps`). Other values are for a run that goes on
     to have, and for each rank."""
 
     told_arguments: Collection[str] = ()
@@ -90,10 +101,11 @@ class Task(ABC):
         """A batch of samples; default: torch's."""
         return torch.utils.data.default_collate(samples)
 
-    def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum]:
+    def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum] | Evaluated:
         """Sums of each measure over a batch; default: the training loss and its metrics.
 
-        Runs under `torch.no_grad()` in eval mode, on the bare module.
+        With an `Evaluated`, what `measure` is to see of the batch, too. Runs under `torch.no_grad()` in eval
+        mode, on the bare module.
         """
         loss = self.loss(model, batch)
         return {
@@ -107,6 +119,19 @@ class Task(ABC):
         What is no mean is made here, as a perplexity, which is exp of one.
         """
         return {name: total / count if count else float("nan") for name, (total, count) in sums.items()}
+
+    def measure(self, kept: Sequence[Any]) -> Mapping[str, float]:
+        """Measures of what `evaluate` has kept of each batch of all ranks, in their order: an F1 score, say.
+
+        On rank 0 alone, once; waits for no other rank. For what is no mean over samples.
+        """
+        raise NotImplementedError(
+            f"{type(self).__qualname__}.evaluate keeps something, and measure is missing"
+        )
+
+    def tester(self) -> Task:
+        """The task as it judges a test set; default: as any other."""
+        return self
 
     def after_evaluation(self, model: nn.Module) -> Mapping[str, float]:
         """More to log after a validation, on rank 0 alone: samples, plots. Waits for no other rank.

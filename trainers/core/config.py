@@ -141,21 +141,33 @@ class Training(Section, frozen=True, kw_only=True):
     """Steps between two collections, on all ranks at once; None: as Python does it."""
 
 
-class Evaluator(Section, frozen=True, kw_only=True):
-    """What QuantumGrav makes its validator and tester of."""
+class Monitor(Section, frozen=True, kw_only=True):
+    """A measure over all predictions at once, which is no mean over samples: an F1 score, say."""
 
-    device: Any = None
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    monitor: Any
+    """A function of (predictions, targets), or a class or function that makes one of `args` and `kwargs`."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+
+
+class Evaluator(Section, frozen=True, kw_only=True):
+    """How a model that the configuration describes is validated, or tested."""
+
+    type: Any = None
+    """There is one alone, under the names that others have for it."""
+    device: Literal["auto", "cpu", "cuda", "xpu", "mps"] = "auto"
+    """The one that trains, since each rank judges where it trains."""
     criterion: Any = None
+    """None: the training's."""
     apply_model: Any = None
-    evaluator_tasks: Any = None
-    compute_per_task: Any = None
+    """None: the training's."""
+    evaluator_tasks: list[Monitor] = []
 
 
 class Evaluation(Section, frozen=True, kw_only=True):
-    """Validation or testing: its loader, and when it happens."""
+    """The loader of a set that is only looked at."""
 
-    every_steps: Positive | None = None
-    """Steps between two validations; None: one at the end of each epoch."""
     batch_size: Positive | None = None
     """None: that of training."""
     num_workers: NotNegative = 0
@@ -166,9 +178,20 @@ class Evaluation(Section, frozen=True, kw_only=True):
     persistent_workers: bool = False
     shuffle: bool = False
     """Has no effect: sums do not depend on the order."""
+
+
+class Validation(Evaluation, frozen=True, kw_only=True):
+    """How good the model is, while it trains."""
+
+    every_steps: Positive | None = None
+    """Steps between two validations; None: one at the end of each epoch."""
     validator: Evaluator | None = None
+
+
+class Testing(Evaluation, frozen=True, kw_only=True):
+    """How good the best model is, at the end."""
+
     tester: Evaluator | None = None
-    """Have no effect: the task judges, and what it measures is exact on any number of ranks."""
 
 
 class EarlyStopping(Section, frozen=True, kw_only=True):
@@ -225,8 +248,8 @@ class Config(Section, frozen=True, kw_only=True):
     apply_model: Any = None
     model: dict[str, Any] = {}
     data: dict[str, Any] = {}
-    validation: Evaluation = Evaluation()
-    testing: Evaluation = Evaluation()
+    validation: Validation = Validation()
+    testing: Testing = Testing()
     early_stopping: EarlyStopping | None = None
 
     @classmethod
@@ -308,7 +331,8 @@ def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
 
     `limits_memory`: whether torch can, on the device that is there.
     """
-    training, parts = config.training, {"validation": config.validation, "testing": config.testing}
+    training = config.training
+    parts: dict[str, Evaluation] = {"validation": config.validation, "testing": config.testing}
     said: list[tuple[str, object, str]] = [
         (
             "training.max_memory_per_gpu",
@@ -321,12 +345,9 @@ def without_effect(config: Config, *, limits_memory: bool = True) -> list[str]:
             training.checkpoint_at and config.validation.every_steps is None,
             "without validation.every_steps each epoch ends with a checkpoint",
         ),
-        ("testing.every_steps", config.testing.every_steps, "the test comes at the end"),
     ]
     for name, part in parts.items():
         said += [
-            (f"{name}.validator", part.validator, "a task's evaluate() measures"),
-            (f"{name}.tester", part.tester, "a task's evaluate() measures"),
             (f"{name}.drop_last", part.drop_last, "every sample counts, once"),
             (f"{name}.shuffle", part.shuffle, "sums do not depend on the order"),
         ]

@@ -2,30 +2,208 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import copy
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from trainers.core import config as core
 from trainers.core.config import Config
 from trainers.core.contract import a_task, in_words, made
-from trainers.core.fields import ConfigError
+from trainers.core.distributed import Place
+from trainers.core.fields import ConfigError, gathered
+from trainers.core.monitors import Monitors, targets_in, to_keep
 from trainers.core.pyobject import PyObject, called, resolved
 from trainers.core.sampling import split
-from trainers.task import Loss, Splits, Task
+from trainers.task import Evaluated, Loss, Splits, Sum, Task
 
 
-def task_of(config: Config, given: Task | None = None) -> Task:
+class Judging(NamedTuple):
+    """How a batch is judged."""
+
+    field: str
+    """Where its criterion stands."""
+    criterion: Callable[[Any, Any], Any]
+    apply: Callable[[nn.Module, Any], Any]
+    monitors: Monitors
+
+    def mean(self, outputs: Any, batch: Any) -> Tensor:
+        """The criterion's mean over the samples of a batch.
+
+        Raises:
+            ConfigError: it gives something else.
+        """
+        mean = self.criterion(outputs, batch)
+        if not isinstance(mean, Tensor) or mean.dim():
+            raise ConfigError([f"{self.field}: gave {in_words(mean)}; {_WRITE_MEAN}"])
+        return mean
+
+
+_WRITE_MEAN = "name a function(outputs, batch) that gives the mean loss of a batch, a tensor with one number"
+
+_EXAMPLES = {
+    "model": "!pyobject my_package.MyModel",
+    "criterion": "!pyobject my_package.compute_loss",
+    "apply_model": "!pyobject my_package.apply, a function(model, batch)",
+    "monitor": "!pyobject my_package.my_measure, a function(predictions, targets)",
+}
+
+_TYPES = {
+    "validation.validator": ("DefaultValidator", "Validator"),
+    "testing.tester": ("DefaultTester", "Tester"),
+}
+"""Where a set's evaluator stands, and what QuantumGrav calls the one that there is."""
+
+
+class ConfiguredTask(Task):
+    """A model, a data set and a criterion by their import paths.
+
+    `criterion(outputs, batch)` gives the mean loss of a batch; the number of its samples is
+    `len(batch)` of the first tensor in it, or its `num_graphs`. Validation and test have a criterion and
+    monitors of their own, if the configuration says so.
+
+    Raises:
+        ConfigError: with everything that the configuration lacks.
+    """
+
+    arguments = None
+
+    def __init__(self, config: Config):
+        self.config = config
+        missing, problems = self.missing(), [*_wrong_evaluators(config)]
+        if missing:
+            missing.append("or name a whole task: task: !pyobject my_package.MyTask")
+        if config.criterion is not None:
+            with gathered(problems):
+                self._training = self._judging("", core.Evaluator())
+            with gathered(problems):
+                told = config.validation.validator or core.Evaluator()
+                self._evaluating = self._judging("validation.validator.", told)
+            with gathered(problems):
+                told = config.testing.tester or core.Evaluator()
+                self._testing = self._judging("testing.tester.", told)
+        if missing or problems:
+            raise ConfigError([*missing, *dict.fromkeys(problems)])
+
+    def missing(self) -> list[str]:
+        """What the configuration lacks, a line for each."""
+        model, data, missing = self.config.model, self.config.data, []
+        if not model:
+            missing.append("model: is missing; write type: !pyobject my_package.MyModel and its arguments")
+        elif not _is_named(model.get("type")):
+            missing.append(
+                f"model.type: is {model.get('type')!r}, a bare name; write !pyobject and the import path of "
+                "the class"
+            )
+        if self.config.criterion is None:
+            missing.append(f"criterion: is missing; write {_EXAMPLES['criterion']}")
+        if not data:
+            missing.append("data: is missing; write dataset: !pyobject my_package.MyData and its arguments")
+        elif not _is_named(data.get("dataset")):
+            missing.append("data.dataset: is missing; write !pyobject and the import path of the data set")
+        return missing
+
+    def find(self, value: Any, field: str, kind: str) -> Any:
+        """The class or function that a field names; `kind`: model, criterion, apply_model or monitor.
+
+        Raises:
+            ConfigError: it is none, or there is none of that name.
+        """
+        return called(value, field, _EXAMPLES[kind])
+
+    def apply(self, model: nn.Module, batch: Any) -> Any:
+        """The model's outputs for a batch, where there is no `apply_model`."""
+        return model(batch)
+
+    def _judging(self, within: str, told: core.Evaluator) -> Judging:
+        """As an evaluator says; what it does not say is the training's."""
+        where = {
+            name: name if getattr(told, name) is None else f"{within}{name}"
+            for name in ("criterion", "apply_model")
+        }
+        problems: list[str] = []
+        apply = self.apply
+        with gathered(problems):
+            value = self.config.criterion if told.criterion is None else told.criterion
+            criterion = of_two(self.find(value, where["criterion"], "criterion"), where["criterion"])
+        with gathered(problems):
+            value = self.config.apply_model if told.apply_model is None else told.apply_model
+            if value is not None:
+                apply = self.find(value, where["apply_model"], "apply_model")
+        with gathered(problems):
+            monitors = Monitors(told.evaluator_tasks, f"{within}evaluator_tasks", self.find)
+        if problems:
+            raise ConfigError(problems)
+        return Judging(where["criterion"], criterion, apply, monitors)
+
+    def setup(self, place: Place) -> None:
+        """See that the device is the one that the evaluators were promised, now that it is known."""
+        problems = _wrong_devices(self.config, place.device.type)
+        if problems:
+            raise ConfigError(problems)
+
+    # --- What is trained ---------------------------------------------------------------------------
+
+    def build_model(self) -> nn.Module:
+        """`model.type` called with the other fields of `model`."""
+        arguments = resolved(dict(self.config.model))
+        model: nn.Module = made(arguments.pop("type"), arguments, "model", "model.type")
+        return model
+
+    def build_data(self) -> Splits:
+        """`data.dataset` called with the other fields of `data`, and split."""
+        arguments = resolved(dict(self.config.data))
+        fractions = arguments.pop("split", [0.8, 0.1, 0.1])
+        dataset = made(arguments.pop("dataset"), arguments, "data", "data.dataset")
+        return Splits(*split(dataset, fractions, self.config.training.seed))
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        """The criterion's mean, weighted by the number of samples."""
+        judging, count = self._training, samples_in(batch)
+        return Loss(judging.mean(judging.apply(model, batch), batch) * count, count)
+
+    def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum] | Evaluated:
+        """The same by the evaluator's criterion, and what its monitors are to see."""
+        judging, count = self._evaluating, samples_in(batch)
+        outputs = judging.apply(model, batch)
+        sums: dict[str, Sum] = {"loss": (judging.mean(outputs, batch) * count, count)}
+        if not judging.monitors:
+            return sums
+        return Evaluated(sums, (to_keep(outputs), to_keep(targets_in(batch))))
+
+    def measure(self, kept: Sequence[Any]) -> Mapping[str, float]:
+        """What the monitors give."""
+        return self._evaluating.monitors.measure(kept)
+
+    def tester(self) -> Task:
+        """With the test set's evaluator."""
+        other = copy.copy(self)
+        other._evaluating = self._testing
+        return other
+
+
+def task_of(
+    config: Config, given: Task | None = None, describe: Callable[[Config], Task] = ConfiguredTask
+) -> Task:
     """The task that is given; else the one that the configuration names; else what it describes.
 
     Raises:
         ConfigError: it is no Task, or cannot be made.
     """
-    if given is not None:
-        return a_task(given)
-    if config.task is None:
-        return ConfiguredTask(config)
+    if given is None and config.task is None:
+        return describe(config)
+    task = a_task(given) if given is not None else _named(config)
+    beside = [field for field, told in evaluators(config).items() if told is not None]
+    if beside:
+        how = f"judges what model and criterion describe, but {type(task).__qualname__} measures by itself"
+        raise ConfigError([f"{field}: {how}, in evaluate(); drop it" for field in beside])
+    return task
+
+
+def _named(config: Config) -> Task:
     beside = [name for name in ("model", "data", "criterion") if getattr(config, name)]
     if beside:
         raise ConfigError([f"task: brings its own {', '.join(beside)}; drop them, or drop task"])
@@ -33,66 +211,57 @@ def task_of(config: Config, given: Task | None = None) -> Task:
     return a_task(made(make, config.task_kwargs, "task_kwargs", "task"))
 
 
-class ConfiguredTask(Task):
-    """A model, a data set and a criterion by their import paths.
+def evaluators(config: Config) -> dict[str, core.Evaluator | None]:
+    """What judges the validation set, then the test set, by the fields that say it."""
+    return dict(zip(_TYPES, (config.validation.validator, config.testing.tester), strict=True))
 
-    `criterion(outputs, batch)` gives the mean loss of a batch; the number of its samples is
-    `len(batch)` of the first tensor in it, or its `num_graphs`.
+
+def of_two(criterion: Any, field: str) -> Any:
+    """The criterion, if it can be called with (outputs, batch).
 
     Raises:
-        ConfigError: with everything that the configuration lacks.
+        ConfigError: it demands more, or takes less.
     """
+    try:
+        inspect.signature(criterion).bind("outputs", "batch")
+    except TypeError as error:
+        name = getattr(criterion, "__qualname__", criterion)
+        raise ConfigError([f"{field}: {name} cannot be called with two ({error}); {_WRITE_TWO}"]) from error
+    except ValueError:  # of a function that is not Python's nobody knows
+        pass
+    return criterion
 
-    def __init__(self, config: Config):
-        problems = []
-        model = config.model.get("type")
-        if not config.model:
-            problems.append("model: is missing; write type: !pyobject my_package.MyModel and its arguments")
-        elif not isinstance(model, PyObject) and not callable(model):
+
+_WRITE_TWO = "training, validation and test all call criterion(outputs, batch), so give others a default"
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, PyObject) or callable(value)
+
+
+def _wrong_evaluators(config: Config) -> list[str]:
+    """What is wrong with the evaluators' kinds, and with their devices where these are known yet."""
+    problems = []
+    for field, told in evaluators(config).items():
+        names = _TYPES[field]
+        if told is not None and told.type is not None and told.type not in names:
+            kind = f"!pyobject {told.type.path}" if isinstance(told.type, PyObject) else repr(told.type)
             problems.append(
-                f"model.type: is {model!r}, a bare name; write !pyobject and the import path of the class"
+                f"{field}.type: is {kind}, but there is {' or '.join(names)} alone, which may be left out; "
+                "write what it measures as monitors in evaluator_tasks, or a trainers.Task"
             )
-        if config.criterion is None:
-            problems.append("criterion: is missing; write !pyobject my_package.compute_loss")
-        if not config.data:
-            problems.append("data: is missing; write dataset: !pyobject my_package.MyData and its arguments")
-        elif not isinstance(config.data.get("dataset"), PyObject) and not callable(
-            config.data.get("dataset")
-        ):
-            problems.append("data.dataset: is missing; write !pyobject and the import path of the data set")
-        if problems:
-            raise ConfigError([*problems, "or name a whole task: task: !pyobject my_package.MyTask"])
-        self._config = config
-        self._criterion = called(config.criterion, "criterion", "!pyobject my_package.compute_loss")
-        self._apply = config.apply_model and called(
-            config.apply_model, "apply_model", "!pyobject my_package.apply, a function(model, batch)"
-        )
-
-    def build_model(self) -> nn.Module:
-        """`model.type` called with the other fields of `model`."""
-        arguments = {name: resolved(value) for name, value in self._config.model.items() if name != "type"}
-        model: nn.Module = made(resolved(self._config.model["type"]), arguments, "model", "model.type")
-        return model
-
-    def build_data(self) -> Splits:
-        """`data.dataset` called with the other fields of `data`, and split."""
-        data = dict(self._config.data)
-        make, fractions = resolved(data.pop("dataset")), data.pop("split", [0.8, 0.1, 0.1])
-        arguments = {name: resolved(value) for name, value in data.items()}
-        dataset = made(make, arguments, "data", "data.dataset")
-        return Splits(*split(dataset, fractions, self._config.training.seed))
-
-    def loss(self, model: nn.Module, batch: Any) -> Loss:
-        """The criterion's mean, weighted by the number of samples."""
-        outputs = self._apply(model, batch) if self._apply is not None else model(batch)
-        mean = self._criterion(outputs, batch)
-        if not isinstance(mean, Tensor) or mean.dim():
-            raise ConfigError([f"criterion: gave {in_words(mean)}; {_WRITE_MEAN}"])
-        count = samples_in(batch)
-        return Loss(mean * count, count)
+    if config.training.device != "auto":
+        problems += _wrong_devices(config, config.training.device)
+    return problems
 
 
-_WRITE_MEAN = "name a function(outputs, batch) that gives the mean loss of a batch, a tensor with one number"
+def _wrong_devices(config: Config, device: str) -> list[str]:
+    return [
+        f"{field}.device: is {told.device}, but training.device is {device}, and each rank judges where it "
+        "trains; write the same, or leave it out"
+        for field, told in evaluators(config).items()
+        if told is not None and told.device not in ("auto", device)
+    ]
 
 
 def samples_in(batch: Any) -> int:

@@ -25,8 +25,12 @@ _WRITE_SPLITS = (
 )
 
 
-def made(make: Any, arguments: Mapping[str, Any], field: str, own: str | None = None) -> Any:
+def made(
+    make: Any, arguments: Mapping[str, Any], field: str, own: str | None = None, before: Sequence[Any] = ()
+) -> Any:
     """What a class or function that `own` names makes of the arguments that stand in `field`.
+
+    `before`: those that have no names.
 
     Raises:
         ConfigError: it takes no such arguments, lacks some, or is an abstract class.
@@ -35,11 +39,11 @@ def made(make: Any, arguments: Mapping[str, Any], field: str, own: str | None = 
     missing = sorted(getattr(make, "__abstractmethods__", ()))
     if inspect.isabstract(make):
         raise ConfigError([f"{own}: {_name(make)} cannot be made: it lacks {', '.join(missing)}; write them"])
-    problems = wrong_arguments(make, arguments, field)
+    problems = wrong_arguments(make, arguments, field, given=len(before))
     if problems:
         raise ConfigError(problems)
     try:
-        return make(**arguments)
+        return make(*before, **arguments)
     except TypeError as error:
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:
             raise  # inside it: no matter of its arguments' names
@@ -83,7 +87,8 @@ def declared_arguments(task: Task | None, attribute: str) -> set[str]:
                 "paths below them, as ('folder', 'sampling.steps'), or ()"
             ]
         )
-    return {f"task_kwargs.{each}" for each in declared}
+    within = "" if task is None or task.arguments is None else f"{task.arguments}."
+    return {f"{within}{each}" for each in declared}
 
 
 @contextmanager
@@ -225,7 +230,7 @@ def first_loss(task: Task, loss: Any) -> Loss:
 
 
 def first_sums(task: Task, sums: Any) -> Mapping[str, Sum]:
-    """The first thing that `evaluate` gave, if these are sums; may wait for the device."""
+    """The first sums that `evaluate` gave, if they are some; may wait for the device."""
     write = 'give {"loss": (sum, count)}, a pair for each measure'
     if not isinstance(sums, Mapping):
         raise _wrong(task, "evaluate", sums, write)

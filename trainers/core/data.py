@@ -118,10 +118,15 @@ class EvaluationLoader:
         """Batches of the rank that has most."""
         return self._share.rounds
 
+    @property
+    def seed(self) -> int:
+        """Of what is drawn once all batches are judged; the same on any number of ranks."""
+        return self._stream.seed(self._share.numbers.stop)
+
     def __iter__(self) -> Iterator[Batch]:
         """This rank's batches."""
         for number, data in zip(self._share.numbers, iterate(self._loader), strict=True):
-            yield Batch(data, len(self._share.samples(number)), self._stream.seed(number))
+            yield Batch(data, len(self._share.samples(number)), number, self._stream.seed(number))
 
 
 def training_loader(dataset: Any, training: Training, place: Place, collate: Collate) -> TrainingLoader:

@@ -64,8 +64,6 @@ SILENT = {
     "validation.prefetch_factor",
     "validation.persistent_workers",
     "validation.shuffle",
-    "validation.validator",
-    "validation.tester",
     "testing",
 }
 """Makes no difference to what is trained."""
@@ -77,6 +75,7 @@ TOLD = {
     "early_stopping",
     "validation.every_steps",
     "validation.batch_size",
+    "validation.validator",
     # how the weights move
     "training.optimizer_args",
     "training.schedule",

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from trainers.core.config import Config, NotNegative, Positive, Section
 from trainers.core.contract import wrong_arguments
-from trainers.core.fields import ConfigError, convert
+from trainers.core.fields import ConfigError, convert, suggestion
 from trainers.core.pyobject import called
 
 WHERE = "early_stopping.kwargs"
@@ -101,9 +101,10 @@ class DefaultEarlyStopping:
         if task.metric not in measures:
             raise ConfigError(
                 [
-                    f"{WHERE}.tasks.{name}.metric: is {task.metric!r}, which validation does not measure; "
-                    f"name one that it does ({', '.join(measures) or 'there is none'}), or have the task's "
-                    "evaluate() measure it"
+                    f"{WHERE}.tasks.{name}.metric: is {task.metric!r}, which validation does not measure"
+                    f"{suggestion(task.metric, measures, listed=False)}; name one that it does "
+                    f"({', '.join(measures) or 'there is none'}), or have it measured: by a monitor in "
+                    "validation.validator.evaluator_tasks, or by a task's own evaluate()"
                 ]
             )
         value = float(measures[task.metric])

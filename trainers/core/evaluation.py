@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -12,11 +14,11 @@ import torch.distributed as dist
 from torch import nn
 
 from trainers.core.contract import first_sums
-from trainers.core.contract import measures as given
+from trainers.core.contract import measures as checked
 from trainers.core.data import Batch, EvaluationLoader
 from trainers.core.distributed import Place
 from trainers.core.randomness import seed_all
-from trainers.task import Sum, Task, move
+from trainers.task import Evaluated, Sum, Task, move
 
 _SQUARES = "loss, squared means of batches"
 
@@ -62,32 +64,52 @@ def evaluate(
     draw_from: Callable[[int], None] = seed_all,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     paced: Callable[[Iterable[Batch], int], Iterable[Batch]] = lambda batches, rounds: batches,
+    waiting: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Measures:
     """The task's measures over the samples of all ranks' loaders.
 
     `model` is the bare module: a DistributedDataParallel around it would wait in its forward pass
     for ranks that have fewer batches. Every rank must call this; the result is the same on all.
     `draw_from` seeds whatever is random in a batch. `paced` gets the batches, and the most that any
-    rank has; what it gives is judged, and it may raise.
+    rank has; what it gives is judged, and it may raise. `waiting`: around what rank 0 does for all.
     """
     sums: dict[str, list[float | torch.Tensor]] = {}
+    kept: list[tuple[int, Any]] = []
     _same_buffers(model, place)
     with torch.no_grad(), evaluating(model):
         for batch in paced(judged, judged.rounds):
             draw_from(batch.seed)
             with autocast():
-                measured = task.evaluate(model, move(batch.data, place.device))
+                given = task.evaluate(model, move(batch.data, place.device))
+            measured = given.sums if isinstance(given, Evaluated) else given
             if not sums:
                 measured = first_sums(task, measured)
             _add(sums, measured, batch.samples)
-    names = _all_names(sorted(sums), place)
+            if isinstance(given, Evaluated):
+                kept.append((batch.number, given.kept))
+    names, something = _of_all(sorted(sums), bool(kept), place)
     totals = _over_ranks(place, sums, names)
     squares, weight = totals.pop(_SQUARES, (0.0, 0.0))
-    measures = Measures(given(task, "finish", task.finish(totals)))
+    measures = Measures(checked(task, "finish", task.finish(totals)))
     if weight:
         total, count = totals["loss"]
         measures.spread = math.sqrt(max(squares / weight - (total / count) ** 2, 0.0))
+    if something:
+        with waiting():
+            measures |= _measured(task, kept, judged.seed, place)
     return measures
+
+
+def _measured(task: Task, mine: list[tuple[int, Any]], seed: int, place: Place) -> dict[str, float]:
+    """What the task makes of all that was kept, in the order of the batches; on all ranks."""
+    every = place.gather_on_main(mine)
+
+    def decide() -> dict[str, float]:
+        seed_all(seed)  # what a task says that it draws from is said of `loss` and `evaluate` alone
+        kept = sorted(chain.from_iterable(every), key=itemgetter(0))
+        return checked(task, "measure", task.measure([part for _, part in kept]))
+
+    return place.decided(decide)
 
 
 def after_evaluation(
@@ -95,7 +117,7 @@ def after_evaluation(
 ) -> dict[str, float]:
     """What the task has to add to a validation, on rank 0 alone."""
     with torch.no_grad(), evaluating(model), autocast():
-        return given(task, "after_evaluation", task.after_evaluation(model))
+        return checked(task, "after_evaluation", task.after_evaluation(model))
 
 
 def _add(sums: dict[str, list[float | torch.Tensor]], measured: Mapping[str, Sum], samples: int) -> None:
@@ -134,10 +156,10 @@ def _same_buffers(model: nn.Module, place: Place) -> None:
             dist.broadcast(buffer, src=0)
 
 
-def _all_names(mine: list[str], place: Place) -> list[str]:
-    """The names on any rank; one that had no batch knows none itself."""
+def _of_all(names: list[str], something: bool, place: Place) -> tuple[list[str], bool]:
+    """The names on any rank, and whether any keeps something; one that had no batch knows none itself."""
     if not place.distributed or place.world_size == 1:
-        return mine
-    every: list[list[str] | None] = [None] * place.world_size
-    dist.all_gather_object(every, mine)
-    return sorted({name for names in every for name in names or []})
+        return names, something
+    every: list[tuple[list[str], bool]] = [([], False)] * place.world_size
+    dist.all_gather_object(every, (names, something))
+    return sorted({name for told, _ in every for name in told}), any(keeps for _, keeps in every)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -22,6 +23,15 @@ class ConfigError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:  # it travels between ranks
         return ConfigError, (self.problems, self.origin)
+
+
+@contextmanager
+def gathered(problems: list[str]) -> Iterator[None]:
+    """What is wrong in here comes to `problems`, and what follows is looked at, too."""
+    try:
+        yield
+    except ConfigError as error:
+        problems += error.problems
 
 
 def convert(
@@ -50,6 +60,13 @@ def convert(
         inner = _section(field.type)
         if inner is not None and data[name] is not None:
             values[name] = convert(data[name], inner, where, problems, whole or kind)
+            continue
+        listed = _listed(field.type)
+        if listed is not None and isinstance(data[name], list):
+            values[name] = [
+                convert(each, listed, f"{where}.{number}", problems, whole or kind)
+                for number, each in enumerate(data[name])
+            ]
             continue
         try:
             values[name] = msgspec.convert(data[name], field.type, strict=True)
@@ -156,8 +173,13 @@ def _number(value: float) -> str:
 
 def _section(hint: Any) -> type[Any] | None:
     """The struct that a field holds, perhaps or null."""
-    options = getattr(hint, "__args__", ()) if not isinstance(hint, type) else (hint,)
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return next((o for o in options if isinstance(o, type) and issubclass(o, msgspec.Struct)), None)
+
+
+def _listed(hint: Any) -> type[Any] | None:
+    """The struct of which a field holds a list."""
+    return _section(get_args(hint)[0]) if get_origin(hint) is list else None
 
 
 def _choices(hint: Any) -> list[str]:

@@ -54,6 +54,8 @@ class Batch(NamedTuple):
     data: Any
     """Collated, on the CPU."""
     samples: int
+    number: int
+    """Its place among the batches of all ranks."""
     seed: int
     """Of what is drawn while it is judged; the same on any number of ranks."""
 

@@ -37,16 +37,33 @@ class PyObject(msgspec.Struct, frozen=True):
                 continue
             for part in (*parts[taken:], name):
                 if not hasattr(found, part):
-                    near = suggestion(part, dir(found), listed=False)
+                    near = suggestion(part, dir(found), listed=False) or _elsewhere(self.path)
                     raise ConfigError([f"{missing}{root} has no {part}{near}"])
                 found = getattr(found, part)
             return found
         raise ConfigError([f"{missing}there is no module {parts[0]} here; is its folder on PYTHONPATH?"])
 
 
+def _elsewhere(path: str) -> str:
+    """Where to put what `__main__` does not have, if the program is none of the user's."""
+    program = sys.modules["__main__"]
+    own = getattr(getattr(program, "__spec__", None), "name", None)
+    if not path.startswith("__main__.") or own is None:
+        return ""
+    name = path.rpartition(".")[2]
+    return (
+        f": the program that runs is {own}; put {name} into a module beside the YAML, as my_module.py, and "
+        f"write !pyobject my_module.{name}"
+    )
+
+
 def resolved(value: Any) -> Any:
-    """The object that a `!pyobject` names; anything else as it is."""
-    return value.resolve() if isinstance(value, PyObject) else value
+    """The object that a `!pyobject` names, or what such ones lie in with them; anything else as it is."""
+    if isinstance(value, PyObject):
+        return value.resolve()
+    if type(value) is dict:
+        return {name: resolved(each) for name, each in value.items()}
+    return [resolved(each) for each in value] if type(value) is list else value
 
 
 def called(value: Any, field: str, example: str) -> Any:

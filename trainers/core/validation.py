@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from trainers.core.data import Batch, EvaluationLoader
 from trainers.core.distributed import Place
@@ -46,6 +47,7 @@ class Validation:
             draw_from=state.draw_from,
             autocast=engine.autocast,
             paced=self._paced,
+            waiting=partial(self._watch.allow, "after a validation"),
         )
         with self._watch.allow("after a validation"):
             if self._place.is_main:
@@ -65,7 +67,7 @@ def tested(task: Task, engine: Engine, test: EvaluationLoader, state: TrainingSt
     """The measures of a whole data set on this rank alone, which waits for no other."""
     alone = Place(0, 1, state.device, alone=True)
     return evaluate(
-        *(task, engine.judged, test, alone),
+        *(task.tester(), engine.judged, test, alone),
         draw_from=state.draw_from,
         autocast=engine.autocast,
     )

@@ -22,8 +22,8 @@ class Common(core.Section, frozen=True, kw_only=True):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     training: core.Training
     parallel: core.Parallel = core.Parallel()
-    validation: core.Evaluation = core.Evaluation()
-    testing: core.Evaluation = core.Evaluation()
+    validation: core.Validation = core.Validation()
+    testing: core.Testing = core.Testing()
     logging: core.Logging = core.Logging()
     monitoring: core.Monitoring = core.Monitoring()
     early_stopping: core.EarlyStopping | None = None

@@ -26,12 +26,12 @@ def core_config(told: Settings) -> core.Config:
         monitoring=core.Monitoring(**_same(told.monitoring, core.Monitoring)),
         task=TASK,
         task_kwargs=_task(told),
-        validation=core.Evaluation(
+        validation=core.Validation(
             every_steps=told.validation.eval_freq or told.training.eval_freq,
             batch_size=told.eval.batch_size,
             num_workers=told.eval.num_workers,
         ),
-        testing=core.Evaluation(batch_size=told.eval.batch_size, num_workers=told.eval.num_workers),
+        testing=core.Testing(batch_size=told.eval.batch_size, num_workers=told.eval.num_workers),
         early_stopping=_early_stopping(told),
     )
 
