@@ -1,0 +1,49 @@
+"""What is wrong with plain arguments of a layer, in words that begin with the argument's name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from trainers.core.fields import suggestion
+
+
+def positive(**values: Any) -> list[str]:
+    """Of widths and numbers of things."""
+    return [
+        f"{name}: is {value!r}, but takes a whole number of at least 1"
+        for name, value in values.items()
+        if type(value) is not int or value < 1
+    ]
+
+
+def a_share(**values: Any) -> list[str]:
+    """Of dropout and the like."""
+    return [
+        f"{name}: is {value!r}, but takes a number from 0 to below 1"
+        for name, value in values.items()
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1
+    ]
+
+
+def a_switch(**values: Any) -> list[str]:
+    """Of what is on or off."""
+    return [
+        f"{name}: is {value!r}, but takes true or false"
+        for name, value in values.items()
+        if not isinstance(value, bool)
+    ]
+
+
+def among(name: str, value: Any, known: Sequence[str]) -> list[str]:
+    """Of a word."""
+    if value in known:
+        return []
+    return [f"{name}: is {value!r}, but takes {', '.join(known)}{suggestion(value, known, listed=False)}"]
+
+
+def a_list(name: str, value: Any, of: str) -> list[str]:
+    """Of a list with something in it."""
+    if isinstance(value, (list, tuple)) and value:
+        return []
+    return [f"{name}: is {value!r}, but takes a list of {of}"]

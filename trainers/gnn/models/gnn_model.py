@@ -1,0 +1,354 @@
+"""A graph network in QuantumGrav's schema: encoder, pooling or latent model, graph features, heads."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainers.core.fields import ConfigError, suggestion
+from trainers.gnn.models.inputs import given, taken
+from trainers.gnn.models.joints import misfits
+from trainers.gnn.models.parts import Fields, Part, built, part, part_of
+
+
+class GNNModel(nn.Module):
+    """Node features, edges and each node's graph to {number of a task: its output}.
+
+    Every part is a class, function or module by itself or by its name, with its arguments beside it. The
+    encoder makes node embeddings; the poolings make a row for each graph of them, and their aggregation
+    one row of these, or a latent model does what it likes; a network of its own makes something of graph
+    features, which the embeddings are aggregated with; every active head gets what came of that.
+
+    Inactive heads are frozen, as DistributedDataParallel waits for a gradient of every parameter that
+    could have one. A tiny made-up batch goes through all of it when it is made.
+
+    Raises:
+        ConfigError: with every argument that makes no sense, and with the parts that do not fit together.
+    """
+
+    def __init__(
+        self,
+        encoder_type: Any,
+        downstream_tasks: Sequence[Any],
+        encoder_args: Sequence[Any] | None = None,
+        encoder_kwargs: Mapping[str, Any] | None = None,
+        pooling_layers: Sequence[Any] | None = None,
+        aggregate_pooling_type: Any = None,
+        aggregate_pooling_args: Sequence[Any] | None = None,
+        aggregate_pooling_kwargs: Mapping[str, Any] | None = None,
+        latent_model_type: Any = None,
+        latent_model_args: Sequence[Any] | None = None,
+        latent_model_kwargs: Mapping[str, Any] | None = None,
+        graph_features_net_type: Any = None,
+        graph_features_net_args: Sequence[Any] | None = None,
+        graph_features_net_kwargs: Mapping[str, Any] | None = None,
+        aggregate_graph_features_type: Any = None,
+        aggregate_graph_features_args: Sequence[Any] | None = None,
+        aggregate_graph_features_kwargs: Mapping[str, Any] | None = None,
+        active_tasks: Mapping[Any, bool] | None = None,
+    ):
+        super().__init__()
+        fields = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        problems = _alone(fields)
+        pooled, featured = bool(pooling_layers), graph_features_net_type is not None
+        encoder = _part("encoder", fields, "layer", problems)
+        latent = _part("latent_model", fields, "layer", problems)
+        net = _part("graph_features_net", fields, "layer", problems)
+        pooling_aggregate = _part(
+            "aggregate_pooling", fields, "aggregation", problems, default="cat" if pooled else None
+        )
+        feature_aggregate = _part(
+            "aggregate_graph_features", fields, "aggregation", problems, default="cat" if featured else None
+        )
+        poolings = _parts("pooling_layers", pooling_layers, "pooling", problems)
+        heads = _parts("downstream_tasks", downstream_tasks, "layer", problems)
+        self.active_tasks = _active(len(downstream_tasks or ()), active_tasks, problems)
+        """Which heads are trained."""
+        whole = (encoder, pooling_aggregate, latent, net, feature_aggregate)
+        made = [_built(each, problems) for each in whole]
+        layers, tasks = _all_built(poolings, problems), _all_built(heads, problems)
+        if problems or made[0] is None:
+            raise ConfigError(problems)
+        self.encoder: nn.Module = made[0]
+        self.pooling_layers = nn.ModuleList(layers) if pooled else None
+        self.aggregate_pooling, self.latent_model = made[1], made[2]
+        self.graph_features_net, self.aggregate_graph_features = made[3], made[4]
+        self.downstream_tasks = nn.ModuleList(tasks)
+        self._to_encoder = taken(self.encoder, leaving=2)
+        self._to_poolings = [_only_size(taken(each, leaving=2)) for each in layers]
+        self._to_latent = taken(self.latent_model) if self.latent_model is not None else {}
+        problems += misfits(self)
+        if problems:
+            raise ConfigError(problems)
+        self._freeze()
+
+    @classmethod
+    def from_config(cls, fields: Mapping[str, Any]) -> GNNModel:
+        """The network that a `model` section describes.
+
+        Raises:
+            ConfigError: with every problem that it has.
+        """
+        known = list(inspect.signature(cls).parameters)
+        unknown = [
+            f"model.{name}: there is no such field{suggestion(str(name), known)}"
+            for name in fields
+            if name not in known
+        ]
+        given: dict[str, Any] = {"encoder_type": None, "downstream_tasks": None}
+        given |= {name: value for name, value in fields.items() if name in known}
+        try:
+            model = cls(**given)
+        except ConfigError as error:
+            raise ConfigError([*unknown, *error.problems]) from error
+        if unknown:
+            raise ConfigError(unknown)
+        return model
+
+    @property
+    def takes_graph_features(self) -> bool:
+        """Whether it has a network for them."""
+        return self.graph_features_net is not None
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None = None,
+        graph_features: Tensor | None = None,
+        latent_args: Sequence[Any] | None = None,
+        latent_kwargs: Mapping[str, Any] | None = None,
+        downstream_task_args: Sequence[Sequence[Any]] | None = None,
+        downstream_task_kwargs: Sequence[Mapping[str, Any]] | None = None,
+        embedding_kwargs: Mapping[str, Any] | None = None,
+        *,
+        edge_attr: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        size: int | None = None,
+    ) -> dict[int, Tensor]:
+        """The active tasks' outputs, by their numbers.
+
+        `x` (nodes, numbers), `edge_index` (2, edges), `batch` (nodes): the graph of each; None: all are
+        one. `graph_features` (graphs, numbers). `size`: the number of graphs, without which empty ones
+        at the end are not seen.
+
+        Raises:
+            ConfigError: graph features are missing, or nothing here takes them.
+        """
+        if size is None and graph_features is not None:
+            size = graph_features.shape[0]
+        embeddings = self.get_embeddings(
+            *(x, edge_index, batch, embedding_kwargs, latent_args, latent_kwargs),
+            edge_attr=edge_attr,
+            edge_weight=edge_weight,
+            size=size,
+        )
+        embeddings = self.with_graph_features(embeddings, graph_features)
+        return self.compute_downstream_tasks(embeddings, downstream_task_args, downstream_task_kwargs)
+
+    def get_embeddings(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None = None,
+        gcn_kwargs: Mapping[str, Any] | None = None,
+        latent_args: Sequence[Any] | None = None,
+        latent_kwargs: Mapping[str, Any] | None = None,
+        *,
+        edge_attr: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        size: int | None = None,
+    ) -> Any:
+        """What the encoder and the pooling or latent model make of graphs."""
+        graph = {"edge_index": edge_index, "batch": batch, "size": size}
+        edges = {"edge_attr": edge_attr, "edge_weight": edge_weight}
+        embeddings = self.encoder(
+            x, edge_index, **{**given(self._to_encoder, **graph, **edges), **(gcn_kwargs or {})}
+        )
+        if self.latent_model is not None:
+            told = {**given(self._to_latent, **graph, **edges), **(latent_kwargs or {})}
+            return self.latent_model(embeddings, *(latent_args or ()), **told)
+        if self.pooling_layers is None or self.aggregate_pooling is None:
+            return embeddings
+        if batch is None:
+            batch, size = embeddings.new_zeros(embeddings.shape[0], dtype=torch.int64), 1
+        return self.aggregate_pooling(self.pooled(embeddings, batch, size))
+
+    def pooled(self, embeddings: Tensor, batch: Tensor, size: int | None) -> list[Tensor]:
+        """What each pooling makes of node embeddings, (graphs, numbers)."""
+        return [
+            pool(embeddings, batch, **given(takes, size=size))
+            for pool, takes in zip(self.pooling_layers or (), self._to_poolings, strict=True)
+        ]
+
+    def with_graph_features(self, embeddings: Any, graph_features: Tensor | None) -> Any:
+        """Embeddings together with what the network for graph features makes of these."""
+        if self.graph_features_net is None or self.aggregate_graph_features is None:
+            if graph_features is not None:
+                raise ConfigError([f"model.graph_features_net_type: is missing, {_FEATURES}"])
+            return embeddings
+        if graph_features is None:
+            raise ConfigError([f"model.graph_features_net_type: is given, {_NO_FEATURES}"])
+        return self.aggregate_graph_features(embeddings, self.graph_features_net(graph_features))
+
+    def compute_downstream_tasks(
+        self,
+        x: Any,
+        args: Sequence[Sequence[Any]] | None = None,
+        kwargs: Sequence[Mapping[str, Any]] | None = None,
+    ) -> dict[int, Tensor]:
+        """What the active heads make of embeddings."""
+        return {
+            number: head(x, *(args[number] if args else ()), **(kwargs[number] if kwargs else {}))
+            for number, head in enumerate(self.downstream_tasks)
+            if self.active_tasks[number]
+        }
+
+    def set_task_active(self, key: int) -> None:
+        """Train a head; before the model is given to a trainer."""
+        self._switch(key, on=True)
+
+    def set_task_inactive(self, key: int) -> None:
+        """Train a head no more; before the model is given to a trainer."""
+        self._switch(key, on=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write the weights."""
+        torch.save(self.state_dict(), path)
+
+    @classmethod
+    def load(
+        cls, path: str | Path, config: Mapping[str, Any], device: torch.device | str = "cpu"
+    ) -> GNNModel:
+        """The network that a `model` section describes, with weights that were saved.
+
+        Raises:
+            ConfigError: with every problem that the section has.
+            RuntimeError: the weights are of another network.
+        """
+        model = cls.from_config(config).to(device)
+        model.load_state_dict(torch.load(path, map_location=device, weights_only=True))
+        return model
+
+    def _switch(self, key: int, *, on: bool) -> None:
+        if key not in self.active_tasks:
+            raise KeyError(f"there is no task {key!r}, but 0 to {len(self.active_tasks) - 1}")
+        if not on and [number for number, is_on in self.active_tasks.items() if is_on] == [key]:
+            raise ValueError(f"task {key} is the only one that is active; leave it on")
+        self.active_tasks[key] = on
+        self.downstream_tasks[key].requires_grad_(on)
+        self._freeze()
+
+    def _freeze(self) -> None:
+        """Have inactive heads want no gradients, but for weights that they share with what is active."""
+        idle = [head for number, head in enumerate(self.downstream_tasks) if not self.active_tasks[number]]
+        within = {id(module) for head in idle for module in head.modules()}
+        used = [module for module in self.modules() if id(module) not in within]
+        shared = {id(each) for module in used for each in module.parameters(recurse=False)}
+        for head in idle:
+            for each in head.parameters():
+                each.requires_grad_(id(each) in shared and each.requires_grad)
+
+
+_FEATURES = "but graph features are given; name a network for them, or give none"
+_NO_FEATURES = (
+    "but the graphs have no graph_features; give each graph some, of shape (1, numbers), or drop "
+    "graph_features_net_type"
+)
+
+
+def _alone(fields: Mapping[str, Any]) -> list[str]:
+    """What is given without its partner, or beside what it excludes."""
+    problems = [
+        f"model.{name}: is missing; {write}"
+        for name, write in (("encoder_type", _WRITE_ENCODER), ("downstream_tasks", _WRITE_HEADS))
+        if fields[name] is None
+    ]
+    if fields["aggregate_pooling_type"] is not None and fields["pooling_layers"] is None:
+        problems.append(
+            "model.aggregate_pooling_type: is given, but pooling_layers is missing; "
+            "name what is to be aggregated, as in [mean, max]"
+        )
+    if fields["aggregate_graph_features_type"] is not None and fields["graph_features_net_type"] is None:
+        problems.append(
+            "model.aggregate_graph_features_type: is given, but graph_features_net_type is missing; "
+            "name a network for graph features, or identity"
+        )
+    if fields["latent_model_type"] is not None and fields["pooling_layers"] is not None:
+        problems.append(
+            "model.latent_model_type: is given beside pooling_layers, but the one takes the other's place; "
+            "drop one of the two"
+        )
+    return problems
+
+
+_WRITE_ENCODER = "name what makes node embeddings, as in encoder_type: Encoder, encoder_args: [5, [64, 64]]"
+_WRITE_HEADS = "give a list of heads, each as [type, args, kwargs]: [[LinearSequential, [[64, 32, 1]]]]"
+
+
+def _part(
+    name: str, fields: Mapping[str, Any], kind: str, problems: list[str], default: Any = None
+) -> Part | None:
+    at = Fields(*(f"model.{name}_{each}" for each in Fields._fields))
+    given = [fields[f"{name}_{each}"] for each in Fields._fields]
+    if name == "encoder" and given[0] is None:
+        return None
+    return part(given[0], given[1], given[2], at, kind, problems, default)
+
+
+def _parts(name: str, value: Any, kind: str, problems: list[str]) -> list[Part]:
+    if value is None:
+        return []
+    if not isinstance(value, (list, tuple)) or not value:
+        what = (
+            "heads, each as [type, args, kwargs]" if name == "downstream_tasks" else "some, as in [mean, max]"
+        )
+        problems.append(f"model.{name}: is {value!r}, but takes a list of {what}")
+        return []
+    parts = [part_of(each, f"model.{name}[{number}]", kind, problems) for number, each in enumerate(value)]
+    return [each for each in parts if each is not None]
+
+
+def _built(described: Part | None, problems: list[str]) -> nn.Module | None:
+    if described is None:
+        return None
+    try:
+        return built(described)
+    except ConfigError as error:
+        problems += error.problems
+        return None
+
+
+def _all_built(parts: Sequence[Part], problems: list[str]) -> list[nn.Module]:
+    return [each for described in parts if (each := _built(described, problems)) is not None]
+
+
+def _only_size(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {name: meaning for name, meaning in parameters.items() if meaning == "size"}
+
+
+def _active(heads: int, asked: Any, problems: list[str]) -> dict[int, bool]:
+    """Which heads are active; `asked` may have their numbers as text, as `--set` leaves them."""
+    active = dict.fromkeys(range(heads), True)
+    if asked is None or not heads:
+        return active
+    field = "model.active_tasks"
+    if not isinstance(asked, Mapping):
+        problems.append(f"{field}: is {asked!r}, but takes true or false by number, as in {{1: false}}")
+        return active
+    for name, on in asked.items():
+        number = int(name) if str(name).isdecimal() else heads
+        if number not in active:
+            problems.append(f"{field}.{name}: there is no such task; there are 0 to {heads - 1}")
+        elif not isinstance(on, bool):
+            problems.append(f"{field}.{name}: is {on!r}, but takes true or false")
+        else:
+            active[number] = on
+    if not any(active.values()):
+        problems.append(f"{field}: switches every task off; leave one on")
+    return active

@@ -1,0 +1,159 @@
+"""Whether the parts of a network fit together, found with a tiny made-up batch before there are data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from trainers.gnn.models.inputs import given, taken
+from trainers.gnn.models.parts import name_of, of_libraries
+from trainers.gnn.models.trial import trial
+
+if TYPE_CHECKING:
+    from trainers.gnn.models.gnn_model import GNNModel
+
+GRAPHS = 3
+_GRAPH_OF = (0, 0, 0, 1, 1, 2)
+_EDGES = ((0, 1, 1, 2, 3, 4), (1, 0, 2, 1, 4, 3))
+"""Of three nodes, of two, and a node by itself."""
+
+
+def misfits(model: GNNModel) -> list[str]:
+    """The parts of a model that do not fit to what comes before them, each in words.
+
+    Nothing where that cannot be known: of an encoder that does not say how wide its nodes are, or of
+    somebody's own part that fails of something else than a width.
+    """
+    width = width_into(model.encoder)
+    if width is None:
+        return []
+    found = _Misfits(model)
+    with trial(model):
+        found.look(torch.rand(len(_GRAPH_OF), width, generator=torch.Generator().manual_seed(0)))
+    return [f"model.{problem}" for problem in found.problems]
+
+
+class _Misfits:
+    """A batch on its way through a model, and what went wrong."""
+
+    def __init__(self, model: GNNModel):
+        self.problems: list[str] = []
+        self._model = model
+        self._edges = torch.tensor(_EDGES)
+        self._graph_of = torch.tensor(_GRAPH_OF)
+
+    def look(self, nodes: Tensor) -> None:
+        """Take node features through all parts, as far as they fit."""
+        model, name = self._model, name_of(self._model.encoder)
+        graph = {"batch": self._graph_of, "size": GRAPHS}
+        told = given(taken(model.encoder, leaving=2), **graph)
+        takes = f"{nodes.shape[1]} numbers a node"
+        found = self._of("encoder_type", model.encoder, takes, nodes, self._edges, **told)
+        if not isinstance(found, Tensor) or found.dim() != 2:
+            return  # what comes next may take it
+        source = f"the encoder ({name})"
+        if model.pooling_layers is not None:
+            found = self._pooled(found, source)
+            source = f"pooling_layers ({', '.join(map(name_of, model.pooling_layers))})"
+        elif model.latent_model is not None:
+            latent = model.latent_model
+            told = given(taken(latent), edge_index=self._edges, **graph)
+            found = self._of("latent_model_type", latent, _from(source, found), found, **told)
+            source = f"the latent model ({name_of(latent)})"
+        if model.graph_features_net is not None and isinstance(found, Tensor):
+            found = self._featured(found, source)
+            source = f"embeddings with graph features ({name_of(model.aggregate_graph_features)})"
+        if isinstance(found, Tensor):
+            self._into_heads(found, source)
+
+    def _pooled(self, embeddings: Tensor, source: str) -> Tensor | None:
+        model = self._model
+        rows = []
+        for number, pool in enumerate(model.pooling_layers or ()):
+            field = f"pooling_layers[{number}]"
+            told = {name: GRAPHS for name, each in taken(pool, leaving=2).items() if each == "size"}
+            row = self._of(field, pool, _from(source, embeddings), embeddings, self._graph_of, **told)
+            rows.append(self._a_row_each(field, pool, row))
+        aggregate = model.aggregate_pooling
+        if aggregate is None or any(row is None for row in rows):
+            return None
+        shapes = ", ".join(str(tuple(row.shape)) for row in rows if row is not None)
+        takes = f"a list of tensors, as pooling_layers give them: {shapes}"
+        field = "aggregate_pooling_type"
+        return self._a_row_each(field, aggregate, self._of(field, aggregate, takes, rows))
+
+    def _featured(self, embeddings: Tensor, source: str) -> Tensor | None:
+        net, aggregate = self._model.graph_features_net, self._model.aggregate_graph_features
+        if net is None or aggregate is None:
+            return embeddings
+        width = width_into(net)
+        if width is None or len(embeddings) != GRAPHS:
+            return None
+        features = torch.rand(GRAPHS, width, generator=torch.Generator().manual_seed(1))
+        field = "graph_features_net_type"
+        made = self._a_row_each(field, net, self._of(field, net, f"{width} graph features", features))
+        if made is None:
+            return None
+        field = "aggregate_graph_features_type"
+        takes = f"{_from(source, embeddings)}, and graph_features_net's {_shape(made)}, one after the other"
+        both = self._of(field, aggregate, takes, embeddings, made)
+        return self._a_row_each(field, aggregate, both)
+
+    def _into_heads(self, embeddings: Tensor, source: str) -> None:
+        for number, head in enumerate(self._model.downstream_tasks):
+            self._of(f"downstream_tasks[{number}]", head, _from(source, embeddings), embeddings)
+
+    def _of(self, field: str, part: nn.Module, takes: str, *inputs: Any, **told: Any) -> Any:
+        """What a part makes of inputs; None where it fails."""
+        try:
+            return part(*inputs, **told)
+        except Exception as error:  # noqa: BLE001  # whatever a part may raise
+            wants = width_into(part)
+            of_width = _WIDTHS in str(error)
+            if of_width and wants is not None:
+                self.problems.append(
+                    f"{field}: {name_of(part)} takes {wants} numbers a row, but gets {takes}"
+                )
+            elif of_width or of_libraries(error):
+                reason = str(error).strip().splitlines() or [type(error).__name__]
+                self.problems.append(f"{field}: {name_of(part)} does not take {takes}: {reason[0]}")
+            return None
+
+    def _a_row_each(self, field: str, part: nn.Module, made: Any) -> Tensor | None:
+        """What a part made, if it has a row for each graph."""
+        if made is None:
+            return None
+        if isinstance(made, Tensor) and made.dim() == 2 and len(made) == GRAPHS:
+            return made
+        gave = _shape(made) if isinstance(made, Tensor) else f"a {type(made).__name__}"
+        hint = "; side by side is cat, or torch.cat with dim: 1" if field.startswith("aggregate") else ""
+        said = f"makes {gave} of {GRAPHS} graphs, but is to give a row for each{hint}"
+        self.problems.append(f"{field}: {name_of(part)} {said}")
+        return None
+
+
+_WIDTHS = "shapes cannot be multiplied"
+"""What torch says where a linear layer gets another width than its own."""
+
+
+def _from(source: str, made: Tensor) -> str:
+    return f"what comes from {source}, {made.shape[1]} numbers a row"
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"a tensor of shape {tuple(tensor.shape)}"
+
+
+def width_into(module: nn.Module) -> int | None:
+    """How many numbers a row a module takes, if it says so; a sequence of layers: its first one that does."""
+    for name in ("in_dim", "in_channels", "in_features"):
+        width = getattr(module, name, None)
+        if isinstance(width, (list, tuple)) and width:
+            width = width[0]
+        if type(width) is int and width >= 1:
+            return width
+    if isinstance(module, nn.Sequential):
+        return next((found for each in module if (found := width_into(each)) is not None), None)
+    return None

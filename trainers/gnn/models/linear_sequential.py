@@ -1,0 +1,106 @@
+"""Linear layers with activations between them: what heads and graph features go through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor, nn
+from torch_geometric.nn.dense import Linear
+
+from trainers.core.fields import ConfigError
+from trainers.gnn.models.checks import a_list
+from trainers.gnn.models.parts import Fields, Part, built, part
+
+
+class LinearSequential(nn.Module):
+    """(rows, the first width) to (rows, the last one).
+
+    `dims`: pairs [[64, 32], [32, 1]], or widths [64, 32, 1]. `activations`: one after each layer; one
+    name alone: between layers. `linear_kwargs`, `activation_kwargs`: a mapping for each layer.
+
+    Raises:
+        ConfigError: with every argument that makes no sense.
+    """
+
+    def __init__(
+        self,
+        dims: Sequence[Sequence[int]] | Sequence[int],
+        activations: Sequence[Any] | Any = "relu",
+        linear_kwargs: Sequence[Mapping[str, Any]] | None = None,
+        activation_kwargs: Sequence[Mapping[str, Any]] | None = None,
+    ):
+        super().__init__()
+        problems: list[str] = []
+        pairs = _pairs(dims, problems)
+        number = len(pairs)
+        names = list(activations) if isinstance(activations, (list, tuple)) else None
+        if names is None:
+            names = [activations] * (number - 1) + ["identity"]
+        if pairs and len(names) != number:
+            problems.append(f"activations: are {len(names)}, but dims has {number} layers; give one for each")
+        linear = _by_layer("linear_kwargs", linear_kwargs, number, problems)
+        others = _by_layer("activation_kwargs", activation_kwargs, number, problems)
+        if problems:
+            raise ConfigError(problems)
+        layers: list[nn.Module] = []
+        for place, (pair, name) in enumerate(zip(pairs, names, strict=True)):
+            at = Fields("dims", "dims", f"linear_kwargs[{place}]")
+            _add(layers, Part(Linear, list(pair), dict(linear[place]), at), problems)
+            field = f"activations[{place}]" if isinstance(activations, (list, tuple)) else "activations"
+            at = Fields(field, field, f"activation_kwargs[{place}]")
+            _add(layers, part(name, None, others[place], at, "activation", problems), problems)
+        if problems:
+            raise ConfigError(list(dict.fromkeys(problems)))
+        self.in_dim, self.out_dim = pairs[0][0], pairs[-1][1]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, the last width)."""
+        answer: Tensor = self.layers(x)
+        return answer
+
+
+def _add(layers: list[nn.Module], described: Part | None, problems: list[str]) -> None:
+    if described is None:
+        return
+    try:
+        layers.append(built(described))
+    except ConfigError as error:
+        problems += error.problems
+
+
+def _pairs(dims: Any, problems: list[str]) -> list[tuple[int, int]]:
+    """The widths before and after each layer."""
+    problems += a_list("dims", dims, "pairs of widths, as in [[64, 32], [32, 1]]")
+    if problems:
+        return []
+    if all(type(width) is int and width >= 1 for width in dims) and len(dims) > 1:
+        return list(pairwise(dims))
+    for place, pair in enumerate(dims):
+        both = isinstance(pair, (list, tuple)) and len(pair) == 2
+        if not both or not all(type(width) is int and width >= 1 for width in pair):
+            said = "but takes two whole numbers of at least 1: the widths before and after the layer"
+            problems.append(f"dims[{place}]: is {pair!r}, {said}")
+    if problems:
+        return []
+    for place, (one, other) in enumerate(pairwise(dims), 1):
+        if one[1] != other[0]:
+            problems.append(
+                f"dims[{place}]: takes {other[0]} numbers, but the layer before it gives {one[1]}; "
+                "make the two alike"
+            )
+    return [(pair[0], pair[1]) for pair in dims]
+
+
+def _by_layer(name: str, given: Any, number: int, problems: list[str]) -> list[Mapping[str, Any]]:
+    if given is None:
+        return [{}] * number
+    if not isinstance(given, (list, tuple)) or not all(isinstance(each, Mapping) for each in given):
+        problems.append(f"{name}: is {given!r}, but takes a list, of arguments by name for each layer")
+    elif number and len(given) != number:
+        problems.append(f"{name}: has {len(given)} entries, but dims has {number} layers; give {{}} for none")
+    else:
+        return list(given)
+    return [{}] * number

@@ -1,0 +1,223 @@
+"""A part of a network as a configuration describes it: what makes it, and with which arguments."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch_geometric
+from torch import nn
+
+import trainers
+from trainers.core.contract import wrong_arguments
+from trainers.core.fields import ConfigError, suggestion
+from trainers.gnn.names import arguments, found
+
+
+class Fields(NamedTuple):
+    """Where a part stands in the configuration."""
+
+    type: str
+    args: str
+    kwargs: str
+
+
+class Part(NamedTuple):
+    """A class, function or module, and the arguments that it is to get."""
+
+    make: Any
+    args: list[Any]
+    kwargs: dict[str, Any]
+    at: Fields
+
+
+class Function(nn.Module):
+    """A function as a layer: it gets what the layer gets, and then its own arguments."""
+
+    def __init__(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]):
+        super().__init__()
+        self.function = function
+        self.args = tuple(args)
+        self.kwargs = dict(kwargs)
+
+    def forward(self, *inputs: Any, **more: Any) -> Any:
+        """What the function gives."""
+        return self.function(*inputs, *self.args, **{**self.kwargs, **more})
+
+    def extra_repr(self) -> str:
+        """Its name, for people who print a model."""
+        return name_of(self.function)
+
+
+def part(
+    make: Any, args: Any, kwargs: Any, at: Fields, kind: str, problems: list[str], default: Any = None
+) -> Part | None:
+    """A part of three fields; None where there is none, or where `problems` says what is wrong."""
+    before = len(problems)
+    chosen = default if make is None else make
+    if chosen is None:
+        beside = [f for f, value in zip((at.args, at.kwargs), (args, kwargs), strict=True) if value]
+        problems += [f"{field}: is given, but {at.type} is missing; name what it is for" for field in beside]
+        return None
+    if args is not None and not isinstance(args, (list, tuple)):
+        problems.append(f"{at.args}: is {args!r}, but takes a list of arguments")
+    if kwargs is not None and not _by_name(kwargs):
+        problems.append(f"{at.kwargs}: is {kwargs!r}, but takes arguments by name")
+    try:
+        thing = found(chosen, at.type, kind)
+    except ConfigError as error:
+        problems += error.problems
+    if len(problems) > before:
+        return None
+    resolved = (
+        arguments(list(args or []), at.args, problems),
+        arguments(dict(kwargs or {}), at.kwargs, problems),
+    )
+    return None if len(problems) > before else Part(thing, *resolved, at)
+
+
+def part_of(value: Any, field: str, kind: str, problems: list[str]) -> Part | None:
+    """A part of one field: [type, args, kwargs], its first ones, {type, args, kwargs}, or the type alone.
+
+    None where `problems` says what is wrong.
+    """
+    if isinstance(value, Mapping):
+        for name in value:
+            if name not in Fields._fields:
+                near = suggestion(str(name), Fields._fields)
+                problems.append(f"{field}.{name}: there is no such field{near}")
+        if "type" not in value:
+            problems.append(f"{field}.type: is missing; it names a class or function")
+        if "type" not in value or any(name not in Fields._fields for name in value):
+            return None
+        at = Fields(*(f"{field}.{name}" for name in Fields._fields))
+        return part(value["type"], value.get("args"), value.get("kwargs"), at, kind, problems)
+    if not isinstance(value, (list, tuple)):
+        at = Fields(field, f"{field}.args", f"{field}.kwargs")
+        if value is not None:
+            return part(value, None, None, at, kind, problems)
+    elif 1 <= len(value) <= 3 and value[0] is not None:
+        at = Fields(*(f"{field}[{number}]" for number in range(3)))
+        make, args, kwargs = [*value, None, None][:3]
+        return part(make, args, kwargs, at, kind, problems)
+    problems.append(f"{field}: is {value!r}, but takes [type, args, kwargs], its first ones, or a type alone")
+    return None
+
+
+def _by_name(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+
+def built(described: Part, *first: Any, factory: bool = False) -> nn.Module:
+    """The module that a part describes; `first` are arguments that come before its own.
+
+    A function is the layer itself, called with what the layer gets, unless it is a `factory`.
+
+    Raises:
+        ConfigError: it takes no such arguments.
+    """
+    make, args, kwargs, at = described
+    if isinstance(make, nn.Module):
+        if args or kwargs:
+            field = at.args if args else at.kwargs
+            raise ConfigError([f"{field}: is given, but {at.type} is a {name_of(make)} that is made already"])
+        return make
+    if not isinstance(make, type) and not factory:
+        return Function(make, args, kwargs)
+    module = made(described, *first)
+    if isinstance(module, nn.Module):
+        return module
+    if callable(module) and not factory:
+        return Function(module, [], {})
+    raise ConfigError([f"{at.type}: {name_of(make)} gave a {type(module).__name__}, but a layer is needed"])
+
+
+def made(described: Part, *first: Any) -> Any:
+    """What comes of calling a part with its arguments.
+
+    Raises:
+        ConfigError: it takes no such arguments; where its own code is no library's, its own errors.
+    """
+    make, args, kwargs, at = described
+    problems = _wrong_arguments(described, first)
+    if problems:
+        raise ConfigError(problems)
+    try:
+        return make(*first, *args, **kwargs)
+    except ConfigError as error:
+        raise ConfigError([_placed(each, described, len(first)) for each in error.problems]) from error
+    except Exception as error:
+        if not of_libraries(error):
+            raise  # a mistake in somebody's own class, with where it is
+        with_what = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
+        raise ConfigError([f"{at.type}: {name_of(make)}({with_what}) cannot be made: {error}"]) from error
+
+
+def _wrong_arguments(described: Part, first: Sequence[Any]) -> list[str]:
+    make, args, kwargs, at = described
+    number = len(first) + len(args)
+    problems = wrong_arguments(make, kwargs, at.kwargs, number)
+    try:
+        parameters = list(inspect.signature(make).parameters.values())
+    except (TypeError, ValueError):
+        return problems
+    ordered = [each.name for each in parameters if each.kind in _IN_ORDER]
+    if number > len(ordered) and not any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        most = len(ordered) - len(first)
+        problems.append(
+            f"{at.args}: has {len(args)} arguments, but {name_of(make)} takes at most {most} there"
+        )
+    return problems
+
+
+_IN_ORDER = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _placed(problem: str, described: Part, first: int) -> str:
+    """What a part says of its own arguments, with where these stand in the configuration."""
+    name = re.match(r"\w+", problem)
+    try:
+        names = list(inspect.signature(described.make).parameters)[first:]
+    except (TypeError, ValueError):
+        names = []
+    if name is None or name[0] not in names:
+        return f"{described.at.type}: {problem}"
+    place = names.index(name[0])
+    if place < len(described.args):
+        return f"{described.at.args}[{place}]{problem[name.end() :]}"
+    return f"{described.at.kwargs}.{problem}"
+
+
+def of_libraries(error: BaseException) -> bool:
+    """Whether an error comes from torch, torch_geometric or here alone, so that its text is what is known."""
+    traceback = error.__traceback__
+    while traceback is not None:
+        if not in_library(Path(traceback.tb_frame.f_code.co_filename)):
+            return False
+        traceback = traceback.tb_next
+    return True
+
+
+_LIBRARIES = [Path(str(package.__file__)).parent for package in (torch, torch_geometric, trainers)]
+_STANDARD = Path(inspect.__file__).parent
+
+
+def in_library(file: Path) -> bool:
+    """Whether a source file is one of theirs, or the standard library's."""
+    if not file.is_absolute():  # made while running, or torch's own C
+        return True
+    installed = {"site-packages", "dist-packages"} & set(file.parts)
+    return any(file.is_relative_to(home) for home in _LIBRARIES) or (
+        file.is_relative_to(_STANDARD) and not installed
+    )
+
+
+def name_of(thing: Any) -> str:
+    """A class or function by its name, a module by that of its class."""
+    if isinstance(thing, Function):
+        return name_of(thing.function)
+    return str(getattr(thing, "__qualname__", None) or type(thing).__qualname__)

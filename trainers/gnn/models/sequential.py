@@ -1,0 +1,119 @@
+"""Layers one after the other, each with what it takes and gives by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+from torch import Tensor, nn
+from torch_geometric.nn import Sequential as Wired
+
+from trainers.core.fields import ConfigError
+from trainers.gnn.models.checks import a_list, a_switch
+from trainers.gnn.models.joints import width_into
+from trainers.gnn.models.parts import Fields, built, part, part_of
+from trainers.gnn.models.skip_connection import SkipConnection
+
+_MEANINGS = {
+    "batch": "batch",
+    "size": "size",
+    "batch_size": "size",
+    "edge_attr": "edge_attr",
+    "edge_weight": "edge_weight",
+}
+
+
+class Sequential(nn.Module):
+    """torch_geometric's Sequential, made of descriptions: [type, args, kwargs, signature].
+
+    A signature says what a layer takes and gives, as "x, edge_index -> x"; without an arrow it gives x.
+    Without one a layer takes x and what else of the forward signature its forward has next.
+
+    Raises:
+        ConfigError: with every argument that makes no sense.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Sequence[Any]],
+        forward_signature: str = "x, edge_index, batch",
+        with_skip: bool = False,
+        skip_args: Sequence[Any] | None = None,
+        skip_kwargs: Mapping[str, Any] | None = None,
+    ):
+        super().__init__()
+        problems = a_list("layers", layers, "layers, each as [type, args, kwargs, signature]")
+        problems += a_switch(with_skip=with_skip)
+        names = _names(forward_signature, problems)
+        wired = [
+            _layer(each, f"layers[{number}]", names, problems)
+            for number, each in enumerate([] if problems else layers)
+        ]
+        skip = None
+        if with_skip is True:
+            at = Fields("with_skip", "skip_args", "skip_kwargs")
+            skip = part(SkipConnection, skip_args, skip_kwargs, at, "layer", problems)
+        if problems:
+            raise ConfigError(problems)
+        self.layers = Wired(forward_signature, [each for each in wired if each is not None])
+        self.skipconnection = built(skip) if skip is not None else None
+        self._extra = [name for name in names if name not in ("x", "edge_index")]
+        self.in_dim = width_into(wired[0][0]) if wired[0] is not None else None
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        batch_size: int | None = None,
+    ) -> Any:
+        """What the last layer gives."""
+        available = {"batch": batch, "edge_attr": edge_attr, "edge_weight": edge_weight, "size": batch_size}
+        out = self.layers(x, edge_index, *(available[_MEANINGS[name]] for name in self._extra))
+        return out if self.skipconnection is None else self.skipconnection(x, out)
+
+
+def _names(signature: Any, problems: list[str]) -> list[str]:
+    """The names of a forward signature."""
+    names = [name.strip() for name in signature.split(",")] if isinstance(signature, str) else []
+    if names[:2] != ["x", "edge_index"] or any(name not in _MEANINGS for name in names[2:]):
+        problems.append(
+            f"forward_signature: is {signature!r}, but takes x, edge_index and perhaps some of "
+            f"{', '.join(_MEANINGS)}, as in 'x, edge_index, batch'"
+        )
+        return []
+    return names
+
+
+def _layer(value: Any, field: str, names: list[str], problems: list[str]) -> tuple[nn.Module, str] | None:
+    """A layer and its signature."""
+    signature = None
+    if isinstance(value, (list, tuple)) and len(value) == 4:
+        value, signature = value[:3], value[3]
+        if not isinstance(signature, str) or not signature.strip():
+            problems.append(f"{field}[3]: is {signature!r}, but takes a signature, as 'x, edge_index -> x'")
+            return None
+    described = part_of(value, field, "layer", problems)
+    if described is None:
+        return None
+    try:
+        module = built(described)
+    except ConfigError as error:
+        problems += error.problems
+        return None
+    if signature is None:
+        signature = _signature(module, names)
+    elif "->" not in signature:
+        signature = f"{signature} -> x"
+    return module, signature
+
+
+def _signature(module: nn.Module, names: list[str]) -> str:
+    """What a layer takes of what there is, as its forward has it, up to the first that is not there."""
+    parameters = list(inspect.signature(getattr(module, "function", None) or module.forward).parameters)[1:]
+    there = takewhile(lambda name: name in names, parameters)
+    return f"{', '.join(['x', *there])} -> x"

@@ -1,0 +1,38 @@
+"""What went into a layer, added to what came out of it."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch_geometric.nn.dense import Linear
+
+from trainers.core.fields import ConfigError
+from trainers.gnn.models.checks import among, positive
+
+_INITIALIZERS = ("glorot", "uniform", "kaiming_uniform")
+
+
+class SkipConnection(nn.Module):
+    """A sum with what went in; through a linear map without bias where the widths differ.
+
+    Raises:
+        ConfigError: with every argument that makes no sense.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, weight_initializer: str | None = None):
+        super().__init__()
+        problems = [*positive(in_channels=in_channels, out_channels=out_channels)]
+        if weight_initializer is not None:
+            problems += among("weight_initializer", weight_initializer, _INITIALIZERS)
+        if problems:
+            raise ConfigError(problems)
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.proj: nn.Module = (
+            nn.Identity()
+            if in_channels == out_channels
+            else Linear(in_channels, out_channels, bias=False, weight_initializer=weight_initializer)
+        )
+
+    def forward(self, x_old: Tensor, x: Tensor) -> Tensor:
+        """(rows, in_channels) and (rows, out_channels) to (rows, out_channels)."""
+        total: Tensor = x + self.proj(x_old)
+        return total
