@@ -598,7 +598,7 @@ def test_architecture_names_every_module(room: str) -> None:
 @pytest.mark.parametrize(
     "room",
     [
-        *("trainers", "trainers/core", "trainers/gnn", "trainers/gnn/causets"),
+        *("trainers", "trainers/core", "trainers/gnn", "trainers/gnn/causets", "trainers/gnn/graphs"),
         *("trainers/sedd", "trainers/sedd/start"),
         *("trainers/sedd/store", "trainers/dpo", "trainers/dpo/start", "trainers/dpo/structures"),
         *("trainers/dpo/samples", "trainers/dpo/network", "trainers/gnn/models"),

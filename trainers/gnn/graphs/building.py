@@ -1,0 +1,125 @@
+"""Written graphs are made once: a folder named by all that they follow from, whole or not there at all."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainers.core.durable import flush_folder
+from trainers.core.fields import ConfigError
+from trainers.core.locking import locked
+from trainers.gnn.graphs.making import Making, records
+from trainers.gnn.graphs.saved import ABOUT, FORMAT, OFFSETS, RECORDS, read_about, write
+from trainers.gnn.graphs.sources import digest
+
+logger = logging.getLogger(__name__)
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+def built(making: Making, output: Path, processes: int, at_once: int) -> Path:
+    """The folder in `output` with the graphs; written unless it is there.
+
+    Of several processes one writes, and the others wait for it. A folder that is not whole is written anew.
+
+    Raises:
+        ConfigError: a sample cannot be read, none is left, or the disk does not take them.
+    """
+    word = _word(making)
+    folder = output / f"graphs-{word}"
+    if read_about(folder) is not None:
+        logger.info("Graphs were written before: %s", folder)
+        return folder
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with locked(folder) as alone:
+            if read_about(folder) is None:
+                _see_that_it_is_ours(folder)
+                draft = folder.with_name(
+                    f".{folder.name}.draft" + ("" if alone else f".{secrets.token_hex(4)}")
+                )
+                shutil.rmtree(draft, ignore_errors=True)
+                try:
+                    _write(making, draft, processes, at_once)
+                    if _word(making) != word:
+                        raise ConfigError(
+                            ["was changed while it was read; begin again when it is whole"], "data"
+                        )
+                    _put_in_place(draft, folder)
+                finally:
+                    shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise ConfigError([_in_words(error, output)]) from error
+    return folder
+
+
+def _word(making: Making) -> str:
+    return digest({"format": FORMAT, "making": making.fingerprint()})
+
+
+def _write(making: Making, draft: Path, processes: int, at_once: int) -> None:
+    logger.info("Writing graphs: %s", draft.parent)
+    seen = 0
+
+    def wanted() -> Iterator[bytes]:
+        nonlocal seen
+        for record in records(making, processes, at_once):
+            seen += 1
+            if record is not None:
+                yield record
+
+    number = write(draft, wanted(), {})
+    if not number:
+        why = (
+            f"data.pre_filter takes none of {seen} samples"
+            if seen
+            else "data.files: there is no sample in them"
+        )
+        raise ConfigError([f"{why}; nothing is left to train on"])
+    dropped = f", without {seen - number} that data.pre_filter drops" if seen > number else ""
+    logger.info("Wrote %d graphs%s", number, dropped)
+
+
+def _see_that_it_is_ours(folder: Path) -> None:
+    """See that a folder that is not whole may be replaced."""
+    if not folder.exists():
+        return
+    if not folder.is_dir() or {each.name for each in folder.iterdir()} - {RECORDS, OFFSETS, ABOUT}:
+        raise ConfigError(
+            ["stands where graphs are to be written, and holds something else; choose another data.output"],
+            str(folder),
+        )
+    logger.warning("%s is damaged, and is written again", folder)
+
+
+def _put_in_place(draft: Path, folder: Path) -> None:
+    """Let a whole draft be the folder, unless another process was faster; a damaged one goes."""
+    if read_about(folder) is not None:
+        return
+    if folder.exists():
+        old = draft.with_name(f"{draft.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+        shutil.rmtree(old, ignore_errors=True)
+    try:
+        draft.rename(folder)
+    except OSError:
+        if read_about(folder) is None:
+            raise
+    flush_folder(folder.parent)
+
+
+def _in_words(error: OSError, output: Path) -> str:
+    if error.errno in _NO_ROOM:
+        free = shutil.disk_usage(output).free
+        return (
+            f"data.output: there is too little room for the graphs in {output} "
+            f"({os.strerror(error.errno or 0)}): {free:,} bytes are free there; make room, or choose another"
+        )
+    at = error.filename or output
+    return f"data.output: cannot be written: {at}: {error.strerror or error}; choose a folder that can"

@@ -1,0 +1,157 @@
+"""The reader for stores whose arrays have names that are known, or that the configuration says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy
+import numpy.typing
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from trainers.core.fields import ConfigError, suggestion
+from trainers.gnn.causets.features import NODE, SCALARS, node_features, scalars
+from trainers.gnn.graphs.orders import Ordered, ordered
+from trainers.gnn.graphs.settings import Files, dtype_name
+from trainers.gnn.graphs.stores import Array, Store
+
+MATRICES = ("adjacency_matrix", "adjacency", "adj", "causal_matrix", "link_matrix", "links")
+SIZES = ("cset_size", "atomcount", "num_atoms", "num_elements", "num_points")
+
+
+class BuiltIn:
+    """Makes graphs of samples as `data` says; edges go both ways."""
+
+    def __init__(self, settings: Files):
+        self._settings = settings
+        self._float: torch.dtype = getattr(torch, dtype_name(settings.float_type))
+        self._int: torch.dtype = getattr(torch, dtype_name(settings.int_type))
+
+    def problems(self, store: Store) -> list[str]:
+        """What a store lacks, in words."""
+        settings, names = self._settings, store.names()
+        problems = []
+        if settings.adjacency is None and store.find(MATRICES) is None:
+            problems.append(
+                "data.adjacency: which array holds the matrices cannot be seen; name it: there are "
+                f"{_few(names)}"
+            )
+        wanted: list[tuple[str, str | None, tuple[str, ...]]] = [
+            ("adjacency", settings.adjacency, ()),
+            ("sizes", settings.sizes, ()),
+        ]
+        wanted += [(f"targets[{place}]", name, ()) for place, name in enumerate(settings.targets)]
+        wanted += [(f"features[{place}]", name, NODE) for place, name in enumerate(settings.features or ())]
+        wanted += [
+            (f"graph_features[{place}]", name, SCALARS) for place, name in enumerate(settings.graph_features)
+        ]
+        for field, name, computed in wanted:
+            if name is not None and name not in names and name not in computed:
+                near = suggestion(name, [*names, *computed])
+                problems.append(f"data.{field}: is {name!r}, but there is no such array{near}")
+        return problems
+
+    def read(self, store: Store, index: int) -> Data:
+        """The graph of a sample.
+
+        Raises:
+            ConfigError: it cannot be one; the text says why.
+        """
+        causet = self._order(store, index)
+        edges = causet.bare if self._settings.edges == "links" else causet.order
+        source, target = numpy.nonzero(edges)
+        both = numpy.stack([numpy.concatenate([source, target]), numpy.concatenate([target, source])])
+        data = Data(x=self._nodes(store, index, causet), edge_index=torch.from_numpy(both).to(self._int))
+        if self._settings.targets:
+            data.y = self._row(store, index, "targets", self._settings.targets, {})
+        wanted = self._settings.graph_features
+        if wanted:
+            computed = {}
+            if any(name in SCALARS for name in wanted):
+                computed = dict(zip(SCALARS, scalars(causet.order, causet.bare).tolist(), strict=True))
+            data.graph_features = self._row(store, index, "graph_features", wanted, computed)
+        return data
+
+    def _order(self, store: Store, index: int) -> Ordered:
+        name = self._settings.adjacency or store.find(MATRICES) or ""
+        matrix = store.read(name, index, "data.adjacency")
+        sizes = self._settings.sizes or store.find(SIZES)
+        size = None
+        if sizes is not None:
+            told = _number(store.read(sizes, index, "data.sizes"), sizes)
+            if told != int(told):
+                raise ConfigError([f"{sizes}: holds {told:g}, and no whole number"])
+            size = int(told)
+        try:
+            return ordered(matrix, size, self._settings.transposed)
+        except ValueError as error:
+            raise ConfigError([f"{name}: {error}"]) from error
+
+    def _nodes(self, store: Store, index: int, causet: Ordered) -> Tensor:
+        """(elements, features)."""
+        wanted = NODE if self._settings.features is None else tuple(self._settings.features)
+        stored = set(store.names()) if self._settings.features else set()
+        computed: Array = numpy.empty(0)
+        if any(name not in stored for name in wanted):
+            computed = node_features(causet.order, causet.bare)
+        columns = [
+            self._column(store, index, name, causet) if name in stored else computed[:, [NODE.index(name)]]
+            for name in wanted
+        ]
+        if not columns:
+            return torch.empty(len(causet.order), 0, dtype=self._float)
+        return torch.from_numpy(numpy.concatenate(columns, axis=1)).to(self._float)
+
+    def _column(self, store: Store, index: int, name: str, causet: Ordered) -> Array:
+        """(elements, numbers of each) of a stored array, in the order's numbering."""
+        values = store.read(name, index, "data.features")
+        number = len(causet.order)
+        if values.ndim == 2 and values.shape[0] < number <= values.shape[1]:  # Julia's (elements, numbers)
+            values = values.T
+        if values.ndim not in (1, 2) or len(values) < number or values.dtype.kind not in "biuf":
+            raise ConfigError(
+                [
+                    f"{name}: holds {values.dtype} of the shape {values.shape}, but a feature has a number "
+                    f"for each of {number} elements"
+                ]
+            )
+        values = values[:number].reshape(number, -1).astype(numpy.float64)
+        lost = numpy.isnan(values)
+        if lost.any():
+            if self._settings.missing is None:
+                raise ConfigError(
+                    [
+                        f"{name}: has NaN for {int(lost.any(1).sum())} of {number} elements; say what takes "
+                        "its place with data.missing, as 0.0"
+                    ]
+                )
+            values[lost] = self._settings.missing
+        return values if causet.numbers is None else values[causet.numbers]
+
+    def _row(
+        self, store: Store, index: int, field: str, names: Sequence[str], computed: dict[str, float]
+    ) -> Tensor:
+        """(1, names)."""
+        stored = set(store.names()) if computed else set(names)
+        values = [
+            _number(store.read(name, index, f"data.{field}"), name) if name in stored else computed[name]
+            for name in names
+        ]
+        return torch.tensor([values], dtype=self._float)
+
+
+def _number(values: Array, name: str) -> float:
+    """The one number that an array of a sample holds."""
+    if values.size != 1 or values.dtype.kind not in "biuf":
+        raise ConfigError(
+            [
+                f"{name}: holds {values.dtype} of the shape {values.shape}, but one number for each sample "
+                "is needed"
+            ]
+        )
+    return float(values.reshape(())[()])
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,0 +1,33 @@
+"""Written graphs as a data set for loaders and their workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from trainers.gnn.graphs.saved import Saved
+
+
+class Graphs(Dataset[Any]):
+    """The graphs of a folder; `transform` is applied to each when it is read.
+
+    They do not say how large they are: a batch of graphs has no padding that similar sizes would save.
+    """
+
+    def __init__(self, folder: Path, transform: Callable[[Any], Any] | None = None):
+        self.saved = Saved(folder)
+        self.transform = transform
+        self.draws_from: Collection[str] | None = () if transform is None else None
+        """None of the global generators, but for what a transform of the user's may draw."""
+
+    def __len__(self) -> int:
+        """How many graphs."""
+        return len(self.saved)
+
+    def __getitem__(self, index: int) -> Any:
+        """A graph."""
+        graph = self.saved[int(index)]
+        return graph if self.transform is None else self.transform(graph)

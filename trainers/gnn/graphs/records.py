@@ -1,0 +1,153 @@
+"""A graph as bytes, and back: all that a torch_geometric `Data` holds, without pickle.
+
+A record is a table of the attributes, in msgpack, and after it their tensors, each at a multiple of 16 bytes.
+Reading it back is one copy: the graph owns its memory, so that what a transform does in place stays in it.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from trainers.core.fields import ConfigError
+from trainers.core.pyobject import PyObject
+
+_ALIGNED = 16
+_LENGTH = struct.Struct("<I")
+_TENSOR, _TUPLE, _BIG = 1, 2, 3
+"""What msgpack has no type for."""
+
+_TYPES = tuple(
+    getattr(torch, name)
+    for name in (
+        *("float32", "int64", "bool", "float64", "int32", "uint8", "int16", "int8", "float16", "bfloat16"),
+        *("complex64", "complex128", "uint16", "uint32", "uint64"),
+    )
+)
+"""By the number that stands in a record: add at the end alone."""
+_NUMBERS = {dtype: number for number, dtype in enumerate(_TYPES)}
+
+
+def encoded(data: Data) -> bytes:
+    """The record of a graph; tensors are on the CPU when it is read, and want no gradient.
+
+    Raises:
+        TypeError: it holds something that is neither tensor, number, text nor a container of such; the text
+            names the attribute.
+    """
+    kind = type(data)
+    if not isinstance(data, Data) or isinstance(data, Batch):
+        raise TypeError(f"is a {kind.__name__}, and no torch_geometric Data")
+    parts: list[bytes] = []
+    table = []
+    size = 0
+    for name, value in data.to_dict().items():
+        if isinstance(value, Tensor):
+            content = _content(value, name)
+            table.append((name, _NUMBERS[value.dtype], tuple(value.shape), size))
+            parts += [content, bytes(-len(content) % _ALIGNED)]
+            size += len(parts[-2]) + len(parts[-1])
+        else:
+            table.append((name, -1, _boxed(value, name), 0))
+    head = _ENCODER.encode((None if kind is Data else _path_of(kind), table))
+    return b"".join((_LENGTH.pack(len(head)), head, bytes(-(_LENGTH.size + len(head)) % _ALIGNED), *parts))
+
+
+def decoded(record: bytearray) -> Data:
+    """The graph of a record, in whose memory its tensors lie.
+
+    Raises:
+        ValueError: it is no record.
+    """
+    try:
+        (length,) = _LENGTH.unpack_from(record)
+        first = _LENGTH.size + length
+        kind, table = _DECODER.decode(memoryview(record)[_LENGTH.size : first])
+        first += -first % _ALIGNED
+        make = Data if kind is None else _class_of(kind)
+        return make.from_dict(
+            {
+                name: value if number < 0 else _tensor(record, _TYPES[number], value, first + at)
+                for name, number, value, at in table
+            }
+        )
+    except (struct.error, msgspec.MsgspecError, IndexError, TypeError, RuntimeError) as error:
+        raise ValueError(f"is no graph's record: {error}") from error
+
+
+def _content(tensor: Tensor, name: str) -> bytes:
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.dtype not in _NUMBERS:
+        kind = f"{tensor.dtype}, {tensor.layout}"
+        raise TypeError(f"{name}: is a tensor of {kind}, which cannot be written; make it a dense one")
+    flat = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes()
+
+
+def _tensor(record: bytearray, dtype: torch.dtype, shape: Any, at: int) -> Tensor:
+    count = 1
+    for length in shape:
+        count *= length
+    if not count:
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(record, dtype=dtype, count=count, offset=at).view(shape)
+
+
+def _path_of(kind: type[Data]) -> str:
+    """Where a class of graphs, which says how they become batches, is found again."""
+    path = f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        found = _class_of(path)
+    except ConfigError as error:
+        raise TypeError(f"is a {path}, which cannot be imported when it is read; {error}") from error
+    if found is not kind:
+        raise TypeError(f"is a {path}, but that name means another class")
+    return path
+
+
+@functools.cache
+def _class_of(path: str) -> type[Data]:
+    found: type[Data] = PyObject(path).resolve()
+    return found
+
+
+# --- What is no tensor ------------------------------------------------------------------------------
+
+
+def _boxed(value: Any, name: str) -> Any:
+    """A value in what msgpack has, and three types beside."""
+    if value is None or isinstance(value, (bool, float, str, bytes)):
+        return value
+    if isinstance(value, int):
+        fits = -(2**63) <= value < 2**64
+        return value if fits else msgspec.msgpack.Ext(_BIG, str(value).encode())
+    if isinstance(value, Tensor):
+        inside = (_NUMBERS.get(value.dtype), tuple(value.shape), _content(value, name))
+        return msgspec.msgpack.Ext(_TENSOR, _ENCODER.encode(inside))
+    if type(value) is tuple:
+        return msgspec.msgpack.Ext(_TUPLE, _ENCODER.encode([_boxed(each, name) for each in value]))
+    if type(value) is list:
+        return [_boxed(each, name) for each in value]
+    if isinstance(value, dict) and all(isinstance(key, (str, int)) for key in value):
+        return {key: _boxed(each, name) for key, each in value.items()}
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    raise TypeError(f"{name}: is a {kind}, which cannot be written; make it a tensor, a number or a text")
+
+
+def _unboxed(code: int, content: memoryview) -> Any:
+    if code == _BIG:
+        return int(bytes(content))
+    inside = _DECODER.decode(content)
+    if code == _TUPLE:
+        return tuple(inside)
+    number, shape, flat = inside
+    return _tensor(bytearray(flat), _TYPES[number], shape, 0)
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(ext_hook=_unboxed)

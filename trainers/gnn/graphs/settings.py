@@ -1,0 +1,229 @@
+"""What a configuration says of its graphs: `data`, with `files` or with `causets`."""
+
+# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from trainers.core.config import NotNegative, Positive, Section
+from trainers.core.fields import ConfigError, convert
+from trainers.core.paths import expanded
+from trainers.core.pyobject import PyObject, resolved
+
+Parts = tuple[float, float, float]
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+INTEGERS = ("int16", "int32", "int64")
+_CALLABLES = ("reader", "pre_filter", "pre_transform", "transform")
+_BUILT_IN = (
+    *("targets", "features", "graph_features", "edges"),
+    *("adjacency", "sizes", "transposed", "missing"),
+)
+"""What is said to the built-in reader alone."""
+
+
+class Files(Section, frozen=True, kw_only=True):
+    """Graphs that lie in stores."""
+
+    files: Annotated[list[str], msgspec.Meta(min_length=1)]
+    """Zarr folders and HDF5 files; their samples follow each other in this order."""
+    output: str | None = None
+    """Folder for the written graphs; None: `graphs` in training.path."""
+    reader: Any = None
+    """A function(group, index, float_type, int_type, validate_data); None: the built-in one."""
+    pre_filter: Any = None
+    """A function of what the reader gives: whether the sample stays."""
+    pre_transform: Any = None
+    """A function of what the reader gives, that gives the graph which is written."""
+    transform: Any = None
+    """A function of a written graph, each time that it is read."""
+    validate_data: bool = True
+    n_processes: NotNegative = 1
+    """That read and write; 0 is 1."""
+    chunksize: Positive = 100
+    """Samples that a process takes at once."""
+    shuffle: bool = True
+    """Whether the parts are drawn at random, rather than one run after the other."""
+    subset: float | None = None
+    """At most 1: a share of the graphs; above: how many."""
+    split: Parts = (0.8, 0.1, 0.1)
+    float_type: Any = "float32"
+    int_type: Any = "int64"
+    targets: tuple[str, ...] = ()
+    """Arrays with one number a sample: the columns of `y`."""
+    features: tuple[str, ...] | None = None
+    """Arrays with one number an element, and computed ones: the columns of `x`; None: all computed ones."""
+    graph_features: tuple[str, ...] = ()
+    """Arrays with one number a sample, and computed ones: the columns of `graph_features`."""
+    edges: Literal["links", "relations"] = "links"
+    adjacency: str | None = None
+    """The array with the matrices; None: the first of the names that are known."""
+    sizes: str | None = None
+    """That with the numbers of elements; None: likewise, where there is one."""
+    transposed: bool | None = None
+    """Whether [i, j] says that j precedes i; None: the matrix shows it."""
+    missing: float | None = None
+    """What takes the place of NaN in features; None: NaN is an error."""
+
+
+class Generated(Section, frozen=True, kw_only=True):
+    """Graphs of causal sets that are made."""
+
+    causets: Any
+    """What `trainers.gnn.causets.settings.Causets` says."""
+    output: str | None = None
+    transform: Any = None
+    n_processes: NotNegative = 1
+    chunksize: Positive = 100
+    split: Parts = (0.8, 0.1, 0.1)
+    """By index: the first are trained on, the last tested."""
+
+
+def read(data: Any, problems: list[str]) -> Files | Generated | None:
+    """The section `data`; None, and what is wrong in words in `problems`, where it cannot be used."""
+    before = len(problems)
+    if not isinstance(data, Mapping):
+        problems.append(f"data: holds {data!r}, but takes a section of fields")
+        return None
+    both = "files" in data and "causets" in data
+    if both:
+        problems.append(
+            "data.causets: stands beside data.files; graphs are made or read, so drop one of them"
+        )
+    if "files" not in data and "causets" not in data:
+        problems.append("data: has neither files (stores to read) nor causets (what to generate); write one")
+    if both or len(problems) > before:
+        return None
+    kind = Files if "files" in data else Generated
+    found: list[str] = []
+    settings: Files | Generated | None = convert({**data, **_plain(data)}, kind, "data", found)
+    problems += found
+    problems += _wrong_parts(data.get("split"))
+    problems += _wrong_callables(data)
+    if kind is Files:
+        problems += _wrong_files(data)
+    elif "causets" in data:
+        made = _causets(data["causets"], problems)
+        settings = settings and msgspec.structs.replace(settings, causets=made)
+    return settings if len(problems) == before else None
+
+
+def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Texts where Python code put paths, lists where it put tuples."""
+    files = data.get("files")
+    listed = (
+        {"files": [str(each) if hasattr(each, "__fspath__") else each for each in files]}
+        if (isinstance(files, (list, tuple)))
+        else {}
+    )
+    output = data.get("output")
+    return {**listed, **({"output": str(output)} if hasattr(output, "__fspath__") else {})}
+
+
+def _causets(data: Any, problems: list[str]) -> Any:
+    from trainers.gnn.causets.settings import read as read_causets
+
+    return read_causets(data, "data.causets", problems)
+
+
+def _wrong_parts(split: Any) -> list[str]:
+    """What is wrong with three numbers; what they are not, is told already."""
+    if (
+        not isinstance(split, (list, tuple))
+        or len(split) != 3
+        or not all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in split)
+    ):
+        return []
+    if min(split) < 0 or abs(math.fsum(split) - 1) > 1e-6:
+        total = f"{math.fsum(split):g}"
+        return [
+            f"data.split: is {list(split)}, of sum {total}, but takes three shares of at least 0, of sum 1: "
+            "training, validation, test"
+        ]
+    if not split[0] > 0:
+        return [f"data.split: is {list(split)}, which leaves nothing to train on; begin with more than 0"]
+    return []
+
+
+def _wrong_callables(data: Mapping[str, Any]) -> list[str]:
+    problems = []
+    for name in _CALLABLES:
+        value = data.get(name)
+        if value is None:
+            continue
+        try:
+            found = resolved(value)
+        except ConfigError as error:
+            problems += [f"data.{name}: {each}" for each in error.problems]
+            continue
+        if not callable(found):
+            problems.append(f"data.{name}: is {value!r}; write !pyobject my_module.{name}, a function")
+    return problems
+
+
+def _wrong_files(data: Mapping[str, Any]) -> list[str]:
+    problems = _missing(data.get("files"))
+    for name, known in (("float_type", FLOATS), ("int_type", INTEGERS)):
+        if name in data and dtype_name(data[name]) not in known:
+            problems.append(f"data.{name}: is {data[name]!r}, but takes one of {', '.join(known)}")
+    subset: Any = data.get("subset")
+    number = isinstance(subset, (int, float)) and not isinstance(subset, bool)
+    if number and (not 0 < subset < math.inf or (subset > 1 and subset != int(subset))):
+        problems.append(
+            f"data.subset: is {subset!r}, but takes a share above 0 and up to 1, or a whole number of graphs"
+        )
+    if data.get("reader") is not None:
+        beside = [name for name in _BUILT_IN if data.get(name) not in (None, [], ())]
+        if beside:
+            problems.append(
+                f"data.{beside[0]}: is for the built-in reader, but data.reader names another; drop "
+                f"{' and '.join(beside)}, or drop reader"
+            )
+    elif data.get("targets") in (None, []):
+        problems.append(
+            "data.targets: is missing; name the arrays with what is to be learned, as [manifold_like, "
+            "dimension], or write a data.reader of your own"
+        )
+    return problems
+
+
+def _missing(files: Any) -> list[str]:
+    """Which of the files are not there, or stand there twice."""
+    if not isinstance(files, (list, tuple)) or not all(
+        isinstance(each, str) or hasattr(each, "__fspath__") for each in files
+    ):
+        return []
+    problems: list[str] = []
+    seen: dict[Path, int] = {}
+    for number, file in enumerate(files):
+        field = f"data.files[{number}]"
+        try:
+            path = expanded(str(file), field)
+        except ConfigError as error:
+            problems += error.problems
+            continue
+        first = seen.setdefault(path.resolve(), number)
+        if not path.exists():
+            problems.append(f"{field}: is {str(file)!r}, but there is nothing at {path.absolute()}")
+        elif first != number:
+            problems.append(
+                f"{field}: is {str(file)!r}, which is data.files[{first}] already; a graph in two parts "
+                "would be tested with what it was trained on, so drop one"
+            )
+    return _few(problems)
+
+
+def _few(problems: list[str], most: int = 5) -> list[str]:
+    left = len(problems) - most
+    return problems if left <= 0 else [*problems[:most], f"data.files: and {left} more like these"]
+
+
+def dtype_name(value: Any) -> str:
+    """The name of a torch type that is given as one, as a `!pyobject`, or by its name."""
+    if isinstance(value, PyObject):
+        value = value.path
+    return str(value).removeprefix("torch.")

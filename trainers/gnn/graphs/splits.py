@@ -1,0 +1,103 @@
+"""What a configuration's `data` becomes: the graphs, written once, and the three parts of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import Subset
+
+from trainers.core.distributed import Place
+from trainers.core.fields import ConfigError
+from trainers.core.paths import expanded
+from trainers.core.permutation import Permutation
+from trainers.core.pyobject import resolved
+from trainers.core.randomness import SPLIT, derived
+from trainers.gnn.graphs.building import built
+from trainers.gnn.graphs.dataset import Graphs
+from trainers.gnn.graphs.making import FromCausets, FromFiles, Making
+from trainers.gnn.graphs.saved import read_about
+from trainers.gnn.graphs.settings import Files, Generated, read
+from trainers.task import Splits
+
+
+def prepared(data: Any, seed: int, place: Place, *, beside: Path | None = None) -> Splits:
+    """The three parts of the graphs that a section `data` means, the same on all ranks.
+
+    Rank 0 writes them unless they are there, and all ranks map them; where a host does not see what rank 0
+    has written, it writes its own. All ranks must call this. `beside`: the folder in which `graphs` is made
+    where `data.output` is not given, the training's; None: the working folder.
+
+    Raises:
+        ConfigError: with every problem of the section; or a sample cannot be read.
+    """
+    problems: list[str] = []
+    settings = read(data, problems)
+    if problems or settings is None:
+        raise ConfigError(problems)
+    output = (beside or Path()) / "graphs"
+    if settings.output is not None:
+        output = expanded(settings.output, "data.output")
+    folder = _written(settings, seed, place, output.absolute())
+    graphs = Graphs(folder, resolved(settings.transform))
+    return parts(graphs, settings, seed)
+
+
+def _written(settings: Files | Generated, seed: int, place: Place, output: Path) -> Path:
+    """The folder of the graphs, on this host."""
+    folder = Path(place.decided(lambda: str(_build(settings, seed, output))))
+    problem: ConfigError | None = None
+    if read_about(folder) is None:
+        try:
+            folder = _build(settings, seed, output)
+        except ConfigError as error:
+            problem = ConfigError([f"rank {place.rank}: {each}" for each in error.problems], error.origin)
+    place.decided(partial(_raise_first, place.gather_on_main(problem)))
+    return folder
+
+
+def _build(settings: Files | Generated, seed: int, output: Path) -> Path:
+    making: Making = FromFiles(settings) if isinstance(settings, Files) else FromCausets(settings, seed)
+    return built(making, output, max(settings.n_processes, 1), settings.chunksize)
+
+
+def _raise_first(problems: Sequence[ConfigError | None]) -> None:
+    for problem in problems:
+        if problem is not None:
+            raise problem
+
+
+def parts(graphs: Any, settings: Files | Generated, seed: int) -> Splits:
+    """Three disjoint parts: cut from a random order, or from the graphs' own.
+
+    The first takes what rounding leaves.
+
+    Raises:
+        ConfigError: the subset is larger than the set.
+    """
+    subset = settings.subset if isinstance(settings, Files) else None
+    taken = _taken(len(graphs), subset)
+    sizes = [int(taken * share + 1e-9) for share in settings.split]
+    sizes[0] += taken - sum(sizes)
+    order: Sequence[int] = range(taken)
+    if isinstance(settings, Files) and (settings.shuffle or taken < len(graphs)):
+        drawn = Permutation(len(graphs), derived(SPLIT, seed))
+        order = drawn if settings.shuffle else sorted(drawn[:taken])
+    return Splits(
+        *(Subset(graphs, order[first:last]) for first, last in pairwise(accumulate(sizes, initial=0)))
+    )
+
+
+def _taken(total: int, subset: float | None) -> int:
+    """How many of the graphs are used."""
+    if subset is None:
+        return total
+    if subset > total:
+        raise ConfigError(
+            [f"data.subset: is {subset:g}, but there are {total} graphs; write at most so many"]
+        )
+    return int(subset) if subset > 1 else max(1, math.ceil(subset * total - 1e-9))

@@ -1,0 +1,223 @@
+"""Stores of samples: Zarr folders, of either format and as Julia writes them, and HDF5 files.
+
+Julia keeps the first index of an array together in memory and Python the last, so what Julia writes is read
+with all axes reversed: a matrix comes transposed, and samples that it had along its last axis come first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy
+import numpy.typing
+
+from trainers.core.fields import ConfigError, suggestion
+
+Array: TypeAlias = "numpy.typing.NDArray[Any]"
+
+COUNTS = ("num_causal_sets", "num_samples")
+"""Where a store says how many samples it has."""
+
+_NUMBERED = re.compile(r"(.+)_(\d+)")
+_HDF5 = (".h5", ".hdf5", ".hdf")
+_HDF5_BEGINS = b"\x89HDF\r\n\x1a\n"
+_AT_ONCE = 1 << 27
+"""Bytes of an array that are kept, of a chunk with several samples."""
+
+
+class Store:
+    """An open store: how many samples it has, and the arrays of each."""
+
+    def __init__(self, path: Path, root: Any, groups: Sequence[str] | None):
+        self.path = path
+        self.root = root
+        """zarr's or h5py's group, as a reader gets it."""
+        self.groups = groups
+        """The name of each sample's group; None: the arrays hold all samples."""
+        self._blocks: dict[str, _Blocks] = {}
+        self._names: list[str] | None = None
+        self.count = self._count()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def names(self) -> list[str]:
+        """The arrays that a sample has, by their paths."""
+        if self._names is None:
+            group = self.root if self.groups is None else self.root[self.groups[0]]
+            self._names = [name for name in _arrays(group) if name not in COUNTS]
+        return self._names
+
+    def find(self, known: Sequence[str]) -> str | None:
+        """The first array of some names, at the top or in a group there."""
+        names = self.names()
+        for each in known:
+            found = [name for name in names if name == each or name.endswith(f"/{each}")]
+            if found:
+                return min(found, key=lambda name: name.count("/"))
+        inside = [name for name in names if name.partition("/")[0] in known]
+        return inside[0] if len(inside) == 1 else None
+
+    def read(self, name: str, index: int, field: str) -> Array:
+        """An array of one sample.
+
+        Raises:
+            ConfigError: there is no such array, or it lacks the sample.
+        """
+        if self.groups is None:
+            if name not in self._blocks:
+                self._blocks[name] = _Blocks(self._array(self.root, name, field), self.count, name)
+            return self._blocks[name].sample(index)
+        array = self._array(self.root[self.groups[index]], name, field)
+        return numpy.asarray(array[()])
+
+    def _array(self, group: Any, name: str, field: str) -> Any:
+        array = group.get(name)
+        if array is None or not hasattr(array, "shape"):
+            raise ConfigError(
+                [f"{field}: there is no array {name}{suggestion(name, self.names())}"], str(self.path)
+            )
+        return array
+
+    def _count(self) -> int:
+        for name in COUNTS:
+            if name in self.root and hasattr(self.root[name], "shape"):
+                return self._told(name)
+        if self.groups is not None:
+            return len(self.groups)
+        shapes = {name: tuple(self.root[name].shape) for name in _arrays(self.root)}
+        matrices = {_samples_in(shape) for shape in shapes.values() if len(shape) == 3} - {None}
+        firsts = {shape[0] if shape else None for shape in shapes.values()}
+        for found in (matrices, firsts):
+            if len(found) == 1 and None not in found:
+                return int(next(iter(found)) or 0)
+        raise ConfigError(
+            [
+                f"how many samples it has cannot be seen: {_listing(shapes)}; write their number as an array "
+                "num_samples, or one group cset_1, cset_2 … for each"
+            ],
+            str(self.path),
+        )
+
+    def _told(self, name: str) -> int:
+        told = numpy.asarray(self.root[name][()]).reshape(-1)
+        number = int(told[0]) if len(told) == 1 and told[0] == int(told[0]) else -1
+        if number < 0 or (self.groups is not None and number > len(self.groups)):
+            there = f", but it has {len(self.groups)} groups" if self.groups is not None else ""
+            raise ConfigError([f"{name}: holds {told.tolist()}{there}"], str(self.path))
+        return number
+
+
+class _Blocks:
+    """An array of all samples, read in blocks of the samples that lie in one chunk of it."""
+
+    def __init__(self, array: Any, count: int, name: str):
+        self._array = array
+        shape = tuple(array.shape)
+        self._axis = _axis(shape, count)
+        if self._axis is None or shape[self._axis] < count:
+            raise ConfigError([f"{name}: has the shape {shape}, but there are {count} samples"])
+        chunk = (getattr(array, "chunks", None) or shape)[self._axis]
+        a_sample = max(int(numpy.prod(shape)) // max(shape[self._axis], 1) * array.dtype.itemsize, 1)
+        self._length = max(1, min(int(chunk), _AT_ONCE // a_sample))
+        self._first = -1
+        self._block: Array | None = None
+
+    def sample(self, index: int) -> Array:
+        """One sample's part."""
+        first = index - index % self._length
+        if self._block is None or first != self._first:
+            where = slice(first, first + self._length)
+            taken = (where,) if self._axis == 0 else (..., where)
+            self._block = numpy.asarray(self._array[taken])
+            self._first = first
+        at = index - first
+        return numpy.asarray(self._block[at] if self._axis == 0 else self._block[..., at])
+
+
+def _axis(shape: Sequence[int], count: int) -> int | None:
+    """Where the samples are: first, unless only the last axis is as long as there are samples."""
+    if not shape:
+        return None
+    return len(shape) - 1 if shape[0] != count and shape[-1] == count else 0
+
+
+def _samples_in(shape: Sequence[int]) -> int | None:
+    """How many square matrices an array holds; None: its axes are three different ones."""
+    if shape[1] == shape[2]:
+        return shape[0]
+    return shape[2] if shape[0] == shape[1] else None
+
+
+def _listing(shapes: Mapping[str, Sequence[int]]) -> str:
+    """What is in a store, in words."""
+    if not shapes:
+        return "there is no array in it"
+    few = [f"{name} {tuple(shape)}" for name, shape in list(shapes.items())[:8]]
+    more = f" and {len(shapes) - 8} more" if len(shapes) > 8 else ""
+    return f"there are {', '.join(few)}{more}"
+
+
+def _arrays(group: Any, depth: int = 2) -> list[str]:
+    """The paths of arrays in a group, and in the groups in it."""
+    found = []
+    for name in sorted(group.keys()):
+        part = group[name]
+        if hasattr(part, "shape"):
+            found.append(name)
+        elif depth > 1:
+            found += [f"{name}/{inner}" for inner in _arrays(part, depth - 1)]
+    return found
+
+
+def _per_sample(names: Sequence[str]) -> list[str] | None:
+    """The groups cset_1, cset_2 …, in the order of their numbers; None: there are none."""
+    numbered = [(match[1], int(match[2]), name) for name in names if (match := _NUMBERED.fullmatch(name))]
+    prefixes = {prefix for prefix, _, _ in numbered}
+    if len(prefixes) != 1:
+        return None
+    return [name for _, _, name in sorted(numbered)]
+
+
+# --- Opening --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Store]:
+    """A store, to be read.
+
+    Raises:
+        ConfigError: it is no store, cannot be read, or how many samples it has cannot be seen.
+    """
+    if path.is_dir():
+        yield _zarr(path)
+        return
+    if path.suffix not in _HDF5 and _begins(path) != _HDF5_BEGINS:
+        raise ConfigError(["is no store: a Zarr folder or an HDF5 file (.h5, .hdf5) can be read"], str(path))
+    import h5py
+
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise ConfigError([f"cannot be read as HDF5: {error}"], str(path)) from error
+    with file:
+        groups = _per_sample([name for name in file if isinstance(file[name], h5py.Group)])
+        yield Store(path, file, groups)
+
+
+def _begins(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_HDF5_BEGINS))
+    except OSError as error:
+        raise ConfigError([f"cannot be read: {error.strerror}"], str(path)) from error
+
+
+def _zarr(path: Path) -> Store:
+    from trainers.gnn.graphs.zarr_folders import group_names, root_of
+
+    return Store(path, root_of(path), _per_sample(group_names(path)))
