@@ -109,11 +109,19 @@ def _made(told: core.Monitor, field: str, find: Find) -> Callable[[list[Any], li
     monitor = find(told.monitor, f"{field}.monitor", "monitor")
     if isinstance(monitor, type) or told.args or told.kwargs:
         arguments, before = resolved(told.kwargs), resolved(told.args)
-        monitor = made(monitor, arguments, f"{field}.kwargs", f"{field}.monitor", before)
+        try:
+            monitor = made(monitor, arguments, f"{field}.kwargs", f"{field}.monitor", before)
+        except ConfigError as error:
+            raise ConfigError([_placed(each, field) for each in error.problems]) from error
     if not callable(monitor):
         raise ConfigError([f"{field}.monitor: is {in_words(monitor)}, which cannot be called; {_TAKES}"])
     found: Callable[[list[Any], list[Any]], Any] = monitor
     return found
+
+
+def _placed(problem: str, field: str) -> str:
+    """A problem with where it is: what a monitor says of its own arguments names them alone."""
+    return problem if problem.startswith(field) else f"{field}.kwargs.{problem}"
 
 
 _TAKES = "name a function(predictions, targets), or a class whose objects are called so"

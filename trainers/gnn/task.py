@@ -1,4 +1,4 @@
-"""Telling manifold-like causal sets from others, and their dimension: two heads, one network."""
+"""What a configuration describes: a network on graphs, their data, and how its outputs are judged."""
 
 from __future__ import annotations
 
@@ -12,11 +12,100 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, smooth_l1_loss
 from torch_geometric.data import Batch
 
+from trainers.core.configured import ConfiguredTask
+from trainers.core.contract import made
+from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
+from trainers.gnn import names
 from trainers.gnn.data import FEATURES, Causets
-from trainers.gnn.model import GNNModel
+from trainers.gnn.graphs import settings
+from trainers.gnn.graphs.splits import prepared
+from trainers.gnn.model import GNNModel as CausetNetwork
+from trainers.gnn.models import GNNModel
+from trainers.gnn.models.inputs import given, taken
 from trainers.gnn.report import linear_error, table
 from trainers.task import Loss, Splits, Sum, Task
+
+
+class GraphTask(ConfiguredTask):
+    """A network that is called with `(x, edge_index, batch)`, and by name with what else it takes of graphs.
+
+    That is `graph_features`, `edge_attr`, `edge_weight`, and `size`, how many graphs there are. `model.type`
+    is `GNNModel` unless it says otherwise. `data` has files, causets or a dataset. The criterion is called
+    with (outputs, batch), and monitors with the outputs and `batch.y` of all batches.
+
+    Raises:
+        ConfigError: with everything in the configuration that makes no sense.
+    """
+
+    silent_arguments = ("data.output", "data.n_processes", "data.chunksize", "data.validate_data")
+
+    _place: Place
+
+    def missing(self) -> list[str]:
+        """What the configuration lacks, and what its data section has that makes no sense."""
+        problems = []
+        if not self.config.model:
+            problems.append(
+                "model: is missing; write the arguments of GNNModel, or a type of your own and its"
+            )
+        if self.config.criterion is None:
+            problems.append("criterion: is missing; write !pyobject my_module.compute_loss")
+        if not self.config.data:
+            problems.append("data: is missing; write files: [...], causets: {...}, or dataset: !pyobject …")
+        elif "dataset" not in self.config.data:
+            settings.read(self.config.data, problems)
+        return problems
+
+    def find(self, value: Any, field: str, kind: str) -> Any:
+        """The same, which may be a bare name of our own."""
+        return super().find(value, field, kind) if kind == "apply_model" else names.found(value, field, kind)
+
+    def setup(self, place: Place) -> None:
+        """Where the graphs are to be written and mapped."""
+        super().setup(place)
+        self._place = place
+
+    def build_model(self) -> nn.Module:
+        """`model.type` made of the other fields of `model`: by their names, or of its `args` and `kwargs`."""
+        fields = dict(self.config.model)
+        make = self.find(fields.pop("type", "GNNModel"), "model.type", "model")
+        if isinstance(make, type) and issubclass(make, GNNModel):
+            model: nn.Module = make.from_config(fields)
+        else:
+            model = _of_ones_own(make, fields)
+        self._takes = taken(model, leaving=3) if isinstance(model, nn.Module) else {}
+        return model
+
+    def build_data(self) -> Splits:
+        """The graphs of three parts, which rank 0 has written for all."""
+        if "dataset" in self.config.data:
+            return super().build_data()
+        seed, folder = self.config.training.seed, self.state.folder
+        return prepared(self.config.data, seed, self._place, beside=folder)
+
+    def collate(self, samples: list[Any]) -> Any:
+        """One large graph of many small ones."""
+        return Batch.from_data_list(samples)
+
+    def apply(self, model: nn.Module, batch: Any) -> Any:
+        """The network's outputs for a batch of graphs."""
+        beside = {name: getattr(batch, name, None) for name in ("graph_features", "edge_attr", "edge_weight")}
+        told = given(self._takes, size=batch.num_graphs, **beside)
+        return model(batch.x, batch.edge_index, batch.batch, **told)
+
+
+def _of_ones_own(make: Any, fields: dict[str, Any]) -> Any:
+    """What somebody's own class or function gives, which no field here is checked for."""
+    problems: list[str] = []
+    fields = names.arguments(fields, "model", problems)
+    if problems:
+        raise ConfigError(problems)
+    if fields.keys() <= {"args", "kwargs"}:
+        before, by_name = fields.get("args") or [], fields.get("kwargs") or {}
+        return made(make, by_name, "model.kwargs", "model.type", before)
+    return made(make, fields, "model", "model.type")
+
 
 MANIFOLD, DIMENSION = 0, 1
 """The heads."""
@@ -28,7 +117,7 @@ MOST_ELEMENTS = 20_000
 class CausetTask(Task):
     """Head 0: a logit that the set is manifold-like. Head 1: its dimension, where it is.
 
-    `model` holds arguments of `GNNModel`, `sets` the sizes of the training, validation and test set,
+    `model` holds arguments of `CausetNetwork`, `sets` the sizes of the training, validation and test set,
     `mean` the expected number of elements. No set is in two of the three.
 
     Raises:
@@ -57,7 +146,7 @@ class CausetTask(Task):
     def build_model(self) -> nn.Module:
         """The network."""
         try:
-            return GNNModel(FEATURES, **self._model)
+            return CausetNetwork(FEATURES, **self._model)
         except ValueError as error:
             raise ConfigError([f"task_kwargs.model.{error}"]) from error
 
@@ -137,8 +226,8 @@ def _wrong_model(model: Any) -> list[str]:
     if model is None:
         return []
     if not isinstance(model, Mapping):
-        return [f"model: is {model!r}, but takes arguments of GNNModel by name"]
-    names = [name for name in inspect.signature(GNNModel).parameters if name not in ("in_dim", "heads")]
+        return [f"model: is {model!r}, but takes arguments of CausetNetwork by name"]
+    names = [name for name in inspect.signature(CausetNetwork).parameters if name not in ("in_dim", "heads")]
     problems = []
     for name in model:
         if name not in names:

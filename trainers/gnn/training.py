@@ -11,6 +11,7 @@ from trainers.core.config import Config
 from trainers.core.curves import draw_curves
 from trainers.core.pyobject import PyObject
 from trainers.core.table import aligned
+from trainers.gnn.ddp import TrainerDDP
 
 TASK = PyObject("trainers.gnn.task.CausetTask")
 
@@ -24,7 +25,7 @@ def train(config: Config) -> None:
     Raises:
         ConfigError, DistributedError, CheckpointError, OSError: it cannot, and why.
     """
-    trained = program.train(_with_task(config))
+    trained = program.train(_with_task(config), trainer=TrainerDDP)
     if trained.measures is None:
         return
     own = getattr(trained.trainer.task, "report", None)

@@ -1,0 +1,288 @@
+"""Measures of a head's outputs over a whole set, by scikit-learn: F1 scores, accuracies, errors.
+
+Each is a class, made with its arguments and then called with what monitors are called with: the model's
+outputs and the targets, a list of each with an item a batch. Outputs are {number of a head: (graphs,
+numbers)}, or such a tensor itself; targets are (graphs, columns), or (graphs,) where there is one column.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy
+import numpy.typing
+import torch
+from torch import Tensor
+
+from trainers.core.contract import in_words
+from trainers.core.fields import ConfigError, suggestion
+
+Array: TypeAlias = "numpy.typing.NDArray[Any]"
+
+__all__ = [
+    "F1",
+    "R2",
+    "Accuracy",
+    "MeanAbsoluteError",
+    "Precision",
+    "Recall",
+    "RocAuc",
+    "RootMeanSquaredError",
+]
+
+_AVERAGES = ("macro", "weighted", "micro", "binary", "none")
+
+
+class _OfHead(ABC):
+    """A measure of head `head` beside column `column` of the targets.
+
+    `where`: another column; graphs count alone where it is above 0. NaN where no graph is left.
+
+    Raises:
+        ConfigError: an argument is no whole number of at least 0.
+    """
+
+    def __init__(self, head: int = 0, column: int = 0, where: int | None = None):
+        told = {"head": head, "column": column, **({} if where is None else {"where": where})}
+        problems = [
+            f"{name}: is {value!r}, but takes a whole number of at least 0"
+            for name, value in told.items()
+            if type(value) is not int or value < 0
+        ]
+        if problems:
+            raise ConfigError(problems)
+        self.head, self.column, self.where = head, column, where
+
+    def __call__(self, predictions: Sequence[Any], targets: Sequence[Tensor]) -> Any:
+        """The measure over all graphs.
+
+        Raises:
+            ConfigError: the outputs have no such head, or the targets no such column.
+        """
+        outputs = torch.cat([_of_head(each, self.head) for each in predictions])
+        table = torch.cat([_in_columns(each) for each in targets])
+        if len(outputs) != len(table):
+            raise ConfigError([f"the model gave {len(outputs)} rows for {len(table)} graphs with targets"])
+        wanted = _column(table, self.column, "column")
+        if self.where is not None:
+            counted = _column(table, self.where, "where") > 0
+            outputs, wanted = outputs[counted], wanted[counted]
+        if not len(wanted):
+            return math.nan
+        return self.measure(outputs.numpy(), wanted.numpy())
+
+    @abstractmethod
+    def measure(self, outputs: Array, wanted: Array) -> Any:
+        """Of outputs (graphs, numbers), and what is wanted (graphs,); there is one at least."""
+
+
+# --- Classes ------------------------------------------------------------------------------------------
+
+
+class _ByClass(_OfHead):
+    """A score of classes: `average` of macro, weighted, micro or binary; none: of each class.
+
+    One output is the logit of class 1 against 0; of several the largest one is the class. A class that
+    neither is there nor was predicted does not count, and has NaN as its own score.
+    """
+
+    def __init__(
+        self, average: str | None = "macro", head: int = 0, column: int = 0, where: int | None = None
+    ):
+        problems = []
+        if (average or "none") not in _AVERAGES:
+            near = suggestion(average, _AVERAGES, listed=False)
+            problems.append(f"average: is {average!r}, but takes {', '.join(_AVERAGES)}{near}")
+        try:
+            super().__init__(head, column, where)
+        except ConfigError as error:
+            problems += error.problems
+        if problems:
+            raise ConfigError(problems)
+        self.average = None if average == "none" else average
+
+    @abstractmethod
+    def score(self, wanted: Array, found: Array, **more: Any) -> Any:
+        """scikit-learn's, of classes."""
+
+    def measure(self, outputs: Array, wanted: Array) -> Any:
+        """A number, or a list with one for each class."""
+        found, classes = _classes(outputs), max(outputs.shape[1], 2)
+        true = _whole(wanted, classes)
+        if self.average is None:
+            labels = list(range(classes))
+            scores = self.score(true, found, average=None, labels=labels, zero_division=0)
+            there = {*true.tolist(), *found.tolist()}
+            return [float(each) if label in there else math.nan for label, each in enumerate(scores)]
+        return float(self.score(true, found, average=self.average, zero_division=0))
+
+
+class F1(_ByClass):
+    """The harmonic mean of precision and recall."""
+
+    def score(self, wanted: Array, found: Array, **more: Any) -> Any:
+        """As scikit-learn has it."""
+        from sklearn.metrics import f1_score
+
+        return f1_score(wanted, found, **more)
+
+
+class Precision(_ByClass):
+    """The share of what was taken for a class that is of it."""
+
+    def score(self, wanted: Array, found: Array, **more: Any) -> Any:
+        """As scikit-learn has it."""
+        from sklearn.metrics import precision_score
+
+        return precision_score(wanted, found, **more)
+
+
+class Recall(_ByClass):
+    """The share of a class that was taken for it."""
+
+    def score(self, wanted: Array, found: Array, **more: Any) -> Any:
+        """As scikit-learn has it."""
+        from sklearn.metrics import recall_score
+
+        return recall_score(wanted, found, **more)
+
+
+class Accuracy(_OfHead):
+    """The share of graphs whose class was found."""
+
+    def measure(self, outputs: Array, wanted: Array) -> float:
+        """A number from 0 to 1."""
+        return float((_classes(outputs) == _whole(wanted, max(outputs.shape[1], 2))).mean())
+
+
+class RocAuc(_OfHead):
+    """The area under the curve of true over false positives, of one output, the logit of class 1.
+
+    NaN where there is one class alone, or an output that is no number.
+    """
+
+    def measure(self, outputs: Array, wanted: Array) -> float:
+        """A number from 0 to 1."""
+        from sklearn.metrics import roc_auc_score
+
+        logits, classes = _single(outputs, self.head), _whole(wanted, 2)
+        if len(numpy.unique(classes)) < 2 or not numpy.isfinite(logits).all():
+            return math.nan
+        return float(roc_auc_score(classes, logits))
+
+
+# --- Numbers ------------------------------------------------------------------------------------------
+
+
+class _OfNumbers(_OfHead):
+    """A measure of one output that is a number; NaN where it or its target is none."""
+
+    @abstractmethod
+    def compared(self, wanted: Array, found: Array) -> float:
+        """scikit-learn's, of finite numbers."""
+
+    def measure(self, outputs: Array, wanted: Array) -> float:
+        """A number, in the target's unit or without any."""
+        found = _single(outputs, self.head)
+        if not (numpy.isfinite(found).all() and numpy.isfinite(wanted).all()):
+            return math.nan
+        return float(self.compared(wanted, found))
+
+
+class MeanAbsoluteError(_OfNumbers):
+    """How far outputs lie from their targets, on average."""
+
+    def compared(self, wanted: Array, found: Array) -> float:
+        """As scikit-learn has it."""
+        from sklearn.metrics import mean_absolute_error
+
+        return float(mean_absolute_error(wanted, found))
+
+
+class RootMeanSquaredError(_OfNumbers):
+    """The same, with large errors counting for more."""
+
+    def compared(self, wanted: Array, found: Array) -> float:
+        """The root of scikit-learn's mean squared error."""
+        from sklearn.metrics import mean_squared_error
+
+        return math.sqrt(mean_squared_error(wanted, found))
+
+
+class R2(_OfNumbers):
+    """The share of the targets' variance that outputs explain: 1 is all, 0 what their mean does.
+
+    NaN of fewer than two graphs.
+    """
+
+    def compared(self, wanted: Array, found: Array) -> float:
+        """As scikit-learn has it."""
+        from sklearn.metrics import r2_score
+
+        return float(r2_score(wanted, found)) if len(wanted) > 1 else math.nan
+
+
+# --- Heads and columns ----------------------------------------------------------------------------------
+
+
+def _of_head(outputs: Any, head: int) -> Tensor:
+    """A head's outputs of a batch, (graphs, numbers)."""
+    if isinstance(outputs, Mapping):
+        if head not in outputs:
+            there = ", ".join(map(str, outputs))
+            raise ConfigError([f"head: is {head}, but the model gave the outputs of {there}"])
+        outputs = outputs[head]
+    elif head:
+        raise ConfigError([f"head: is {head}, but the model gave {in_words(outputs)}, no dict of heads"])
+    if not isinstance(outputs, Tensor) or outputs.dim() not in (1, 2):
+        write = "it takes a tensor of shape (graphs, numbers)"
+        raise ConfigError([f"head: {head} gave {in_words(outputs)}, but {write}"])
+    return outputs[:, None] if outputs.dim() == 1 else outputs
+
+
+def _in_columns(targets: Any) -> Tensor:
+    if not isinstance(targets, Tensor) or targets.dim() not in (1, 2):
+        raise ConfigError([f"the targets are {in_words(targets)}, but it takes y of shape (graphs, columns)"])
+    return targets[:, None] if targets.dim() == 1 else targets
+
+
+def _column(table: Tensor, number: int, argument: str) -> Tensor:
+    if number >= table.shape[1]:
+        raise ConfigError(
+            [f"{argument}: is {number}, but the targets have columns 0 to {table.shape[1] - 1}"]
+        )
+    return table[:, number]
+
+
+def _classes(outputs: Array) -> Array:
+    """The class that each row means."""
+    if outputs.shape[1] == 1:
+        logits: Array = (outputs[:, 0] > 0).astype(numpy.int64)
+        return logits
+    largest: Array = outputs.argmax(axis=1)
+    return largest
+
+
+def _whole(wanted: Array, classes: int) -> Array:
+    """Targets as numbers of classes.
+
+    Raises:
+        ConfigError: some are none.
+    """
+    numbers: Array = wanted.astype(numpy.int64)
+    wrong = (numbers != wanted) | (numbers < 0) | (numbers >= classes)
+    if wrong.any():
+        first = wanted[wrong][0]
+        what = f"whole numbers from 0 to {classes - 1}, as the head tells apart {classes} classes"
+        raise ConfigError([f"column: holds {first:g}, but it takes {what}"])
+    return numbers
+
+
+def _single(outputs: Array, head: int) -> Array:
+    if outputs.shape[1] != 1:
+        raise ConfigError([f"head: {head} gave {outputs.shape[1]} numbers a graph, but it takes one"])
+    single: Array = outputs[:, 0]
+    return single
