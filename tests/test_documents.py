@@ -63,6 +63,30 @@ exec bash -c "$*"
 """
 
 
+NVIDIA_SMI = """#!/bin/bash
+# Stands for the driver's tool on a host with eight devices, of which those that are to be seen have work.
+echo "index, utilization.gpu [%], memory.used [MiB]"
+for index in {0..7}; do
+  [[ ,$CUDA_VISIBLE_DEVICES, == *,$index,* ]] && echo "$index, 97 %, 2143 MiB" || echo "$index, 0 %, 1 MiB"
+done
+"""
+
+WATCH = """#!/bin/bash
+# Stands for somebody who looks once, and ends it.
+shift 2
+exec "$@"
+"""
+
+DEVICES = """# Stands for a host with eight NVIDIA devices, where a command only asks how many are to be seen.
+import sys
+
+if any("torch.cuda" in word for word in sys.orig_argv):
+    import torch
+
+    torch.cuda.device_count = lambda: sum(index < 8 for index in torch.cuda._parse_visible_devices())
+"""
+
+
 class Block(NamedTuple):
     """A fenced block of a document."""
 
@@ -167,18 +191,27 @@ def sandbox(tmp_path: Path, tools: Path, monkeypatch: pytest.MonkeyPatch, for_re
 
 
 def schedulers(folder: Path, shown: str) -> str | None:
-    """A folder of stand-ins for the submit commands that a text uses."""
+    """A folder of stand-ins for the submit commands, and for those of a host's devices, that a text uses."""
     stubs = {
         "qsub": {"version": "pbs_version = 2025.2.1", "directive": "PBS", "answer": "4711.head"},
         "sbatch": {"version": "slurm 25.05", "directive": "SBATCH", "answer": "Submitted batch job 4711"},
     }
     texts = {name: STUB.format(**told) for name, told in stubs.items()} | {"ssh": SSH}
-    used = [name for name in texts if re.search(rf"(^|&& |; |\| ){name}\b", shown, re.MULTILINE)]
+    texts |= {"nvidia-smi": NVIDIA_SMI, "watch": WATCH}
+    begins = r"(^|&& |; |\| |watch -n 1 )"
+    used = [name for name in texts if re.search(rf"{begins}{name}\b", shown, re.MULTILINE)]
     for name in used:
         folder.mkdir(exist_ok=True)
         (folder / name).write_text(texts[name])
         (folder / name).chmod(0o755)
     return str(folder) if used else None
+
+
+def devices(folder: Path) -> str:
+    """A folder for PYTHONPATH in which a host's devices are stood for."""
+    folder.mkdir(exist_ok=True)
+    (folder / "sitecustomize.py").write_text(DEVICES)
+    return str(folder)
 
 
 def run_block(shown: list[Command], folder: Path, at: str, where: Sequence[str] = ()) -> None:
@@ -270,6 +303,8 @@ def run_document(
             with monkeypatch.context() as patch:
                 if stubs:
                     patch.setenv("PATH", os.pathsep.join([stubs, os.environ["PATH"]]))
+                if stubs_folder and "torch.cuda" in words:
+                    patch.setenv("PYTHONPATH", devices(stubs_folder))
                 run_block(shown, sandbox, str(block), where)
         elif block.language == "python":
             (sandbox / "block.py").write_text(block.text)

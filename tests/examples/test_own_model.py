@@ -18,7 +18,7 @@ from trainers.core.metrics import MetricsFile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-INSTALLED = {"launcher", "submitit", "torch", "trainers"}
+INSTALLED = {"launcher", "submitit", "torch", "trainers", "yaml"}
 """By the README's `pip install '.[torch]'`: castoff, what it depends on, and torch."""
 
 PROGRAM = ["python", "examples/own_model.py"]

@@ -1,0 +1,74 @@
+"""Train a graph network on causal sets by the trainer's parts, one process for each device.
+
+torchrun --standalone --nproc_per_node=3 examples/train_ddp.py
+castoff launch -n 3 -- python examples/train_ddp.py                       here, or in an allocation
+srun --ntasks-per-node=4 python examples/train_ddp.py                     in a job
+python -m torch.distributed.launch --nproc_per_node=3 examples/train_ddp.py   as it was before torchrun
+python examples/train_ddp.py                                              in one process
+
+It reads train_ddp.yaml beside it, or another --config; training.num_epochs=3 after it sets a field.
+"""
+
+import argparse
+import logging
+from pathlib import Path
+from typing import Any
+
+import yaml
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, smooth_l1_loss
+
+from launcher.ranks import RankEnv
+from trainers import Config
+from trainers.core.logs import setup_logging
+from trainers.gnn import TrainerDDP, cleanup_ddp, get_loader, initialize_ddp
+
+logger = logging.getLogger(__name__)
+
+
+def compute_loss(outputs: dict[int, Tensor], batch: Any) -> Tensor:
+    """The mean over a batch's causal sets: is it like a manifold, and of which dimension, if it has one?"""
+    manifold_like, dimension = batch.y.unbind(dim=1)
+    known = (dimension > 0).float()
+    errors = smooth_l1_loss(outputs[1].squeeze(1), dimension, reduction="none")
+    guesses = binary_cross_entropy_with_logits(outputs[0].squeeze(1), manifold_like)
+    loss: Tensor = guesses + (errors * known).mean()
+    return loss
+
+
+def read_config() -> Config:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("overrides", nargs="*", metavar="FIELD=VALUE")
+    parser.add_argument("--config", type=Path, default=Path(__file__).with_name("train_ddp.yaml"))
+    # torch.distributed.launch gives this; LOCAL_RANK says the same.
+    parser.add_argument("--local-rank", "--local_rank", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    with arguments.config.open() as file:
+        return Config.of(yaml.load(file, get_loader()), arguments.overrides)
+
+
+def main() -> None:
+    me = RankEnv.detect()  # whatever has started this process: torchrun, castoff, srun, mpiexec
+    setup_logging(me.rank)  # rank 0 says what happens, the others only what goes wrong
+    logger.info("Process %d of %d started, by %s", me.rank, me.world_size, me.starter)
+    config = read_config()
+    if me.world_size > 1:
+        initialize_ddp(
+            me.rank,
+            me.world_size,
+            backend=config.parallel.backend,
+            device=config.training.device,
+            timeout=config.parallel.start_timeout,
+        )
+
+    trainer = TrainerDDP(me.rank, config)
+    train_loader, val_loader, test_loader = trainer.prepare_dataloaders()
+    trainer.run_training(train_loader, val_loader)
+    cleanup_ddp()  # nobody waits while rank 0 tests; after an error, the end of the process says it all
+    if me.rank == 0:
+        measures = trainer.run_test(test_loader)
+        logger.info("The best model is in %s; its test loss is %.3f", trainer.folder, measures["loss"])
+
+
+if __name__ == "__main__":
+    main()
