@@ -8,9 +8,18 @@ import numpy
 import numpy.typing
 
 from trainers.gnn.causets.estimators import midpoint_scaling, myrheim_meyer, myrheim_meyer_inside
-from trainers.gnn.causets.order import Order, chains, ordering_fraction, reversed_in_time
+from trainers.gnn.causets.order import (
+    Counts,
+    Order,
+    chains,
+    ordering_fraction,
+    reversed_in_time,
+    steps,
+)
 
 Numbers = numpy.typing.NDArray[numpy.float32]
+
+_BETWEEN = (1, 2, 3)
 
 NODE = (
     "past",
@@ -19,9 +28,14 @@ NODE = (
     "links to the future",
     "height",
     "depth",
+    "fraction in the past",
+    "fraction in the future",
+    *(f"{name} over {between}" for between in _BETWEEN for name in ("past", "future")),
 )
 """Of each element: shares of all that precede and follow it; square roots of how many do so with nothing in
-between; the longest chains down and up from it, in parts of the set's longest."""
+between; the longest chains down and up from it, in parts of the set's longest; the ordering fractions of its
+past and its future; square roots of how many precede and follow it with one, two or three in between, which
+in a spacetime go with its dimension (Glaser and Surya, Phys. Rev. D 88, 124026, 2013)."""
 
 SCALARS = (
     "ordering fraction",
@@ -32,30 +46,40 @@ SCALARS = (
     "height",
     "links",
     "ends",
+    *(f"relations over {between}" for between in _BETWEEN),
 )
 """Of the whole: as their functions in `estimators` say; the longest chain in parts of the square root of the
-size; links to an element; and the share of elements without a past or without a future."""
+size; links to an element; the share of elements without a past or without a future; relations to an element
+with one, two or three in between."""
 
 
 def node_features(order: Order, bare: Order) -> Numbers:
     """(elements, NODE), of an order and its links."""
     number = max(len(order) - 1, 1)
-    height, depth = heights(order)
+    height, depth = chains(order), chains(reversed_in_time(order))[::-1]
     longest = max(int(height.max(initial=0)), 1)
+    past, future = order.sum(0), order.sum(1)
     columns = [
-        order.sum(0) / number,
-        order.sum(1) / number,
+        past / number,
+        future / number,
         numpy.sqrt(bare.sum(0)),
         numpy.sqrt(bare.sum(1)),
         height / longest,
         depth / longest,
+        _fractions(past, past @ order),
+        _fractions(future, order @ future),
     ]
+    sizes = steps(order)
+    for between in _BETWEEN:
+        over = order & (sizes == between)
+        columns += [numpy.sqrt(over.sum(0)), numpy.sqrt(over.sum(1))]
     return numpy.column_stack(columns).astype(numpy.float32)
 
 
-def heights(order: Order) -> tuple[numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.int64]]:
-    """The longest chain down from each element, and the longest one up."""
-    return chains(order), chains(reversed_in_time(order))[::-1]
+def _fractions(elements: Counts, related: Counts) -> numpy.typing.NDArray[numpy.float64]:
+    """Ordering fractions of sets with so many elements and related pairs; 0 where there is no pair."""
+    fractions: numpy.typing.NDArray[numpy.float64] = related / numpy.maximum(elements * (elements - 1) / 2, 1)
+    return fractions
 
 
 def scalars(order: Order, bare: Order) -> Numbers:
@@ -63,14 +87,16 @@ def scalars(order: Order, bare: Order) -> Numbers:
     number = len(order)
     longest = int(chains(order).max(initial=0)) + 1
     ends = (~order.any(axis=0)).sum() + (~order.any(axis=1)).sum()
+    sizes = steps(order)
     values = [
         ordering_fraction(order),
-        math.log(number),
+        math.log(max(number, 1)),
         myrheim_meyer(order),
         myrheim_meyer_inside(order),
         midpoint_scaling(order),
-        longest / math.sqrt(number),
-        bare.sum() / number,
-        ends / number,
+        longest / math.sqrt(max(number, 1)),
+        bare.sum() / max(number, 1),
+        ends / max(number, 1),
+        *((order & (sizes == between)).sum() / max(number, 1) for between in _BETWEEN),
     ]
     return numpy.array(values, dtype=numpy.float32)

@@ -15,7 +15,7 @@ import torch
 from torch_geometric.data import Data
 
 from trainers.gnn.causets.estimators import myrheim_meyer
-from trainers.gnn.causets.features import NODE, SCALARS, node_features
+from trainers.gnn.causets.features import NODE, SCALARS, node_features, scalars
 from trainers.gnn.causets.order import chains, links, ordering_fraction
 from trainers.gnn.causets.samples import drawn, sample
 from trainers.gnn.causets.settings import MIX, NAMES, Causets
@@ -108,11 +108,11 @@ def test_a_graph_tells_of_its_causal_set(index: int) -> None:
     assert edges == bare | {(late, early) for early, late in bare}
     assert made.graph_features.shape == (1, len(SCALARS))
     assert made.graph_features.dtype == torch.float32
-    scalars = dict(zip(SCALARS, made.graph_features[0].tolist(), strict=True))
-    assert scalars["ordering fraction"] == pytest.approx(ordering_fraction(order), rel=1e-6)
-    assert scalars["Myrheim-Meyer"] == pytest.approx(myrheim_meyer(order), rel=1e-6)
-    assert scalars["log size"] == pytest.approx(numpy.log(number), rel=1e-6)
-    assert scalars["height"] == pytest.approx((chains(order).max() + 1) / number**0.5, rel=1e-6)
+    told = dict(zip(SCALARS, made.graph_features[0].tolist(), strict=True))
+    assert told["ordering fraction"] == pytest.approx(ordering_fraction(order), rel=1e-6)
+    assert told["Myrheim-Meyer"] == pytest.approx(myrheim_meyer(order), rel=1e-6)
+    assert told["log size"] == pytest.approx(numpy.log(number), rel=1e-6)
+    assert told["height"] == pytest.approx((chains(order).max() + 1) / number**0.5, rel=1e-6)
 
 
 def test_features_turn_round_with_the_order() -> None:
@@ -120,8 +120,25 @@ def test_features_turn_round_with_the_order() -> None:
     order = drawn(SMALL, 0, 0)[1].order
     back = order[::-1, ::-1].T.copy()
     there, other = node_features(order, links(order)), node_features(back, links(back))[::-1]
-    assert (there[:, [1, 0, 3, 2, 5, 4]] == other).all()
-    assert there[:, 4:].max() == 1
+    swapped = [number + 1 - 2 * (number % 2) for number in range(len(NODE))]
+    assert (there[:, swapped] == other).all()
+    assert there[:, 4:6].max() == 1
+
+
+def test_the_features_of_a_chain() -> None:
+    """Of the last of five: all precede it, one with nothing between, one with one, two, three."""
+    order = numpy.triu(numpy.ones((5, 5), dtype=bool), k=1)
+    last = dict(zip(NODE, node_features(order, links(order))[-1].tolist(), strict=True))
+    assert last == {
+        **{"past": 1, "future": 0, "links to the past": 1, "links to the future": 0},
+        **{"height": 1, "depth": 0, "fraction in the past": 1, "fraction in the future": 0},
+        **{"past over 1": 1, "future over 1": 0, "past over 2": 1, "future over 2": 0},
+        **{"past over 3": 1, "future over 3": 0},
+    }
+    found = dict(zip(SCALARS, scalars(order, links(order)).tolist(), strict=True))
+    assert found["links"] == pytest.approx(4 / 5) and found["ends"] == pytest.approx(2 / 5)
+    shares = [found[f"relations over {between}"] for between in (1, 2, 3)]
+    assert shares == pytest.approx([3 / 5, 2 / 5, 1 / 5])
 
 
 def test_a_set_without_relations_has_features() -> None:

@@ -1,0 +1,72 @@
+"""What is made less in training: criteria(outputs, batch), each the mean over a batch's graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, smooth_l1_loss
+
+from trainers.core.fields import ConfigError
+
+__all__ = ["manifold_and_dimension"]
+
+MANIFOLD_LIKE, DIMENSION = 0, 1
+"""The heads, and the columns of `y` that they are for."""
+
+WEIGHT = 2.0
+"""Of the dimension's error, beside the cross-entropy."""
+
+BEND = 0.1
+"""Errors below this count by their square: sums of absolute errors have no gradient that ends at 0."""
+
+
+def manifold_and_dimension(outputs: Mapping[int, Tensor], batch: Any) -> Tensor:
+    """Cross-entropy of head 0, a logit that a causal set is manifold-like, and the error of head 1.
+
+    `batch.y` (graphs, 2): 1 or 0, and the dimension; where that is 0 there is none, and no error. The mean
+    over all graphs, and of heads that are active.
+
+    Raises:
+        ConfigError: the outputs or the targets are not such.
+    """
+    _check(outputs, batch)
+    targets = batch.y.float()
+    total: Tensor = targets.new_zeros(())
+    if MANIFOLD_LIKE in outputs:
+        logits = outputs[MANIFOLD_LIKE].squeeze(1).float()
+        total = total + binary_cross_entropy_with_logits(logits, targets[:, MANIFOLD_LIKE])
+    if DIMENSION in outputs:
+        true = targets[:, DIMENSION]
+        errors = smooth_l1_loss(outputs[DIMENSION].squeeze(1).float(), true, reduction="none", beta=BEND)
+        total = total + WEIGHT * (errors * (true > 0)).mean()
+    return total
+
+
+def _check(outputs: Any, batch: Any) -> None:
+    heads = set(outputs) if isinstance(outputs, Mapping) else set()
+    if not heads or not heads <= {MANIFOLD_LIKE, DIMENSION}:
+        given = f"heads {sorted(heads)}" if heads else f"a {type(outputs).__name__}"
+        raise ConfigError(
+            [
+                f"criterion: manifold_and_dimension is for the heads 0 and 1, but the model gives {given}; "
+                "name a criterion of your own"
+            ]
+        )
+    for head, output in outputs.items():
+        if output.dim() != 2 or output.shape[1] != 1:
+            raise ConfigError(
+                [
+                    f"criterion: manifold_and_dimension takes one number a graph of head {head}, which gives "
+                    f"the shape {list(output.shape)}; let its last layer have a width of 1"
+                ]
+            )
+    shape = list(batch.y.shape) if getattr(batch, "y", None) is not None else None
+    if shape is None or len(shape) != 2 or shape[1] < 2:
+        raise ConfigError(
+            [
+                "criterion: manifold_and_dimension takes a y of two columns, manifold-like or not and the "
+                f"dimension, but it is {shape}; name a criterion of your own"
+            ]
+        )
