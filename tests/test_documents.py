@@ -29,6 +29,7 @@ from tests import patience
 from tests.cluster.slurm import HEAD, SlurmCluster
 from tests.pbs.cluster import PbsCluster
 from trainers.core.config import Config
+from trainers.core.sweep import members
 from trainers.core.yaml_text import get_loader
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -326,7 +327,10 @@ def test_yaml_is_a_job_a_site_or_a_training(block: Block, tmp_path: Path) -> Non
     trains = re.search(r"^training:", block.text, re.MULTILINE) is not None
     data = yaml.load(block.text, get_loader() if trains else yaml.BaseLoader)
     assert isinstance(data, dict)
-    if trains and block.document.name.startswith("sedd"):
+    if trains and len(swept := members(data)) > 1:
+        for each in swept:
+            Config.of(each)
+    elif trains and block.document.name.startswith("sedd"):
         from trainers.sedd.start.configuration import read
 
         read(data)

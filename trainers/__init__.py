@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from trainers.core.distributed import cleanup_ddp, initialize_ddp
     from trainers.core.fields import ConfigError
     from trainers.core.sampling import split
+    from trainers.core.sweep import members
+    from trainers.core.tuning import suggested
     from trainers.core.yaml_text import get_loader
     from trainers.ddp import TrainerDDP
     from trainers.program import train
@@ -28,7 +30,9 @@ _HOMES = {
     "cleanup_ddp": "trainers.core.distributed",
     "get_loader": "trainers.core.yaml_text",
     "initialize_ddp": "trainers.core.distributed",
+    "members": "trainers.core.sweep",
     "split": "trainers.core.sampling",
+    "suggested": "trainers.core.tuning",
     "train": "trainers.program",
 }
 
@@ -43,7 +47,9 @@ __all__ = [
     "cleanup_ddp",
     "get_loader",
     "initialize_ddp",
+    "members",
     "split",
+    "suggested",
     "train",
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import traceback
 from collections.abc import Callable, Mapping
@@ -40,6 +41,7 @@ from trainers.core.reports import Reports
 from trainers.core.sinks import check_packages
 from trainers.core.state import Registry, Stateful, TrainingState
 from trainers.core.stopping import StoppedEarly, StoppedInside, Stopping
+from trainers.core.tuning import Trial, Watched
 from trainers.core.validation import Validation, tested
 from trainers.core.watch import Watch
 from trainers.core.wrapping import prepared_model
@@ -109,6 +111,8 @@ class TrainerDDP:
         )
         self.reports = reports(self.folder, config, self.place)
         self._given = task
+        self._trial: Trial | None = None
+        self._pruned = False
         self._look: Callable[[Task, Any], Loss] = first_loss
         self._observed: AbstractContextManager[None] = drawn_as_declared(self.task)
         self._collect: Callable[[int], None]
@@ -154,22 +158,28 @@ class TrainerDDP:
     # --- The loop ---------------------------------------------------------------------------------
 
     def run_training(
-        self, train: TrainingLoader, val: EvaluationLoader | None
+        self, train: TrainingLoader, val: EvaluationLoader | None, trial: Any = None
     ) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
         """Train to the end, from the newest checkpoint if this run has one.
 
-        Returns the means of each epoch and the measures of each validation, over all ranks.
+        Returns the means of each epoch and the measures of each validation, over all ranks. `trial` is one
+        of Optuna's, on rank 0: it is told what early stopping watches first, else the loss, after each
+        validation, and may end the training.
 
         Raises:
             StoppedEarly: somebody asked for a stop, and a checkpoint holds all that was done. As a
                 SystemExit it ends the program unless it is caught.
             NonFiniteError: a gradient is not finite, and such steps are not to be skipped.
             ConfigError: the run's checkpoints were made with a configuration that does not fit.
+            optuna.TrialPruned: the trial was ended, on all ranks, with a checkpoint as at any other end.
         """
         if not isinstance(train, TrainingLoader):
             raise TypeError("run_training takes the loaders of prepare_dataloaders()")
         if val is not None and not len(val.dataset):
             val = None
+        self._pruned = False
+        self._trial = told = None if trial is None else Trial(trial, Watched(*self.judge.watched))
+        self.place.decided(lambda: None if told is None else told.begin())
         with ExitStack() as stack:
             stack.enter_context(self.checkpoints)
             self._prepare(train, stack)
@@ -182,6 +192,8 @@ class TrainerDDP:
                 # What is left of DDP would end the group under Python's lock, for which gloo may wait.
                 traceback.clear_frames(stopped.__traceback__)
                 raise
+        if self._pruned:
+            raise importlib.import_module("optuna").TrialPruned(f"pruned at step {self.step}")
         return self.train_data, self.val_data
 
     def _train(self, train: TrainingLoader, val: EvaluationLoader | None) -> None:
@@ -263,7 +275,7 @@ class TrainerDDP:
 
     def _take(self, measures: Measures, val: EvaluationLoader | None) -> bool:
         """Draw the conclusions from a validation, now or when it was done before; whether it is the best."""
-        verdict = self.place.decided(lambda: self.judge(measures))
+        verdict, self._pruned = self.place.decided(lambda: (self.judge(measures), self._hopeless(measures)))
         self.state.validated(**verdict._asdict())
         self.rates.after_evaluation(measures.get("loss", float("nan")))
         if val is not None:
@@ -271,6 +283,12 @@ class TrainerDDP:
             self.reports.validated(self.state, measures)
         self._hand_over(better=verdict.better)
         return verdict.better
+
+    def _hopeless(self, measures: Measures) -> bool:
+        """Whether the study that this is a trial of has seen enough."""
+        by_epochs = self.config.training.num_steps is None and self.config.validation.every_steps is None
+        when = self.epoch if by_epochs else self.step
+        return self._trial is not None and self._trial.hopeless(measures, when)
 
     def _hand_over(self, *, better: bool) -> None:
         """Have the model written as others read it."""
@@ -323,7 +341,7 @@ class TrainerDDP:
         elif self.state.validating:
             self._judge(val)
         self.run_folder.write_config(self.config)
-        if self._over():
+        if self._over() and not self._pruned:
             self.run_folder.say_it_is_over(self.step, stopped=self.state.ended)
 
     def _over(self) -> bool:
@@ -331,7 +349,7 @@ class TrainerDDP:
         epochs = training.num_epochs is not None and state.epoch >= training.num_epochs
         steps = training.num_steps is not None and state.step >= training.num_steps
         # An epoch whose last step this was is still to be told of.
-        return state.ended or epochs or (steps and not self._epoch_is_over(state.consumed))
+        return self._pruned or state.ended or epochs or (steps and not self._epoch_is_over(state.consumed))
 
     def _finish(self, val: EvaluationLoader | None) -> None:
         if self.state.judged != self.step:

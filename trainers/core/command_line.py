@@ -8,16 +8,20 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import cast
+from typing import Any, TypeAlias, cast
 
 from launcher.ranks import PlacementError, RankEnv
 from trainers.core.config import Config
 from trainers.core.failures import end, words
+from trainers.core.fields import ConfigError
 from trainers.core.logs import in_own_words
 from trainers.core.paths import expanded
+from trainers.core.sweep import Choose, Members, by_array, by_hand
+from trainers.core.tags import text_of
+from trainers.core.yaml_text import in_a_line
 
 
 def run(name: str, description: str, needed: Sequence[str], train: Callable[[Config], None]) -> None:
@@ -29,14 +33,15 @@ def run(name: str, description: str, needed: Sequence[str], train: Callable[[Con
     parser = new_parser(name, description)
     parser.add_argument("config", metavar="CONFIG", help="YAML of the training run")
     add_overrides(parser, "training.num_epochs=3")
+    add_members(parser)
     arguments = parser.parse_args()
     check_packages(name, needed)
-    run_on_rank(
-        rank_here(),
-        lambda: Config.load(arguments.config, arguments.overrides),
-        train,
-        beside=arguments.config,
-    )
+    me = rank_here()
+
+    def read(choose: Choose) -> Config:
+        return Config.load(arguments.config, arguments.overrides, choose)
+
+    run_on_rank(me, lambda: read(chosen(arguments, me, read)), train, beside=arguments.config)
 
 
 def new_parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -75,6 +80,73 @@ def add_overrides(parser: argparse.ArgumentParser, example: str) -> None:
         dest="overrides",
         help="begin anew; what is in the run's folder is set aside, as NAME.1",
     )
+
+
+def add_members(parser: argparse.ArgumentParser) -> None:
+    """What chooses among the trainings of a configuration with sweeps, where no array of jobs does."""
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--member", type=int, metavar="N", help="train the sweep's N-th training, from 0")
+    choice.add_argument("--members", action="store_true", help="list the sweep's trainings, and train none")
+
+
+Read: TypeAlias = "Callable[[Choose], Any]"
+"""Reads the configuration that the command line names, with a member that something chooses.
+
+Raises:
+    ConfigError: with every problem that it has.
+"""
+
+
+def chosen(arguments: argparse.Namespace, me: RankEnv, read: Read) -> Choose:
+    """What chooses a member, as the command line says; the end of this process if that asks for their list.
+
+    Raises:
+        ConfigError: they are to be listed, and something is wrong with one of them.
+    """
+    if arguments.members:
+        listed = _listed(read)
+        if me.rank == 0:
+            print(listed, flush=True)
+        sys.exit(0)
+    return by_array if arguments.member is None else by_hand(arguments.member)
+
+
+_SHOWN = 8
+"""Members whose mistakes are told."""
+
+
+def _listed(read: Read) -> str:
+    """A line for each member, all of which have been read."""
+    found: list[Members] = []
+
+    def first(data: Mapping[str, Any], problems: list[str]) -> dict[str, Any] | None:
+        found.append(Members(data, problems))
+        return None if problems else found[0].fields(0, problems)
+
+    read(first)
+    members = found[0]
+    if not members.swept:
+        return "no sweep: it stands for one training"
+    wrong: dict[str, list[int]] = {}
+    for number in range(members.count):
+        try:
+            read(by_hand(number))
+        except ConfigError as error:
+            for problem in error.problems:
+                wrong.setdefault(problem, []).append(number)
+    if wrong:
+        raise ConfigError([f"{problem} ({_of(numbers)})" for problem, numbers in wrong.items()])
+    lines = []
+    for number in range(members.count):
+        values = members.values(number).items()
+        told = (f"{text_of(place)}={in_a_line(value)}" for place, value in values)
+        lines.append(f"{number}: {', '.join(told)}")
+    return "\n".join([*lines, f"array: {{count: {members.count}}}"])
+
+
+def _of(numbers: list[int]) -> str:
+    some = ", ".join(map(str, numbers[:_SHOWN]))
+    return f"member {some}{f' and {len(numbers) - _SHOWN} more' if len(numbers) > _SHOWN else ''}"
 
 
 def check_packages(name: str, needed: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from trainers.core.fields import ConfigError, convert
 from trainers.core.overrides import override, put, tells
+from trainers.core.sweep import Choose, by_array
 from trainers.core.yaml_text import read_yaml_file
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -232,6 +233,16 @@ class Monitoring(Section, frozen=True, kw_only=True):
     """Those of the weights."""
 
 
+class Member(Section, frozen=True, kw_only=True):
+    """Which of a sweep's trainings this is, or of a study's trials; castoff writes it."""
+
+    number: NotNegative
+    of: Positive | None = None
+    """How many there are; None: nobody knows how many trials there will be."""
+    values: dict[str, Any] = {}
+    """What it has for its own, by the fields' paths."""
+
+
 class Config(Section, frozen=True, kw_only=True):
     """A training run."""
 
@@ -251,19 +262,27 @@ class Config(Section, frozen=True, kw_only=True):
     validation: Validation = Validation()
     testing: Testing = Testing()
     early_stopping: EarlyStopping | None = None
+    member: Member | None = None
 
     @classmethod
-    def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> "Config":
+    def load(cls, path: str | Path, overrides: Iterable[str] = (), choose: Choose = by_array) -> "Config":
         """Read a YAML file; `overrides` are `training.num_epochs=3`, and win.
+
+        `choose` takes one of the trainings that sweeps stand for: that of this process's array.
 
         Raises:
             ConfigError: it cannot be read, or with every problem that it has.
         """
-        return cls.of(read_yaml_file(path), overrides, origin=str(path))
+        return cls.of(read_yaml_file(path), overrides, choose, origin=str(path))
 
     @classmethod
     def of(
-        cls, fields: "Mapping[str, Any] | Config", overrides: Iterable[str] = (), *, origin: str = "config"
+        cls,
+        fields: "Mapping[str, Any] | Config",
+        overrides: Iterable[str] = (),
+        choose: Choose = by_array,
+        *,
+        origin: str = "config",
     ) -> "Config":
         """A configuration from plain data, as `get_loader()` reads it.
 
@@ -275,7 +294,9 @@ class Config(Section, frozen=True, kw_only=True):
         if not isinstance(fields, Mapping):
             raise ConfigError(["is no mapping of sections (training, model …)"], origin)
         problems: list[str] = []
-        data = overridden(fields, {}, overrides, problems)
+        data = choose(overridden(fields, {}, overrides, problems), problems)
+        if data is None:
+            raise ConfigError(problems, origin)
         config: Config | None = convert(data, cls, "", problems)
         problems += contradictions(data)
         if problems or config is None:

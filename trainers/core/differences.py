@@ -28,6 +28,7 @@ WORLD_SIZE, GLOBAL_BATCH = "world size", "global batch"
 SILENT = {
     # where, and how much is told of it
     "name",
+    "member",
     "log_level",
     "logging",
     "monitoring",

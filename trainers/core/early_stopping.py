@@ -129,6 +129,12 @@ class Judge:
     def __init__(self, config: Config):
         self._asked = _made(config)
 
+    @property
+    def watched(self) -> tuple[str, Literal["min", "max"]]:
+        """The first measure that is watched, else the loss, and whether it is to fall or to rise."""
+        tasks = self._asked.tasks if isinstance(self._asked, DefaultEarlyStopping) else {}
+        return next(((task.metric, task.mode) for task in tasks.values()), ("loss", "min"))
+
     def __call__(self, measures: Mapping[str, float]) -> Verdict:
         """Take a validation in.
 

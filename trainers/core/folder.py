@@ -110,7 +110,9 @@ def _made(config: Config, environ: Mapping[str, str]) -> Path:
 
 
 def run_name(config: Config, environ: Mapping[str, str]) -> str:
-    """The name of a run's folder: the same in every attempt of a castoff run, and for each of its members.
+    """The name of a run's folder: the same in every attempt of a castoff run.
+
+    Each member of an array has one of its own, and each training of a sweep.
 
     Raises:
         ConfigError: it is none for a folder.
@@ -129,6 +131,8 @@ def run_name(config: Config, environ: Mapping[str, str]) -> str:
         name += f"_{castoff_run}"
     if castoff_run is not None and int(environ.get("CASTOFF_ARRAY_COUNT") or 1) > 1:
         name += f"-{environ.get('CASTOFF_ARRAY_INDEX') or 0}"
+    elif config.member is not None:
+        name += f"_{config.member.number}"
     return name
 
 

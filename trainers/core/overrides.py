@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from trainers.core.fields import ConfigError
+from trainers.core.tags import AXES, CoupledSweep, Reference, name_of
 from trainers.core.yaml_text import read_yaml
 
 
@@ -25,6 +26,10 @@ def override(data: dict[str, Any], assignment: str, problems: list[str]) -> dict
     except ConfigError as error:
         problems.append(f"override {path}: {'; '.join(error.problems)}")
         return {}
+    blocked = _blocked(data, path.split("."))
+    if blocked is not None:
+        problems.append(f"override {path}: {blocked}")
+        return {}
     put(data, path, told)
     for name in reversed(path.split(".")):
         told = {name: told}
@@ -32,14 +37,37 @@ def override(data: dict[str, Any], assignment: str, problems: list[str]) -> dict
 
 
 def put(data: dict[str, Any], path: str, value: Any) -> None:
-    """Set a field of the data; sections on the way to it are copied, or made where there are none."""
+    """Set a field of the data; what is on the way to it is copied, and sections made where there are none."""
     *sections, last = path.split(".")
-    held = data
+    held: Any = data
     for section in sections:
-        inner = held.get(section)
-        held[section] = dict(inner) if isinstance(inner, Mapping) else {}
-        held = held[section]
-    held[last] = value
+        name: Any = _name(held, section)
+        inner = held[name] if isinstance(held, list) else held.get(name)
+        if isinstance(inner, list):
+            held[name] = list(inner)
+        else:
+            held[name] = dict(inner) if isinstance(inner, Mapping) else {}
+        held = held[name]
+    held[_name(held, last)] = value
+
+
+def _name(held: Any, name: str) -> str | int:
+    return int(name) if isinstance(held, list) else name
+
+
+def _blocked(data: Mapping[str, Any], names: list[str]) -> str | None:
+    """Why nothing can be set there: what stands on the way has no such parts."""
+    held: Any = data
+    for number, name in enumerate(names):
+        above = ".".join(names[:number])
+        if isinstance(held, list) and not (name.isdecimal() and int(name) < len(held)):
+            return f"{above} is a list of {len(held)}, which has no {name}; write a number, counting from 0"
+        if isinstance(held, (*AXES, CoupledSweep, Reference)):
+            return f"{above} is a {name_of(held)}, which has no {name}; set {above} as a whole"
+        if not isinstance(held, (Mapping, list)):
+            return None
+        held = held[int(name)] if isinstance(held, list) else held.get(name)
+    return None
 
 
 def tells(told: Iterable[Mapping[str, Any]], path: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from trainers.core.config import Config, without_effect
+from trainers.core.config import Config, Member, without_effect
 from trainers.core.data import Group
 from trainers.core.devices import limiter
 from trainers.core.distributed import Place
@@ -24,7 +24,7 @@ from trainers.core.running import Running
 from trainers.core.sinks import Sinks
 from trainers.core.state import TrainingState
 from trainers.core.throughput import Throughput, report
-from trainers.core.yaml_text import plain
+from trainers.core.yaml_text import in_a_line, plain
 from trainers.task import Loss, Splits
 
 
@@ -40,13 +40,14 @@ class Reports:
         self._progress: Progress | None = None
         self._began = 0.0
         self._samples = 0
+        self._member = config.member
         self._notes = without_effect(config, limits_memory=limiter(place.device) is not None)
         self._norms = Norms(config.monitoring)
         self._resolved: dict[str, Any] = dict(plain(config))
         """The configuration and what it comes to; the sinks read it when they are opened."""
         self._sinks: Sinks | None = None
         if place.is_main:
-            self._sinks = Sinks(folder, config.logging, config.name, self._resolved)
+            self._sinks = Sinks(folder, config.logging, _name(config), self._resolved)
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -77,6 +78,8 @@ class Reports:
         """Tell what the configuration comes to on so many ranks."""
         self._resolved |= resolved
         if self._place.is_main:
+            if self._member is not None:
+                self.logger.info("%s", _words(self._member))
             for note in self._notes:
                 self.logger.info("%s", note)
             words = ", ".join(f"{name} {value:g}" for name, value in resolved.items())
@@ -180,6 +183,18 @@ class Reports:
     def _write(self, state: TrainingState, values: Mapping[str, Any]) -> None:
         if self._sinks is not None:
             self._sinks.write(state.step, {"epoch": state.epoch, **values})
+
+
+def _name(config: Config) -> str:
+    """What a service calls the training: each of a sweep otherwise."""
+    return config.name if config.member is None else f"{config.name}_{config.member.number}"
+
+
+def _words(member: Member) -> str:
+    """Which of a sweep's trainings this is."""
+    of = "" if member.of is None else f" of {member.of}, counting from 0"
+    values = (f"{path}={in_a_line(value)}" for path, value in member.values.items())
+    return f"Member {member.number}{of}: {', '.join(values)}"
 
 
 def _best(state: TrainingState) -> dict[str, float]:

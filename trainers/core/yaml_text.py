@@ -1,14 +1,17 @@
 """A configuration's data as a YAML text, read and written.
 
-`!pyobject a.b.C` names a Python object by its import path; reading imports and calls nothing.
+`!pyobject a.b.C` names a Python object by its import path, and the tags of `tags` stand for several values;
+reading imports and calls nothing.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
 from datetime import date
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -16,12 +19,13 @@ from typing import Any
 import msgspec
 import yaml
 
-from trainers.core.fields import ConfigError
+from trainers.core.fields import ConfigError, suggestion
 from trainers.core.pyobject import PyObject, is_import_path
+from trainers.core.tags import TAGS, Place, made, text_of
 
 
 def get_loader() -> type[yaml.SafeLoader]:
-    """A YAML loader that knows `!pyobject`: `yaml.load(file, get_loader())`."""
+    """A YAML loader that knows `!pyobject` and sweeps: `yaml.load(file, get_loader())`."""
     return _Loader
 
 
@@ -29,10 +33,12 @@ def read_yaml(text: str, origin: str = "config") -> Any:
     """The data of a YAML text.
 
     Raises:
-        ConfigError: it is no YAML, or uses a tag that this project does not have.
+        ConfigError: it is no YAML, or uses a tag that this project does not have, or not as it is meant.
     """
     try:
         return yaml.load(text, _Loader)
+    except ConfigError as error:
+        raise ConfigError(error.problems, origin) from error
     except yaml.YAMLError as error:
         raise ConfigError([" ".join(str(error).split())], origin) from error
     except RecursionError as error:
@@ -53,6 +59,33 @@ def read_yaml_file(path: str | Path) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
+    def construct_document(self, node: yaml.Node) -> Any:
+        """The data of a text; all mistakes below tags are told at once, with their fields and lines."""
+        self._mistakes: list[tuple[yaml.Node, str]] = []
+        data = super().construct_document(node)
+        if self._mistakes:
+            places: dict[int, Place] = {}
+            _note_places(node, (), places)
+            raise ConfigError(
+                [
+                    f"{text_of(places[id(wrong)]) or 'it'} (line {wrong.start_mark.line + 1}): {mistake}"
+                    for wrong, mistake in self._mistakes
+                ]
+            )
+        return data
+
+    def construct_tagged(self, node: yaml.Node, tag: str) -> Any:
+        """What one of `tags` stands for."""
+        if isinstance(node, yaml.MappingNode):
+            fields: Any = self.construct_mapping(node, deep=True)
+        elif isinstance(node, yaml.SequenceNode):
+            fields = self.construct_sequence(node, deep=True)
+        elif isinstance(node, yaml.ScalarNode):
+            fields = self.construct_scalar(node)
+        found, mistakes = made(tag, fields, node.start_mark.line + 1)
+        self._mistakes += [(node, mistake) for mistake in mistakes]
+        return found
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """A mapping; a name that stands twice in it is no mistake to PyYAML, which takes the last."""
         seen: dict[tuple[str, str], yaml.Node] = {}
@@ -76,17 +109,30 @@ def _pyobject(loader: yaml.SafeLoader, node: yaml.Node) -> PyObject:
     return PyObject(path)
 
 
-def _sweep(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
+def _note_places(node: yaml.Node, place: Place, places: dict[int, Place]) -> None:
+    """Where each node of a text stands first."""
+    if id(node) in places:  # another name of it
+        return
+    places[id(node)] = place
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            _note_places(value, (*place, str(key.value)), places)
+    elif isinstance(node, yaml.SequenceNode):
+        for number, value in enumerate(node.value):
+            _note_places(value, (*place, number), places)
+
+
+def _unknown(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
+    known = suggestion(suffix, ("pyobject", *TAGS))
     raise yaml.constructor.ConstructorError(
-        None,
-        None,
-        f"!{suffix} is not known here: a sweep is an array of jobs, one configuration each",
-        node.start_mark,
+        None, None, f"!{suffix} is not known here{known}", node.start_mark
     )
 
 
 _Loader.add_constructor("!pyobject", _pyobject)
-_Loader.add_multi_constructor("!", _sweep)
+for _tag in TAGS:
+    _Loader.add_constructor(f"!{_tag}", partial(_Loader.construct_tagged, tag=_tag))
+_Loader.add_multi_constructor("!", _unknown)
 
 _NUMBER = (
     "tag:yaml.org,2002:float",
@@ -99,6 +145,19 @@ _Loader.add_implicit_resolver(*_NUMBER, list("-+.0123456789"))
 def to_yaml(config: msgspec.Struct) -> str:
     """A configuration as a text that can be read back; objects by their import path."""
     return yaml.dump(plain(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def in_a_line(value: Any) -> str:
+    """A value as YAML has it, in one line."""
+    text: str = yaml.dump(
+        [plain(value)],
+        Dumper=_Dumper,
+        default_flow_style=True,
+        sort_keys=False,
+        allow_unicode=True,
+        width=math.inf,
+    )
+    return text.strip()[1:-1]
 
 
 class _Dumper(yaml.SafeDumper):

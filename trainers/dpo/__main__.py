@@ -5,9 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from functools import partial
 
-from trainers.core.command_line import check_packages, rank_here, run_on_rank
+from trainers.core.command_line import check_packages, chosen, rank_here, run_on_rank
 from trainers.core.config import Config
 from trainers.core.fields import ConfigError
+from trainers.core.sweep import Choose
 from trainers.core.yaml_text import read_yaml_file
 from trainers.dpo.start import flags
 from trainers.dpo.start.configuration import read
@@ -17,18 +18,19 @@ def main() -> None:
     """Train on this rank what the command line says."""
     arguments = flags.parsed()
     check_packages("dpo", ("torch", "numpy", "gemmi"))
+    me = rank_here()
     run_on_rank(
-        *(rank_here(), partial(_config, arguments), _train),
+        *(me, lambda: _config(arguments, chosen(arguments, me, partial(_config, arguments))), _train),
         beside=arguments.path,
         own_words=flags.with_flags,
     )
 
 
-def _config(arguments: Namespace) -> Config:
+def _config(arguments: Namespace, choose: Choose) -> Config:
     fields = read_yaml_file(arguments.path) if arguments.path else {}
     told = flags.told(arguments)
     try:
-        return read(fields, told, arguments.overrides, origin=arguments.path or "command line")
+        return read(fields, told, arguments.overrides, choose, origin=arguments.path or "command line")
     except ConfigError as error:
         raise ConfigError(list(map(flags.with_flags, error.problems)), error.origin) from error
 

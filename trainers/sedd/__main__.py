@@ -8,9 +8,10 @@ from argparse import Namespace
 from functools import partial
 
 from launcher.ranks import RankEnv
-from trainers.core.command_line import check_packages, rank_here, run_on_rank
+from trainers.core.command_line import check_packages, chosen, rank_here, run_on_rank
 from trainers.core.config import Config
 from trainers.core.logs import setup_logging
+from trainers.core.sweep import Choose
 from trainers.core.yaml_text import read_yaml_file
 from trainers.sedd.start import flags, ranks
 from trainers.sedd.start.configuration import Settings, read
@@ -31,8 +32,12 @@ def main() -> None:
 def _config(arguments: Namespace, me: RankEnv) -> Config:
     """What this rank is to train; does not return where this process starts ranks instead."""
     fields = read_yaml_file(arguments.path) if arguments.path else {}
-    origin = arguments.path or "command line"
-    told = read(fields, flags.told(arguments), arguments.overrides, origin=origin)
+
+    def settings(choose: Choose) -> Settings:
+        origin = arguments.path or "command line"
+        return read(fields, flags.told(arguments), arguments.overrides, choose, origin=origin)
+
+    told = settings(chosen(arguments, me, settings))
     if me.starter == "single":
         found = ranks.layout(arguments, partial(ranks.devices_here, told.training.device))
         if found is not None:

@@ -11,6 +11,7 @@ import msgspec
 from trainers.core import config as core
 from trainers.core.fields import ConfigError, convert, suggestion
 from trainers.core.pyobject import PyObject
+from trainers.core.sweep import Choose, by_array
 from trainers.core.yaml_text import plain
 from trainers.dpo import settings
 
@@ -27,6 +28,7 @@ class Common(core.Section, frozen=True, kw_only=True):
     logging: core.Logging = core.Logging()
     monitoring: core.Monitoring = core.Monitoring()
     early_stopping: core.EarlyStopping | None = None
+    member: core.Member | None = None
 
 
 class Preferences(Common, frozen=True, kw_only=True):
@@ -103,10 +105,13 @@ def read(
     fields: Any,
     flags: Mapping[str, Any] | None = None,
     overrides: Iterable[str] = (),
+    choose: Choose = by_array,
     *,
     origin: str = "config",
 ) -> core.Config:
     """The core's configuration from plain data; `flags`, by the fields' paths, win over it, then overrides.
+
+    `choose` takes one of the trainings that sweeps stand for: that of this process's array.
 
     Raises:
         ConfigError: with every problem that it has.
@@ -116,7 +121,10 @@ def read(
     if not isinstance(fields, Mapping):
         raise ConfigError(["is no mapping of sections (training, data …)"], origin)
     problems: list[str] = []
-    data = core.overridden(fields, flags or {}, overrides, problems)
+    chosen = choose(core.overridden(fields, flags or {}, overrides, problems), problems)
+    if chosen is None:
+        raise ConfigError(problems, origin)
+    data = chosen
     name = data.setdefault("objective", DEFAULT_OBJECTIVE)
     objective = OBJECTIVES.get(name) if isinstance(name, str) else None
     if objective is None:

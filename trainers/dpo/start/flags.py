@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trainers.core.command_line import add_overrides, new_parser
+from trainers.core.command_line import add_members, add_overrides, new_parser
 from trainers.core.config import DEVICES
 from trainers.core.fields import ConfigError
 from trainers.core.flags import Field, add_fields, add_file, add_wandb, file_of, spelled, told_by, wandb_of
@@ -130,6 +130,7 @@ def parser() -> argparse.ArgumentParser:
     made = new_parser("dpo", DESCRIPTION)
     add_file(made, "without one flags say what has no default")
     add_overrides(made, "training.gradient_accumulation_steps=4")
+    add_members(made)
     made.add_argument(
         *spelled("output_dir"),
         metavar="DIR",

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from trainers.core.config import Fraction, Logging, NotNegative, Positive, Seconds, Section, Seed
+from trainers.core.config import Fraction, Logging, Member, NotNegative, Positive, Seconds, Section, Seed
 from trainers.core.fields import ConfigError, convert
 from trainers.core.overrides import override, put, tells
+from trainers.core.sweep import Choose, by_array
 from trainers.sedd import settings
 from trainers.sedd.settings import Above
 from trainers.sedd.start.words import IN_OWN_WORDS
@@ -187,16 +188,20 @@ class Settings(Section, frozen=True, kw_only=True):
     ddp: Ddp = Ddp()
     parallel: Parallel = Parallel()
     logging: Logging = Logging()
+    member: Member | None = None
 
 
 def read(
     fields: Any,
     flags: Mapping[str, Any] | None = None,
     overrides: Iterable[str] = (),
+    choose: Choose = by_array,
     *,
     origin: str = "config",
 ) -> Settings:
     """Settings from plain data; `flags`, by the fields' paths, win over it, and overrides over both.
+
+    `choose` takes one of the trainings that sweeps stand for: that of this process's array.
 
     A learning rate that an override gives is meant as it stands, so no rule scales it.
 
@@ -214,7 +219,10 @@ def read(
     told = [override(data, assignment, problems) for assignment in overrides]
     if tells(told, "optim.lr") and not tells(told, "scaling.learning_rate"):
         put(data, "scaling.learning_rate", "none")
-    read: Settings | None = convert(data, Settings, "", problems)
+    chosen = choose(data, problems)
+    if chosen is None:
+        raise ConfigError(problems, origin)
+    read: Settings | None = convert(chosen, Settings, "", problems)
     problems = [_by_its_name_here(problem) for problem in problems]
     if read is not None:
         problems += _together(read)

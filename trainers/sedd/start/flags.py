@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from trainers.core.command_line import add_overrides, new_parser
+from trainers.core.command_line import add_members, add_overrides, new_parser
 from trainers.core.config import DEVICES
 from trainers.core.flags import Field, add_fields, add_file, add_wandb, file_of, spelled, told_by, wandb_of
 from trainers.sedd.start.words import in_own_words
@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     made.description = in_own_words(made.description or "")
     add_file(made, "without one every field has its default")
     add_overrides(made, "training.n_iters=3000")
+    add_members(made)
     add_fields(made, FIELDS)
     add_wandb(made)
     ranks = made.add_argument_group(

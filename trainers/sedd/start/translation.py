@@ -33,6 +33,7 @@ def core_config(told: Settings) -> core.Config:
         ),
         testing=core.Testing(batch_size=told.eval.batch_size, num_workers=told.eval.num_workers),
         early_stopping=_early_stopping(told),
+        member=told.member,
     )
 
 
