@@ -246,13 +246,12 @@ class GNNModel(nn.Module):
 
     def _freeze(self) -> None:
         """Have inactive heads want no gradients, but for weights that they share with what is active."""
-        idle = [head for number, head in enumerate(self.downstream_tasks) if not self.active_tasks[number]]
-        within = {id(module) for head in idle for module in head.modules()}
-        used = [module for module in self.modules() if id(module) not in within]
-        shared = {id(each) for module in used for each in module.parameters(recurse=False)}
-        for head in idle:
-            for each in head.parameters():
-                each.requires_grad_(id(each) in shared and each.requires_grad)
+        active = [head for number, head in enumerate(self.downstream_tasks) if self.active_tasks[number]]
+        others = [each for name, each in self.named_children() if name != "downstream_tasks"]
+        used = {id(weight) for part in (*others, *active) for weight in part.parameters()}
+        for weight in self.downstream_tasks.parameters():
+            if id(weight) not in used:
+                weight.requires_grad_(False)
 
 
 _FEATURES = "but graph features are given; name a network for them, or give none"

@@ -111,8 +111,8 @@ class _Misfits:
             return part(*inputs, **told)
         except Exception as error:  # noqa: BLE001  # whatever a part may raise
             wants = width_into(part)
-            of_width = _WIDTHS in str(error)
-            if of_width and wants is not None:
+            of_width = _WIDTHS in str(error) and isinstance(inputs[0], Tensor)
+            if of_width and wants not in (None, inputs[0].shape[-1]):
                 self.problems.append(
                     f"{field}: {name_of(part)} takes {wants} numbers a row, but gets {takes}"
                 )

@@ -220,4 +220,4 @@ def name_of(thing: Any) -> str:
     """A class or function by its name, a module by that of its class."""
     if isinstance(thing, Function):
         return name_of(thing.function)
-    return str(getattr(thing, "__qualname__", None) or type(thing).__qualname__)
+    return str(getattr(thing, "__name__", None) or type(thing).__qualname__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,3 +120,240 @@ def test_every_problem_is_told_at_once() -> None:
     ]
     assert "did you mean Encoder?" in told[0]
     assert "did you mean max?" in told[1]
+
+
+def featured(**other: Any) -> GNNModel:
+    return made(
+        graph_features_net_type="LinearSequential",
+        graph_features_net_args=[[3, 2]],
+        downstream_tasks=[["Linear", [14, 1]]],
+        **other,
+    )
+
+
+def test_graph_features_stand_beside_what_was_pooled() -> None:
+    model, some = featured().eval(), batch(3, 4)
+    rows = model.get_embeddings(some.x, some.edge_index, some.batch)
+    both = torch.cat([rows, model.graph_features_net(some.graph_features)], dim=1)  # type: ignore[misc]
+    expected = model.downstream_tasks[0](both)
+    torch.testing.assert_close(answer(model, some, graph_features=some.graph_features)[0], expected)
+
+
+def test_graph_features_belong_to_a_network_for_them() -> None:
+    some = batch(3, 4)
+    with pytest.raises(ConfigError, match="graph_features_net_type: is given, but the graphs have no"):
+        answer(featured(), some)
+    with pytest.raises(
+        ConfigError, match="graph_features_net_type: is missing, but graph features are given"
+    ):
+        answer(made(), some, graph_features=some.graph_features)
+
+
+@pytest.mark.parametrize("kind", ["sum", "mean", "max"])
+def test_rows_of_one_width_can_become_one(kind: str) -> None:
+    model = made(aggregate_pooling_type=kind, downstream_tasks=[["Linear", [6, 1]]]).eval()
+    some = batch(3, 4)
+    rows = torch.stack(model.pooled(model.encoder(some.x, some.edge_index), some.batch, 2))
+    expected = {"sum": rows.sum(0), "mean": rows.mean(0), "max": rows.amax(0)}[kind]
+    torch.testing.assert_close(model.get_embeddings(some.x, some.edge_index, some.batch), expected)
+
+
+class Latent(nn.Module):
+    """Asks for what it needs."""
+
+    def forward(self, nodes: Tensor, edge_index: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+        assert edge_index.shape[0] == 2
+        return torch.zeros(num_graphs, nodes.shape[1]).index_add(0, batch, nodes)
+
+
+def test_a_latent_model_takes_the_place_of_pooling() -> None:
+    head = [["Linear", [6, 1]]]
+    model = made(pooling_layers=None, latent_model_type=Latent, downstream_tasks=head)
+    pooled = made(pooling_layers=["sum"], downstream_tasks=head)
+    some = batch(3, 4, 0)
+    torch.testing.assert_close(answer(model.eval(), some), answer(pooled.eval(), some))
+
+
+def test_without_pooling_a_head_judges_nodes() -> None:
+    model = made(pooling_layers=None, downstream_tasks=[["Linear", [6, 2]]])
+    assert answer(model, batch(3, 4))[0].shape == (7, 2)
+
+
+def test_the_encoder_gets_what_edges_carry() -> None:
+    model, some = made(encoder_kwargs={"convolution": "gcn"}).eval(), batch(3, 4)
+    assert not torch.equal(
+        answer(model, some)[0], answer(model, some, edge_weight=torch.rand(some.num_edges))[0]
+    )
+
+
+def test_autocast_and_double_precision() -> None:
+    some = batch(5, 6)
+    for convolution in ("gcn", "sage", "gat", "gin"):
+        for norm in ("batch", "graph", "pair", "layer"):
+            model = made(encoder_kwargs={"convolution": convolution, "norm": norm})
+            with torch.autocast("cpu", torch.bfloat16):
+                out = answer(model, some)[0]
+            out.float().sum().backward()
+            assert out.dtype == torch.bfloat16
+            assert torch.isfinite(out).all()
+    some.x = some.x.double()
+    assert answer(made().double(), some)[0].dtype == torch.float64
+
+
+def test_weights_are_kept_by_names_that_last(tmp_path: Path) -> None:
+    model = judging()
+    parts = {name.split(".")[0] for name in featured().state_dict()}
+    assert parts == {"encoder", "graph_features_net", "downstream_tasks"}
+    model.save(tmp_path / "weights")
+    again = GNNModel.load(tmp_path / "weights", PLAIN).eval()
+    torch.testing.assert_close(answer(again, batch(3)), answer(model, batch(3)))
+
+
+def test_heads_can_be_switched_before_training() -> None:
+    model = made(active_tasks={1: False})
+    model.set_task_active(1)
+    assert set(answer(model, batch(3))) == {0, 1}
+    assert all(each.requires_grad for each in model.parameters())
+    model.set_task_inactive(0)
+    assert set(answer(model, batch(3))) == {1}
+    assert not any(each.requires_grad for each in model.downstream_tasks[0].parameters())
+    with pytest.raises(ValueError, match="task 1 is the only one"):
+        model.set_task_inactive(1)
+    with pytest.raises(KeyError, match="there is no task 2"):
+        model.set_task_active(2)
+
+
+def test_what_an_active_head_shares_is_trained_and_what_was_frozen_stays_so() -> None:
+    shared, frozen = nn.Linear(12, 1), nn.Linear(12, 2).requires_grad_(False)
+    model = made(downstream_tasks=[shared, shared, frozen], active_tasks={1: False})
+    assert shared.weight.requires_grad
+    assert not frozen.weight.requires_grad
+    assert model.downstream_tasks[0] is shared
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"encoder_type": None}, "model.encoder_type: is missing; name what makes node embeddings"),
+        ({"downstream_tasks": None}, "model.downstream_tasks: is missing; give a list of heads"),
+        ({"downstream_tasks": []}, "model.downstream_tasks: is [], but takes a list of heads"),
+        ({"downstream_tasks": [[]]}, "model.downstream_tasks[0]: is [], but takes [type, args, kwargs]"),
+        ({"downstream_tasks": [["Linear", 3]]}, "model.downstream_tasks[0][1]: is 3, but takes a list"),
+        (
+            {"downstream_tasks": [["Linear", [3], [1]]]},
+            "model.downstream_tasks[0][2]: is [1], but takes argum",
+        ),
+        (
+            {"downstream_tasks": [{"typ": "Linear"}]},
+            "model.downstream_tasks[0].typ: there is no such field; did",
+        ),
+        ({"downstream_tasks": [{"args": []}]}, "model.downstream_tasks[0].type: is missing"),
+        (
+            {"pooling_layers": "mean"},
+            "model.pooling_layers: is 'mean', but takes a list of some, as in [mean, max]",
+        ),
+        ({"pooling_layers": []}, "model.pooling_layers: is [], but takes a list"),
+        ({"pooling_layers": [None]}, "model.pooling_layers[0]: is None, but takes"),
+        (
+            {"pooling_layers": None, "aggregate_pooling_type": "cat"},
+            "model.aggregate_pooling_type: is given, but",
+        ),
+        (
+            {"aggregate_graph_features_type": "cat"},
+            "model.aggregate_graph_features_type: is given, but graph_f",
+        ),
+        (
+            {"graph_features_net_args": [3]},
+            "model.graph_features_net_args: is given, but model.graph_features_n",
+        ),
+        ({"latent_model_type": Latent}, "model.latent_model_type: is given beside pooling_layers"),
+        ({"active_tasks": [True]}, "model.active_tasks: is [True], but takes true or false by number"),
+        ({"active_tasks": {-1: False}}, "model.active_tasks.-1: there is no such task; there are 0 to 1"),
+        ({"active_tasks": {0: False, "1": False}}, "model.active_tasks: switches every task off"),
+        ({"encoder_args": [WIDTH, [8, 0]]}, "model.encoder_args[1][1]: is 0, but takes a whole number"),
+        (
+            {"encoder_type": nn.Linear(3, 3), "encoder_args": [3]},
+            "model.encoder_args: is given, but model.encoder_type is a Linear that is made already",
+        ),
+    ],
+)
+def test_models_that_make_no_sense(given: dict[str, Any], says: str) -> None:
+    assert problems(**given)[0].startswith(says)
+
+
+class Selfish(nn.Module):
+    """Somebody's encoder that does not say how wide nodes are, and fails on those of a trial."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        raise IndexError("not before there are data")
+
+
+class Narrow(nn.Module):
+    """Somebody's head, of a width that it does not say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(7, 1)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        out: Tensor = self.inner(rows)
+        return out
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            {"downstream_tasks": [["Linear", [6, 1]]]},
+            "model.downstream_tasks[0]: Linear takes 6 numbers a row, but gets what comes from pooling_layer"
+            "(global_mean_pool, global_max_pool), 12 numbers a row",
+        ),
+        (
+            {"downstream_tasks": [Narrow()]},
+            "model.downstream_tasks[0]: Narrow does not take what comes from pooling_layers (global_mean_poo"
+            "global_max_pool), 12 numbers a row: mat1 and mat2 shapes cannot be multiplied",
+        ),
+        (
+            {"aggregate_pooling_type": torch.cat},
+            "model.aggregate_pooling_type: cat makes a tensor of shape (6, 6) of 3 graphs, but is to give a "
+            "row for each; side by side is cat, or torch.cat with dim: 1",
+        ),
+        (
+            {"encoder_type": "GPSModel", "encoder_args": [WIDTH, 6, 8, 2, 1]},
+            "model.pooling_layers[0]: global_mean_pool does not take what comes from the encoder (GPSModel)",
+        ),
+        (
+            {"pooling_layers": [nn.Identity()]},
+            "model.pooling_layers[0]: Identity does not take what comes from the encoder (Encoder), 6 numbe",
+        ),
+        (
+            {"latent_model_type": "Linear", "latent_model_args": [5, 2], "pooling_layers": None},
+            "model.latent_model_type: Linear takes 5 numbers a row, but gets what comes from the encoder (E",
+        ),
+        (
+            {
+                "graph_features_net_type": "Linear",
+                "graph_features_net_args": [3, 2],
+                "aggregate_graph_features_type": "sum",
+            },
+            "model.aggregate_graph_features_type: sum does not take what comes from pooling_layers (global_",
+        ),
+        (
+            {"encoder_type": "Sequential", "encoder_args": [[["GNNBlock", [5, 8]], ["GNNBlock", [4, 6]]]]},
+            "model.encoder_type: Sequential does not take 5 numbers a node: mat1 and mat2 shapes cannot be ",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_are_told_before_there_are_data(given: dict[str, Any], says: str) -> None:
+    assert problems(**given)[0].startswith(says)
+
+
+def test_what_cannot_be_known_is_not_judged() -> None:
+    made(encoder_type=Selfish(), encoder_args=[], downstream_tasks=[["Linear", [99, 1]]])
+    lazy = nn.LazyLinear(4)
+    assert made(encoder_type=lazy, encoder_args=[]).encoder is lazy
+
+
+def test_every_head_that_does_not_fit_is_told() -> None:
+    told = problems(downstream_tasks=[["Linear", [6, 1]], ["Linear", [12, 1]], ["Linear", [5, 1]]])
+    assert [each.split(":")[0] for each in told] == ["model.downstream_tasks[0]", "model.downstream_tasks[2]"]
