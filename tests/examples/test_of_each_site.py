@@ -12,7 +12,7 @@ from launcher import JobSpec, Site, plan, render
 from tests.command_line import Castoff
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-JOB_FILES = sorted(path for system in ("dpo", "sedd") for path in (EXAMPLES / system).glob("*.yaml"))
+JOB_FILES = sorted(path for system in ("dpo", "gnn", "sedd") for path in (EXAMPLES / system).glob("*.yaml"))
 LOCAL = EXAMPLES / "local" / "dpo.yaml"
 
 
