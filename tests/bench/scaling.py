@@ -1,4 +1,4 @@
-"""How much more several ranks train than one: `python -m tests.bench.scaling [sedd|dpo] [ROUNDS]`.
+"""How much more several ranks train than one: `python -m tests.bench.scaling [dpo|gnn|sedd] [ROUNDS]`.
 
 A training on one rank, and others on more, are alive at the same time, each rank with one thread, and take
 turns of a few steps, in an order that changes: a machine that is busy slows all. A rank's step is as large
@@ -18,23 +18,30 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy
 import torch
 from torch import nn
 from torch.utils.data import Dataset
+from torch_geometric.data import Data
 
 from launcher.ranks import RankEnv
 from tests.bench.training import Ratio, machine, versions
+from trainers.core.config import Config
 from trainers.core.distributed import Place
 from trainers.dpo.alphabet import RESIDUES
 from trainers.dpo.network.model import InverseFolding
 from trainers.dpo.network.weights import Loaded
 from trainers.dpo.samples.batch import Sample
 from trainers.dpo.task import DpoTask
+from trainers.gnn.causets.samples import sample
+from trainers.gnn.causets.settings import Causets
+from trainers.gnn.task import GraphTask
 from trainers.program import train
 from trainers.sedd import data
 from trainers.sedd.alphabet import MASK
@@ -81,7 +88,7 @@ class Even(Dataset[Any]):
 class Diffusion(InTurns, SeddTask):
     """Of proteins: the tiny network."""
 
-    def __init__(self, samples: int):
+    def __init__(self, samples: int, config: Config):
         super().__init__()
         self._samples = samples
 
@@ -92,7 +99,7 @@ class Diffusion(InTurns, SeddTask):
 class Preferences(InTurns, DpoTask):
     """Of sequences for backbones: the network at its standard size."""
 
-    def __init__(self, samples: int):
+    def __init__(self, samples: int, config: Config):
         super().__init__(data={"train_data": "random"}, base_model={"dir": "random"})
         self._samples = samples
 
@@ -101,6 +108,17 @@ class Preferences(InTurns, DpoTask):
 
     def build_data(self) -> Splits:
         return splits(self._samples, _pair)
+
+
+class Causality(InTurns, GraphTask):
+    """Of causal sets: the network that is trained on generated ones."""
+
+    def __init__(self, samples: int, config: Config):
+        super().__init__(msgspec.structs.replace(config, data={"causets": {}}))
+        self._samples = samples
+
+    def build_data(self) -> Splits:
+        return splits(self._samples, lambda index: _graph(index % 64))
 
 
 def splits(number: int, sample: Callable[[int], Any]) -> Splits:
@@ -131,16 +149,25 @@ def _pair(index: int) -> Sample:
     )
 
 
+@cache
+def _graph(index: int) -> Data:
+    """A sprinkling."""
+    length = SYSTEMS["gnn"].length
+    return sample(Causets(size=(length, length), kinds={"sprinkled": 1.0}), 0, index)
+
+
 class System(NamedTuple):
     """What is trained."""
 
-    task: Callable[[int], InTurns]
+    task: Callable[[int, Config], InTurns]
     """Makes it with so many samples."""
     what: str
     batch_size: int
     """Samples of a rank's step."""
     length: int
-    """Residues of each."""
+    """Residues or elements of each."""
+    parts: str
+    """Which of the two."""
     worlds: tuple[int, ...]
     """Numbers of ranks."""
     bar: float | None
@@ -151,11 +178,15 @@ class System(NamedTuple):
 
 SYSTEMS = {
     "sedd": System(
-        *(Diffusion, "The tiny diffusion of proteins", 16, 256),
+        *(Diffusion, "The tiny diffusion of proteins", 16, 256, "residues"),
         *((1, 2), 1.2, "1.8 of two GPUs"),
     ),
+    "gnn": System(
+        *(Causality, "The network on causal sets", 32, 64, "elements"),
+        *((1, 2, 4), None, "no figure: the guide has none"),
+    ),
     "dpo": System(
-        *(Preferences, "Preferences of sequences, the standard network", 1, 150),
+        *(Preferences, "Preferences of sequences, the standard network", 1, 150, "residues"),
         *((1, 2, 4), None, "3.3 of four GPUs, the time of an epoch"),
     ),
 }
@@ -180,9 +211,10 @@ def rank(name: str, address: str, folder: str, steps: int) -> None:
                 "log_every": 50,
             },
         }
-        task = system.task(steps * system.batch_size * me.world_size)
+        read = Config.of(config)
+        task = system.task(steps * system.batch_size * me.world_size, read)
         task.conductor = conductor
-        train(config, task)
+        train(read, task)
 
 
 def measured(name: str, rounds: int, turn: int = STEPS) -> dict[int, list[float]]:
@@ -268,10 +300,10 @@ def _started(name: str, address: str, folder: str, steps: int) -> Iterator[list[
 def table(name: str, taken: dict[int, list[float]], turn: int = STEPS) -> list[str]:
     """What came out."""
     system = SYSTEMS[name]
-    residues = system.batch_size * system.length * turn
+    parts = system.batch_size * system.length * turn
     rows = [
         f"{world} rank{'s' * (world > 1)}: {statistics.median(seconds) / turn * 1e3:.0f} ms a step, "
-        f"{world * residues / statistics.median(seconds):,.0f} residues per second"
+        f"{world * parts / statistics.median(seconds):,.0f} {system.parts} per second"
         for world, seconds in taken.items()
     ]
     for world in system.worlds[1:]:
@@ -290,10 +322,8 @@ def main(name: str, rounds: int) -> None:
     """Measure, and print what came out."""
     system = SYSTEMS[name]
     worlds = " and ".join(map(str, system.worlds))
-    print(
-        f"{system.what} on {worlds} ranks, one thread each: {system.batch_size} x {system.length} residues a "
-        "step of each"
-    )
+    step = f"{system.batch_size} x {system.length} {system.parts}"
+    print(f"{system.what} on {worlds} ranks, one thread each: {step} a step of each")
     print(f"{time.strftime('%Y-%m-%d')}, {machine()}; {versions()}", flush=True)
     print("\n".join(table(name, measured(name, rounds))))
 
