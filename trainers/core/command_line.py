@@ -170,6 +170,13 @@ def rank_here() -> RankEnv:
 _SPEAK_OF_FIELDS = ("trainers.core.continuation", "trainers.core.engine", "trainers.core.folder")
 
 
+def make_importable(beside: str | None = None) -> None:
+    """Have modules found that lie here, or beside a configuration's file; last, so that they hide nothing."""
+    for place in (Path.cwd(), *([Path(beside).absolute().parent] if beside else [])):
+        if str(place) not in sys.path:
+            sys.path.append(str(place))
+
+
 def run_on_rank(
     me: RankEnv,
     load: Callable[[], Config],
@@ -182,10 +189,7 @@ def run_on_rank(
     `beside`: the configuration's file; a task's module may lie next to it. `own_words` is what becomes of
     messages, and of the log's lines about fields, where a system calls the core's fields by other names.
     """
-    # Or here; last, so that it hides nothing.
-    for place in (Path.cwd(), *([Path(beside).absolute().parent] if beside else [])):
-        if str(place) not in sys.path:
-            sys.path.append(str(place))
+    make_importable(beside)
     folder, said = None, cast("Callable[[str], str]", str)
     try:
         config = load()

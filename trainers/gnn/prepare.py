@@ -1,0 +1,68 @@
+"""Write the graphs of a configuration before it is trained: `python -m trainers.gnn.prepare CONFIG`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+import torch
+
+from trainers.core.command_line import make_importable
+from trainers.core.config import Config
+from trainers.core.distributed import Place
+from trainers.core.fields import ConfigError
+from trainers.core.paths import expanded
+from trainers.gnn.graphs.splits import prepared
+
+_PROGRAM = "python -m trainers.gnn.prepare"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write what the command line says; ends this process with words where that cannot be."""
+    told = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    make_importable(told.config)
+    try:
+        config = Config.load(told.config, told.overrides)
+        print(_written(config))
+    except (ConfigError, OSError) as error:
+        sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in str(error).splitlines()))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _written(config: Config) -> str:
+    """The numbers of graphs, in words."""
+    if config.task is not None or "dataset" in config.data:
+        raise ConfigError(["data: has neither files nor causets, so there is nothing to write"])
+    alone = Place(0, 1, torch.device("cpu"), alone=True)
+    folder = expanded(config.training.path, "training.path")
+    splits = prepared(config.data, config.training.seed, alone, beside=folder)
+    sizes = zip(("train", "validate", "test"), splits, strict=True)
+    return "graphs: " + ", ".join(f"{len(part):,} to {name}" for name, part in sizes)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=_PROGRAM,
+        description="Write the graphs that a training would write when it begins, so that its ranks do not "
+        "wait for that: with as many processes as data.n_processes says, as on a login node. The training "
+        "finds them by itself, with the same configuration.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("config", metavar="CONFIG", help="YAML of the training run")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="FIELD=VALUE",
+        help="set a field of CONFIG, as in data.n_processes=8; may stand several times",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    main()
