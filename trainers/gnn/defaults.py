@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from trainers.core.config import Config, Evaluator, Monitor
 from trainers.gnn.causets.features import NODE, SCALARS
 
 HIDDEN = 64
@@ -44,3 +48,31 @@ MONITORS: list[dict[str, Any]] = [
     },
 ]
 """`evaluator_tasks` of validation and test."""
+
+
+def with_defaults(config: Config) -> Config:
+    """The same configuration, and what it does not say where `data.causets` generates its sets.
+
+    A `model` that names no encoder has its own fields and those of MODEL. Measures of heads that are not
+    active are left out.
+    """
+    if "causets" not in config.data:
+        return config
+    model = dict(config.model)
+    if not {"type", "encoder_type"} & model.keys():
+        model = {**MODEL, **model}
+    changes: dict[str, Any] = {"model": model}
+    if config.criterion is None:
+        changes["criterion"] = CRITERION
+        evaluator = Evaluator(evaluator_tasks=_monitors(model.get("active_tasks")))
+        if config.validation.validator is None:
+            changes["validation"] = msgspec.structs.replace(config.validation, validator=evaluator)
+        if config.testing.tester is None:
+            changes["testing"] = msgspec.structs.replace(config.testing, tester=evaluator)
+    return msgspec.structs.replace(config, **changes)
+
+
+def _monitors(active: Any) -> list[Monitor]:
+    """Those of active heads; numbers may be text, as `--set` leaves them."""
+    off = {str(head) for head, on in active.items() if on is False} if isinstance(active, Mapping) else set()
+    return [Monitor(**each) for each in MONITORS if str(each["kwargs"]["head"]) not in off]

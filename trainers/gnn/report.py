@@ -1,20 +1,141 @@
-"""What the network is worth: beside Myrheim and Meyer's estimator, and beside a straight line."""
+"""What a network for causal sets is worth: beside estimators, a threshold and a forest, on held-out sets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 import numpy.typing
+import torch
+from torch import nn
+from torch_geometric.data import Batch
 
 from trainers.core.table import aligned
+from trainers.gnn.baselines import (
+    FOREST,
+    ROUNDED,
+    Guess,
+    Sets,
+    Truths,
+    accuracy,
+    dimension_error,
+    guesses,
+    macro_f1,
+    sets_of,
+)
 from trainers.gnn.causets.order import ordering_fraction
+from trainers.gnn.causets.settings import NAMES
+from trainers.gnn.criteria import DIMENSION, MANIFOLD_LIKE
 
 if TYPE_CHECKING:
     from trainers.gnn.data import Causets
 
 Numbers = numpy.typing.NDArray[numpy.float64]
+
+NETWORK = "this network"
+
+TOGETHER = 256
+"""Graphs in a batch."""
+
+
+class Report(NamedTuple):
+    """What people read, and errors of the dimension to draw beside the network's."""
+
+    text: str
+    lines: Mapping[str, float]
+
+
+def report(
+    apply: Callable[[nn.Module, Any], Any],
+    model: nn.Module,
+    train: Sequence[Any],
+    test: Sequence[Any],
+    device: torch.device,
+) -> Report | None:
+    """The network and what it is compared with, on the test set; None where it is empty.
+
+    `apply(model, batch)` gives {0: logits that sets are manifold-like, 1: their dimensions}, or one of them.
+    """
+    if not len(train) or not len(test):
+        return None
+    seen, held_out = sets_of(_each(train)), sets_of(_each(test))
+    network = guess_of(apply, model, test, device)
+    return compared(network, guesses(seen, held_out), held_out, len(seen.kind))
+
+
+def guess_of(
+    apply: Callable[[nn.Module, Any], Any], model: nn.Module, graphs: Sequence[Any], device: torch.device
+) -> Guess:
+    """What a network says of graphs."""
+    was = model.training
+    model.eval()
+    found: dict[int, list[torch.Tensor]] = {}
+    with torch.no_grad():
+        for first in range(0, len(graphs), TOGETHER):
+            batch = Batch.from_data_list([graphs[at] for at in range(len(graphs))[first:][:TOGETHER]])
+            for head, output in apply(model, batch.to(device)).items():
+                found.setdefault(head, []).append(output.squeeze(1).float().cpu())
+    model.train(was)
+    said = {head: torch.cat(parts).double().numpy() for head, parts in found.items()}
+    logits = said.get(MANIFOLD_LIKE)
+    return Guess(NETWORK, None if logits is None else logits > 0, said.get(DIMENSION))
+
+
+def compared(network: Guess, others: Sequence[Guess], test: Sets, trained_on: int) -> Report:
+    """The same in words."""
+    everything = [network, *others]
+    known = int((test.dimension > 0).sum())
+    lines = [f"On {len(test.kind)} held-out causal sets, after {trained_on} others:"]
+    judging = [each for each in everything if each.manifold_like is not None]
+    if network.manifold_like is not None:
+        rows = [(each.name, accuracy(each, test), macro_f1(each, test)) for each in judging]
+        lines += ["", *_table(("manifold-like or not", "accuracy", "macro F1"), rows)]
+    errors = [(each.name, dimension_error(each, test)) for each in everything if each.dimension is not None]
+    measured = network.dimension is not None and known > 0
+    if measured:
+        lines += ["", *_table((f"dimension, of the {known} that have one", "mean error"), errors)]
+    lines += ["", *_by_kind(network, others, test)]
+    drawn = {name: error for name, error in errors if name in (FOREST, ROUNDED) and error is not None}
+    return Report("\n".join(lines), drawn if measured else {})
+
+
+def _by_kind(network: Guess, others: Sequence[Guess], test: Sets) -> list[str]:
+    """The network and its strongest rivals, kind by kind."""
+    rivals = [network, *(each for each in others if each.name in (FOREST, ROUNDED))]
+    columns: list[tuple[str, Callable[[Truths], float | None]]] = []
+    for each in rivals:
+        if network.manifold_like is not None and each.manifold_like is not None:
+            columns.append((f"accuracy of {each.name}", partial(accuracy, each, test)))
+    for each in rivals:
+        if network.dimension is not None and each.dimension is not None:
+            columns.append((f"dimension error of {each.name}", partial(dimension_error, each, test)))
+    numbers = [f"({place})" for place in range(1, len(columns) + 1)]
+    rows = [
+        (f"{name} ({int(among.sum())})", *(measure(among) for _, measure in columns))
+        for name, among in ((name, test.kind == number) for number, name in enumerate(NAMES))
+        if among.any()
+    ]
+    told = [f"{number} {head}" for number, (head, _) in zip(numbers, columns, strict=True)]
+    return [*_table(("kind (sets)", *numbers), rows), *told]
+
+
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> list[str]:
+    """Names on the left, numbers on the right."""
+    cells = [[str(row[0]), *("" if each is None else f"{each:.4f}" for each in row[1:])] for row in rows]
+    first = max(len(row[0]) for row in [list(heads), *cells])
+    widths = [max(len(row[place]) for row in [list(heads), *cells]) for place in range(1, len(heads))]
+    lines = []
+    for row in [list(heads), *cells]:
+        numbers = [cell.rjust(width) for cell, width in zip(row[1:], widths, strict=True)]
+        lines.append("  ".join([row[0].ljust(first), *numbers]).rstrip())
+    return lines
+
+
+def _each(graphs: Sequence[Any]) -> Iterator[Any]:
+    return (graphs[at] for at in range(len(graphs)))
+
 
 ENOUGH = 1000
 """So many training sets are made for the line: more would not move it."""

@@ -1,0 +1,120 @@
+"""What people read at the end: the network beside its rivals, on the sets that it has not seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from trainers.core.config import Config, Evaluator
+from trainers.gnn.baselines import FOREST, ROUNDED, dimension_error, estimates, sets_of
+from trainers.gnn.causets.samples import sample
+from trainers.gnn.causets.settings import Causets
+from trainers.gnn.defaults import CRITERION, MODEL, with_defaults
+from trainers.gnn.report import guess_of, report
+
+GRAPHS = [sample(Causets(size=(8, 16)), 0, index) for index in range(30)]
+TRAIN, TEST = GRAPHS[:20], GRAPHS[20:]
+CPU = torch.device("cpu")
+
+
+class Knowing(nn.Module):
+    """Says what is true, but for a constant error of the dimension; only where it is not training."""
+
+    def __init__(self, *heads: int):
+        super().__init__()
+        self.heads = heads
+
+    def forward(self, batch: Any) -> dict[int, Tensor]:
+        assert not self.training and not torch.is_grad_enabled()
+        said = {0: batch.y[:, :1] * 2 - 1, 1: batch.y[:, 1:] + 0.125}
+        return {head: said[head] for head in self.heads}
+
+
+def apply(model: nn.Module, batch: Any) -> Any:
+    return model(batch)
+
+
+def row(text: str, name: str) -> list[str]:
+    (line,) = [line for line in text.splitlines() if line.startswith(f"{name}  ")]
+    return line.removeprefix(name).split()
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.gnn.baselines.TREES", 5)
+
+
+def test_the_network_stands_beside_its_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.gnn.report.TOGETHER", 4)  # so batches are put together in order
+    model = Knowing(0, 1)
+    found = report(apply, model, TRAIN, TEST, CPU)
+    assert found is not None and model.training
+    judged, measured = (
+        part for part in found.text.split("\n\n") if part.startswith(("manifold", "dimension"))
+    )
+    assert row(judged, "this network") == ["1.0000", "1.0000"]
+    assert row(measured, "this network") == ["0.1250"]
+    rounded = {each.name: each for each in estimates(sets_of(TRAIN), sets_of(TEST))}[ROUNDED]
+    error = dimension_error(rounded, sets_of(TEST))
+    assert row(measured, ROUNDED) == [f"{error:.4f}"]
+    assert {FOREST, "threshold on the ordering fraction"} < {
+        line.split("  ")[0] for line in judged.splitlines()
+    }
+    assert set(found.lines) == {FOREST, ROUNDED} and found.lines[ROUNDED] == pytest.approx(error)
+    assert found.text.startswith("On 10 held-out causal sets, after 20 others:")
+    assert "merged (" in found.text
+
+
+@pytest.mark.parametrize("head", [0, 1])
+def test_heads_that_are_not_active_are_left_out(head: int) -> None:
+    found = report(apply, Knowing(head), TRAIN, TEST, CPU)
+    assert found is not None
+    assert ("manifold-like or not" in found.text) == (head == 0)
+    assert ("mean error" in found.text) == (head == 1)
+    assert bool(found.lines) == (head == 1)
+
+
+def test_without_held_out_sets_there_is_nothing_to_say() -> None:
+    assert report(apply, Knowing(0), TRAIN, [], CPU) is None
+    assert guess_of(apply, Knowing(0), [], CPU).manifold_like is None
+
+
+# --- What a configuration need not say ------------------------------------------------------------------
+
+TRAINING = {"path": "x", "num_epochs": 1, "batch_size": 2, "optimizer_type": "x"}
+
+
+def config(**fields: Any) -> Config:
+    return Config.of({"training": TRAINING, **fields})
+
+
+def test_generated_sets_have_a_network_a_criterion_and_measures() -> None:
+    found = with_defaults(config(data={"causets": {}}))
+    assert found.model == MODEL and found.criterion == CRITERION
+    for part in (found.validation.validator, found.testing.tester):
+        assert part is not None
+        assert [each.name for each in part.evaluator_tasks] == ["accuracy", "f1", "dimension_error"]
+    assert with_defaults(config(data={"files": ["a"]})) == config(data={"files": ["a"]})
+
+
+def test_what_is_said_stays() -> None:
+    own = config(
+        data={"causets": {}},
+        model={"encoder_type": "mine"},
+        validation={"validator": {"evaluator_tasks": []}},
+    )
+    found = with_defaults(own)
+    assert found.model == own.model
+    assert found.validation.validator == Evaluator()
+    assert with_defaults(config(data={"causets": {}}, criterion="mine")).testing.tester is None
+
+
+@pytest.mark.parametrize("head", [1, "1"])
+def test_measures_of_heads_that_are_not_active_are_left_out(head: Any) -> None:
+    found = with_defaults(config(data={"causets": {}}, model={"active_tasks": {head: False}}))
+    assert found.model == {**MODEL, "active_tasks": {head: False}}
+    assert found.testing.tester is not None
+    assert [each.name for each in found.testing.tester.evaluator_tasks] == ["accuracy", "f1"]
