@@ -13,7 +13,8 @@ from pathlib import Path
 from trainers.core.durable import flush_folder
 from trainers.core.fields import ConfigError
 from trainers.core.locking import locked
-from trainers.gnn.graphs.making import Making, records
+from trainers.gnn.graphs.making import Making
+from trainers.gnn.graphs.processes import records
 from trainers.gnn.graphs.saved import ABOUT, FORMAT, OFFSETS, RECORDS, read_about, write
 from trainers.gnn.graphs.sources import digest
 

@@ -77,7 +77,7 @@ def decoded(record: bytearray) -> Data:
                 for name, number, value, at in table
             }
         )
-    except (struct.error, msgspec.MsgspecError, IndexError, TypeError, RuntimeError) as error:
+    except (ValueError, struct.error, msgspec.MsgspecError, IndexError, TypeError, RuntimeError) as error:
         raise ValueError(f"is no graph's record: {error}") from error
 
 

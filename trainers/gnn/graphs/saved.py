@@ -6,7 +6,6 @@ host share their pages; `about.json` says what they hold, and is written last.
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import struct
@@ -124,8 +123,3 @@ def _map(path: Path) -> memoryview:
         if not os.fstat(file.fileno()).st_size:
             return memoryview(b"")
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-
-
-def told(about: Mapping[str, Any]) -> str:
-    """What a folder holds, for the log."""
-    return json.dumps({name: about[name] for name in ("graphs", "bytes") if name in about})

@@ -76,7 +76,10 @@ class Generated(Section, frozen=True, kw_only=True):
     causets: Any
     """What `trainers.gnn.causets.settings.Causets` says."""
     output: str | None = None
+    pre_filter: Any = None
+    pre_transform: Any = None
     transform: Any = None
+    validate_data: bool = True
     n_processes: NotNegative = 1
     chunksize: Positive = 100
     split: Parts = (0.8, 0.1, 0.1)

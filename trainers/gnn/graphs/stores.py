@@ -203,7 +203,9 @@ def opened(path: Path) -> Iterator[Store]:
     try:
         file = h5py.File(path, "r")
     except OSError as error:
-        raise ConfigError([f"cannot be read as HDF5: {error}"], str(path)) from error
+        locks = "; set HDF5_USE_FILE_LOCKING=FALSE where the file system has no locks"
+        more = locks if "lock" in str(error) else ""
+        raise ConfigError([f"cannot be read as HDF5: {error}{more}"], str(path)) from error
     with file:
         groups = _per_sample([name for name in file if isinstance(file[name], h5py.Group)])
         yield Store(path, file, groups)

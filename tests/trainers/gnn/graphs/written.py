@@ -121,7 +121,7 @@ def stacked(found: list[Order], *, last: bool = True) -> dict[str, Any]:
         matrices, past = numpy.moveaxis(matrices, -1, 0), past.T
     return {
         "adjacency_matrix": matrices,
-        "past": past,
+        "in_degree": past,
         "cset_size": numpy.array([len(order) for order in found]),
         "dimension": numpy.array([2.0 + number % 3 for number in range(len(found))]),
     }
