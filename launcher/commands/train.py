@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TRAININGS = {
     "dpo": "Tune an inverse folding of proteins by preferences, or train one on structures.",
-    "gnn": "Tell manifold-like causal sets from others, and their dimension.",
+    "gnn": "Train a network on graphs: causal sets that are read or generated, or your own.",
     "sedd": "Learn a diffusion of proteins by score entropy, and generate some.",
 }
 """Each is a package `trainers.NAME` that runs as a program."""

@@ -17,13 +17,25 @@ SHORT, LONG = 0.3, 2.0
 """Seconds of each step before that, in which ranks ask each other at every step, and of each after it."""
 
 
-class Slow(Task):
-    """Stands before a task's class: slow in a run's first attempt, where the environment has SLOW."""
+class Pace:
+    """Of a training: slow in a run's first attempt, where the environment has SLOW."""
 
-    steps = 0
+    def __init__(self) -> None:
+        self.steps = 0
 
-    def loss(self, model: nn.Module, batch: Any) -> Loss:
-        if model.training and "SLOW" in os.environ and os.environ["CASTOFF_ATTEMPT"] == "0":
+    def step(self) -> None:
+        """Take the time of a training step."""
+        if "SLOW" in os.environ and os.environ["CASTOFF_ATTEMPT"] == "0":
             self.steps += 1
             time.sleep(SHORT if self.steps <= BEFORE else LONG)
+
+
+class Slow(Task):
+    """Stands before a task's class."""
+
+    pace = Pace()
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        if model.training:
+            self.pace.step()
         return super().loss(model, batch)  # type: ignore[safe-super]

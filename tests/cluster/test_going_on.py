@@ -32,9 +32,8 @@ command:
   - train
   - gnn
   - {CHECKOUT}/examples/causets.yaml
-  - --set=task=!pyobject tests.cluster.slow_causets.SlowCausets
-  - --set=task_kwargs.sets=[96,16,16]
-  - --set=task_kwargs.mean=12
+  - --set=criterion=!pyobject tests.cluster.slow_causets.compute_loss
+  - --set=data={{causets: {{number: 128, size: [12, 16]}}, split: [0.75, 0.125, 0.125]}}
   - --set=training.batch_size=4
   - --set=training.num_epochs=8
   - --set=training.checkpoint_every_steps=5

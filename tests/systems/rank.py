@@ -23,7 +23,7 @@ from torch.multiprocessing.spawn import spawn
 from launcher.ranks import RankEnv
 from tests.systems.systems import SYSTEMS
 from trainers.core.stopping import StoppedEarly
-from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from trainers.ddp import cleanup_ddp, initialize_ddp
 
 CONFIG = "config.yaml"
 
@@ -56,9 +56,9 @@ def stopped(name: str, folder: Path) -> None:
 def spawned(rank: int, name: str, world_size: int, port: int) -> None:
     """As a child of torch.multiprocessing.spawn, which tells its children nothing but their rank."""
     before = _found() | {"rank": rank, "world_size": world_size}
-    config = SYSTEMS[name].load(Path(CONFIG))
+    system = SYSTEMS[name]
     initialize_ddp(rank, world_size, "127.0.0.1", port, device="cpu")
-    trainer = TrainerDDP(rank, config)
+    trainer = system.trainer()(rank, system.load(Path(CONFIG)))
     training, validation, _ = trainer.prepare_dataloaders()
     trainer.run_training(training, validation)
     cleanup_ddp()

@@ -16,11 +16,13 @@ import torch
 
 from trainers.core.config import Config
 from trainers.core.yaml_text import read_yaml_file
+from trainers.ddp import TrainerDDP
 from trainers.dpo.alphabet import RESIDUES
 from trainers.dpo.network.model import InverseFolding
 from trainers.dpo.network.weights import save
 from trainers.dpo.start.configuration import read as read_preferences
 from trainers.dpo.structures.synthetic import write_structures
+from trainers.gnn.causets.features import NODE
 from trainers.sedd.alphabet import decode
 from trainers.sedd.start.configuration import read
 from trainers.sedd.start.translation import core_config
@@ -40,6 +42,8 @@ class System(NamedTuple):
     """Trains that on this rank."""
     write_data: Callable[[Path], None] = lambda folder: None
     """Leaves what it trains on in a folder."""
+    trainer: Callable[[], type[TrainerDDP]] = lambda: TrainerDDP
+    """What a program that makes its own ranks trains with."""
 
     @property
     def module(self) -> str:
@@ -51,6 +55,12 @@ def _train_causets(config: Config) -> None:
     from trainers.gnn.training import train
 
     train(config)
+
+
+def _graph_trainer() -> type[TrainerDDP]:
+    from trainers.gnn.ddp import TrainerDDP
+
+    return TrainerDDP
 
 
 GNN = System(
@@ -68,11 +78,17 @@ training:
   optimizer_kwargs: {lr: 0.01}
   ema_decay: 0.9
   log_every: 1
-task: !pyobject trainers.gnn.task.CausetTask
-task_kwargs: {sets: [128, 16, 16], mean: 12, model: {hidden: [8, 8]}}
-""",
+data: {causets: {number: 160, size: [12, 16]}, output: FOLDER/graphs}
+model:
+  encoder_type: Encoder
+  encoder_args: [FEATURES, [8, 8]]
+  pooling_layers: [mean]
+  downstream_tasks: [[LinearSequential, [[8, 1]]], [LinearSequential, [[8, 1]]]]
+validation: {validator: {evaluator_tasks: [{name: f1, monitor: F1}]}}
+""".replace("FEATURES", str(len(NODE))),
     load=Config.load,
     train=_train_causets,
+    trainer=_graph_trainer,
 )
 
 

@@ -74,8 +74,6 @@ class ConfiguredTask(Task):
     def __init__(self, config: Config):
         self.config = config
         missing, problems = self.missing(), [*_wrong_evaluators(config)]
-        if missing:
-            missing.append("or name a whole task: task: !pyobject my_package.MyTask")
         if config.criterion is not None:
             with gathered(problems):
                 self._training = self._judging("", core.Evaluator())
@@ -90,7 +88,7 @@ class ConfiguredTask(Task):
 
     def missing(self) -> list[str]:
         """What the configuration lacks, a line for each."""
-        model, data, missing = self.config.model, self.config.data, []
+        model, missing = self.config.model, []
         if not model:
             missing.append("model: is missing; write type: !pyobject my_package.MyModel and its arguments")
         elif not _is_named(model.get("type")):
@@ -100,11 +98,19 @@ class ConfiguredTask(Task):
             )
         if self.config.criterion is None:
             missing.append(f"criterion: is missing; write {_EXAMPLES['criterion']}")
-        if not data:
+        if not self.config.data:
             missing.append("data: is missing; write dataset: !pyobject my_package.MyData and its arguments")
-        elif not _is_named(data.get("dataset")):
-            missing.append("data.dataset: is missing; write !pyobject and the import path of the data set")
-        return missing
+        else:
+            missing += self.wrong_dataset()
+        return [*missing, "or name a whole task: task: !pyobject my_package.MyTask"] if missing else []
+
+    def wrong_dataset(self) -> list[str]:
+        """What is wrong with `data.dataset`."""
+        dataset = self.config.data.get("dataset")
+        if _is_named(dataset):
+            return []
+        said = "is missing" if dataset is None else f"is {dataset!r}"
+        return [f"data.dataset: {said}; write !pyobject and the import path of the data set"]
 
     def find(self, value: Any, field: str, kind: str) -> Any:
         """The class or function that a field names; `kind`: model, criterion, apply_model or monitor.

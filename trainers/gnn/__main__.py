@@ -1,11 +1,11 @@
-"""Train the causal set network: `castoff train gnn CONFIG`, or `python -m trainers.gnn CONFIG`."""
+"""Train a network on graphs: `castoff train gnn CONFIG`, or `python -m trainers.gnn CONFIG`."""
 
 from __future__ import annotations
 
 from trainers.core.command_line import run
 from trainers.core.config import Config
 
-DESCRIPTION = "Train a network to tell manifold-like causal sets from others, and their dimension."
+DESCRIPTION = "Train a network on graphs: causal sets that are read or generated, or graphs of your own."
 
 
 def main() -> None:
