@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from trainers.core.config import Config, Evaluator, Monitor
 from trainers.gnn.causets.features import NODE, SCALARS
@@ -53,26 +53,41 @@ MONITORS: list[dict[str, Any]] = [
 def with_defaults(config: Config) -> Config:
     """The same configuration, and what it does not say where `data.causets` generates its sets.
 
-    A `model` that names no encoder has its own fields and those of MODEL. Measures of heads that are not
-    active are left out.
+    A `model` that names no encoder has its own fields over those of MODEL. With the criterion that is built
+    in, heads that are active are measured; of a class of somebody's own nobody knows its heads.
     """
-    if "causets" not in config.data:
+    if config.task is not None or "causets" not in config.data:
         return config
     model = dict(config.model)
     if not {"type", "encoder_type"} & model.keys():
-        model = {**MODEL, **model}
+        model = _over(model, MODEL)
     changes: dict[str, Any] = {"model": model}
     if config.criterion is None:
+        monitors, (validation, testing) = _monitors(model), (config.validation, config.testing)
         changes["criterion"] = CRITERION
-        evaluator = Evaluator(evaluator_tasks=_monitors(model.get("active_tasks")))
-        if config.validation.validator is None:
-            changes["validation"] = msgspec.structs.replace(config.validation, validator=evaluator)
-        if config.testing.tester is None:
-            changes["testing"] = msgspec.structs.replace(config.testing, tester=evaluator)
-    return msgspec.structs.replace(config, **changes)
+        changes["validation"] = replace(validation, validator=_measuring(validation.validator, monitors))
+        changes["testing"] = replace(testing, tester=_measuring(testing.tester, monitors))
+    return replace(config, **changes)
 
 
-def _monitors(active: Any) -> list[Monitor]:
+def _over(told: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """What is told, and the defaults of what is not."""
+    both = {**defaults, **told}
+    for name, value in told.items():
+        if isinstance(value, Mapping) and isinstance(defaults.get(name), Mapping):
+            both[name] = _over(value, defaults[name])
+    return both
+
+
+def _measuring(told: Evaluator | None, monitors: list[Monitor]) -> Evaluator | None:
+    if not monitors or (told is not None and told.evaluator_tasks):
+        return told
+    return replace(told or Evaluator(), evaluator_tasks=monitors)
+
+
+def _monitors(model: Mapping[str, Any]) -> list[Monitor]:
     """Those of active heads; numbers may be text, as `--set` leaves them."""
+    heads, active = model.get("downstream_tasks"), model.get("active_tasks")
     off = {str(head) for head, on in active.items() if on is False} if isinstance(active, Mapping) else set()
-    return [Monitor(**each) for each in MONITORS if str(each["kwargs"]["head"]) not in off]
+    on = {str(head) for head in range(len(heads) if isinstance(heads, list) else 0)} - off
+    return [Monitor(**each) for each in MONITORS if str(each["kwargs"]["head"]) in on]

@@ -112,6 +112,24 @@ def test_what_is_said_stays() -> None:
     assert with_defaults(config(data={"causets": {}}, criterion="mine")).testing.tester is None
 
 
+def test_what_is_said_of_the_built_in_network_changes_it() -> None:
+    found = with_defaults(config(data={"causets": {}}, model={"encoder_kwargs": {"dropout": 0.5}}))
+    assert found.model["encoder_kwargs"] == {**MODEL["encoder_kwargs"], "dropout": 0.5}
+
+
+def test_an_evaluator_that_names_a_device_alone_measures_too() -> None:
+    found = with_defaults(config(data={"causets": {}}, validation={"validator": {"device": "cpu"}}))
+    validator = found.validation.validator
+    assert validator is not None and validator.device == "cpu" and len(validator.evaluator_tasks) == 3
+
+
+def test_of_a_network_with_other_heads_those_are_measured() -> None:
+    own = {"encoder_type": "mine", "downstream_tasks": [["Linear", [8, 1]]]}
+    found = with_defaults(config(data={"causets": {}}, model=own)).testing.tester
+    assert found is not None and [each.name for each in found.evaluator_tasks] == ["accuracy", "f1"]
+    assert with_defaults(config(data={"causets": {}}, model={"type": "mine"})).testing.tester is None
+
+
 @pytest.mark.parametrize("head", [1, "1"])
 def test_measures_of_heads_that_are_not_active_are_left_out(head: Any) -> None:
     found = with_defaults(config(data={"causets": {}}, model={"active_tasks": {head: False}}))

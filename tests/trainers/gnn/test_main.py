@@ -23,9 +23,7 @@ from trainers.core.config import Config
 from trainers.core.distributed import DistributedError
 from trainers.core.failures import end, explained, words
 from trainers.core.fields import ConfigError
-from trainers.core.pyobject import PyObject
 from trainers.gnn.__main__ import main
-from trainers.gnn.ddp import filled
 from trainers.task import Loss
 
 pytestmark = pytest.mark.usefixtures("for_real")
@@ -167,21 +165,6 @@ def test_what_is_filled_in_stands_in_the_runs_configuration(tmp_path: Path, here
 
 def evaluators(config: Config) -> list[Any]:
     return [config.validation.validator, config.testing.tester]
-
-
-def test_only_what_is_generated_has_anything_filled_in(tmp_path: Path) -> None:
-    """A network of one's own has other heads to measure."""
-    training = {"path": str(tmp_path), "num_epochs": 1, "batch_size": 1, "optimizer_type": "y"}
-    for data in ({}, {"files": ["a.zarr"]}, {"dataset": "x"}):
-        told = Config.of({"training": training, "data": data})
-        assert filled(told) == told
-    own = {"type": PyObject("a.B")}
-    found = filled(Config.of({"training": training, "data": {"causets": {}}, "model": own}))
-    assert (found.model, evaluators(found)) == (own, [None, None])
-    validation = {"validator": {"device": "cpu"}}
-    found = filled(Config.of({"training": training, "data": {"causets": {}}, "validation": validation}))
-    assert [len(each.evaluator_tasks) for each in evaluators(found)] == [3, 3]
-    assert found.validation.validator is not None and found.validation.validator.device == "cpu"
 
 
 # --- Errors ------------------------------------------------------------------------------------------
