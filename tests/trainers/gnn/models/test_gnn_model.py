@@ -305,13 +305,13 @@ class Narrow(nn.Module):
     [
         (
             {"downstream_tasks": [["Linear", [6, 1]]]},
-            "model.downstream_tasks[0]: Linear takes 6 numbers a row, but gets what comes from pooling_layer"
-            "(global_mean_pool, global_max_pool), 12 numbers a row",
+            "model.downstream_tasks[0]: Linear takes 6 numbers a row, but gets what comes from pooling_layers"
+            " (global_mean_pool, global_max_pool), 12 numbers a row",
         ),
         (
             {"downstream_tasks": [Narrow()]},
-            "model.downstream_tasks[0]: Narrow does not take what comes from pooling_layers (global_mean_poo"
-            "global_max_pool), 12 numbers a row: mat1 and mat2 shapes cannot be multiplied",
+            "model.downstream_tasks[0]: Narrow does not take what comes from pooling_layers (global_mean_"
+            "pool, global_max_pool), 12 numbers a row: mat1 and mat2 shapes cannot be multiplied",
         ),
         (
             {"aggregate_pooling_type": torch.cat},
