@@ -538,6 +538,22 @@ def test_every_field_of_a_diffusion_is_described_with_its_default() -> None:
         assert not words or takes == words, name
 
 
+@pytest.mark.parametrize("other", ["generated sets", "stores"])
+def test_every_field_of_graphs_is_described_with_its_default(other: str) -> None:
+    from trainers.gnn.causets.settings import Causets
+    from trainers.gnn.graphs.settings import Files, Generated
+
+    fields = [*defaults(Files)]
+    if other == "stores":
+        fields = [*defaults(Generated), *defaults(Causets, "causets.")]
+    told = tabled("gnn-data.md", but=f"for {other}")
+    assert {field: default for field, (_, default) in told.items()} == {
+        f"data.{field}": default for field, default, _ in fields
+    }
+    for field, _, words in fields:
+        assert words <= set(re.findall(r"\w+", told[f"data.{field}"][0])), field
+
+
 @pytest.mark.parametrize(("name", "other"), [("dpo", "likelihood"), ("likelihood", "dpo")])
 def test_every_field_of_an_objective_is_described_with_its_default(name: str, other: str) -> None:
     from trainers.dpo.start.configuration import DEFAULT_OBJECTIVE, OBJECTIVES

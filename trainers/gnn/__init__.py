@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from trainers.core.yaml_text import get_loader
     from trainers.gnn import models
     from trainers.gnn.ddp import TrainerDDP
+    from trainers.gnn.graphs.stores import zarr_file_to_dict, zarr_group_to_dict
     from trainers.gnn.models import GNNModel
 
 _HOMES = {
@@ -23,6 +24,8 @@ _HOMES = {
     "cleanup_ddp": "trainers.core.distributed",
     "get_loader": "trainers.core.yaml_text",
     "initialize_ddp": "trainers.core.distributed",
+    "zarr_file_to_dict": "trainers.gnn.graphs.stores",
+    "zarr_group_to_dict": "trainers.gnn.graphs.stores",
 }
 
 __all__ = [
@@ -33,6 +36,8 @@ __all__ = [
     "get_loader",
     "initialize_ddp",
     "models",
+    "zarr_file_to_dict",
+    "zarr_group_to_dict",
 ]
 
 

@@ -16,6 +16,7 @@ import numpy
 import numpy.typing
 
 from trainers.core.fields import ConfigError, suggestion
+from trainers.gnn.graphs.zarr_folders import group_names, root_of
 
 Array: TypeAlias = "numpy.typing.NDArray[Any]"
 
@@ -183,6 +184,31 @@ def _per_sample(names: Sequence[str]) -> list[str] | None:
     return [name for _, _, name in sorted(numbered)]
 
 
+# --- As a whole -----------------------------------------------------------------------------------
+
+
+def zarr_group_to_dict(group: Any, target: dict[str, Any]) -> None:
+    """Put all arrays of a group of zarr's or h5py's into `target`, and those of its groups as dicts in it."""
+    for name in group.keys():  # noqa: SIM118  # zarr 2 iterates over no names
+        part = group[name]
+        if hasattr(part, "shape"):
+            target[name] = numpy.asarray(part[()])
+        else:
+            zarr_group_to_dict(part, target.setdefault(name, {}))
+
+
+def zarr_file_to_dict(path: str | Path) -> dict[str, Any]:
+    """All arrays of a Zarr folder or an HDF5 file, by the names of their groups and their own.
+
+    Raises:
+        ConfigError: it is no store, or cannot be read.
+    """
+    found: dict[str, Any] = {}
+    with _root(Path(path)) as root:
+        zarr_group_to_dict(root, found)
+    return found
+
+
 # --- Opening --------------------------------------------------------------------------------------
 
 
@@ -193,8 +219,19 @@ def opened(path: Path) -> Iterator[Store]:
     Raises:
         ConfigError: it is no store, cannot be read, or how many samples it has cannot be seen.
     """
+    with _root(path) as root:
+        if path.is_dir():
+            groups = group_names(path)
+        else:
+            groups = [name for name in root if not hasattr(root[name], "shape")]
+        yield Store(path, root, _per_sample(groups))
+
+
+@contextmanager
+def _root(path: Path) -> Iterator[Any]:
+    """zarr's or h5py's group at the top."""
     if path.is_dir():
-        yield _zarr(path)
+        yield root_of(path)
         return
     if path.suffix not in _HDF5 and _begins(path) != _HDF5_BEGINS:
         raise ConfigError(["is no store: a Zarr folder or an HDF5 file (.h5, .hdf5) can be read"], str(path))
@@ -207,8 +244,7 @@ def opened(path: Path) -> Iterator[Store]:
         more = locks if "lock" in str(error) else ""
         raise ConfigError([f"cannot be read as HDF5: {error}{more}"], str(path)) from error
     with file:
-        groups = _per_sample([name for name in file if isinstance(file[name], h5py.Group)])
-        yield Store(path, file, groups)
+        yield file
 
 
 def _begins(path: Path) -> bytes:
@@ -217,9 +253,3 @@ def _begins(path: Path) -> bytes:
             return file.read(len(_HDF5_BEGINS))
     except OSError as error:
         raise ConfigError([f"cannot be read: {error.strerror}"], str(path)) from error
-
-
-def _zarr(path: Path) -> Store:
-    from trainers.gnn.graphs.zarr_folders import group_names, root_of
-
-    return Store(path, root_of(path), _per_sample(group_names(path)))

@@ -10,6 +10,7 @@ import numpy
 import pytest
 import zarr
 
+import trainers.gnn as QG
 from tests.trainers.gnn.graphs import written
 from trainers.core.fields import ConfigError
 from trainers.gnn.graphs.orders import ordered
@@ -123,6 +124,17 @@ def test_readers_get_the_groups_of_zarr_and_h5py(tmp_path: Path) -> None:
         assert getattr(store.root, "root", None) == folder
     with opened(written.julia_hdf5(tmp_path / "a.h5", written.one_by_one(ORDERS))) as store:
         assert isinstance(store.root, h5py.Group)
+
+
+@pytest.mark.parametrize("kind", ["julia", "zarr", "hdf5"])
+def test_all_of_a_store_as_a_dict(kind: str, tmp_path: Path) -> None:
+    content = {"number": numpy.array([3]), "above": {"a": numpy.eye(2), "below": {"b": numpy.arange(4)}}}
+    write: Any = {"julia": written.julia_zarr, "zarr": written.python_zarr, "hdf5": written.julia_hdf5}
+    found = QG.zarr_file_to_dict(str(write[kind](tmp_path / "a", content)))
+    assert list(found) == ["above", "number"] or list(found) == ["number", "above"]
+    assert found["number"].tolist() == [3]
+    assert found["above"]["a"].tolist() == [[1, 0], [0, 1]]
+    assert found["above"]["below"]["b"].tolist() == [0, 1, 2, 3]
 
 
 def test_a_chunk_of_many_samples_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
