@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -427,14 +429,17 @@ def test_what_nobody_measures_is_told_with_what_is(tmp_path: Path) -> None:
         trained(told)
 
 
-def test_a_run_that_goes_on_knows_what_they_gave(tmp_path: Path) -> None:
-    """And may have others from there on, of which the log tells."""
-    told = fields(tmp_path, ("a", lambda p, t: 1.0))
-    trained(told)
+def test_a_run_that_goes_on_knows_what_they_gave(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """And may have others from there on, of which the log tells. The record has them, too, also NaN."""
+    trained(fields(tmp_path, ("a", lambda p, t: math.nan)))
+    (record,) = (tmp_path / "toy" / "checkpoints").glob("step-*/record.json")
+    assert math.isnan(json.loads(record.read_text())["measures"]["a"])
     again = fields(tmp_path, ("b", lambda p, t: 2.0))
     again["training"]["num_epochs"] = 2
-    validated, _ = trained(again)
+    with caplog.at_level("INFO"):
+        validated, _ = trained(again)
     assert [set(each) for each in validated] == [{"loss", "a"}, {"loss", "b"}]
+    assert "validation.validator.evaluator_tasks: was " in caplog.text
 
 
 class StopsInside:

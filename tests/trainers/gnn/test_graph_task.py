@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import subprocess
 import sys
 import types
 from collections.abc import Mapping
@@ -223,6 +224,7 @@ def test_three_ranks_are_one_process_also_where_they_have_unequal_shares(tmp_pat
     told["data"]["split"] = [0.6, 0.2, 0.2]
     told["validation"] = {"batch_size": 2, "every_steps": 1, "validator": monitored("F1", "Accuracy")}
     told["early_stopping"] = {"kwargs": {"patience": 2, "tasks": {0: {"metric": "f1", "mode": "max"}}}}
+    told["testing"] = {"tester": monitored("F1")}  # of rank 0 alone, while the others are at their end
     told["model"]["encoder_kwargs"]["norm"] = "layer"
     answers = run(validated, told, folder=tmp_path / "ranks", world_size=3)
     assert answers[0] == answers[1] == answers[2]
@@ -252,7 +254,7 @@ def digest(tensor: Tensor) -> str:
 
 @pytest.mark.parametrize("off", [0, 1])
 def test_an_inactive_head_under_ddp(off: int, tmp_path: Path) -> None:
-    """Q16: DistributedDataParallel waits for nothing, and the head stays as it was made."""
+    """DistributedDataParallel waits for nothing, and the head stays as it was made."""
     told = described(tmp_path / "out", heads=2, num_epochs=1)
     told["model"]["active_tasks"] = {off: False}
     first, second = run(inactive, told, off, folder=tmp_path / "ranks", world_size=2)
@@ -278,7 +280,7 @@ def by_the_guide(path: str, world_size: int) -> None:
     trainers.gnn.cleanup_ddp()
 
 
-def test_q12_q13_the_guides_configuration_trains(tmp_path: Path) -> None:
+def test_the_guides_configuration_trains(tmp_path: Path) -> None:
     """Value by value, once its model, data, device and criterion are filled in; one epoch of the fifty.
 
     The null rank, the port in quotes, the bare names and early stopping with nothing but a patience are
@@ -326,3 +328,8 @@ def test_scripts_find_the_names_that_they_know() -> None:
     assert PyObject("trainers.gnn.models.GNNBlock").resolve() is GNNBlock
     with pytest.raises(AttributeError, match=r"module 'trainers\.gnn' has no attribute 'Trainer'"):
         there.Trainer  # noqa: B018
+
+
+def test_nothing_is_loaded_before_it_is_used() -> None:
+    asks = "import sys, trainers.gnn; sys.exit('torch' in sys.modules or 'torch_geometric' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", asks], check=False).returncode == 0
