@@ -134,12 +134,13 @@ def commands(block: Block) -> list[Command]:
     """The commands of a console block: `$ ` begins one, `> ` goes on, the rest is output."""
     found: list[Command] = []
     for line in block.text.splitlines():
+        ends = re.search(r"\s+# exits with (\d+)$", line)
+        words, code = (line[2 : ends.start()], int(ends.group(1))) if ends else (line[2:], 0)
         if line.startswith("$ "):
-            code = re.search(r"\s+# exits with (\d+)$", line)
-            words = line[2 : code.start()] if code else line[2:]
-            found.append(Command(words, int(code.group(1)) if code else 0, []))
+            found.append(Command(words, code, []))
         elif line.startswith("> ") and found and not found[-1].output:
-            found[-1] = found[-1]._replace(words=f"{found[-1].words}\n{line[2:]}")
+            before = found[-1]
+            found[-1] = before._replace(words=f"{before.words}\n{words}", code=code or before.code)
         else:
             assert found, f"{block}: a console block begins with `$ `"
             found[-1].output.append(line)
