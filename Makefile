@@ -5,6 +5,7 @@
 # make bench       time the command line against bare Python, and training against a loop by hand and others
 # make bench-proteins  what a tiny diffusion learns of real ones: a quarter of an hour; Debian's mmseqs2, mmseqs2-examples
 # make bench-structures  what inverse folding learns of real ones, and preferences change: as long; mmseqs2
+# make bench-causets  what the network learns of causal sets, beside a forest and estimators, with several seeds
 # make lock        choose new versions for constraints.txt
 # make clean       remove what these commands made
 #
@@ -46,7 +47,7 @@ JOB := examples/causets_job.yaml
 LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]'
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-fast test-long bench bench-proteins bench-structures lock clean check system-packages
+.PHONY: demo test test-fast test-long bench bench-proteins bench-structures bench-causets lock clean check system-packages
 
 demo: $(READY)
 	@export PATH="$$PWD/.venv/bin:$$PATH" XDG_STATE_HOME="$$PWD/$(DEMO)/state"
@@ -91,6 +92,9 @@ bench-proteins: $(READY)
 
 bench-structures: $(READY)
 	@.venv/bin/python -m tests.bench.inverse_folding
+
+bench-causets: $(READY)
+	@.venv/bin/python -m tests.bench.causets
 
 # All of constraints.txt first: castoff's own build then finds its backend there, pinned too.
 $(READY): pyproject.toml constraints.txt

@@ -60,7 +60,8 @@ def test_the_causal_sets_as_a_job(project: Path, castoff: Castoff) -> None:
     assert answer.returncode == 0, answer.stderr
     assert castoff("wait", "causets", cwd=project).returncode == 0
     logs = castoff("logs", "causets", cwd=project).stdout
-    for told in ("test accuracy", "test f1", "test dimension_error"):
+    rivals = ("this network", r"forest on \d+ scalars", "Myrheim-Meyer, clipped and rounded")
+    for told in ("test accuracy", "test f1", "test dimension_error", *rivals):
         assert re.search(rf"{told} +\d\.\d{{4}}", logs), logs
     (folder,) = (project / "trained").iterdir()
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy
-import numpy.typing
 import torch
 from torch import nn
 from torch_geometric.data import Batch
 
-from trainers.core.table import aligned
 from trainers.gnn.baselines import (
     FOREST,
     ROUNDED,
@@ -25,14 +22,8 @@ from trainers.gnn.baselines import (
     macro_f1,
     sets_of,
 )
-from trainers.gnn.causets.order import ordering_fraction
 from trainers.gnn.causets.settings import NAMES
 from trainers.gnn.criteria import DIMENSION, MANIFOLD_LIKE
-
-if TYPE_CHECKING:
-    from trainers.gnn.data import Causets
-
-Numbers = numpy.typing.NDArray[numpy.float64]
 
 NETWORK = "this network"
 
@@ -135,37 +126,3 @@ def _table(heads: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> list[str]
 
 def _each(graphs: Sequence[Any]) -> Iterator[Any]:
     return (graphs[at] for at in range(len(graphs)))
-
-
-ENOUGH = 1000
-"""So many training sets are made for the line: more would not move it."""
-
-
-def linear_error(train: Causets, test: Causets) -> float | None:
-    """Mean absolute error, on the test set's manifold-like sets, of a line through the ordering
-    fractions and dimensions of the training set's (least squares); None where there are too few.
-    """
-    fractions, dimensions = _pairs(train, ENOUGH)
-    seen, true = _pairs(test, len(test))
-    if len(numpy.unique(fractions)) < 2 or not len(seen):
-        return None
-    slope, offset = numpy.polyfit(fractions, dimensions, 1)
-    return float(numpy.abs(slope * seen + offset - true).mean())
-
-
-def _pairs(sets: Causets, most: int) -> tuple[Numbers, Numbers]:
-    """The ordering fractions and dimensions of the manifold-like sets among the first ones."""
-    found = [sets.causet(index) for index in range(min(len(sets), most))]
-    pairs = [(ordering_fraction(order), dimension) for order, dimension in found if dimension]
-    return numpy.array([pair[0] for pair in pairs]), numpy.array([float(pair[1]) for pair in pairs])
-
-
-def table(measures: Mapping[str, float], line: float | None) -> str:
-    """The comparison in words: of what was measured, which an inactive head is not."""
-    rows = [
-        ("test accuracy, manifold-like or not", measures.get("accuracy")),
-        ("mean error of the dimension, this network", measures.get("dimension_error")),
-        ("  Myrheim-Meyer estimator", measures.get("estimator_error")),
-        ("  linear fit on the ordering fraction", line),
-    ]
-    return aligned({name: value for name, value in rows if value is not None})

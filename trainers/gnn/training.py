@@ -4,16 +4,38 @@ from __future__ import annotations
 
 from trainers import program
 from trainers.core.config import Config
+from trainers.core.curves import draw_curves
 from trainers.core.table import aligned
 from trainers.gnn.ddp import TrainerDDP
+from trainers.gnn.defaults import CRITERION
+from trainers.gnn.report import Report, report
+from trainers.gnn.task import GraphTask
 
 
 def train(config: Config) -> None:
     """Train what a configuration says, and report on rank 0.
 
+    Where causal sets were generated, with what the network is worth beside estimators and forests.
+
     Raises:
         ConfigError, DistributedError, CheckpointError, OSError: it cannot, and why.
     """
     trained = program.train(config, trainer=TrainerDDP)
-    if trained.measures is not None:
-        print(aligned({f"test {name}": value for name, value in trained.measures.items()}), flush=True)
+    if trained.measures is None:
+        return
+    print(aligned({f"test {name}": value for name, value in trained.measures.items()}), flush=True)
+    compared = _compared(trained)
+    if compared is not None:
+        print(f"\n{compared.text}", flush=True)
+        draw_curves(trained.trainer.folder, compared.lines)
+
+
+def _compared(trained: program.Trained) -> Report | None:
+    """None where no sets were generated, or a criterion of one's own may mean something else by outputs."""
+    trainer, splits = trained.trainer, trained.splits
+    task = trainer.task
+    if not isinstance(task, GraphTask) or "causets" not in task.config.data:
+        return None
+    if task.config.criterion != CRITERION:
+        return None
+    return report(task.apply, trainer.engine.judged, splits.train, splits.test, trainer.place.device)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from trainers.core.config import Config, Evaluator
+from trainers.core.pyobject import PyObject
 from trainers.gnn.baselines import FOREST, ROUNDED, dimension_error, estimates, sets_of
 from trainers.gnn.causets.samples import sample
 from trainers.gnn.causets.settings import Causets
 from trainers.gnn.defaults import CRITERION, MODEL, with_defaults
 from trainers.gnn.report import guess_of, report
+from trainers.gnn.training import train
 
 GRAPHS = [sample(Causets(size=(8, 16)), 0, index) for index in range(30)]
 TRAIN, TEST = GRAPHS[:20], GRAPHS[20:]
@@ -80,6 +85,34 @@ def test_heads_that_are_not_active_are_left_out(head: int) -> None:
 def test_without_held_out_sets_there_is_nothing_to_say() -> None:
     assert report(apply, Knowing(0), TRAIN, [], CPU) is None
     assert guess_of(apply, Knowing(0), [], CPU).manifold_like is None
+
+
+# --- At the end of a training ---------------------------------------------------------------------------
+
+GENERATED: dict[str, Any] = {
+    "training": {
+        **{"path": "", "num_epochs": 1, "batch_size": 16, "device": "cpu"},
+        "log_every": 1,
+    },
+    "data": {"causets": {"number": 60, "size": [8, 16]}},
+}
+
+
+@pytest.mark.filterwarnings("ignore:No artists with labels")
+def test_a_training_on_generated_sets_ends_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing but `data.causets` says what is trained."""
+    fields = copy.deepcopy(GENERATED)
+    fields["training"] |= {"path": str(tmp_path), "optimizer_type": PyObject("torch.optim.AdamW")}
+    train(Config.of(fields))
+    shown = capsys.readouterr().out
+    (folder,) = tmp_path.glob("training*")
+    tested = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()][-1]
+    judged, measured = (part for part in shown.split("\n\n") if part.startswith(("manifold", "dimension")))
+    assert row(judged, "this network") == [f"{tested[f'test/{name}']:.4f}" for name in ("accuracy", "f1")]
+    assert row(measured, "this network") == [f"{tested['test/dimension_error']:.4f}"]
+    assert (folder / "curves.png").exists()
 
 
 # --- What a configuration need not say ------------------------------------------------------------------
