@@ -120,7 +120,7 @@ class FromCausets(Making):
     def __init__(self, settings: Generated, seed: int):
         super().__init__(settings)
         self._causets = settings.causets
-        self._seed = seed
+        self._seed = seed if settings.causets.seed is None else settings.causets.seed
 
     def _source_fingerprint(self) -> str:
         """Of settings, seed, and the generator itself."""

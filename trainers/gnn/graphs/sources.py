@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import marshal
 import os
 import pickle
 import sys
@@ -87,7 +88,7 @@ def _module_text(named: Any) -> str:
     except (TypeError, OSError):
         code = getattr(named, "__code__", None)
         module = sys.modules.get(named.__module__.partition(".")[0])
-        return code.co_code.hex() if code is not None else str(getattr(module, "__version__", ""))
+        return marshal.dumps(code).hex() if code is not None else str(getattr(module, "__version__", ""))
 
 
 def _value(value: Any) -> str:

@@ -7,6 +7,7 @@ import importlib
 import os
 import signal
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from trainers.gnn.graphs import building
 from trainers.gnn.graphs.building import built
 from trainers.gnn.graphs.making import FromFiles
 from trainers.gnn.graphs.processes import records
-from trainers.gnn.graphs.saved import Saved, read_about
+from trainers.gnn.graphs.saved import Saved, read_about, write
 from trainers.gnn.graphs.settings import Files
 
 ORDERS = written.orders(4)
@@ -167,6 +168,16 @@ def test_a_disk_that_does_not_take_them_is_told(
     with pytest.raises(ConfigError, match=rf"data\.output: .*{said}"):
         build(store)
     assert left(store.parent / "out") == []
+
+
+def test_memory_does_not_grow_with_the_graphs(tmp_path: Path) -> None:
+    tracemalloc.start()
+    try:
+        write(tmp_path / "many", (bytes(100_000) for _ in range(100)), {})
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 1_000_000
 
 
 def test_an_output_that_is_a_file_is_told(store: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -71,9 +72,15 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_several_processes_make_the_same_in_the_same_order(stores: list[str], for_real: None) -> None:
-    few = len(ORDERS[0])
+    of_a_script = FunctionType(users.collect.__code__, vars(users))
+    of_a_script.__module__ = "__main__"  # where no other process has it
     making = FromFiles(
-        Files(files=stores, targets=("dimension",), pre_filter=lambda graph: len(graph.x) >= few)
+        Files(
+            files=stores,
+            reader=users.read,
+            pre_filter=lambda sample: sample["dimension"] != 3,
+            pre_transform=of_a_script,
+        )
     )
     assert list(records(making, 2, 2)) == list(records(making, 1, 2))
 
@@ -87,6 +94,13 @@ def test_runs_of_any_length_are_the_same(stores: list[str], at_once: int) -> Non
     ]
     for making in makings:
         assert list(records(making, 2, at_once)) == list(records(making, 1, at_once))
+
+
+def test_a_seed_of_the_sets_own_comes_before_the_trainings() -> None:
+    def word(own: int | None, seed: int) -> str:
+        return FromCausets(Generated(causets=Causets(number=2, seed=own)), seed).fingerprint()
+
+    assert word(3, 0) == word(3, 1) != word(None, 3) != word(None, 4)
 
 
 def test_generated_sets_are_the_generators_own(stores: list[str]) -> None:

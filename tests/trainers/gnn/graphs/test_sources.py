@@ -68,7 +68,7 @@ def test_what_is_bound_counts(module: Callable[[str], ModuleType]) -> None:
 
 def test_code_without_a_file_has_a_word_too() -> None:
     space: dict[str, Any] = {"__name__": "nowhere"}
-    exec("def f(x): return x\ndef g(x): return x + 1", space)
+    exec("def f(x): return x + 1\ndef g(x): return x + 2", space)
     assert text_of(space["f"]) != text_of(space["g"])
     assert text_of(len) != text_of(max) and text_of(None) == ""
 
