@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import signal
@@ -21,6 +20,7 @@ from trainers.core.config import Config
 from trainers.core.configured import ConfiguredTask
 from trainers.core.data import evaluation_loader
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
+from trainers.core.durable import read_sealed
 from trainers.core.evaluation import evaluate
 from trainers.core.fields import ConfigError
 from trainers.core.monitors import targets_in, to_keep
@@ -433,7 +433,7 @@ def test_a_run_that_goes_on_knows_what_they_gave(tmp_path: Path, caplog: pytest.
     """And may have others from there on, of which the log tells. The record has them, too, also NaN."""
     trained(fields(tmp_path, ("a", lambda p, t: math.nan)))
     (record,) = (tmp_path / "toy" / "checkpoints").glob("step-*/record.json")
-    assert math.isnan(json.loads(record.read_text())["measures"]["a"])
+    assert math.isnan(read_sealed(record)["record"]["measures"]["a"])
     again = fields(tmp_path, ("b", lambda p, t: 2.0))
     again["training"]["num_epochs"] = 2
     with caplog.at_level("INFO"):
