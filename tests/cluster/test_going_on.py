@@ -33,7 +33,9 @@ command:
   - gnn
   - {CHECKOUT}/examples/causets.yaml
   - --set=criterion=!pyobject tests.cluster.slow_causets.compute_loss
-  - --set=data={{causets: {{number: 128, size: [12, 16]}}, split: [0.75, 0.125, 0.125]}}
+  - --set=data.causets.number=128
+  - --set=data.causets.size=[12,16]
+  - --set=data.split=[0.75,0.125,0.125]
   - --set=training.batch_size=4
   - --set=training.num_epochs=8
   - --set=training.checkpoint_every_steps=5
