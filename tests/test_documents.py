@@ -555,6 +555,14 @@ def test_every_field_of_graphs_is_described_with_its_default(other: str) -> None
         assert words <= set(re.findall(r"\w+", told[f"data.{field}"][0])), field
 
 
+def test_every_computed_feature_is_named() -> None:
+    from trainers.gnn.causets.features import NODE, SCALARS
+
+    text = (CHECKOUT / "docs" / "gnn-data.md").read_text(encoding="utf-8")
+    (told,) = re.findall(r"^Computed features.*?\n\n", text, re.MULTILINE | re.DOTALL)
+    assert re.findall(r"`([^`]+)`", " ".join(told.split())) == [*NODE, *SCALARS]
+
+
 @pytest.mark.parametrize(("name", "other"), [("dpo", "likelihood"), ("likelihood", "dpo")])
 def test_every_field_of_an_objective_is_described_with_its_default(name: str, other: str) -> None:
     from trainers.dpo.start.configuration import DEFAULT_OBJECTIVE, OBJECTIVES
