@@ -75,8 +75,9 @@ class GraphTask(ConfiguredTask):
         self._see_that_it_fits(splits.train)
         return splits
 
-    def collate(self, samples: list[Any]) -> Any:
-        """One large graph of many small ones."""
+    @staticmethod
+    def collate(samples: list[Any]) -> Any:
+        """One large graph of many small ones; loader workers that are spawned get this, and not the task."""
         return Batch.from_data_list(samples)
 
     def apply(self, model: nn.Module, batch: Any) -> Any:

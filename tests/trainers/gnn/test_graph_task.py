@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import pickle
 import subprocess
 import sys
 import types
@@ -333,3 +334,10 @@ def test_scripts_find_the_names_that_they_know() -> None:
 def test_nothing_is_loaded_before_it_is_used() -> None:
     asks = "import sys, trainers.gnn; sys.exit('torch' in sys.modules or 'torch_geometric' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", asks], check=False).returncode == 0
+
+
+def test_what_loader_workers_get_travels_to_spawned_ones_without_the_task(tmp_path: Path) -> None:
+    """A rank of multiprocessing.spawn spawns its workers, too, and a task is no thing to be pickled."""
+    trainer = TrainerDDP(0, described(tmp_path))
+    trainer.prepare_dataloaders()
+    assert pickle.loads(pickle.dumps(trainer.task.collate)) is GraphTask.collate
