@@ -150,6 +150,13 @@ def test_what_is_said_of_the_built_in_network_changes_it() -> None:
     assert found.model["encoder_kwargs"] == {**MODEL["encoder_kwargs"], "dropout": 0.5}
 
 
+def test_a_part_of_another_type_gets_no_arguments_of_the_built_in_one() -> None:
+    own = {"graph_features_net_type": "MLP", "graph_features_net_kwargs": {"channel_list": [11, 32]}}
+    assert with_defaults(config(data={"causets": {}}, model=own)).model == {**MODEL, **own}
+    alone = with_defaults(config(data={"causets": {}}, model={"graph_features_net_type": "identity"})).model
+    assert "graph_features_net_kwargs" not in alone and "encoder_kwargs" in alone
+
+
 def test_an_evaluator_that_names_a_device_alone_measures_too() -> None:
     found = with_defaults(config(data={"causets": {}}, validation={"validator": {"device": "cpu"}}))
     validator = found.validation.validator
