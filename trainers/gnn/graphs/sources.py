@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import marshal
 import os
-import pickle
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import msgspec
+import torch
 
 from trainers.core.fields import ConfigError
 
@@ -55,50 +56,116 @@ def _files(path: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def text_of(function: Callable[..., Any] | None) -> str:
-    """A callable by its name, the text of its module, and what is bound in it.
+    """A callable by its name, the text of its module, and what is bound in it; the same in every process.
 
     What it calls in other modules is not in it.
     """
-    if function is None:
-        return ""
+    return "" if function is None else _text(function, ())
+
+
+def _text(function: Any, above: tuple[int, ...]) -> str:
+    """`above`: the things that this one is a part of, by their ids."""
+    if id(function) in above:
+        return "itself"
+    above = (*above, id(function))
     if isinstance(function, functools.partial):
-        return digest({"of": text_of(function.func), "bound": _value((function.args, function.keywords))})
+        bound = _value((function.args, function.keywords), above)
+        return digest({"of": _text(function.func, above), "bound": bound})
     if inspect.ismethod(function):
-        return digest({"of": text_of(function.__func__), "bound": _value(function.__self__)})
+        return digest({"of": _text(function.__func__, above), "bound": _value(function.__self__, above)})
     named = function if hasattr(function, "__qualname__") else type(function)
-    parts = {"name": f"{named.__module__}.{named.__qualname__}", "module": _module_text(named)}
+    name, text = f"{named.__module__}.{named.__qualname__}", _module_text(named)
+    parts: dict[str, Any] = {"name": name, "module": text}
+    code = getattr(named, "__code__", None)
+    if code is not None and (text is None or "<" in name):  # there may be others of that name
+        parts["code"] = _code(code)
+    if text is None:
+        parts["uses"] = _value(_own_globals(named, code), above)
     if named is not function:
-        parts["bound"] = _value(function)
+        parts["bound"] = _reduced(function, above)
     cells = getattr(function, "__closure__", None) or ()
     if cells:
-        parts["closure"] = _value([cell.cell_contents for cell in cells])
+        parts["closure"] = _value([_content(cell) for cell in cells], above)
     defaults = (getattr(function, "__defaults__", None), getattr(function, "__kwdefaults__", None))
     if any(defaults):
-        parts["defaults"] = _value(defaults)
+        parts["defaults"] = _value(defaults, above)
     return digest(parts)
 
 
-def _module_text(named: Any) -> str:
-    """The text of the file that it stands in; else the version of its package, else its own code."""
+def _module_text(named: Any) -> str | None:
+    """The text of the file that it stands in, or the version of its package; None: it stands in none."""
     try:
         file = inspect.getsourcefile(named)
-        if file is not None and Path(file).is_file():
-            return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-        return inspect.getsource(named)  # of a notebook's cell
     except (TypeError, OSError):
-        code = getattr(named, "__code__", None)
-        module = sys.modules.get(named.__module__.partition(".")[0])
-        return marshal.dumps(code).hex() if code is not None else str(getattr(module, "__version__", ""))
+        file = None
+    if file is not None and Path(file).is_file():
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    if hasattr(named, "__code__") or named.__module__ == "__main__":
+        return None
+    module = sys.modules.get(str(named.__module__).partition(".")[0])
+    return str(getattr(module, "__version__", ""))
 
 
-def _value(value: Any) -> str:
-    """What is bound in a callable: by its bytes, where it can be pickled."""
-    if inspect.isroutine(value) or isinstance(value, functools.partial):
-        return text_of(value)
+def _code(code: CodeType) -> list[Any]:
+    """What is done, by which names and with which constants."""
+    constants = [_code(each) if isinstance(each, CodeType) else _value(each, ()) for each in code.co_consts]
+    return [code.co_code.hex(), code.co_names, code.co_varnames, constants]
+
+
+def _own_globals(function: Any, code: CodeType | None) -> dict[str, Any]:
+    """What a function of a notebook or of typed lines uses of these: there is no text of all of them."""
+    if code is None:  # a class
+        own = vars(function).items()
+        return {name: each for name, each in own if inspect.isroutine(each) or not name.startswith("__")}
+    inside = [each for each in code.co_consts if isinstance(each, CodeType)]
+    found = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
+    found = {name: each for name, each in found.items() if not inspect.ismodule(each)}
+    for each in inside:
+        found |= _own_globals(function, each)
+    return found
+
+
+def _content(cell: Any) -> Any:
     try:
-        return hashlib.sha256(pickle.dumps(value)).hexdigest()
+        return cell.cell_contents
+    except ValueError:  # nothing has been put into it yet
+        return None
+
+
+def _value(value: Any, above: tuple[int, ...]) -> str:
+    """What is bound in a callable; not its pickle: that of a set or a tensor is another in each process."""
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return f"{type(value).__name__} {value!r}"
+    if id(value) in above:
+        return "itself"
+    if inspect.isroutine(value) or isinstance(value, (type, functools.partial)):
+        return _text(value, above)
+    above = (*above, id(value))
+    if isinstance(value, torch.Tensor):
+        flat = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        content = hashlib.sha256(flat.tobytes()).hexdigest()
+        return f"tensor {value.dtype} {tuple(value.shape)} {content}"
+    if type(value) in (tuple, list):
+        parts = [_value(each, above) for each in value]
+    elif type(value) in (set, frozenset):
+        parts = sorted(_value(each, above) for each in value)
+    elif type(value) is dict:
+        parts = [f"{_value(name, above)}: {_value(each, above)}" for name, each in value.items()]
+    else:
+        parts = [_reduced(value, above)]
+    return digest({type(value).__name__: parts})
+
+
+def _reduced(value: Any, above: tuple[int, ...]) -> str:
+    """Any other object, by what it would be made of again."""
+    try:
+        made = value.__reduce_ex__(2)
+        if isinstance(made, str):
+            return made
+        made = [list(each) if isinstance(each, Iterator) else each for each in made]
+        return _value(made, above)
     except Exception:  # noqa: BLE001  # whatever keeps it from being pickled
-        return repr(value)
+        return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def texts_of(package: str) -> str:

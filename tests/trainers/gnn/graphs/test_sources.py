@@ -6,12 +6,14 @@ import functools
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 from trainers.core.fields import ConfigError
 from trainers.gnn.graphs.sources import state_of, text_of, texts_of
@@ -71,6 +73,65 @@ def test_code_without_a_file_has_a_word_too() -> None:
     exec("def f(x): return x + 1\ndef g(x): return x + 2", space)
     assert text_of(space["f"]) != text_of(space["g"])
     assert text_of(len) != text_of(max) and text_of(None) == ""
+
+
+def test_functions_that_share_a_name_have_words_of_their_own(module: Callable[[str], ModuleType]) -> None:
+    """Two lambdas, or two inner functions, of one module."""
+    found = module(
+        "double, triple = lambda x: 2 * x, lambda x: 3 * x\n"
+        "def first():\n    def inner(x): return x\n    return inner\n"
+        "def either(one):\n"
+        "    if one:\n        def inner(x): return [x * 2 for x in x]\n"
+        "    else:\n        def inner(x): return [x * 3 for x in x]\n"
+        "    return inner\n"
+    )
+    assert text_of(found.double) != text_of(found.triple)
+    assert text_of(found.either(True)) != text_of(found.either(False))
+    assert text_of(found.first()) == text_of(found.first())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x): return 2 * x",
+        "factor = 2\ndef f(x): return factor * x",
+        "def helper(x): return 2 * x\ndef f(x): return [helper(x) for x in x]",
+        "class F:\n    def __call__(self, x): return 2 * x\nf = F()",
+        "class F:\n    factor = 2\n    def __call__(self, x): return self.factor * x\nf = F()",
+    ],
+)
+def test_typed_lines_have_another_word_when_a_constant_is_changed(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stand in no file whose text could be taken: a notebook, or what python reads from a pipe."""
+    script = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", script)
+
+    def word(lines: str) -> str:
+        exec(compile(lines, "<stdin>", "exec"), vars(script))
+        return text_of(vars(script)["f"])
+
+    assert word(text) == word(text) != word(text.replace("2", "3"))
+
+
+def test_what_is_bound_has_one_word_in_every_process(module: Callable[[str], ModuleType]) -> None:
+    """Sets are told in an order of their own, and other things by their addresses."""
+    found = module(
+        "class Bound:\n    def __init__(self, of): self.of = of\n    def __call__(self, x): return x\n"
+        "def around(x):\n    def inner(x): return inner\n    return inner\n"
+        "def early():\n    def inner(x): return later\n    yield inner\n    later = 1\n"
+    )
+    for one, other in (
+        ({0, 8}, {8, 0}),
+        (object(), object()),
+        (threading.Lock(), threading.Lock()),
+        (torch.ones(2, dtype=torch.bool), torch.ones(2, dtype=torch.bool)),
+    ):
+        assert text_of(found.Bound(one)) == text_of(found.Bound(other))
+    assert text_of(found.Bound(torch.ones(2))) != text_of(found.Bound(torch.zeros(2)))
+    assert text_of(found.Bound({0, 8})) != text_of(found.Bound({0, 9}))
+    assert text_of(found.around(0)) == text_of(found.around(0))
+    assert text_of(next(found.early())) == text_of(next(found.early()))
 
 
 def test_a_folder_has_another_word_when_a_file_in_it_is_changed(tmp_path: Path) -> None:
