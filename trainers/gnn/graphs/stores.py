@@ -79,9 +79,8 @@ class Store:
     def _array(self, group: Any, name: str, field: str) -> Any:
         array = group.get(name)
         if array is None or not hasattr(array, "shape"):
-            raise ConfigError(
-                [f"{field}: there is no array {name}{suggestion(name, self.names())}"], str(self.path)
-            )
+            near = suggestion(name, [each for each in self.names() if each != name])
+            raise ConfigError([f"{field}: there is no array {name}{near}"], str(self.path))
         return array
 
     def _count(self) -> int:
@@ -90,7 +89,7 @@ class Store:
                 return self._told(name)
         if self.groups is not None:
             return len(self.groups)
-        shapes = {name: tuple(self.root[name].shape) for name in _arrays(self.root)}
+        shapes = {name: tuple(self.root[name].shape or ()) for name in _arrays(self.root)}
         matrices = {_samples_in(shape) for shape in shapes.values() if len(shape) == 3} - {None}
         firsts = {shape[0] if shape else None for shape in shapes.values()}
         for found in (matrices, firsts):
@@ -106,7 +105,8 @@ class Store:
 
     def _told(self, name: str) -> int:
         told = numpy.asarray(self.root[name][()]).reshape(-1)
-        number = int(told[0]) if len(told) == 1 and told[0] == int(told[0]) else -1
+        whole = len(told) == 1 and told.dtype.kind in "biuf" and numpy.isfinite(told[0])
+        number = int(told[0]) if whole and told[0] == int(told[0]) else -1
         if number < 0 or (self.groups is not None and number > len(self.groups)):
             there = f", but it has {len(self.groups)} groups" if self.groups is not None else ""
             raise ConfigError([f"{name}: holds {told.tolist()}{there}"], str(self.path))
@@ -167,10 +167,10 @@ def _arrays(group: Any, depth: int = 2) -> list[str]:
     """The paths of arrays in a group, and in the groups in it."""
     found = []
     for name in sorted(group.keys()):
-        part = group[name]
+        part = group.get(name)
         if hasattr(part, "shape"):
             found.append(name)
-        elif depth > 1:
+        elif part is not None and depth > 1:  # a link may lead nowhere
             found += [f"{name}/{inner}" for inner in _arrays(part, depth - 1)]
     return found
 
@@ -223,7 +223,7 @@ def opened(path: Path) -> Iterator[Store]:
         if path.is_dir():
             groups = group_names(path)
         else:
-            groups = [name for name in root if not hasattr(root[name], "shape")]
+            groups = [name for name in root if hasattr(root.get(name), "keys")]
         yield Store(path, root, _per_sample(groups))
 
 

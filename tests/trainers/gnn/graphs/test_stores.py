@@ -78,11 +78,41 @@ def test_a_store_whose_samples_cannot_be_counted_is_listed(tmp_path: Path) -> No
     assert "a (4, 7), b (5,), c (6,)" in str(refusal.value) and "num_samples" in str(refusal.value)
 
 
-@pytest.mark.parametrize(("told", "said"), [([9], "but it has 5 groups"), ([1, 2], "holds"), ([2.5], "2.5")])
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ([9], "but it has 5 groups"),
+        ([1, 2], "holds"),
+        ([2.5], "2.5"),
+        ([numpy.nan], "nan"),
+        ([numpy.inf], "inf"),
+        ([b"five"], "five"),
+    ],
+)
 def test_a_count_that_cannot_be_is_an_error(told: list[float], said: str, tmp_path: Path) -> None:
     content = {**written.one_by_one(ORDERS), "num_samples": numpy.array(told)}
-    with pytest.raises(ConfigError, match=said), opened(written.julia_zarr(tmp_path / "a.zarr", content)):
+    with pytest.raises(ConfigError, match=said), opened(written.julia_hdf5(tmp_path / "a.h5", content)):
         pass
+
+
+def test_links_that_lead_nowhere_are_no_arrays(tmp_path: Path) -> None:
+    path = written.julia_hdf5(tmp_path / "a.h5", written.one_by_one(ORDERS))
+    with h5py.File(path, "a") as file:
+        file["cset_6"] = h5py.SoftLink("/gone")
+        file["cset_7"] = h5py.ExternalLink("gone.h5", "/")
+        file["cset_1/more"] = h5py.SoftLink("/gone")
+    with opened(path) as store:
+        assert len(store) == len(ORDERS) and "more" not in store.names()
+
+
+def test_what_the_first_sample_has_alone_is_not_offered_in_its_own_place(tmp_path: Path) -> None:
+    content = written.one_by_one(ORDERS)
+    del content["cset_3"]["dimension"]
+    with opened(written.julia_zarr(tmp_path / "a.zarr", content)) as store:
+        with pytest.raises(ConfigError) as refusal:
+            store.read("dimension", 2, "data.targets")
+        assert "there is no array dimension" in str(refusal.value)
+        assert "did you mean dimension" not in str(refusal.value)
 
 
 def test_an_array_that_lacks_samples_is_an_error(tmp_path: Path) -> None:
