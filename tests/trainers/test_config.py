@@ -228,6 +228,18 @@ def test_no_data_makes_it_fail_otherwise(data: object) -> None:
         ({"training.optimizer_type": "AdamW"}, r"training\.optimizer_type: is 'AdamW'; write !pyobject"),
         ({"training.optimizer_kwargs": {"lr": -1.0}}, r"training\.optimizer_type: Invalid learning rate: -1"),
         ({"training.lr_scheduler_type": "Step"}, r"training\.lr_scheduler_type: is 'Step'; write !pyobject"),
+        (
+            {"early_stopping": {"type": PyObject("QuantumGrav.DefaultEarlyStopping")}},
+            r"early_stopping\.type: !pyobject .*; write !pyobject trainers\.gnn\.DefaultEarlyStopping$",
+        ),
+        (
+            {"early_stopping": {"kwargs": {"tasks": {"a": {"metric": PyObject("os.curdirr")}}}}},
+            r"early_stopping\.kwargs\.tasks\.a\.metric: !pyobject os\.curdirr: os has no",
+        ),
+        (
+            {"training.optimizer_kwargs": {"betas": [PyObject("math.pie"), 0.1]}},
+            r"training\.optimizer_kwargs\.betas\[0\]: !pyobject math\.pie: math has no pie; did you mean pi",
+        ),
         ({"early_stopping": {"type": "Patient"}}, r"early_stopping\.type: is 'Patient'; write Default"),
         (
             {"training.optimizer_kwargs": {"learning_rate": 0.1}},
@@ -258,6 +270,24 @@ def test_what_cannot_be_made_is_said(fields: dict[str, Any], says: str, tmp_path
     task = None if "task" in fields else Toy()
     with pytest.raises(ConfigError, match=says):
         _train(data, task)
+
+
+def falling(step: int) -> float:
+    return 0.5**step
+
+
+def test_objects_are_found_wherever_arguments_stand(tmp_path: Path) -> None:
+    """A schedule of one's own, as torch's LambdaLR takes it."""
+    data = toy_config(tmp_path, num_steps=2, num_epochs=None)
+    data["training"] |= {
+        "lr_scheduler_type": PyObject("torch.optim.lr_scheduler.LambdaLR"),
+        "lr_scheduler_kwargs": {"lr_lambda": PyObject(f"{__name__}.falling")},
+        "lr_scheduler_per": "step",
+    }
+    trainer = TrainerDDP(0, data, Toy())
+    before = trainer.engine.optimizer.param_groups[0]["lr"]
+    trainer.run_training(*trainer.prepare_dataloaders()[:2])
+    assert trainer.engine.optimizer.param_groups[0]["lr"] == before / 4
 
 
 def _train(data: dict[str, Any], task: Toy | None) -> None:

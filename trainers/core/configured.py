@@ -155,13 +155,13 @@ class ConfiguredTask(Task):
 
     def build_model(self) -> nn.Module:
         """`model.type` called with the other fields of `model`."""
-        arguments = resolved(dict(self.config.model))
+        arguments = resolved(dict(self.config.model), "model")
         model: nn.Module = made(arguments.pop("type"), arguments, "model", "model.type")
         return model
 
     def build_data(self) -> Splits:
         """`data.dataset` called with the other fields of `data`, and split."""
-        arguments = resolved(dict(self.config.data))
+        arguments = resolved(dict(self.config.data), "data")
         fractions = arguments.pop("split", [0.8, 0.1, 0.1])
         dataset = made(arguments.pop("dataset"), arguments, "data", "data.dataset")
         return Splits(*split(dataset, fractions, self.config.training.seed))
@@ -214,7 +214,7 @@ def _named(config: Config) -> Task:
     if beside:
         raise ConfigError([f"task: brings its own {', '.join(beside)}; drop them, or drop task"])
     make = called(config.task, "task", "!pyobject my_module.MyTask")
-    return a_task(made(make, config.task_kwargs, "task_kwargs", "task"))
+    return a_task(made(make, resolved(config.task_kwargs, "task_kwargs"), "task_kwargs", "task"))
 
 
 def evaluators(config: Config) -> dict[str, core.Evaluator | None]:

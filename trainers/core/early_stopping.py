@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from trainers.core.config import Config, NotNegative, Positive, Section
 from trainers.core.contract import wrong_arguments
 from trainers.core.fields import ConfigError, convert, suggestion
-from trainers.core.pyobject import called
+from trainers.core.pyobject import called, resolved
 
 WHERE = "early_stopping.kwargs"
 
@@ -179,7 +179,8 @@ def _made(config: Config) -> Any:
     problems = wrong_arguments(make, asked.kwargs, WHERE, given=len(asked.args))
     if problems:
         raise ConfigError(problems)
+    args, kwargs = resolved(asked.args, "early_stopping.args"), resolved(asked.kwargs, WHERE)
     try:
-        return make(*asked.args, **asked.kwargs)
+        return make(*args, **kwargs)
     except (TypeError, ValueError) as error:
         raise ConfigError([f"early_stopping: {error}"]) from error

@@ -108,7 +108,8 @@ def targets_in(batch: Any) -> Any:
 def _made(told: core.Monitor, field: str, find: Find) -> Callable[[list[Any], list[Any]], Any]:
     monitor = find(told.monitor, f"{field}.monitor", "monitor")
     if isinstance(monitor, type) or told.args or told.kwargs:
-        arguments, before = resolved(told.kwargs), resolved(told.args)
+        arguments = resolved(told.kwargs, f"{field}.kwargs")
+        before = resolved(told.args, f"{field}.args")
         try:
             monitor = made(monitor, arguments, f"{field}.kwargs", f"{field}.monitor", before)
         except ConfigError as error:

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from trainers.core.config import Config
 from trainers.core.contract import wrong_arguments
 from trainers.core.fields import ConfigError
-from trainers.core.pyobject import called
+from trainers.core.pyobject import called, resolved
 from trainers.task import Task
 
 CONFIGURED = "configured"
@@ -39,8 +39,10 @@ def make_optimizer(config: Config, task: Task, model: nn.Module) -> Optimizer:
     _check_rate(training.optimizer_kwargs.get("lr", 0.0), "training.optimizer_kwargs.lr")
     parameters = _parameters(task, model)
     _check_names(make, "training.optimizer", training.optimizer_args, training.optimizer_kwargs)
+    args = resolved(training.optimizer_args, "training.optimizer_args")
+    kwargs = resolved(training.optimizer_kwargs, "training.optimizer_kwargs")
     try:
-        made = make(parameters, *training.optimizer_args, **training.optimizer_kwargs)
+        made = make(parameters, *args, **kwargs)
     except (TypeError, ValueError) as error:
         raise ConfigError([f"training.optimizer_type: {error}"]) from error
     if not isinstance(made, Optimizer):
@@ -75,8 +77,10 @@ def make_scheduler(config: Config, optimizer: Optimizer) -> LRScheduler | None:
     example = "!pyobject torch.optim.lr_scheduler.CosineAnnealingLR"
     make = called(training.lr_scheduler_type, "training.lr_scheduler_type", example)
     _check_names(make, "training.lr_scheduler", training.lr_scheduler_args, training.lr_scheduler_kwargs)
+    args = resolved(training.lr_scheduler_args, "training.lr_scheduler_args")
+    kwargs = resolved(training.lr_scheduler_kwargs, "training.lr_scheduler_kwargs")
     try:
-        made = make(optimizer, *training.lr_scheduler_args, **training.lr_scheduler_kwargs)
+        made = make(optimizer, *args, **kwargs)
     except (TypeError, ValueError) as error:
         raise ConfigError([f"training.lr_scheduler_type: {error}"]) from error
     if not isinstance(made, LRScheduler):

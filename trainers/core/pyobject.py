@@ -16,6 +16,10 @@ class PyObject(msgspec.Struct, frozen=True):
 
     path: str
 
+    def __repr__(self) -> str:
+        """As one writes it."""
+        return f"!pyobject {self.path}"
+
     def resolve(self) -> Any:
         """Import it.
 
@@ -41,7 +45,13 @@ class PyObject(msgspec.Struct, frozen=True):
                     raise ConfigError([f"{missing}{root} has no {part}{near}"])
                 found = getattr(found, part)
             return found
-        raise ConfigError([f"{missing}there is no module {parts[0]} here; is its folder on PYTHONPATH?"])
+        raise ConfigError([f"{missing}there is no module {parts[0]} here; {_instead(self.path)}"])
+
+
+def _instead(path: str) -> str:
+    """What to do about a module that is not here."""
+    ours = path.removeprefix("QuantumGrav.")
+    return f"write !pyobject trainers.gnn.{ours}" if ours != path else "is its folder on PYTHONPATH?"
 
 
 def _elsewhere(path: str) -> str:
@@ -57,13 +67,23 @@ def _elsewhere(path: str) -> str:
     )
 
 
-def resolved(value: Any) -> Any:
-    """The object that a `!pyobject` names, or what such ones lie in with them; anything else as it is."""
+def resolved(value: Any, field: str = "") -> Any:
+    """The object that a `!pyobject` names, or what such ones lie in with them; anything else as it is.
+
+    Raises:
+        ConfigError: there is none, and in which field.
+    """
     if isinstance(value, PyObject):
-        return value.resolve()
+        try:
+            return value.resolve()
+        except ConfigError as error:
+            where = f"{field}: " if field else ""
+            raise ConfigError([f"{where}{problem}" for problem in error.problems]) from error
     if type(value) is dict:
-        return {name: resolved(each) for name, each in value.items()}
-    return [resolved(each) for each in value] if type(value) is list else value
+        return {name: resolved(each, f"{field}.{name}") for name, each in value.items()}
+    if type(value) is list:
+        return [resolved(each, f"{field}[{number}]") for number, each in enumerate(value)]
+    return value
 
 
 def called(value: Any, field: str, example: str) -> Any:
@@ -72,7 +92,7 @@ def called(value: Any, field: str, example: str) -> Any:
     Raises:
         ConfigError: it is none, or there is none of that name.
     """
-    found = resolved(value)
+    found = resolved(value, field)
     if not callable(found):
         raise ConfigError([f"{field}: is {value!r}; write {example}"])
     return found

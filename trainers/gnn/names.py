@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from trainers.core.fields import ConfigError, suggestion
-from trainers.core.pyobject import PyObject
+from trainers.core.pyobject import PyObject, resolved
 
 _MODELS = "trainers.gnn.models"
 _PYG = "torch_geometric.nn"
@@ -78,7 +78,7 @@ def found(value: Any, field: str, kind: str) -> Any:
     """
     if isinstance(value, str):
         return _by_name(value, field, "layer" if kind == "encoder" else kind)
-    thing = _resolved(value, field)
+    thing = resolved(value, field) if isinstance(value, PyObject) else value
     if not callable(thing):
         raise ConfigError([f"{field}: is {value!r}, but takes a class or function: {_WRITE}"])
     return thing
@@ -94,7 +94,7 @@ def arguments(value: Any, field: str, problems: list[str]) -> Any:
     """
     if isinstance(value, PyObject):
         try:
-            return _resolved(value, field)
+            return resolved(value, field)
         except ConfigError as error:
             problems += error.problems
             return value
@@ -104,17 +104,6 @@ def arguments(value: Any, field: str, problems: list[str]) -> Any:
         made = [arguments(each, f"{field}[{number}]", problems) for number, each in enumerate(value)]
         return made if isinstance(value, list) or hasattr(value, "_fields") else tuple(made)
     return value
-
-
-def _resolved(value: Any, field: str) -> Any:
-    if not isinstance(value, PyObject):
-        return value
-    try:
-        return value.resolve()
-    except ConfigError as error:
-        ours = value.path.removeprefix("QuantumGrav.")
-        hint = f"; here it is trainers.gnn.{ours}" if ours != value.path else ""
-        raise ConfigError([f"{field}: {problem}{hint}" for problem in error.problems]) from error
 
 
 def _by_name(name: str, field: str, kind: str) -> Any:

@@ -77,13 +77,13 @@ def test_every_name_leads_somewhere(kind: str) -> None:
         (
             PyObject("torch.pi"),
             "activation",
-            "x: is PyObject(path='torch.pi'), but takes a class or function",
+            "x: is !pyobject torch.pi, but takes a class or function",
         ),
         (
             PyObject("QuantumGrav.GNNModel"),
             "model",
-            "x: !pyobject QuantumGrav.GNNModel: there is no module QuantumGrav here; is its folder on "
-            "PYTHONPATH?; here it is trainers.gnn.GNNModel",
+            "x: !pyobject QuantumGrav.GNNModel: there is no module QuantumGrav here; write "
+            "!pyobject trainers.gnn.GNNModel",
         ),
     ],
 )
