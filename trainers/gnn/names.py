@@ -20,7 +20,15 @@ _PYG = "torch_geometric.nn"
 
 _LAYERS = {
     name: f"{_MODELS}.{name}"
-    for name in ("Encoder", "GNNBlock", "GPSModel", "LinearSequential", "Sequential", "SkipConnection")
+    for name in (
+        "Encoder",
+        "GNNBlock",
+        "GPSModel",
+        "LinearSequential",
+        "ScaledSequential",
+        "Sequential",
+        "SkipConnection",
+    )
 } | {"GPSTransformer": f"{_MODELS}.GPSModel", "Linear": "torch.nn.Linear", "MLP": f"{_PYG}.MLP"}
 
 _OWN: dict[str, dict[str, str]] = {

@@ -23,6 +23,7 @@ _HOMES = {
     "GPSModel": "gps",
     "GPSTransformer": "gps",
     "LinearSequential": "linear_sequential",
+    "ScaledSequential": "scaled",
     "Sequential": "sequential",
     "SkipConnection": "skip_connection",
 }
@@ -34,6 +35,7 @@ __all__ = [
     "GPSModel",
     "GPSTransformer",
     "LinearSequential",
+    "ScaledSequential",
     "Sequential",
     "SkipConnection",
 ]
