@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -32,6 +34,8 @@ class GraphTask(ConfiguredTask):
     silent_arguments = ("data.output", "data.n_processes", "data.chunksize", "data.validate_data")
 
     _place: Place
+    _graphs: Mapping[str, Any] | None = None
+    """Which were read from stores; those that are generated follow from the configuration."""
 
     def missing(self) -> list[str]:
         """What the configuration lacks, and what its data section has that makes no sense."""
@@ -72,6 +76,9 @@ class GraphTask(ConfiguredTask):
         else:
             seed, folder = self.config.training.seed, self.state.folder
             splits = prepared(self.config.data, seed, self._place, beside=folder)
+            if "files" in self.config.data:
+                graphs = splits.train.dataset
+                self._graphs = {"number": len(graphs), "digest": graphs.digest}
         self._see_that_it_fits(splits.train)
         return splits
 
@@ -83,6 +90,18 @@ class GraphTask(ConfiguredTask):
     def apply(self, model: nn.Module, batch: Any) -> Any:
         """The network's outputs for a batch of graphs."""
         return self._applied(model, batch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Which graphs it is trained on."""
+        return {} if self._graphs is None else {"graphs": dict(self._graphs)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See that they are still the same.
+
+        Raises:
+            ConfigError: they are others, in which tested ones may have been trained on.
+        """
+        self._place.decided(partial(_see_that_they_are_the_same, state.get("graphs"), self._graphs))
 
     def _see_that_it_fits(self, train: Any) -> None:
         """Show the network the first graph, since what torch says later tells of no field.
@@ -105,3 +124,16 @@ class GraphTask(ConfiguredTask):
             raise ConfigError(
                 [f"model: cannot take the first graph of data, which has {has}: {said}; make the two fit"]
             ) from error
+
+
+def _see_that_they_are_the_same(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> None:
+    if before is None or now is None or before == now:
+        return
+    raise ConfigError(
+        [
+            f"data.files: give {now['number']:,} graphs, other ones than the {before['number']:,} that this "
+            "training was begun with: a file was changed, or code of reader, pre_filter or pre_transform; "
+            "put back what was there, begin anew with training.fresh: true (--fresh), or train beside it, "
+            "with training.run: NAME"
+        ]
+    )

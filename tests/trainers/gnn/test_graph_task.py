@@ -19,6 +19,7 @@ from torch import Tensor, nn
 import trainers
 import trainers.gnn
 from launcher.ranks import RankEnv
+from tests.trainers.gnn.graphs import written
 from tests.trainers.gnn.graphs_in_memory import (
     ENCODER,
     HEAD,
@@ -37,6 +38,7 @@ from trainers.core.config import Config
 from trainers.core.fields import ConfigError
 from trainers.core.logs import setup_logging
 from trainers.core.pyobject import PyObject
+from trainers.gnn.causets.features import NODE
 from trainers.gnn.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.gnn.task import GraphTask
 
@@ -202,6 +204,31 @@ def test_how_graphs_are_written_is_no_matter(field: str, one: Any, other: Any, t
 def test_which_graphs_there_are_matters(tmp_path: Path) -> None:
     found = compared({}, {"causets": {"number": 10}}, tmp_path)
     assert [line.partition(":")[0] for line in found.refused] == ["data.causets.number"]
+
+
+def stored(path: Path, number: int) -> dict[str, Any]:
+    """A configuration with the graphs of a store, which is written."""
+    store = path / "sets.h5"
+    store.unlink(missing_ok=True)
+    written.julia_hdf5(store, written.one_by_one(written.orders(number)))
+    told = described(path / "out", num_epochs=1)
+    told["data"] = {"files": [str(store)], "targets": ["dimension"], "output": str(path / "graphs")}
+    told["model"]["encoder_args"] = [len(NODE)]
+    return told
+
+
+def test_a_training_goes_on_with_the_graphs_that_it_was_begun_with(tmp_path: Path) -> None:
+    """Written again, elsewhere, from a file with another time, they are the same."""
+    trained(stored(tmp_path, 10))
+    told = stored(tmp_path, 10)
+    told["training"]["num_epochs"] = 2
+    told["data"]["output"] = str(tmp_path / "elsewhere")
+    _, measures, _ = trained(told)
+    assert len(measures) == 2
+    changed = stored(tmp_path, 9)
+    changed["training"]["num_epochs"] = 3
+    with pytest.raises(ConfigError, match=r"data\.files: give 9 graphs, other ones than the 10 that"):
+        trained(changed)
 
 
 # --- Several ranks ------------------------------------------------------------------------------------

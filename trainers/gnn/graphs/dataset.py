@@ -23,6 +23,11 @@ class Graphs(Dataset[Any]):
         self.draws_from: Collection[str] | None = () if transform is None else None
         """None of the global generators, but for what a transform of the user's may draw."""
 
+    @property
+    def digest(self) -> str:
+        """A word that only the same graphs have, wherever and whenever they were written."""
+        return str(self.saved.about["digest"])
+
     def __len__(self) -> int:
         """How many graphs."""
         return len(self.saved)

@@ -6,6 +6,7 @@ host share their pages; `about.json` says what they hold, and is written last.
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 import struct
@@ -19,7 +20,7 @@ from trainers.core.durable import flush_folder, read_sealed, sealed, write_seale
 from trainers.core.fields import ConfigError
 from trainers.gnn.graphs.records import decoded
 
-FORMAT = 1
+FORMAT = 2
 """Of the records, and of all that makes them and is in no fingerprint by itself."""
 
 RECORDS, OFFSETS, ABOUT = "graphs", "offsets", "about.json"
@@ -33,17 +34,18 @@ def write(folder: Path, records: Iterable[bytes], about: Mapping[str, Any]) -> i
         OSError: the disk does not take them.
     """
     folder.mkdir()
-    number, size = 0, 0
+    number, size, total = 0, 0, hashlib.sha256()
     with (folder / RECORDS).open("wb") as graphs, (folder / OFFSETS).open("wb") as offsets:
         offsets.write(_OFFSET.pack(0))
         for record in records:
             graphs.write(record)
+            total.update(record)
             number += 1
             size += len(record)
             offsets.write(_OFFSET.pack(size))
         _to_disk(graphs)
         _to_disk(offsets)
-    content = {"format": FORMAT, "graphs": number, "bytes": size, **about}
+    content = {"format": FORMAT, "graphs": number, "bytes": size, "digest": total.hexdigest(), **about}
     write_sealed(folder / ABOUT, sealed(content))
     flush_folder(folder)
     return number
