@@ -20,6 +20,8 @@ from tests import patience
 from tests.cluster.hosts import Hosts, why_no_hosts
 from tests.command_line import COMMAND
 from tests.trainers import toys
+from trainers.core.yaml_text import read_yaml
+from trainers.gnn.graphs.settings import Files, read
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -214,3 +216,12 @@ def test_spawned_by_a_rank_of_torchrun(tmp_path: Path) -> None:
     mine = Mine(tmp_path)
     _, *words = started("spawn", 2)
     only_rank_0_talks(mine.train(*TORCHRUN, "--standalone", "--nproc_per_node=1", *words))
+
+
+def test_the_data_section_for_stores_has_fields_that_there_are() -> None:
+    """It stands in the template as a comment, to be taken in the place of `causets`."""
+    text = (EXAMPLES / "train_ddp.yaml").read_text()
+    (section,) = re.findall(r"^# (data:\n(?:#   .*\n)+)", text, re.MULTILINE)
+    problems: list[str] = []
+    told = read(read_yaml(section.replace("\n# ", "\n"))["data"], problems)
+    assert isinstance(told, Files) and problems == []
