@@ -98,7 +98,7 @@ class Saved:
         """A graph that owns its memory.
 
         Raises:
-            ConfigError: its record is damaged.
+            ConfigError: its record is damaged, or the folder is gone.
         """
         if not 0 <= index < self._length:
             raise IndexError(index)
@@ -113,7 +113,13 @@ class Saved:
             ) from error
 
     def _mapped(self) -> tuple[memoryview, memoryview]:
-        self._maps = (_map(self.folder / RECORDS), _map(self.folder / OFFSETS).cast("q"))
+        try:
+            self._maps = (_map(self.folder / RECORDS), _map(self.folder / OFFSETS).cast("q"))
+        except OSError as error:
+            raise ConfigError(
+                [f"cannot be read any more: {error.strerror}; begin again, and it is written again"],
+                str(self.folder),
+            ) from error
         return self._maps
 
     def __getstate__(self) -> dict[str, Any]:

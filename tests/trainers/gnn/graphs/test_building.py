@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import pickle
+import shutil
 import signal
 import sys
 import tracemalloc
@@ -124,6 +126,17 @@ def test_a_damaged_record_is_told_when_it_is_read(store: Path) -> None:
     (folder / "graphs").write_bytes(content)
     with pytest.raises(ConfigError, match=r"graph 0 is no graph's record.*remove it"):
         Saved(folder)[0]
+
+
+def test_a_folder_that_is_removed_in_a_training_is_told(store: Path) -> None:
+    """As a loader worker finds it, which maps the files anew."""
+    saved = Saved(build(store))
+    copy = pickle.loads(pickle.dumps(saved))
+    whole_one = len(saved[0].x)
+    shutil.rmtree(saved.folder)
+    assert len(saved[0].x) == whole_one, "what is mapped stays"
+    with pytest.raises(ConfigError, match=r"cannot be read any more: No such file.*written again"):
+        copy[0]
 
 
 def test_what_is_not_ours_is_left_alone(store: Path) -> None:
