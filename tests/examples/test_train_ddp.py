@@ -218,10 +218,13 @@ def test_spawned_by_a_rank_of_torchrun(tmp_path: Path) -> None:
     only_rank_0_talks(mine.train(*TORCHRUN, "--standalone", "--nproc_per_node=1", *words))
 
 
-def test_the_data_section_for_stores_has_fields_that_there_are() -> None:
+def test_the_data_section_for_stores_has_fields_that_there_are(tmp_path: Path) -> None:
     """It stands in the template as a comment, to be taken in the place of `causets`."""
     text = (EXAMPLES / "train_ddp.yaml").read_text()
     (section,) = re.findall(r"^# (data:\n(?:#   .*\n)+)", text, re.MULTILINE)
+    for name in ("data1.zarr", "data2.zarr"):
+        (tmp_path / name).mkdir()
+    told = read_yaml(section.replace("\n# ", "\n").replace("/path/to", str(tmp_path)))
     problems: list[str] = []
-    told = read(read_yaml(section.replace("\n# ", "\n"))["data"], problems)
-    assert isinstance(told, Files) and problems == []
+    assert isinstance(read(told["data"], problems), Files), problems
+    assert problems == []
