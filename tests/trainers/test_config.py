@@ -253,6 +253,10 @@ def test_no_data_makes_it_fail_otherwise(data: object) -> None:
             {"early_stopping": {"kwargs": {"patience": 0}}},
             r"early_stopping\.kwargs\.patience: is 0, but takes",
         ),
+        (
+            {"early_stopping": {"kwargs": {"tasks": {0: {"metric": "loss", "delta": float("nan")}}}}},
+            r"early_stopping\.kwargs\.tasks\.0\.delta: is nan, but takes a number",
+        ),
         ({"early_stopping": {"kwargs": {"pace": 1}}}, r"early_stopping\.kwargs\.pace: .* no such argument"),
         ({"task": "MyTask"}, r"task: is 'MyTask'; write !pyobject"),
         ({"task": PyObject("tests.trainers.toys.Toy"), "criterion": "x"}, r"task: brings its own criterion"),

@@ -199,6 +199,11 @@ def test_a_task_of_ones_own_may_keep_things_too(tmp_path: Path) -> None:
 # --- What they give -----------------------------------------------------------------------------------
 
 
+class Shy:
+    def __float__(self) -> float:
+        raise ValueError("not yet")
+
+
 def gives(value: Any) -> Any:
     return lambda predictions, targets: value
 
@@ -231,12 +236,28 @@ def test_a_number_or_several(value: Any, measures: dict[str, float]) -> None:
         ({"a": [1, "b"]}, "(m): its monitor gave 'b' for m/a/1; give"),
         (numpy.array([1j]), "(m): its monitor gave a complex for m/0"),
         (object(), "(m): its monitor gave an object; give a number, or several in a list"),
+        (Shy(), "(m): its monitor gave a Shy: not yet; give a number"),
     ],
 )
 def test_what_is_no_number_is_told_with_its_name(value: Any, says: str) -> None:
     with pytest.raises(ConfigError) as error:
         here(fields("x", ("fine", seen), ("m", gives(value))))
     assert f"validation.validator.evaluator_tasks.1 {says}" in str(error.value)
+
+
+def emptied(predictions: list[Tensor], targets: list[Tensor]) -> float:
+    predictions[0].zero_()
+    return len(predictions)
+
+
+def test_what_a_monitor_does_to_predictions_is_its_own_matter() -> None:
+    assert here(fields("x", ("emptied", emptied), ("seen", seen)))["seen/1"] == 1.0
+
+
+def test_no_measure_is_told_in_the_place_of_another() -> None:
+    with pytest.raises(ConfigError) as error:
+        here(fields("x", ("a/b", gives(1.0)), ("a", gives({"b": 2.0}))))
+    assert "1 (a): its monitor gave a/b, which another one has given; take" in str(error.value)
 
 
 def broken(predictions: list[Tensor], targets: list[Tensor]) -> float:
@@ -302,6 +323,20 @@ def test_no_two_have_one_name() -> None:
 
 
 # --- Criteria and models of their own ------------------------------------------------------------------
+
+
+def test_a_criterion_that_is_a_class_is_told(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"criterion: is the class MSELoss, which gives no loss; write a fun"
+    ):
+        ConfiguredTask(Config.of(fields(tmp_path, criterion=PyObject("torch.nn.MSELoss"))))
+
+
+@pytest.mark.parametrize("shares", [[0.5, 0.5], "most", None, [0.8, 0.1, "0.1"]])
+def test_a_split_into_other_than_three_shares_is_told(shares: Any, tmp_path: Path) -> None:
+    trainer = TrainerDDP(0, fields(tmp_path, data={"dataset": Numbers, "split": shares}))
+    with pytest.raises(ConfigError, match=r"data\.split: is .*, but takes three shares, of training"):
+        trainer.prepare_dataloaders()
 
 
 def trained(told: dict[str, Any]) -> tuple[list[dict[str, float]], dict[str, float]]:

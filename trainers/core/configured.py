@@ -162,7 +162,7 @@ class ConfiguredTask(Task):
     def build_data(self) -> Splits:
         """`data.dataset` called with the other fields of `data`, and split."""
         arguments = resolved(dict(self.config.data), "data")
-        fractions = arguments.pop("split", [0.8, 0.1, 0.1])
+        fractions = _shares(arguments.pop("split", [0.8, 0.1, 0.1]))
         dataset = made(arguments.pop("dataset"), arguments, "data", "data.dataset")
         return Splits(*split(dataset, fractions, self.config.training.seed))
 
@@ -228,6 +228,9 @@ def of_two(criterion: Any, field: str) -> Any:
     Raises:
         ConfigError: it demands more, or takes less.
     """
+    if isinstance(criterion, type):
+        how = "write a function(outputs, batch) that makes one and calls it"
+        raise ConfigError([f"{field}: is the class {criterion.__qualname__}, which gives no loss; {how}"])
     try:
         inspect.signature(criterion).bind("outputs", "batch")
     except TypeError as error:
@@ -239,6 +242,19 @@ def of_two(criterion: Any, field: str) -> Any:
 
 
 _WRITE_TWO = "training, validation and test all call criterion(outputs, batch), so give others a default"
+
+
+def _shares(told: Any) -> list[float]:
+    """Of training, validation and test.
+
+    Raises:
+        ConfigError: they are no three numbers.
+    """
+    numbers = told if isinstance(told, (list, tuple)) else []
+    if len(numbers) != 3 or any(type(each) not in (int, float) for each in numbers):
+        how = "three shares, of training, validation and test, as [0.8, 0.1, 0.1]"
+        raise ConfigError([f"data.split: is {told!r}, but takes {how}"])
+    return list(numbers)
 
 
 def _is_named(value: Any) -> bool:

@@ -70,7 +70,7 @@ def convert(
             continue
         try:
             values[name] = msgspec.convert(data[name], field.type, strict=True)
-            if isinstance(data[name], float) and math.isinf(data[name]):
+            if isinstance(data[name], float) and not math.isfinite(data[name]):
                 raise msgspec.ValidationError
         except msgspec.ValidationError:
             problems += _mistakes(where, data[name], field.type)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from trainers.core import config as core
 from trainers.core.contract import in_words, made
@@ -63,7 +64,9 @@ class Monitors:
         measures: dict[str, float] = {}
         for each in self._each:
             with gathered(problems):
-                measures |= _numbers(each, kept)
+                found = _numbers(each, kept)
+                _see_that_they_are_new(found, measures, each)
+                measures |= found
         if problems:
             raise ConfigError(problems)
         return measures
@@ -129,7 +132,8 @@ _TAKES = "name a function(predictions, targets), or a class whose objects are ca
 
 
 def _numbers(monitor: _Monitor, kept: Sequence[tuple[Any, Any]]) -> dict[str, float]:
-    predictions, targets = [part for part, _ in kept], [part for _, part in kept]
+    # Copies, or the next one would see what this one has changed.
+    predictions, targets = ([_copied(pair[place]) for pair in kept] for place in (0, 1))
     called = f"{monitor.field} ({monitor.name})"
     try:
         given = monitor.measure(predictions, targets)
@@ -145,8 +149,26 @@ def _numbers(monitor: _Monitor, kept: Sequence[tuple[Any, Any]]) -> dict[str, fl
         if not hasattr(value, "__float__") or isinstance(value, (str, bytes)):
             part = "" if name == monitor.name else f" for {name}"
             raise ConfigError([f"{called}: its monitor gave {in_words(value)}{part}; {_WRITE}"])
-        found[name] = float(value)
+        try:
+            found[name] = float(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ConfigError([f"{called}: its monitor gave {in_words(value)}: {error}; {_WRITE}"]) from error
     return found
+
+
+def _see_that_they_are_new(
+    found: Mapping[str, float], measures: Mapping[str, float], monitor: _Monitor
+) -> None:
+    """That none is called as what another monitor gave."""
+    twice = [name for name in found if name in measures]
+    if twice:
+        said = f"its monitor gave {', '.join(twice)}, which another one has given"
+        raise ConfigError([f"{monitor.field} ({monitor.name}): {said}; take another name"])
+
+
+def _copied(part: Any) -> Any:
+    """What was kept of a batch, in tensors of its own."""
+    return tree_map_only(Tensor, Tensor.clone, part)
 
 
 def _parts(name: str, given: Any) -> Iterator[tuple[str, Any]]:

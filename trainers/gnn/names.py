@@ -121,13 +121,13 @@ def _by_name(name: str, field: str, kind: str) -> Any:
         return getattr(import_module(module), attribute)
     if "." in name:
         raise ConfigError([f"{field}: is the text {name!r}; write !pyobject {name}"])
-    near = suggestion(name, _spelled(kind), listed=False) or _among(_OWN[kind])
+    near = suggestion(name, _spelled(kind), listed=False) or _among(_OWN[kind], kind)
     said = f"{field}: is {name!r}, and no {kind} is known by that name"
     raise ConfigError([f"{said}{near}; anything else by !pyobject and its import path"])
 
 
-def _among(names: Iterable[str]) -> str:
-    listed = ", ".join(names)
+def _among(names: Iterable[str], kind: str) -> str:
+    listed = ", ".join((*names, *(f"the names in {module}" for module, _ in _LIBRARIES.get(kind, ()))))
     return f"; there are {listed}" if listed else ""
 
 

@@ -116,7 +116,7 @@ class GraphTask(ConfiguredTask):
         try:
             with trial(self._model):
                 self._training.apply(self._model, batch)
-        except (RuntimeError, ValueError, IndexError) as error:
+        except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
             if not of_libraries(error):
                 raise  # a mistake in somebody's own network
             said = " ".join(str(error).split())

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from torch import Tensor, nn
+from torch_geometric.data import Data
 
 import trainers
 import trainers.gnn
@@ -141,6 +143,18 @@ def test_graphs_that_the_network_cannot_take(tmp_path: Path) -> None:
     trainer = TrainerDDP(0, told)
     says = r"model: cannot take the first graph of data, which has 3 numbers a node: mat1 and mat2"
     with pytest.raises(ConfigError, match=says):
+        trainer.prepare_dataloaders()
+
+
+def test_graphs_without_what_the_network_takes(tmp_path: Path) -> None:
+    """torch says of them that None has no attribute."""
+    bare = [
+        Data(edge_index=torch.zeros(2, 1, dtype=torch.int64), y=torch.ones(1, 1), num_nodes=1)
+        for _ in range(10)
+    ]
+    told = described(tmp_path)
+    trainer = TrainerDDP(0, {**told, "data": {"dataset": lambda: bare}})
+    with pytest.raises(ConfigError, match="model: cannot take the first graph of data, which has Data"):
         trainer.prepare_dataloaders()
 
 

@@ -14,6 +14,7 @@ from trainers.core.fields import ConfigError, suggestion
 from trainers.gnn.models.inputs import given, taken
 from trainers.gnn.models.joints import misfits
 from trainers.gnn.models.parts import Fields, Part, built, part, part_of
+from trainers.gnn.names import found
 
 
 class GNNModel(nn.Module):
@@ -94,6 +95,10 @@ class GNNModel(nn.Module):
         Raises:
             ConfigError: with every problem that it has.
         """
+        fields = dict(fields)
+        name = fields.pop("type", cls)
+        if found(name, "model.type", "model") is not cls:
+            raise ConfigError([f"model.type: is {name!r}, but this makes a {cls.__name__}; drop it"])
         known = list(inspect.signature(cls).parameters)
         unknown = [
             f"model.{name}: there is no such field{suggestion(str(name), known)}"
@@ -103,7 +108,7 @@ class GNNModel(nn.Module):
         given: dict[str, Any] = {"encoder_type": None, "downstream_tasks": None}
         given |= {name: value for name, value in fields.items() if name in known}
         try:
-            model = cls(**given)
+            model: GNNModel = cls(**given)
         except ConfigError as error:
             raise ConfigError([*unknown, *error.problems]) from error
         if unknown:

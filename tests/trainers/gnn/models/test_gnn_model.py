@@ -205,8 +205,11 @@ def test_weights_are_kept_by_names_that_last(tmp_path: Path) -> None:
     parts = {name.split(".")[0] for name in featured().state_dict()}
     assert parts == {"encoder", "graph_features_net", "downstream_tasks"}
     model.save(tmp_path / "weights")
-    again = GNNModel.load(tmp_path / "weights", PLAIN).eval()
-    torch.testing.assert_close(answer(again, batch(3)), answer(model, batch(3)))
+    for section in (PLAIN, {"type": "GNNModel", **PLAIN}):
+        again = GNNModel.load(tmp_path / "weights", section).eval()
+        torch.testing.assert_close(answer(again, batch(3)), answer(model, batch(3)))
+    with pytest.raises(ConfigError, match=r"model\.type: is <class .*Linear'>, but this makes a GNNModel"):
+        GNNModel.from_config({"type": torch.nn.Linear, **PLAIN})
 
 
 def test_heads_can_be_switched_before_training() -> None:
