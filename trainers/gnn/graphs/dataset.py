@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from torch.utils.data import Dataset
+from torch_geometric.data.data import BaseData
 
+from trainers.core.contract import in_words
+from trainers.core.fields import ConfigError
 from trainers.gnn.graphs.saved import Saved
 
 
@@ -33,6 +36,17 @@ class Graphs(Dataset[Any]):
         return len(self.saved)
 
     def __getitem__(self, index: int) -> Any:
-        """A graph."""
+        """A graph.
+
+        Raises:
+            ConfigError: the transform gives none, or what is written is damaged.
+        """
         graph = self.saved[int(index)]
-        return graph if self.transform is None else self.transform(graph)
+        if self.transform is None:
+            return graph
+        changed = self.transform(graph)
+        if not isinstance(changed, BaseData):
+            raise ConfigError(
+                [f"data.transform: gave {in_words(changed)}, but must give a torch_geometric Data"]
+            )
+        return changed

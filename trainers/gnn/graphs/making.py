@@ -103,7 +103,8 @@ class Making(ABC):
         last = "pre_transform" if self._transform else self.source
         if not isinstance(sample, Data):
             raise ConfigError([f"data.{last} gave {in_words(sample)}, but must give a torch_geometric Data"])
-        problems = wrong(sample) if self._validate else []
+        with _stage(last):
+            problems = wrong(sample) if self._validate else []
         if problems:
             raise ConfigError([f"data.{last} gave a graph in which {each}" for each in problems])
         try:
@@ -204,7 +205,8 @@ def wrong(data: Data) -> list[str]:
     except ValueError as error:
         problems.append(" ".join(str(error).split()))
     for name, value in data.to_dict().items():
-        if isinstance(value, torch.Tensor) and value.is_floating_point() and not value.isfinite().all():
+        dense = isinstance(value, torch.Tensor) and value.layout == torch.strided
+        if dense and value.is_floating_point() and not value.isfinite().all():
             lost = int((~value.isfinite()).sum())
             problems.append(f"{name} has NaN or infinity in {lost} of {value.numel()} places")
     edges = data.edge_index

@@ -21,6 +21,7 @@ from tests.trainers.toys import Ranks, run
 from trainers.core.fields import ConfigError
 from trainers.gnn.graphs import building
 from trainers.gnn.graphs.building import built
+from trainers.gnn.graphs.dataset import Graphs
 from trainers.gnn.graphs.making import FromFiles
 from trainers.gnn.graphs.processes import records
 from trainers.gnn.graphs.saved import Saved, read_about, write
@@ -137,6 +138,14 @@ def test_a_folder_that_is_removed_in_a_training_is_told(store: Path) -> None:
     assert len(saved[0].x) == whole_one, "what is mapped stays"
     with pytest.raises(ConfigError, match=r"cannot be read any more: No such file.*written again"):
         copy[0]
+
+
+def test_a_transform_that_gives_no_graph_is_told(store: Path) -> None:
+    graphs = Graphs(build(store), lambda graph: None)
+    with pytest.raises(
+        ConfigError, match=r"data\.transform: gave None, but must give a torch_geometric Data"
+    ):
+        graphs[0]
 
 
 def test_what_is_not_ours_is_left_alone(store: Path) -> None:

@@ -150,6 +150,15 @@ def test_what_is_wrong_with_a_graph() -> None:
     assert "negative" in wrong(right)[0]
 
 
+def test_tensors_that_are_not_dense_are_told_with_their_sample(stores: list[str]) -> None:
+    def sparse(graph: Data) -> Data:
+        graph.x = graph.x.to_sparse()
+        return graph
+
+    making = FromFiles(Files(files=stores[:1], targets=("dimension",), pre_transform=sparse))
+    assert "sample 0: data.pre_transform gave a graph that cannot be written: x: is a" in refusal(making)
+
+
 def test_all_that_stores_lack_is_told_before_any_is_read(stores: list[str], tmp_path: Path) -> None:
     (tmp_path / "c.zarr").mkdir()
     said = refusal(FromFiles(Files(files=[*stores, str(tmp_path / "c.zarr")], targets=("size",))))
