@@ -162,8 +162,8 @@ def test_trying_a_block_leaves_the_random_numbers_alone() -> None:
         ),
         (
             {"activation_type": PyObject("QuantumGrav.models.GNNBlock")},
-            "activation_type: !pyobject QuantumGrav.models.GNNBlock: there is no module QuantumGrav here; is "
-            "its folder on PYTHONPATH?; here it is trainers.gnn.models.GNNBlock",
+            "activation_type: !pyobject QuantumGrav.models.GNNBlock: there is no module QuantumGrav here; "
+            "write !pyobject trainers.gnn.models.GNNBlock",
         ),
     ],
 )
