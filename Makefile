@@ -44,7 +44,10 @@ READY := .venv/.ready
 INTEL_MPI_READY := .venv/intelmpi/.ready
 DEMO := castoff-demo
 JOB := examples/causets_job.yaml
-LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]'
+# A third of the sets, for half as long: a minute of two cores.
+SMALLER := --set, data.causets.number=4000, --set, training.num_epochs=7
+LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]' \
+  --set 'command=[castoff, train, gnn, examples/causets.yaml, $(SMALLER)]'
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test test-fast test-long bench bench-proteins bench-structures bench-causets lock clean check system-packages
