@@ -93,8 +93,8 @@ def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 
 def numbers(shown: str) -> dict[str, float]:
-    """The rows of a table."""
-    rows = [line.rsplit("  ", 1) for line in shown.splitlines() if "  " in line]
+    """The test's measures, above the comparison."""
+    rows = [line.rsplit("  ", 1) for line in shown.splitlines() if line.startswith("test ")]
     return {name.strip(): float(value) for name, value in rows}
 
 
