@@ -79,6 +79,7 @@ def test_a_first_score_to_beat() -> None:
         {"tasks": {"t": {}}},
         {"tasks": {"t": {"metric": "x", "mode": "up"}}},
         {"tasks": {"t": {"metric": "x", "delta": "much"}}},
+        {"tasks": {"t": {"metric": "x", "delta": -0.1}}},
         {"tasks": {"t": {"metric": "x", "grace_perod": 3}}},
         {"tasks": {"t": 5}},
         {"tasks": [{"metric": "x"}]},

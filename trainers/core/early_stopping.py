@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
 
 from trainers.core.config import Config, NotNegative, Positive, Section
 from trainers.core.contract import wrong_arguments
@@ -28,7 +30,7 @@ class Watched(Section, frozen=True, kw_only=True):
 
     metric: str
     mode: Literal["min", "max"] = "min"
-    delta: float = 0.0
+    delta: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     grace_period: NotNegative = 0
     init_best_score: float | None = None
 
