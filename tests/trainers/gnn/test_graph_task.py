@@ -372,6 +372,11 @@ def test_scripts_find_the_names_that_they_know() -> None:
         there.Trainer  # noqa: B018
 
 
+def test_completion_offers_them() -> None:
+    for package in (trainers, trainers.gnn):
+        assert set(package.__all__) <= set(dir(package))
+
+
 def test_nothing_is_loaded_before_it_is_used() -> None:
     asks = "import sys, trainers.gnn; sys.exit('torch' in sys.modules or 'torch_geometric' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", asks], check=False).returncode == 0
