@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -153,3 +154,13 @@ def test_wrong_arguments_are_told_with_their_place() -> None:
         f"{place}.average: is 'makro', but takes macro, weighted, micro, binary, none; did you mean macro?"
     )
     assert second == f"{place}.head: is -1, but takes a whole number of at least 0"
+
+
+def test_the_guide_names_each() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "gnn.md").read_text(encoding="utf-8")
+    there = {
+        name
+        for name, each in vars(monitors).items()
+        if isinstance(each, type) and each.__module__ == monitors.__name__ and not name.startswith("_")
+    }
+    assert len(there) > 5 and {name for name in there if f"`{name}`" not in guide} == set()
