@@ -24,11 +24,12 @@ _FOLDER = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
 def arrange(config: pytest.Config, items: list[pytest.Item], clusters: dict[str, str]) -> None:
-    """Put the tests that use a cluster first, and tell the controller the groups.
+    """Put the tests that use a cluster first, then those marked `apart`, and tell the controller the groups.
 
-    `clusters`: the cluster of each test that uses one. Files stay whole.
+    `clusters`: the cluster of each test that uses one. Files stay whole, but for what is marked `apart`.
     """
-    groups = {item.nodeid: item.path.as_posix() for item in items}
+    apart = {item.nodeid for item in items if item.get_closest_marker("apart")}
+    groups = {item.nodeid: item.nodeid if item.nodeid in apart else item.path.as_posix() for item in items}
     for name, processes in CLUSTERS.items():
         own = [item for item in items if clusters.get(item.nodeid) == name]
         parts: dict[str, int] = {}  # a file stays whole
@@ -36,7 +37,8 @@ def arrange(config: pytest.Config, items: list[pytest.Item], clusters: dict[str,
             part = parts.setdefault(item.path.as_posix(), place * processes // len(own))
             groups[item.nodeid] = f"{name} {part}"
     turns = {name: turn for turn, name in enumerate(CLUSTERS)}
-    items.sort(key=lambda item: turns.get(clusters.get(item.nodeid, ""), len(turns)))
+    others = len(turns)
+    items.sort(key=lambda item: turns.get(clusters.get(item.nodeid, ""), others + (item.nodeid not in apart)))
     told = getattr(config, "workerinput", {})
     if told.get("workerid") == "gw0":
         Path(told["groups"]).write_text(json.dumps(groups))

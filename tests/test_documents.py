@@ -251,6 +251,7 @@ def check_output(command: Command, text: str, at: str) -> None:
         assert found, f"{at}: `{command.words}` does not print {line!r} there; it prints:\n{text[:3000]}"
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(
     "document", [one for one in DOCUMENTS if cluster_of(one) is None], ids=lambda path: path.name
 )
