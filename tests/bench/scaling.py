@@ -41,6 +41,7 @@ from trainers.dpo.samples.batch import Sample
 from trainers.dpo.task import DpoTask
 from trainers.gnn.causets.samples import sample
 from trainers.gnn.causets.settings import Causets
+from trainers.gnn.defaults import with_defaults
 from trainers.gnn.task import GraphTask
 from trainers.program import train
 from trainers.sedd import data
@@ -114,7 +115,7 @@ class Causality(InTurns, GraphTask):
     """Of causal sets: the network that is trained on generated ones."""
 
     def __init__(self, samples: int, config: Config):
-        super().__init__(msgspec.structs.replace(config, data={"causets": {}}))
+        super().__init__(with_defaults(msgspec.structs.replace(config, data={"causets": {}})))
         self._samples = samples
 
     def build_data(self) -> Splits:
