@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tests.geometric  # noqa: F401  # before what loads it
 from tests.bench.scaling import SYSTEMS, measured, table
 
 
