@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import traceback
 from collections.abc import Callable, Mapping
@@ -41,7 +40,7 @@ from trainers.core.reports import Reports
 from trainers.core.sinks import check_packages
 from trainers.core.state import Registry, Stateful, TrainingState
 from trainers.core.stopping import StoppedEarly, StoppedInside, Stopping
-from trainers.core.tuning import Trial, Watched
+from trainers.core.tuning import Search
 from trainers.core.validation import Validation, tested
 from trainers.core.watch import Watch
 from trainers.core.wrapping import prepared_model
@@ -70,6 +69,7 @@ class TrainerDDP:
     stopping: Stopping
     watch: Watch
     validation: Validation
+    search: Search
 
     def __init__(
         self,
@@ -111,8 +111,6 @@ class TrainerDDP:
         )
         self.reports = reports(self.folder, config, self.place)
         self._given = task
-        self._trial: Trial | None = None
-        self._pruned = False
         self._look: Callable[[Task, Any], Loss] = first_loss
         self._observed: AbstractContextManager[None] = drawn_as_declared(self.task)
         self._collect: Callable[[int], None]
@@ -177,9 +175,8 @@ class TrainerDDP:
             raise TypeError("run_training takes the loaders of prepare_dataloaders()")
         if val is not None and not len(val.dataset):
             val = None
-        self._pruned = False
-        self._trial = told = None if trial is None else Trial(trial, Watched(*self.judge.watched))
-        self.place.decided(lambda: None if told is None else told.begin())
+        self.search = Search(trial, self.judge.watched, self.config)
+        self.place.decided(self.search.begin)
         with ExitStack() as stack:
             stack.enter_context(self.checkpoints)
             self._prepare(train, stack)
@@ -192,8 +189,7 @@ class TrainerDDP:
                 # What is left of DDP would end the group under Python's lock, for which gloo may wait.
                 traceback.clear_frames(stopped.__traceback__)
                 raise
-        if self._pruned:
-            raise importlib.import_module("optuna").TrialPruned(f"pruned at step {self.step}")
+        self.search.end(self.step)
         return self.train_data, self.val_data
 
     def _train(self, train: TrainingLoader, val: EvaluationLoader | None) -> None:
@@ -275,7 +271,9 @@ class TrainerDDP:
 
     def _take(self, measures: Measures, val: EvaluationLoader | None) -> bool:
         """Draw the conclusions from a validation, now or when it was done before; whether it is the best."""
-        verdict, self._pruned = self.place.decided(lambda: (self.judge(measures), self._hopeless(measures)))
+        verdict, self.search.pruned = self.place.decided(
+            lambda: (self.judge(measures), self.search.hopeless(measures, self.epoch, self.step))
+        )
         self.state.validated(**verdict._asdict())
         self.rates.after_evaluation(measures.get("loss", float("nan")))
         if val is not None:
@@ -283,12 +281,6 @@ class TrainerDDP:
             self.reports.validated(self.state, measures)
         self._hand_over(better=verdict.better)
         return verdict.better
-
-    def _hopeless(self, measures: Measures) -> bool:
-        """Whether the study that this is a trial of has seen enough."""
-        by_epochs = self.config.training.num_steps is None and self.config.validation.every_steps is None
-        when = self.epoch if by_epochs else self.step
-        return self._trial is not None and self._trial.hopeless(measures, when)
 
     def _hand_over(self, *, better: bool) -> None:
         """Have the model written as others read it."""
@@ -341,7 +333,7 @@ class TrainerDDP:
         elif self.state.validating:
             self._judge(val)
         self.run_folder.write_config(self.config)
-        if self._over() and not self._pruned:
+        if self._over() and not self.search.pruned:
             self.run_folder.say_it_is_over(self.step, stopped=self.state.ended)
 
     def _over(self) -> bool:
@@ -349,7 +341,8 @@ class TrainerDDP:
         epochs = training.num_epochs is not None and state.epoch >= training.num_epochs
         steps = training.num_steps is not None and state.step >= training.num_steps
         # An epoch whose last step this was is still to be told of.
-        return self._pruned or state.ended or epochs or (steps and not self._epoch_is_over(state.consumed))
+        all_steps = steps and not self._epoch_is_over(state.consumed)
+        return self.search.pruned or state.ended or epochs or all_steps
 
     def _finish(self, val: EvaluationLoader | None) -> None:
         if self.state.judged != self.step:

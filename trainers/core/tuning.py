@@ -5,8 +5,9 @@ Optuna is imported by whoever has a trial; without one nothing here needs it.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from trainers.core.fields import ConfigError
 from trainers.core.sweep import axes, of_member
@@ -14,6 +15,7 @@ from trainers.core.tags import Axis, Place, Range, Sweep, text_of
 from trainers.core.yaml_text import in_a_line
 
 if TYPE_CHECKING:
+    from trainers.core.config import Config
     from trainers.core.distributed import Place as Rank
 
 
@@ -71,19 +73,19 @@ def _choices(values: list[Any]) -> list[Any]:
     return [f"{number}: {in_a_line(value)}" for number, value in enumerate(values)]
 
 
-class Watched(NamedTuple):
-    """What is told to the study."""
+class Search:
+    """What a training tells the study that it is a trial of, on rank 0; without a trial, nothing.
 
-    metric: str
-    mode: Literal["min", "max"]
+    `watched`: the measure that is told, and whether it is to fall or to rise.
+    """
 
+    pruned = False
+    """Whether the study has seen enough; all ranks know."""
 
-class Trial:
-    """A training as a trial of a study."""
-
-    def __init__(self, trial: Any, watched: Watched):
+    def __init__(self, trial: Any, watched: tuple[str, Literal["min", "max"]], config: Config):
         self._trial = trial
-        self._watched = watched
+        self._metric, self._mode = watched
+        self._by_epochs = config.training.num_steps is None and config.validation.every_steps is None
         self._reported: set[int] = set()
 
     def begin(self) -> None:
@@ -100,23 +102,34 @@ class Trial:
         if len(study.directions) == 1:
             self._check(study.direction.name.lower())
 
-    def hopeless(self, measures: Mapping[str, float], when: int) -> bool:
+    def hopeless(self, measures: Mapping[str, float], epoch: int, step: int) -> bool:
         """Tell a validation, unless an earlier start has told it; whether the trial is to end.
 
         Raises:
             ConfigError: what is watched was not measured.
         """
-        metric = self._watched.metric
-        if metric not in measures:
+        if self._trial is None:
+            return False
+        if self._metric not in measures:
             there = ", ".join(measures) or "nothing"
-            raise ConfigError([f"the trial is to be told {metric}, but validation measures {there}"])
+            raise ConfigError([f"the trial is to be told {self._metric}, but validation measures {there}"])
+        when = epoch if self._by_epochs else step
         if when not in self._reported:
-            self._trial.report(float(measures[metric]), when)
+            self._trial.report(float(measures[self._metric]), when)
             self._reported.add(when)
         return bool(self._trial.should_prune())
 
+    def end(self, step: int) -> None:
+        """Leave a training that the study has ended.
+
+        Raises:
+            optuna.TrialPruned: it has.
+        """
+        if self.pruned:
+            raise importlib.import_module("optuna").TrialPruned(f"pruned at step {step}")
+
     def _check(self, direction: str) -> None:
-        metric, mode = self._watched
+        metric, mode = self._metric, self._mode
         if direction != f"{mode}imize":
             raise ConfigError(
                 [
