@@ -65,6 +65,8 @@ class LocalJobs:
         """The run's status, once it is over; as `castoff wait --json` prints it, but sooner."""
         now = watch.wait(run, patience.SECONDS)
         assert now.over
+        while is_alive(run):
+            time.sleep(0.005)  # its scheduler still tidies up
         told: dict[str, Any] = msgspec.to_builtins(now)
         return told
 
@@ -101,7 +103,11 @@ class LocalJobs:
             time.sleep(0.01)
 
     def runs(self) -> list[Run]:
-        return [Run(path.parent) for path in self.folder.rglob("local.lock")]
+        return local_runs(self.folder)
+
+    def holders(self, run: Run, text: str) -> list[str]:
+        """The names of a run's files that hold a text."""
+        return [path.name for path in run.path.rglob("*") if path.is_file() and text in path.read_text()]
 
 
 def objects(output: str) -> list[Any]:
@@ -136,6 +142,11 @@ def processes_of(run: Run) -> list[psutil.Process]:
         if str(run.path) in words or told.get("CASTOFF_RUN_DIR") == str(run.path):
             found.append(process)
     return found
+
+
+def local_runs(folder: Path) -> list[Run]:
+    """The runs of the local scheduler in a folder and those in it, while they come and go there."""
+    return [Run(Path(path)) for path, _, files in os.walk(folder) if "local.lock" in files]
 
 
 @pytest.fixture

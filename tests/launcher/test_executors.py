@@ -41,7 +41,7 @@ from launcher.runs import Run, ask_to_stop
 from launcher.site import Site
 from launcher.spec import JobSpec, Requeue
 
-from .conftest import give_away, processes_of
+from .conftest import give_away, local_runs, processes_of
 
 trap = pytest.mark.trap
 Executors = Callable[..., CastoffExecutor]
@@ -60,8 +60,8 @@ def executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, for_real: None) -
     """Makes executors; what still runs at the end is killed."""
     monkeypatch.chdir(tmp_path)
     yield lambda site="local", **fields: launcher.executor(fields, site, tmp_path / "runs")
-    for lock in tmp_path.rglob("local.lock"):
-        for process in processes_of(Run(lock.parent)) if is_alive(Run(lock.parent)) else ():
+    for run in local_runs(tmp_path):
+        for process in processes_of(run) if is_alive(run) else ():
             try:
                 process.kill()
             except psutil.NoSuchProcess:
