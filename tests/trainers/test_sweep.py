@@ -172,6 +172,10 @@ class TestTags:
                 "a: !coupled-sweep {target: b, values: [1]}\nb: !sweep {values: [1, 2]}",
                 r"a \(line 1\): !coupled-sweep has 1 values, but b, with which it goes along, has 2",
             ),
+            (
+                "a: !range {start: 0, stop: 1.0e+21, step: 1}\nb: !sweep {values: [1, 2]}",
+                r"2000000000000000000002 trainings \(a: 1000000000000000000001, b: 2\), but may for",
+            ),
             ("a: !swep {values: [1]}", "!swep is not known here; did you mean sweep"),
         ],
     )

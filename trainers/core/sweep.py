@@ -21,6 +21,10 @@ Choose: TypeAlias = "Callable[[Mapping[str, Any], list[str]], dict[str, Any] | N
 come to the list."""
 
 
+MOST = 1_000_000
+"""Trainings that a configuration may stand for: more than any scheduler takes as one array."""
+
+
 class _Axis(NamedTuple):
     place: Place
     node: Axis
@@ -36,6 +40,8 @@ class Members:
         """What is wrong with the sweeps comes to `problems`."""
         self._data = data
         self._axes = axes(data, problems)
+        if self.count > MOST:
+            problems.append(f"stands for {self.words()}, but may for {MOST} at most; make a sweep shorter")
 
     @property
     def count(self) -> int:
