@@ -65,8 +65,6 @@ class LocalJobs:
         """The run's status, once it is over; as `castoff wait --json` prints it, but sooner."""
         now = watch.wait(run, patience.SECONDS)
         assert now.over
-        while is_alive(run):
-            time.sleep(0.005)  # its scheduler still tidies up
         told: dict[str, Any] = msgspec.to_builtins(now)
         return told
 
@@ -105,8 +103,18 @@ class LocalJobs:
     def runs(self) -> list[Run]:
         return local_runs(self.folder)
 
+    def until_tidy(self, run: Run) -> None:
+        """Wait until the scheduler of a run that is over has gone: until then, files come and go.
+
+        `wait` does not, so that whatever is done next meets what users meet.
+        """
+        while is_alive(run):
+            time.sleep(0.005)
+
     def holders(self, run: Run, text: str) -> list[str]:
-        """The names of a run's files that hold a text."""
+        """The names of a run's files that hold a text, once it is over."""
+        self.wait(run)
+        self.until_tidy(run)
         return [path.name for path in run.path.rglob("*") if path.is_file() and text in path.read_text()]
 
 

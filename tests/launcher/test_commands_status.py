@@ -171,6 +171,7 @@ class TestDamage:
         """As root, who may write anywhere, by a mount that nobody may write to."""
         run = jobs.submit("--name", "mine", sh="echo hello")
         jobs.wait(run)
+        jobs.until_tidy(run)
         for path in (*run.path.rglob("*"), run.path):
             path.chmod(stat.S_IMODE(path.stat().st_mode) & ~0o222)
         words = ["castoff", "cancel", str(run.path)]

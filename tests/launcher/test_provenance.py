@@ -508,6 +508,5 @@ class TestSubmission:
         repository = Repository(tmp_path)
         repository.write("notes.txt", "my token is s3cr3t-s3cr3t\n")
         run = jobs.submit("--set", "env_from=[TOKEN]", env={"TOKEN": "s3cr3t-s3cr3t"}, sh="true")
-        jobs.wait(run)
         assert jobs.holders(run, "s3cr3t") == ["secrets.sh"]
         assert json.loads((run.path / "code.json").read_text())["left_out"]["may hold a secret"]["count"] == 1
