@@ -373,7 +373,7 @@ def test_scripts_find_the_names_that_they_know() -> None:
 
 
 def test_completion_offers_them() -> None:
-    for package in (trainers, trainers.gnn):
+    for package in (trainers, trainers.gnn, trainers.gnn.models):
         assert set(package.__all__) <= set(dir(package))
 
 
