@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import click
 
-from launcher.commands.completers import complete_runs
+from launcher.commands.completion import complete_runs
 from launcher.commands.output import is_terminal, json_option, print_json, print_table, say
 from launcher.commands.times import brief, duration
 from launcher.directories import check_trusted

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from launcher.commands.completers import complete_sites
+from launcher.commands.completion import complete_sites
 from launcher.commands.job_options import load_site
 from launcher.errors import CastoffError, printable
 from launcher.quoting import visible_word

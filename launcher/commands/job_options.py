@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from launcher.commands.completers import complete_fields, complete_job_files, complete_sites
+from launcher.commands.completion import complete_fields, complete_sites
 from launcher.commands.output import say
 from launcher.errors import InvalidInput, Problem, printable
 from launcher.site import NO_SCHEDULER, Search, Site
@@ -53,7 +53,7 @@ def job_options(function: F) -> F:
     function = click.option(
         "--site", "site_name", help="The site; see `castoff sites`.", shell_complete=complete_sites
     )(function)
-    job = click.argument("job", required=False, type=click.Path(), shell_complete=complete_job_files)
+    job = click.argument("job", required=False, type=click.Path())
     return job(function)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from launcher.commands.completers import complete_fields, complete_job_files, complete_sites
+from launcher.commands.completion import complete_fields, complete_sites
 from launcher.commands.output import say
 from launcher.errors import CastoffError
 from launcher.local.starter import Hosts, StartRequest, start_ranks
@@ -37,7 +37,7 @@ _NOT_HERE = ("container", "stage")
 
 
 @click.command("launch")
-@click.argument("job", required=False, type=click.Path(), shell_complete=complete_job_files)
+@click.argument("job", required=False, type=click.Path())
 @click.option("-n", "--ranks-per-node", type=click.IntRange(min=1), help="Ranks on each host; default 1.")
 @click.option("--ranks", type=click.IntRange(min=1), help="Ranks in all, instead.")
 @click.option("--nodes", type=click.IntRange(min=1), help="Hosts of the allocation; default all.")

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from launcher.asking import Asking
-from launcher.commands.completers import complete_attempts, complete_members, complete_ranks, complete_runs
+from launcher.commands.completion import complete_numbers, complete_runs
 from launcher.commands.output import json_option, print_json, say
 from launcher.errors import CastoffError
 from launcher.index import Index
@@ -43,7 +43,7 @@ _NAMED = 10  # logs that an error names
     type=click.IntRange(min=0),
     multiple=True,
     help="This rank's own log alone.",
-    shell_complete=complete_ranks,
+    shell_complete=complete_numbers,
 )
 @click.option(
     "--member",
@@ -51,13 +51,13 @@ _NAMED = 10  # logs that an error names
     type=click.IntRange(min=0),
     multiple=True,
     help="Of an array; default: all.",
-    shell_complete=complete_members,
+    shell_complete=complete_numbers,
 )
 @click.option(
     "--attempt",
     type=click.IntRange(min=0),
     help="Default: the newest; with -f all.",
-    shell_complete=complete_attempts,
+    shell_complete=complete_numbers,
 )
 @json_option
 def command(

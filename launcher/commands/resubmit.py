@@ -6,7 +6,7 @@ import os
 
 import click
 
-from launcher.commands.completers import complete_runs
+from launcher.commands.completion import complete_runs
 from launcher.commands.output import json_option, print_json
 from launcher.index import Index
 from launcher.resubmission import resubmit

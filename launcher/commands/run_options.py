@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from launcher.commands.completers import complete_runs
+from launcher.commands.completion import complete_runs
 from launcher.errors import CastoffError, say
 from launcher.index import Index
 from launcher.overview import Overview, Row

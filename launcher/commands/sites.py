@@ -8,7 +8,7 @@ import click
 import msgspec
 import yaml
 
-from launcher.commands.completers import complete_sites
+from launcher.commands.completion import complete_sites
 from launcher.commands.job_options import load_site
 from launcher.commands.output import json_option, print_json
 from launcher.errors import CastoffError

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from launcher.asking import Asking
-from launcher.commands.completers import complete_runs
+from launcher.commands.completion import complete_runs
 from launcher.commands.output import json_option, print_json, print_table, say
 from launcher.commands.times import brief, moment
 from launcher.errors import printable

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from launcher.commands.completers import complete_job_files
 from launcher.errors import CastoffError, shown
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def _listed() -> str:
     epilog=f"\b\nTrainings:\n{_listed()}",
 )
 @click.argument("name", shell_complete=_complete_trainings)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_job_files)
+@click.argument("arguments", nargs=-1, type=click.Path(readable=False))
 def command(name: str, arguments: tuple[str, ...]) -> NoReturn:
     """Train one of the networks that come with castoff, as this rank of a job, or alone.
 
