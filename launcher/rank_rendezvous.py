@@ -29,6 +29,13 @@ START_VARIABLES = {
 """What sets one start apart from others in the same job, where a starter tells."""
 
 
+def derived_port(key: str) -> int:
+    """The port that a job's id stands for, which nobody has tried; never the last of `PORTS`."""
+    import zlib  # only here: it is a shared library, and most ranks are told their port
+
+    return PORTS[zlib.crc32(key.encode(errors="surrogateescape")) % (len(PORTS) - 1)]
+
+
 def first_host(
     starter: str, environ: Mapping[str, str], read_file: Callable[[str], str]
 ) -> tuple[str, str] | None:
@@ -96,11 +103,8 @@ def port(placement: Placement, environ: Mapping[str, str], *, inherited: bool) -
         return None
     names = [next((n for n in group if value(environ, n)), "") for group in JOB_VARIABLES]
     names.append(START_VARIABLES.get(placement.starter, ""))
-    import zlib  # only here: it is a shared library, and most ranks are told their port
-
     told = [(name, environ[name]) for name in names if value(environ, name)]
-    key = "/".join(text for _, text in told)
-    derived = PORTS[zlib.crc32(key.encode()) % (len(PORTS) - 1)]
+    derived = derived_port("/".join(text for _, text in told))
     if inherited and kept and derived >= kept:
         derived += 1  # never the port of the ranks around this one
     return derived, "derived from " + (", ".join(name for name, _ in told) or "nothing but itself")

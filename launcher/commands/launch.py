@@ -15,6 +15,7 @@ from launcher.commands.completion import complete_fields, complete_sites
 from launcher.commands.output import say
 from launcher.errors import CastoffError
 from launcher.local.starter import Hosts, StartRequest, start_ranks
+from launcher.rank_rendezvous import derived_port
 from launcher.runs import AGAIN, said_again
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ _LEFT_OUT_HERE = ("setup", "options", "inherit", "snapshot", "array", "after", "
 _LEFT_OUT_IN_ALLOCATION = ("inherit", "array", "after", "requeue")
 """Those that mean nothing where a scheduler has given its hosts already."""
 
-MASTER_PORT = 29500
-"""Where ranks on hosts that were named by hand meet: torchrun's choice, too."""
+_MASTER_PORT = derived_port("")
+"""Where ranks on hosts that were named by hand meet, for nobody tells all of them a job's id."""
 
 _NOT_HERE = ("container", "stage")
 """Fields that only a script sees to, and without which the program would run elsewhere or lack its files."""
@@ -50,7 +51,7 @@ _NOT_HERE = ("container", "stage")
 @click.option(
     "--master-port",
     type=click.IntRange(1024, 65535),
-    help=f"With --node-rank: a free port of host 0; default {MASTER_PORT}.",
+    help=f"With --node-rank: a free port of host 0; default {_MASTER_PORT}.",
 )
 @click.option("--cores-per-rank", type=click.IntRange(min=1), help="Default: a fair share of what there is.")
 @click.option(
@@ -168,7 +169,7 @@ def _hosts_by_hand(
             "--master-addr is missing: name the host whose --node-rank is 0, as all of them can reach it",
             context,
         )
-    return Hosts(count, number, address or "127.0.0.1", port or MASTER_PORT)
+    return Hosts(count, number, address or "127.0.0.1", port or _MASTER_PORT)
 
 
 @contextlib.contextmanager

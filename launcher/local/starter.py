@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 
 from launcher.errors import CastoffError
 from launcher.local.control import inherited_lock
-from launcher.local.ports import reserve_given_port, reserve_port
+from launcher.local.ports import free_port, is_free
 from launcher.local.processes import GRACE, Family, Guardian, allowed_cores, on_cores_if_allowed
 from launcher.local.streams import RankLog, open_logs
 from launcher.local.supervision import Rank, Report, Signals, Supervision, counted
@@ -106,8 +106,8 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
     """
     _check(request)
     cores = divide_cores(allowed_cores(), request.ranks, request.cores_per_rank)
+    port = _meeting_port(request)
     with contextlib.ExitStack() as stack:
-        port = _meeting_port(request, stack)
         logs: list[RankLog] = []
         if request.log_dir is not None:
             logs = open_logs(request.log_dir, request.ranks, first=request.first_rank)
@@ -138,13 +138,15 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
         return supervision.run()
 
 
-def _meeting_port(request: StartRequest, stack: contextlib.ExitStack) -> int:
-    """The port where ranks meet: for as long as `stack` lasts, no other start on host 0 takes it."""
+def _meeting_port(request: StartRequest) -> int:
     hosts = request.hosts
     if hosts is None:
-        return stack.enter_context(reserve_port(request.job_id)).port
-    if hosts.node_rank == 0:
-        stack.enter_context(reserve_given_port(hosts.master_port))
+        return free_port(request.job_id)
+    if hosts.node_rank == 0 and not is_free(hosts.master_port):
+        raise CastoffError(
+            f"port {hosts.master_port} is taken on this host (`ss -tlnp` shows by whom); give all hosts "
+            "another one"
+        )
     return hosts.master_port
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from launcher.local.ports import reserve_given_port
-
 from .conftest import Castoff
 from .terminal import on_terminal
 
@@ -180,15 +178,6 @@ def test_the_port_must_be_free_where_ranks_meet(castoff: Castoff) -> None:
         assert (taken.returncode, taken.stdout) == (1, "")
         assert f"port {port} is taken on this host" in taken.stderr
         assert castoff(*by_hand(port, 1), "--", "true").returncode == 0
-
-
-def test_two_starts_do_not_share_a_port(castoff: Castoff) -> None:
-    """While the first one's ranks have not bound it yet."""
-    port = free_port()
-    with reserve_given_port(port):
-        answer = castoff(*by_hand(port, 0), "--", "true")
-    assert answer.returncode == 1 and f"port {port} is taken" in answer.stderr
-    assert castoff(*by_hand(port, 0), "--", "true").returncode == 0
 
 
 @pytest.mark.parametrize(

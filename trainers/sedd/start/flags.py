@@ -37,7 +37,7 @@ FIELDS = (
         "begin with the checkpoint of another run, as long as this one has none of its own",
     ),
     Field("master_addr", "parallel.master_addr", "HOST", "where ranks meet that no starter tells: host 0"),
-    Field("master_port", "parallel.master_port", "PORT", "a free port there; default: 29500", int),
+    Field("master_port", "parallel.master_port", "PORT", "a free port there; default: 20000", int),
 )
 
 LAYOUT = ("nnodes", "node_rank", "nproc_per_node")

@@ -16,9 +16,6 @@ from launcher.ranks import RankEnv
 from trainers.core.fields import ConfigError
 from trainers.sedd.start.flags import LAYOUT
 
-MASTER_PORT = 29500
-"""torchrun's choice, too."""
-
 
 class Layout(NamedTuple):
     """The ranks of a job, as they are started by hand."""
@@ -28,7 +25,8 @@ class Layout(NamedTuple):
     ranks_per_node: int
     address: str | None
     """Of host 0; None: there is this host alone, and a port is found."""
-    port: int
+    port: int | None
+    """Of host 0; None: `castoff launch` chooses."""
 
 
 def layout(arguments: Namespace, devices: Callable[[], int]) -> Layout | None:
@@ -60,7 +58,7 @@ def layout(arguments: Namespace, devices: Callable[[], int]) -> Layout | None:
     address = arguments.master_addr
     if address is None and arguments.master_port is not None:
         address = "127.0.0.1"
-    return Layout(nodes, number or 0, ranks, address, arguments.master_port or MASTER_PORT)
+    return Layout(nodes, number or 0, ranks, address, arguments.master_port)
 
 
 def check_layout(arguments: Namespace, me: RankEnv) -> None:
@@ -92,7 +90,8 @@ def command(found: Layout, words: Sequence[str]) -> list[str]:
         [] if found.address is None else ["--nodes", str(found.nodes), "--node-rank", str(found.node_rank)]
     )
     if found.address is not None:
-        hosts += ["--master-addr", found.address, "--master-port", str(found.port)]
+        hosts += ["--master-addr", found.address]
+        hosts += [] if found.port is None else ["--master-port", str(found.port)]
     launch = [*python, "launcher.cli", "launch", "--here", "-n", str(found.ranks_per_node), *hosts]
     return [*launch, "--", *python, "trainers.sedd", *words]
 

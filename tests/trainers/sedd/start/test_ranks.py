@@ -35,13 +35,13 @@ def none_asked() -> NoReturn:
     [
         ("", 0, None),
         ("", 1, None),
-        ("", 4, Layout(1, 0, 4, None, 29500)),
+        ("", 4, Layout(1, 0, 4, None, None)),
         ("--nproc_per_node 1", None, None),
-        ("--nproc_per_node 3", None, Layout(1, 0, 3, None, 29500)),
+        ("--nproc_per_node 3", None, Layout(1, 0, 3, None, None)),
         ("--nproc_per_node 3 --master_port 4000", None, Layout(1, 0, 3, "127.0.0.1", 4000)),
-        (f"--nnodes 2 --node_rank 0 {HOST}", 1, Layout(2, 0, 1, "host-a", 29500)),
+        (f"--nnodes 2 --node_rank 0 {HOST}", 1, Layout(2, 0, 1, "host-a", None)),
         (f"--nnodes 2 --node_rank 1 {HOST} --master_port 4000", 4, Layout(2, 1, 4, "host-a", 4000)),
-        (f"--nnodes 2 --node_rank 1 {HOST} --nproc_per_node 2", None, Layout(2, 1, 2, "host-a", 29500)),
+        (f"--nnodes 2 --node_rank 1 {HOST} --nproc_per_node 2", None, Layout(2, 1, 2, "host-a", None)),
         ("--nnodes 1 --node_rank 0", 1, None),
     ],
 )
@@ -172,7 +172,7 @@ def test_as_what_they_are_started() -> None:
         *("--master-addr", "host-a", "--master-port", "4000", "--"),
         *(*made[: begin - 1], "trainers.sedd", *words),
     ]
-    assert "--nodes" not in command(Layout(1, 0, 2, None, 29500), [])
+    assert "--nodes" not in command(Layout(1, 0, 2, None, None), [])
 
 
 def test_what_is_wrong_is_said_before_anything_starts(
