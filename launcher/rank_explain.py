@@ -22,7 +22,6 @@ NAMES = {
     "openmpi": "Open MPI's mpiexec",
     "torchrun": "torchrun",
     "flux": "Flux",
-    "jsm": "LSF's jsrun",
     "local": "castoff itself",
     "environment": "something that set RANK, WORLD_SIZE and LOCAL_RANK",
     "single": "nothing: a single process",
@@ -32,7 +31,7 @@ SHOWN = (
     *(name for name in STALE_VARIABLES if not name.startswith(("PMIX_SERVER", "SLURM_SRUN"))),
     *(*MPI_RANKS, *MPI_SIZES, *MPI_OTHERS),
     *("SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_JOB_NUM_NODES", "SLURM_JOB_NODELIST"),
-    *("SLURM_TASKS_PER_NODE", "PBS_JOBID", "PBS_NODEFILE", "PALS_PMI", "LSB_MCPU_HOSTS"),
+    *("SLURM_TASKS_PER_NODE", "PBS_JOBID", "PBS_NODEFILE", "PALS_PMI"),
 )
 """Variables worth seeing when something is wrong. Names only from here: others may be secrets."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 VERIFIED = ("srun", "hydra", "intelmpi", "openmpi", "torchrun", "local", "environment", "single")
 """Starters whose recognition is tested against environments recorded from real runs.
 
-The others (pals, flux, jsm) follow their documentation only.
+The others (pals, flux) follow their documentation only.
 """
 
 MPI_RANKS = (
@@ -137,31 +137,6 @@ def flux(environ: Mapping[str, str]) -> Placement | None:
         placement.local_world_size = placement.world_size // nodes
         placement.sources["local_world_size"] = "FLUX_JOB_SIZE / FLUX_JOB_NNODES"
     return placement
-
-
-def jsm(environ: Mapping[str, str]) -> Placement | None:
-    """Read what LSF's jsrun tells its tasks. Source: Lightning's LSFEnvironment; not recorded."""
-    if not value(environ, "JSM_NAMESPACE_RANK"):
-        return None
-    placement = _read(
-        environ,
-        "jsm",
-        "jsrun",
-        rank="JSM_NAMESPACE_RANK",
-        world_size="JSM_NAMESPACE_SIZE",
-        local_rank="JSM_NAMESPACE_LOCAL_RANK",
-    )
-    hosts = len(lsf_hosts(environ))
-    if hosts and placement.world_size and placement.world_size % hosts == 0:
-        placement.local_world_size = placement.world_size // hosts
-        placement.sources["local_world_size"] = "JSM_NAMESPACE_SIZE / hosts in LSB_MCPU_HOSTS"
-    return placement
-
-
-def lsf_hosts(environ: Mapping[str, str]) -> list[str]:
-    """List LSF's compute hosts: every second word of LSB_MCPU_HOSTS but the batch host."""
-    words = (value(environ, "LSB_MCPU_HOSTS") or "").split()[::2]
-    return [host for host in words if not host.startswith(("batch", "login"))]
 
 
 def openmpi(environ: Mapping[str, str]) -> Placement | None:
@@ -325,7 +300,7 @@ def pals(environ: Mapping[str, str]) -> Placement | None:
     return placement
 
 
-FAMILIES = (torchrun, flux, jsm, openmpi, hydra, slurm, pals)
+FAMILIES = (torchrun, flux, openmpi, hydra, slurm, pals)
 """Innermost first. An mpiexec inside a Slurm job starts its proxies through srun, so its ranks
 see the proxy's SLURM_PROCID too; srun on a Cray sets PALS_* too. torchrun is the starter most
 often started by another one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from launcher.errors import PlacementError
 from launcher.hostlist import HostlistError, expand, short_name
-from launcher.rank_families import Placement, lsf_hosts, number, slurm_in_step, value
+from launcher.rank_families import Placement, number, slurm_in_step, value
 from launcher.rank_scheduler import node_hosts
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ PORTS = range(20000, 30000)
 """Below Linux's range for outgoing connections (32768 on), so that none of them is in the way."""
 
 JOB_VARIABLES = (
-    ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "FLUX_JOB_ID", "LSB_JOBID"),
+    ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "FLUX_JOB_ID"),
     ("SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX"),
     ("SLURM_RESTART_COUNT",),
 )
@@ -56,10 +56,7 @@ def first_host(
         if hosts:
             return hosts[0], name
     hosts = node_hosts(environ, read_file)
-    if hosts:
-        return short_name(hosts[0]), "PBS_NODEFILE"
-    hosts = lsf_hosts(environ)
-    return (hosts[0], "LSB_MCPU_HOSTS") if hosts else None
+    return (short_name(hosts[0]), "PBS_NODEFILE") if hosts else None
 
 
 def address(

@@ -47,7 +47,7 @@ STALE_VARIABLES: tuple[str, ...] = (
     # PALS; not its inputs (PALS_PMI, PALS_NRANKS, PALS_PPN, PALS_PING_PERIOD …)
     *("PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_NODEID", "PALS_SIZE"),
     *("PALS_APID",),
-    # Flux, and LSF's jsrun
+    # Flux, and LSF's jsrun, which castoff does not know further
     *("FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE", "FLUX_JOB_NNODES"),
     *("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK"),
     # Slurm's place of a task, which a job inherits from the step it was submitted in. srun sets
@@ -102,7 +102,7 @@ class RankEnv:
     None: use the local rank modulo the number of devices.
     """
     starter: str
-    """srun, pals, hydra, intelmpi, openmpi, torchrun, flux, jsm; local: castoff's own;
+    """srun, pals, hydra, intelmpi, openmpi, torchrun, flux; local: castoff's own;
     environment: RANK and its companions, set by something else; single: nothing around."""
     sources: dict[str, str]
     """Field to the variable it came from."""

@@ -35,7 +35,7 @@ from tests import patience
 PREFIXES = (
     *("CASTOFF_", "RANK", "WORLD_SIZE", "LOCAL_", "NODE_RANK", "GROUP_", "ROLE_", "MASTER_"),
     *("TORCHELASTIC_", "PMI_", "PMIX_", "OMPI_", "MPI_", "HYDRA_", "HYDI_", "I_MPI_HYDRA_"),
-    *("PALS_", "PBS_", "FLUX_", "JSM_", "LSB_", "SLURM_"),
+    *("PALS_", "PBS_", "FLUX_", "SLURM_"),
 )
 DROPPED = (
     *("_DIR", "_PATH", "_HOST", "_USER", "_UID", "_GID", "_CONF", "_CLUSTER", "_ADDR", "_FILE"),
