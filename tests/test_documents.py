@@ -149,8 +149,19 @@ def commands(block: Block) -> list[Command]:
 
 def cluster_of(document: Path) -> str | None:
     """The scheduler that a document's commands need: Slurm, PBS or none."""
-    found = re.search(r"<!-- These commands run on a (Slurm|PBS) cluster. -->", document.read_text("utf-8"))
+    text = document.read_text("utf-8")
+    found = re.search(r"^<!-- These commands run on a (Slurm|PBS) cluster. -->$", text, re.MULTILINE)
     return found[1] if found else None
+
+
+def run_on(cluster: str | None) -> list[Any]:
+    """The documents whose commands need this; those that take long by their own word are marked so."""
+    found = []
+    for one in DOCUMENTS:
+        if cluster_of(one) == cluster:
+            slow = "\n<!-- These commands take long. -->\n" in one.read_text("utf-8")
+            found.append(pytest.param(one, marks=[pytest.mark.long] if slow else [], id=one.name))
+    return found
 
 
 ALL = [block for document in DOCUMENTS for block in blocks(document)]
@@ -252,18 +263,14 @@ def check_output(command: Command, text: str, at: str) -> None:
 
 
 @pytest.mark.apart
-@pytest.mark.parametrize(
-    "document", [one for one in DOCUMENTS if cluster_of(one) is None], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("document", run_on(None))
 def test_commands_do_what_is_shown(
     document: Path, sandbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_document(document, sandbox, tmp_path / "schedulers", monkeypatch)
 
 
-@pytest.mark.parametrize(
-    "document", [one for one in DOCUMENTS if cluster_of(one) == "Slurm"], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("document", run_on("Slurm"))
 def test_commands_on_a_cluster_do_what_is_shown(
     document: Path, slurm: SlurmCluster, sandbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,9 +282,7 @@ def test_commands_on_a_cluster_do_what_is_shown(
     run_document(document, sandbox, None, monkeypatch, slurm.hosts.enter(HEAD, sandbox))
 
 
-@pytest.mark.parametrize(
-    "document", [one for one in DOCUMENTS if cluster_of(one) == "PBS"], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("document", run_on("PBS"))
 def test_commands_on_pbs_do_what_is_shown(
     document: Path, pbs: PbsCluster, sandbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
