@@ -34,6 +34,9 @@ INDEX = "CASTOFF_LOCAL_INDEX"
 _TERM_PATIENCE = 10.0
 """Seconds that scripts have to end after TERM, as their scheduler gives them."""
 
+_KILL_PATIENCE = 10.0
+"""Seconds in which what was sent KILL is gone, but for what hangs in the kernel."""
+
 _POLL = 0.05
 
 _CLOCK = 2.0
@@ -85,18 +88,14 @@ def end(run: Run, started: Started, member: int | None) -> None:
     from launcher.local.processes import GRACE, send
 
     _end_scripts(run, started, member)
-    begun, told = time.monotonic(), set[psutil.Process]()
-    while left := _left(run, started, member):
-        waited = time.monotonic() - begun
-        if waited > 2 * GRACE:
-            return
-        if waited > GRACE:
-            send(left, signal.SIGKILL)
-        else:
-            send(set(left) - told, signal.SIGTERM)
+    told, left = set[psutil.Process](), list[psutil.Process]()
+    for number, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, _KILL_PATIENCE)):
+        begun = time.monotonic()
+        while (left := _left(run, started, member)) and time.monotonic() - begun <= patience:
+            send(left if number == signal.SIGKILL else set(left) - told, number)
             told.update(left)
-        psutil.wait_procs(left, timeout=_POLL)
-    if told:
+            psutil.wait_procs(left, timeout=_POLL)
+    if told and not left:
         _settle(run, member)
 
 
