@@ -9,29 +9,30 @@ TYPE_CHECKING = False  # `typing` alone would cost a rank more than all of launc
 if TYPE_CHECKING:
     from typing import Any
 
+    from launcher.config.job import JobSpec
+    from launcher.config.site import Site
     from launcher.errors import CastoffError, InvalidInput, PlacementError
-    from launcher.executors import executor
-    from launcher.planning import Plan, plan
+    from launcher.executors.executor import executor
+    from launcher.planning.planner import plan
+    from launcher.planning.render import render
     from launcher.ranks import RankEnv
-    from launcher.rendering import render
-    from launcher.runs import Run
-    from launcher.site import Site
-    from launcher.spec import JobSpec
-    from launcher.submission import submit
+    from launcher.runs.plan import Plan
+    from launcher.runs.run import Run
+    from launcher.submission.submit import submit
 
 _HOMES = {
     "CastoffError": "errors",
     "InvalidInput": "errors",
-    "JobSpec": "spec",
+    "JobSpec": "config.job",
     "PlacementError": "errors",
-    "Plan": "planning",
+    "Plan": "runs.plan",
     "RankEnv": "ranks",
-    "Run": "runs",
-    "Site": "site",
-    "executor": "executors",
-    "plan": "planning",
-    "render": "rendering",
-    "submit": "submission",
+    "Run": "runs.run",
+    "Site": "config.site",
+    "executor": "executors.executor",
+    "plan": "planning.planner",
+    "render": "planning.render",
+    "submit": "submission.submit",
 }
 
 __all__ = [

@@ -22,9 +22,9 @@ import pytest
 import yaml
 
 from launcher import plan, render
-from launcher.cli import _VERBS
-from launcher.site import Search, Site
-from launcher.spec import JobSpec, Stage
+from launcher.cli.main import _VERBS
+from launcher.config.job import JobSpec, Stage
+from launcher.config.site import Search, Site
 from tests import patience
 from tests.cluster.slurm import HEAD, SlurmCluster
 from tests.pbs.cluster import PbsCluster
@@ -659,22 +659,22 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert anchor in anchors, f"{document.name} links to {target}"
 
 
-@pytest.mark.parametrize("room", sorted(path.stem for path in (CHECKOUT / "launcher").glob("*.py")))
-def test_architecture_names_every_module(room: str) -> None:
-    text = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert room == "__init__" or f"`{room}" in text
-
-
 @pytest.mark.parametrize(
     "room",
     [
+        *("launcher/" + room for room in ("cli", "config", "executors", "logs", "planning", "ranks", "runs")),
+        *(
+            "launcher/" + room
+            for room in ("schedulers", "starters", "starters/local", "status", "submission")
+        ),
+        *("launcher/schedulers/" + name for name in ("slurm", "pbs", "local")),
         *("trainers", "trainers/core", "trainers/gnn", "trainers/gnn/causets", "trainers/gnn/graphs"),
         *("trainers/sedd", "trainers/sedd/start"),
         *("trainers/sedd/store", "trainers/dpo", "trainers/dpo/start", "trainers/dpo/structures"),
         *("trainers/dpo/samples", "trainers/dpo/network", "trainers/gnn/models"),
     ],
 )
-def test_architecture_names_every_module_of_trainers(room: str) -> None:
+def test_architecture_names_every_module(room: str) -> None:
     text = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
     (table,) = re.findall(rf"^\| module of `{room.replace('/', '.')}` .*\n(?:\|.*\n)+", text, re.MULTILINE)
     named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE))))

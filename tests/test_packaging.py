@@ -78,12 +78,12 @@ def test_wheel_renders_without_torch_and_without_the_checkout(installed: Path, t
     assert script == run(SCRIPTS / "castoff", "render", job, "--site", "aurora", cwd=tmp_path)
     code = f"""
 import importlib.util, sys
-import launcher, launcher.cli
+import launcher, launcher.cli.main
 from launcher import JobSpec, Site, plan, render
-from launcher.rendering import template_folder
+from launcher.planning.render import template_folder
 sys.stdout.write(render(plan(JobSpec.load({str(job)!r}), Site.load("aurora"))))
 print("templates in", template_folder())
-print("sites in", launcher.site._BUILT_IN)
+print("sites in", launcher.config.site._BUILT_IN)
 print("torch", "is" if importlib.util.find_spec("torch") else "is not", "there")
 {LOADED}
 """

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher.logs.excerpt import LOOK_BACK, excerpt
-from launcher.records import Failure
-from launcher.runs import Run, read_record
-from launcher.status import AttemptStatus
+from launcher.runs.records import Failure
+from launcher.runs.run import Run, read_record
+from launcher.runs.states import AttemptStatus
 
 _ROOM = 64 * 1024
 """Bytes: where fewer are left, what was written last may have found no room."""

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from launcher.errors import CastoffError
-from launcher.local.control import other_host
 from launcher.logs.failures import FailedRank, failed_rank
 from launcher.logs.lines import Source
 from launcher.logs.show import End, Show
@@ -29,9 +28,10 @@ from launcher.logs.sources import (
     rank_log,
     rank_logs,
 )
-from launcher.runs import Run
-from launcher.status import AttemptStatus, MemberStatus, RunStatus
-from launcher.watch import Looking
+from launcher.runs.run import Run
+from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
+from launcher.schedulers.local.control import other_host
+from launcher.status.watch import Looking
 
 _LOOKS = (2000, 200)
 """Looks at files per second that are aimed at, while they grow and at rest."""

@@ -11,8 +11,8 @@ from launcher.logs.failures import FailedRank, failed_rank
 from launcher.logs.lines import Source
 from launcher.logs.show import Show
 from launcher.logs.sources import Log, MergedLog, OwnLog, Selection, is_merged, rank_log, rank_logs
-from launcher.runs import Run
-from launcher.status import AttemptStatus
+from launcher.runs.run import Run
+from launcher.runs.states import AttemptStatus
 
 
 def print_logs(

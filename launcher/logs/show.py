@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from launcher.local.streams import PLAIN, for_terminal
 from launcher.logs.failures import FailedRank
 from launcher.logs.lines import Source, by_rank
-from launcher.status import failure_words
+from launcher.runs.states import failure_words
+from launcher.starters.local.streams import PLAIN, for_terminal
 
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 """SGR codes of the ranks, in turn; red is for failures."""

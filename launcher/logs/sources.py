@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.local.streams import RankLines
 from launcher.logs.failures import FailedRank
 from launcher.logs.lines import ATTEMPT_BEGINS, Echo, Source, WholeLines, by_attempt
 from launcher.logs.show import Show
 from launcher.logs.tail import Growth, Tail, tail_start
-from launcher.runs import Run
+from launcher.runs.run import Run
+from launcher.starters.local.streams import RankLines
 
 READ = 128 * 1024
 """Bytes that are read of a log at a time, so that a flood leaves the others their turn."""

@@ -1,1 +1,1 @@
-"""What castoff says to each scheduler, and how it reads the answer: pure pairs, no effects."""
+"""What castoff asks of schedulers: one folder each."""

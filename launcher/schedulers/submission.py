@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from launcher.planning import Plan
-from launcher.quantities import cpulist
+from launcher.config.quantities import cpulist
+from launcher.runs.plan import Plan
 
 ELSEWHERE = "choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
 """What to do about a run directory that a scheduler cannot be told."""

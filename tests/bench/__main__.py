@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.index import Index
+from launcher.runs.index import Index
 
 from . import functions
 from .many_runs import make_runs

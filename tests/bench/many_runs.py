@@ -6,12 +6,12 @@ import json
 import os
 from pathlib import Path
 
-from launcher.index import Index
-from launcher.planning import plan
-from launcher.rendering import render
-from launcher.runs import Run
-from launcher.site import Site
-from launcher.spec import JobSpec
+from launcher.config.job import JobSpec
+from launcher.config.site import Site
+from launcher.planning.planner import plan
+from launcher.planning.render import render
+from launcher.runs.index import Index
+from launcher.runs.run import Run
 
 NAMES = ("causets", "preprocess", "evaluate", "sweep")
 BEGIN = 1_790_000_000

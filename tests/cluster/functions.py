@@ -19,7 +19,7 @@ from submitit.core import utils
 from submitit.helpers import Checkpointable, DelayedSubmission
 
 import launcher
-from launcher.functions.jobs import FunctionJob
+from launcher.executors.jobs import FunctionJob
 from tests.cluster import HEAD
 from tests.cluster.base import Cluster
 from tests.patience import until

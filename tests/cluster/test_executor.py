@@ -11,7 +11,7 @@ import pytest
 from submitit.core import utils
 
 import launcher
-from launcher.functions.jobs import FunctionJob, JobEndedError
+from launcher.executors.jobs import FunctionJob, JobEndedError
 from tests.patience import SECONDS, until
 
 from . import functions
@@ -88,7 +88,7 @@ def test_an_array_in_parts(login: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ]
     assert len({job.run.path for job in array}) == 1
     assert array[0].run.script.read_text() == executor.render(number, count=count)
-    monkeypatch.setattr("launcher.functions.watcher._SOON", SECONDS)
+    monkeypatch.setattr("launcher.executors.watcher._SOON", SECONDS)
     until(lambda: all(job.watcher.is_done(job._key, "force") for job in array), "the end of its scripts")
     before = FunctionJob.watcher.num_calls
     assert [job.state for job in array] and FunctionJob.watcher.num_calls <= before + 1

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from launcher.runs import Run
+from launcher.runs.run import Run
 from tests.patience import until
 from tests.trainers.toys import lasting_lines
 

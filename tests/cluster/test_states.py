@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from launcher.runs import Run
+from launcher.runs.run import Run
 from tests.launcher.conftest import processes_of
 from tests.patience import until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs import Run
+from launcher.runs.run import Run
 from tests.launcher.scripts.harness import STALE
 from tests.patience import until
 

@@ -16,9 +16,9 @@ import msgspec
 import psutil
 import pytest
 
-from launcher import watch
-from launcher.local.control import is_alive
-from launcher.runs import Run
+from launcher.runs.run import Run
+from launcher.schedulers.local.control import is_alive
+from launcher.status import watch
 from tests import patience
 from tests.command_line import Castoff as Castoff
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher.runs import Run
+from launcher.runs.run import Run
 
 _QSTAT = """\
 cat {0}

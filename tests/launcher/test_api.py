@@ -12,12 +12,12 @@ import pytest
 
 NAMES = ["JobSpec", "Site", "plan", "render", "submit", "RankEnv", "executor"]
 MODULES = [
-    "launcher.planning",
-    "launcher.rendering",
-    "launcher.submission",
+    "launcher.planning.planner",
+    "launcher.planning.render",
+    "launcher.submission.submit",
     "launcher.ranks",
-    "launcher.executors",
-    "launcher.site",
+    "launcher.executors.executor",
+    "launcher.config.site",
 ]
 
 
@@ -62,7 +62,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 
 
 def test_the_example_of_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from launcher import submission
+    from launcher.submission import submit as submission
 
     monkeypatch.chdir(tmp_path)
     results = doctest.testmod(submission)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs import Run
+from launcher.runs.run import Run
 from tests.cluster.desk import Desk
 from tests.patience import until
 

@@ -14,13 +14,15 @@ from typing import NamedTuple
 
 import pytest
 
-from launcher import JobSpec, Site, cli, plan, render, submission
-from launcher.directories import is_draft
-from launcher.index import Index
-from launcher.runs import LOCK, Run, is_locked, write_submission
-from launcher.schedulers import local
-from launcher.status import RunStatus
-from launcher.watch import status, wait
+from launcher import JobSpec, Site, plan, render
+from launcher.cli import main as cli
+from launcher.runs.directory import is_draft
+from launcher.runs.index import Index
+from launcher.runs.run import LOCK, Run, is_locked, write_submission
+from launcher.runs.states import RunStatus
+from launcher.schedulers.local import submit as local
+from launcher.status.watch import status, wait
+from launcher.submission import submit as submission
 from tests import patience
 
 from ..conftest import processes_of

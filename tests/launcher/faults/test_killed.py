@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
-from launcher import cli, resubmission
-from launcher.index import Index
-from launcher.local.control import cancel
-from launcher.resubmission import resubmit
-from launcher.runs import LOCK, Run, ask_to_stop, locked, stop_asked
+from launcher.cli import main as cli
+from launcher.runs.index import Index
+from launcher.runs.run import LOCK, Run, ask_to_stop, locked, stop_asked
+from launcher.schedulers.local.control import cancel
+from launcher.submission import resubmit as resubmission
+from launcher.submission.resubmit import resubmit
 
 from .conftest import Workplace
 
@@ -127,7 +128,7 @@ def test_no_second_scheduler_while_the_first_comes_up(
     for words in (["resubmit", run.id], ["resubmit", run.id, "--done-too"]):
         answer = here.castoff(*words)
         assert answer.code == 1 and "still running" in answer.errors
-    by_hand = [sys.executable, "-m", "launcher.local.scheduler", str(run.path)]
+    by_hand = [sys.executable, "-m", "launcher.cli.local_scheduler", str(run.path)]
     answer_by_hand = subprocess.run(by_hand, cwd="/", capture_output=True, text=True, check=False)
     assert answer_by_hand.returncode == 1
     go.touch()

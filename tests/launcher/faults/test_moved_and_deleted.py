@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.index import Index
-from launcher.runs import LOCK, Run, is_locked
+from launcher.runs.index import Index
+from launcher.runs.run import LOCK, Run, is_locked
 
 from ..conftest import LocalJobs
 

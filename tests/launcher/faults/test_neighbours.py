@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from launcher import sending
-from launcher.directories import Sealed, opened
-from launcher.drafts import new_run
+from launcher.config.job import JobSpec
+from launcher.config.site import Site
 from launcher.errors import CastoffError
-from launcher.functions import job_environment
-from launcher.resubmission import resubmit
-from launcher.runs import Run, write_submission
-from launcher.site import Site
-from launcher.spec import JobSpec
-from launcher.submission import submit
+from launcher.executors import job_environment
+from launcher.runs.directory import Sealed, opened
+from launcher.runs.drafts import new_run
+from launcher.runs.run import Run, write_submission
+from launcher.submission import send as sending
+from launcher.submission.resubmit import resubmit
+from launcher.submission.submit import submit
 
 from ..conftest import STRANGER, give_away
 from ..fake_slurm import FakeSlurm

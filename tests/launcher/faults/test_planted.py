@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import CastoffError
-from launcher.local.control import cancel, is_alive
-from launcher.resubmission import resubmit
-from launcher.runs import Run, ask_to_stop
+from launcher.runs.run import Run, ask_to_stop
+from launcher.schedulers.local.control import cancel, is_alive
+from launcher.submission.resubmit import resubmit
 
 from ..conftest import LocalJobs, everything
 
@@ -39,7 +39,7 @@ def test_a_link(taken: Run, tmp_path: Path, verb: Callable[[Run], object]) -> No
 
 
 def test_the_scheduler(taken: Run) -> None:
-    words = [sys.executable, "-m", "launcher.local.scheduler", str(taken.path)]
+    words = [sys.executable, "-m", "launcher.cli.local_scheduler", str(taken.path)]
     answer = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
     assert answer.returncode == 1 and answer.stdout == ""
     assert answer.stderr.startswith("castoff: ") and "is a link to" in answer.stderr

@@ -12,7 +12,7 @@ import pytest
 from launcher.logs.following import Follower
 from launcher.logs.show import End, Show, Text
 from launcher.logs.sources import Selection
-from launcher.runs import Run
+from launcher.runs.run import Run
 
 
 class MadeRun(Run):

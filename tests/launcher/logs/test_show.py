@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.local.streams import for_terminal
 from launcher.logs.failures import FailedRank
 from launcher.logs.lines import Source
 from launcher.logs.show import End, Json, Text
-from launcher.records import Failure
+from launcher.runs.records import Failure
+from launcher.starters.local.streams import for_terminal
 
 FAILED = FailedRank(Failure(code=9, rank=2, host="n1", time=5.0), Path("/logs/rank-00002.log"))
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.local.streams import LINE_LIMIT
 from launcher.logs.lines import ECHO_PATIENCE, Source
 from launcher.logs.sources import LINE_PATIENCE, Log, MergedLog, OwnLog, RankLog, Selection, rank_logs
+from launcher.starters.local.streams import LINE_LIMIT
 
 from .conftest import PLAIN, MadeRun
 
@@ -196,7 +196,7 @@ class TestOwnLog:
 
     def test_what_the_script_repeats_of_a_failed_rank(self, made: MadeRun, script: Path) -> None:
         from launcher.logs.failures import failed_rank
-        from launcher.watch import status
+        from launcher.status.watch import status
 
         failed = b"".join(b"failed %d\n" % number for number in range(60))
         (made.logs / "0.0" / "rank-00000.log").write_bytes(b"one\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.rank_decision import MARKERS
+from launcher.ranks.decision import MARKERS
 
 from .support import (
     PLACED,

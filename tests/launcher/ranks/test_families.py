@@ -7,8 +7,8 @@ import os
 import pytest
 
 from launcher.errors import PlacementError
-from launcher.rank_families import VERIFIED, tasks_on_node
 from launcher.ranks import RankEnv
+from launcher.ranks.families import VERIFIED, tasks_on_node
 
 from .support import (
     PLACED,

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import PlacementError
-from launcher.rank_families import VERIFIED
 from launcher.ranks import STALE_VARIABLES, RankEnv, explain, explain_json
+from launcher.ranks.families import VERIFIED
 
 from .support import (
     RECORDINGS,

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher import JobSpec, plan, render
+from launcher.config.job import SCHEDULERS
 from launcher.errors import InvalidInput
-from launcher.schedulers import pbs, slurm
+from launcher.schedulers.pbs import submit as pbs
+from launcher.schedulers.slurm import submit as slurm
 from launcher.schedulers.submission import Submission
-from launcher.spec import SCHEDULERS
-from launcher.starters import STARTERS
+from launcher.starters.registry import STARTERS
 
 from . import pals
 from .hostile_cluster import MARK

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from launcher.containers import RUNTIMES, ContainerPlan
+from launcher.planning.containers import RUNTIMES
+from launcher.runs.plan import ContainerPlan
 
 from .hostile_runs import Trial
 from .hostile_surroundings import copies

@@ -11,12 +11,13 @@ from unittest import mock
 
 import yaml
 
-from launcher import JobSpec, Plan, Site, submission
-from launcher.drafts import new_run
+from launcher import JobSpec, Plan, Site
+from launcher.config.site import Search
 from launcher.errors import CastoffError
-from launcher.runs import Run, write_file
-from launcher.schedulers import local
-from launcher.site import Search
+from launcher.runs.drafts import new_run
+from launcher.runs.run import Run, write_file
+from launcher.schedulers.local import submit as local
+from launcher.submission import submit as submission
 from tests import patience
 
 from .hostile_cluster import write_stand_ins, write_starter, write_the_program, write_torchrun

@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from launcher.containers import RUNTIMES
+from launcher.planning.containers import RUNTIMES
 
 from .hostile_text import FILE_NAMES, HERE, LINE_FILE_NAMES, LINES
 

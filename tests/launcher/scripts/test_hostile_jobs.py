@@ -29,15 +29,15 @@ from hypothesis import strategies as st
 
 import launcher
 from launcher import JobSpec, Site, plan, quoting, render
-from launcher.commands import init, submit  # noqa: F401 - which must be loaded: it quotes
-from launcher.commands import render as render_verb
-from launcher.commands.other_words import instead_of_option
-from launcher.document import Document
+from launcher.cli import init, submit  # noqa: F401 - which must be loaded: it quotes
+from launcher.cli import render as render_verb
+from launcher.cli.other_words import instead_of_option
+from launcher.config.document import Document
+from launcher.config.site import Queue, Required
+from launcher.config.structure import fields_of
 from launcher.errors import CastoffError, InvalidInput
-from launcher.rendering import FILTERS, example_job
-from launcher.site import Queue, Required
-from launcher.structure import fields_of
-from launcher.submission import _job_file
+from launcher.planning.render import FILTERS, example_job
+from launcher.submission.submit import _job_file
 
 from .hostile_checks import check
 from .hostile_cluster import make_tools

@@ -17,9 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launcher.runs import Run
-from launcher.status import RunStatus
-from launcher.watch import status
+from launcher.runs.run import Run
+from launcher.runs.states import RunStatus
+from launcher.status.watch import status
 from tests import patience
 from tests.launcher.terminal import on_terminal
 

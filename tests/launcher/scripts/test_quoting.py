@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from launcher import InvalidInput, JobSpec, Site, plan, render
-from launcher.document import Document
+from launcher.config.document import Document
 from launcher.quoting import (
     comment,
     interpreter,

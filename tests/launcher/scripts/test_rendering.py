@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from launcher import JobSpec, Site, plan, render
-from launcher.rendering import example_job
-from launcher.submission import dry_run
+from launcher.planning.render import example_job
+from launcher.submission.submit import dry_run
 from tests.command_line import Castoff
 
 from .examples import EXAMPLES, GOLDEN, NEEDED

@@ -1,4 +1,4 @@
-"""Where a script with a snapshot runs on a cluster; tests/launcher/test_snapshot.py has the local one."""
+"""Where a script with a snapshot runs on a cluster; the local one is in tests/launcher/runs."""
 
 from __future__ import annotations
 

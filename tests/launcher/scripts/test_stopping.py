@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from launcher.errors import CastoffError
-from launcher.resubmission import resubmit
-from launcher.runs import Run, ask_to_stop
+from launcher.runs.run import Run, ask_to_stop
+from launcher.submission.resubmit import resubmit
 from tests import patience
 from tests.mounts import mount_small, with_mounts
 

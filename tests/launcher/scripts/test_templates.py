@@ -10,8 +10,9 @@ import jinja2
 import pytest
 from jinja2 import meta, nodes
 
-from launcher import CastoffError, JobSpec, Plan, Site, plan, render, rendering
-from launcher.rendering import FILTERS, template_folder
+from launcher import CastoffError, JobSpec, Plan, Site, plan, render
+from launcher.planning import render as rendering
+from launcher.planning.render import FILTERS, template_folder
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "templates.md"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from launcher import JobSpec, Site, plan, render
-from launcher.rendering import template_folder
+from launcher.planning.render import template_folder
 
 from .test_rendering import inner
 

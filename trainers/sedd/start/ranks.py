@@ -92,7 +92,7 @@ def command(found: Layout, words: Sequence[str]) -> list[str]:
     if found.address is not None:
         hosts += ["--master-addr", found.address]
         hosts += [] if found.port is None else ["--master-port", str(found.port)]
-    launch = [*python, "launcher.cli", "launch", "--here", "-n", str(found.ranks_per_node), *hosts]
+    launch = [*python, "launcher.cli.main", "launch", "--here", "-n", str(found.ranks_per_node), *hosts]
     return [*launch, "--", *python, "trainers.sedd", *words]
 
 

@@ -1,0 +1,44 @@
+"""castoff cancel."""
+
+from __future__ import annotations
+
+import click
+
+from launcher.cli.output import json_option, print_json
+from launcher.cli.run_options import run_options, runs_meant
+from launcher.errors import CastoffError
+from launcher.runs.states import RunStatus
+from launcher.status.watch import statuses
+
+
+@click.command("cancel")
+@run_options
+@json_option
+def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int:
+    """End runs, and wait until all their processes are gone.
+
+    However many there are, their scheduler is asked to end all of them at once.
+    """
+    from launcher.submission.cancel import end
+
+    problems = []
+    for batch in end(runs_meant(runs, names)):
+        problems += [one.problem for one in batch if one.problem]
+        ended = [one for one in batch if not one.problem]
+        for one, now in zip(ended, statuses(one.run for one in ended), strict=True):
+            if as_json:
+                print_json({"id": now.id, "state": now.state, "ending": now.ending})
+            else:
+                click.echo(_words(now, asked=one.asked))
+            if one.patience is not None:
+                why = f"; {now.reason}" if now.reason else ""
+                problems.append(f"{now.id}: still not over after {one.patience:g} s{why}")
+    if problems:
+        raise CastoffError("\n".join(problems))
+    return 0
+
+
+def _words(now: RunStatus, *, asked: bool) -> str:
+    already = "" if asked else " already"
+    ending = f", {now.ending}" if now.ending not in (None, now.state) else ""
+    return f"{now.id}: {now.state}{already}{ending}"

@@ -1,0 +1,236 @@
+"""castoff clean."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sized
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import click
+
+from launcher.cli.completion import complete_runs
+from launcher.cli.output import is_terminal, json_option, print_json, print_table, say
+from launcher.cli.times import brief, duration
+from launcher.errors import CastoffError
+from launcher.runs.directory import check_trusted
+from launcher.runs.index import Index
+from launcher.runs.records import Submission, read
+from launcher.runs.removal import remove, size, sweep
+from launcher.runs.run import Run
+from launcher.runs.states import ENDINGS, RunSummary, summary
+from launcher.status.overview import Overview, Row
+from launcher.status.watch import status
+
+
+class _Wish(NamedTuple):
+    """Which runs are meant."""
+
+    older_than: int | None
+    endings: tuple[str, ...]
+    names: tuple[str, ...]
+    unknown: bool
+
+    def allows(self, told: RunSummary) -> bool:
+        """Whether a run may be one of them."""
+        ended = _ended(told)
+        if self.endings and told.ending not in self.endings:
+            return False
+        if self.names and not any(fnmatchcase(told.name, name) for name in self.names):
+            return False
+        return self.older_than is None or (ended is not None and time.time() - ended >= self.older_than)
+
+
+class _Candidate(NamedTuple):
+    """A run that may be removed."""
+
+    run: Run
+    told: RunSummary
+    bytes: int
+
+
+@click.command("clean")
+@click.argument("runs", nargs=-1, shell_complete=complete_runs)
+@click.option(
+    "--older-than", callback=duration, metavar="AGE", help="Only runs that have been over so long, as 30d."
+)
+@click.option(
+    "--ending",
+    "endings",
+    type=click.Choice([ending for ending in reversed(ENDINGS) if ending != "unknown"]),
+    multiple=True,
+    metavar="ENDING",
+    help="Only runs with this ending, as done; may be given again.",
+)
+@click.option("--name", "names", multiple=True, metavar="NAME", help="Only of this name; * is anything.")
+@click.option(
+    "--unknown", is_flag=True, help="Also those of RUNS of which nobody knows whether they are over."
+)
+@click.option("--dry-run", "dry", is_flag=True, help="Only show what would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_context
+def command(
+    context: click.Context,
+    runs: tuple[str, ...],
+    older_than: int | None,
+    endings: tuple[str, ...],
+    names: tuple[str, ...],
+    unknown: bool,
+    dry: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Remove the directories of runs that are over: RUNS, or all that the options allow.
+
+    Asks first. Runs that go on, or that a waiting run needs, are never removed.
+    """
+    if not runs and older_than is None and not endings and not names:
+        raise click.UsageError("say which runs: by name, or as in castoff clean --older-than 30d", context)
+    if unknown and not runs:
+        raise click.UsageError("--unknown is for runs that are named", context)
+    if not (yes or dry) and (as_json or not is_terminal(sys.stdin)):
+        raise click.UsageError("nobody can be asked: give --yes, or --dry-run to see what would go", context)
+    index = Index.of(os.environ)
+    candidates = _candidates(index, index.find_all(runs), _Wish(older_than, endings, names, unknown))
+    if not as_json:
+        _show(candidates)
+    if not dry and not yes and candidates:
+        _ask(candidates)
+    removed, problems = ([], []) if dry else _remove(candidates, index)
+    if as_json:
+        print_json(*({**_plain(one), "removed": one.run in removed} for one in candidates))
+    elif removed:
+        say(f"removed {_count(removed)}")
+    if problems:
+        raise CastoffError("\n".join(problems))
+
+
+def _candidates(index: Index, named: list[Run], wish: _Wish) -> list[_Candidate]:
+    """The runs that will be removed.
+
+    Raises:
+        CastoffError: one that was named may not be.
+    """
+    overview = Overview(index)
+    needed = _needed(overview.rows)
+    candidates, problems = [], []
+    for run in named or _meant(overview, wish):
+        try:
+            candidate = _examine(run, needed, wish, named=bool(named))
+        except CastoffError as error:
+            problems.append(str(error))
+            continue
+        if wish.allows(candidate.told):
+            candidates.append(candidate)
+    if named and problems:
+        raise CastoffError("\n".join(problems))
+    for problem in problems:
+        say(problem)
+    return candidates
+
+
+def _meant(overview: Overview, wish: _Wish) -> list[Run]:
+    """The runs that are meant without being named, as far as the index knows."""
+
+    def wanted(row: Row) -> bool:
+        return row.told.state == "ended" and wish.allows(row.told)
+
+    return [row.run for row in overview.choose(wanted)[0]]
+
+
+def _ended(told: RunSummary) -> float | None:
+    """When a run ended; when it was submitted, if it never began."""
+    return told.ended or told.submitted
+
+
+def _needed(rows: list[Row]) -> dict[str, str]:
+    """The directories of runs that others wait for, and who does."""
+    needed = {}
+    for row in rows:
+        if row.told.state in ("pending", "unknown"):
+            submission = read(row.run.path / "submission.json", Submission) or Submission()
+            needed.update({path: row.entry.id for paths in submission.after.values() for path in paths})
+    return needed
+
+
+def _examine(run: Run, needed: dict[str, str], wish: _Wish, *, named: bool) -> _Candidate:
+    """A run that may be removed, by its own records and not by what the index remembers.
+
+    Raises:
+        CastoffError: it may not.
+    """
+    check_trusted(run.path)
+    now = status(run)
+    if now.unsettled:
+        raise CastoffError(f"{run.id}: may go on; {now.reason}")
+    if not now.over:
+        raise CastoffError(f"{run.id}: is {now.state}; castoff cancel {run.id} ends it")
+    if waiting := needed.get(str(run.path)):
+        raise CastoffError(f"{run.id}: {waiting} waits for it, and needs to see how it ended")
+    alone = read(run.path / "submission.json", Submission) is None
+    likely = not alone or (named and now.ending != "again")
+    certain = now.state == "ended" and (now.final or likely)
+    if not certain and not (named and wish.unknown):
+        why = now.reason or "castoff did not submit it, so its scheduler may still start it again"
+        raise CastoffError(f"{run.id}: {why}; name it with --unknown to remove it all the same")
+    return _Candidate(run, summary(now), size(run))
+
+
+def _plain(candidate: _Candidate) -> dict[str, object]:
+    return {
+        "id": candidate.run.id,
+        "directory": str(candidate.run.path),
+        "ending": candidate.told.ending,
+        "bytes": candidate.bytes,
+    }
+
+
+def _show(candidates: list[_Candidate]) -> None:
+    if not candidates:
+        say("there is nothing to remove")
+        return
+    now = time.time()
+    rows = []
+    for run, told, bytes in candidates:
+        ended = _ended(told)
+        since = f"{brief(now - ended)} ago" if ended else ""
+        rows.append((run.id, told.ending or "", since, _size_words(bytes), str(run.path.parent)))
+    print_table(("run", "state", "ended", "size", "folder"), rows, dispensable=("folder", "ended"))
+
+
+def _ask(candidates: list[_Candidate]) -> None:
+    what = f"{_count(candidates)}, {_size_words(sum(one.bytes for one in candidates))}"
+    if not click.confirm(f"Remove {what}?", err=True):
+        raise CastoffError("nothing was removed")
+
+
+def _remove(candidates: list[_Candidate], index: Index) -> tuple[list[Run], list[str]]:
+    """Remove runs, and what earlier removals have left; the runs removed, and what went wrong."""
+    removed, problems = [], []
+    for candidate in candidates:
+        try:
+            remove(candidate.run)
+            removed.append(candidate.run)
+            index.forget([candidate.run])
+        except CastoffError as error:
+            problems.append(str(error))
+    try:
+        sweep({*index.folders(), *(one.run.path.parent for one in candidates)})
+    except CastoffError as error:
+        problems.append(str(error))
+    return removed, list(dict.fromkeys(problems))
+
+
+def _count(runs: Sized) -> str:
+    return "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+
+
+def _size_words(number: float) -> str:
+    for unit in ("B", "K", "M", "G"):
+        if number < 1000:
+            return f"{number:.3g}{unit}"
+        number /= 1024
+    return f"{number:.3g}T"

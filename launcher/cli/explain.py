@@ -1,0 +1,25 @@
+"""castoff explain."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from launcher.cli.output import json_option, print_json
+from launcher.ranks import explain, explain_json
+
+
+@click.command("explain")
+@json_option
+def command(as_json: bool) -> int:
+    """Say which rank this process is, from which variables that is known, or what is wrong.
+
+    Run it where the rank would run: castoff launch -n 2 -- castoff explain, srun castoff explain.
+    """
+    told = explain_json(os.environ)
+    if as_json:
+        print_json(told)
+    else:
+        click.echo(explain(os.environ))
+    return 1 if told.get("error") else 0

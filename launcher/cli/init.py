@@ -1,0 +1,31 @@
+"""castoff init."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from launcher.cli.completion import complete_sites
+from launcher.cli.job_options import load_site
+from launcher.errors import CastoffError, printable
+from launcher.planning.render import example_job
+from launcher.quoting import visible_word
+from launcher.runs.run import write_file
+
+
+@click.command("init")
+@click.argument("path", default="job.yaml", type=click.Path(path_type=Path))
+@click.option("--site", "site_name", help="The site to write it for.", shell_complete=complete_sites)
+def command(path: Path, site_name: str | None) -> None:
+    """Write a commented job file to start from; never over a file that is there."""
+    text = example_job(load_site(site_name))
+    shown = printable(str(path))
+    try:
+        write_file(path, text, 0o644, new=True)
+    except FileExistsError:
+        raise CastoffError(f"{shown}: is there already; name another file, or remove it") from None
+    except OSError as error:
+        raise CastoffError(f"{shown}: cannot be written: {error.strerror}") from error
+    site = f" --site {visible_word(site_name)}" if site_name else ""
+    click.echo(f"wrote {shown}; next: castoff render {visible_word(str(path))}{site}")

@@ -1,0 +1,152 @@
+"""What render, submit and others share: the job file, its overrides, and the site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from launcher.cli.completion import complete_fields, complete_sites
+from launcher.cli.output import say
+from launcher.config.job import JobSpec
+from launcher.config.site import NO_SCHEDULER, Search, Site
+from launcher.config.structure import fields_of
+from launcher.errors import InvalidInput, Problem, printable
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NUMBERS = ("nodes", "ranks_per_node", "ranks", "cores_per_rank", "devices_per_rank")
+_TEXTS = (
+    "name",
+    "memory",
+    "walltime",
+    "grace",
+    "account",
+    "queue",
+    "qos",
+    "constraint",
+    "reservation",
+    "exclude",
+    "workdir",
+    "python",
+)
+
+
+def job_options(function: F) -> F:
+    """Add JOB, --site, --set and a flag for each plain field of a job file."""
+    fields = fields_of(JobSpec)
+    for name in reversed((*_NUMBERS, *_TEXTS)):
+        flag = f"--{name.replace('_', '-')}"
+        kind = "INTEGER" if name in _NUMBERS else "TEXT"
+        words = fields[name].type.__metadata__[-1].description
+        function = click.option(flag, metavar=kind, help=words)(function)
+    function = click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="FIELD=VALUE",
+        help="Set any field, as in env.A=1.",
+        shell_complete=complete_fields,
+    )(function)
+    function = click.option(
+        "--site", "site_name", help="The site; see `castoff sites`.", shell_complete=complete_sites
+    )(function)
+    job = click.argument("job", required=False, type=click.Path())
+    return job(function)
+
+
+def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any]) -> JobSpec:
+    """The job of a file, flags and --set; what stands after -- is its command."""
+    context = click.get_current_context()
+    program = context.obj
+    given = {name: _number(name, value) for name, value in flags.items() if value is not None}
+    if program is not None:
+        given["command"] = program
+    if job is not None:
+        check_job_file(job)
+    elif program is None and not any(item.startswith("command=") for item in overrides):
+        how = f"as in {context.command_path} -- python train.py"
+        raise click.UsageError(f"name a job file, or a program after --, {how}", context)
+    return JobSpec.load(job, overrides=overrides, flags=given)
+
+
+def check_job_file(job: str) -> None:
+    """Say it if what stands where a job file belongs is a program.
+
+    Raises:
+        click.UsageError: it is one.
+    """
+    from shutil import which
+
+    path = Path(job)
+    if not job.endswith((".py", ".sh")) and (path.exists() or not which(job)):
+        return
+    context = click.get_current_context()
+    starts = {".py": "python ", ".sh": "bash "}.get(path.suffix, "")
+    says = f"is a program, no job file; it stands after --, as in {context.command_path} -- {starts}{job}"
+    for command, mark in (("sbatch", "#SBATCH "), ("qsub", "#PBS ")):
+        if mark in _beginning(path):
+            says = f"is a script for {command}, no job file; `castoff init` writes one to start from"
+    raise click.UsageError(f"{job} {says}", context)
+
+
+def _beginning(path: Path) -> str:
+    if not path.is_file():
+        return ""
+    try:
+        with path.open(errors="replace") as file:
+            return file.read(65536)
+    except OSError:  # what cannot be read says nothing
+        return ""
+
+
+def _number(name: str, text: str) -> str | int:
+    """A number where one is wanted; what is none goes on, to be reported with all other problems."""
+    return int(text) if name in _NUMBERS and text.isdecimal() and len(text) < 19 else text
+
+
+def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
+    """The site by name, else by the rule of `Site.choose`; says on standard error which and why.
+
+    Raises:
+        InvalidInput: nobody has named a site, there is no scheduler here, and the job asks for a cluster's.
+    """
+    if name is not None:
+        return Site.load(name)
+    site, why = Site.choose()
+    if spec is not None and why == NO_SCHEDULER:
+        _refuse_a_clusters_job(spec)
+    say(f"site {site.name}: {why}")
+    return site
+
+
+_OF_CLUSTERS = (
+    "account",
+    "queue",
+    "qos",
+    "constraint",
+    "reservation",
+    "exclude",
+    "exclusive",
+    "mail",
+    "options",
+)
+
+
+def _refuse_a_clusters_job(spec: JobSpec) -> None:
+    asked = [f"nodes: {spec.nodes}"] if (spec.nodes or 1) > 1 else []
+    for field in _OF_CLUSTERS:
+        value = getattr(spec, field)
+        if value:
+            asked.append(f"{field}: {printable(value)}" if isinstance(value, str) else field)
+    asked += ["directives"] if spec.directives else []
+    if asked:
+        origin = spec.source.origin if spec.source else "job"
+        there = [name for name in Search.here().profiles() if name != "local"]
+        message = (
+            f"is for a cluster ({', '.join(asked)}), but no site is named, and {NO_SCHEDULER}: name the "
+            f"machine with --site, one of {', '.join(there)}; or --site local for this one alone"
+        )
+        raise InvalidInput([Problem(origin, "", message)])

@@ -1,0 +1,320 @@
+"""castoff launch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from launcher.cli.completion import complete_fields, complete_sites
+from launcher.cli.output import say
+from launcher.errors import CastoffError
+from launcher.ranks.rendezvous import derived_port
+from launcher.runs.run import AGAIN, inherited_lock, said_again
+from launcher.starters.local.starter import Hosts, StartRequest, start_ranks
+
+if TYPE_CHECKING:
+    from launcher.config.job import JobSpec
+    from launcher.config.site import Site
+    from launcher.ranks.families import Placement
+    from launcher.submission.allocation import Allocation
+
+_LEFT_OUT_HERE = ("setup", "options", "inherit", "snapshot", "array", "after", "requeue", "start")
+"""Fields of a job file that mean nothing to ranks that castoff itself starts here and now."""
+
+_LEFT_OUT_IN_ALLOCATION = ("inherit", "array", "after", "requeue")
+"""Those that mean nothing where a scheduler has given its hosts already."""
+
+_MASTER_PORT = derived_port("")
+"""Where ranks on hosts that were named by hand meet, for nobody tells all of them a job's id."""
+
+_NOT_HERE = ("container", "stage")
+"""Fields that only a script sees to, and without which the program would run elsewhere or lack its files."""
+
+
+@click.command("launch")
+@click.argument("job", required=False, type=click.Path())
+@click.option("-n", "--ranks-per-node", type=click.IntRange(min=1), help="Ranks on each host; default 1.")
+@click.option("--ranks", type=click.IntRange(min=1), help="Ranks in all, instead.")
+@click.option("--nodes", type=click.IntRange(min=1), help="Hosts of the allocation; default all.")
+@click.option(
+    "--node-rank",
+    type=click.IntRange(min=0),
+    help="Without a scheduler: this host's number, from 0, among --nodes hosts on which you start the same.",
+)
+@click.option("--master-addr", metavar="HOST", help="With --node-rank: name or address of host 0.")
+@click.option(
+    "--master-port",
+    type=click.IntRange(1024, 65535),
+    help=f"With --node-rank: a free port of host 0; default {_MASTER_PORT}.",
+)
+@click.option("--cores-per-rank", type=click.IntRange(min=1), help="Default: a fair share of what there is.")
+@click.option(
+    "--devices-per-rank", type=click.IntRange(min=0), help="Default: the site's; on this host none."
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Set any field of JOB.",
+    shell_complete=complete_fields,
+)
+@click.option("--here", is_flag=True, help="This host alone, also inside an allocation.")
+@click.option(
+    "--site",
+    "site_name",
+    help="The allocation's site; see `castoff sites`.",
+    shell_complete=complete_sites,
+)
+@click.option("--runs-dir", type=click.Path(path_type=Path), help="In an allocation: where runs go.")
+@click.option("--log-dir", type=click.Path(path_type=Path), help="On this host: write ranks' logs there.")
+@click.option("--failure-file", type=click.Path(path_type=Path), help="On this host: the first failure.")
+@click.option("--job-id", help="On this host: what the rendezvous port is derived from.")
+def command(
+    job: str | None,
+    overrides: tuple[str, ...],
+    here: bool,
+    site_name: str | None,
+    runs_dir: Path | None,
+    log_dir: Path | None,
+    failure_file: Path | None,
+    job_id: str | None,
+    node_rank: int | None,
+    master_addr: str | None,
+    master_port: int | None,
+    **layout: int | None,
+) -> int:
+    """Start ranks here and now, and show what they write.
+
+    Inside an allocation (salloc, qsub -I) they start on its hosts, through the site's starter, as a run
+    with a directory of its own. Anywhere else, and with --here, castoff starts them on this host; setup
+    lines of a job file are then not run, since this is your shell's environment. With --node-rank it starts
+    this host's ranks of a job on several: the same command on each, with a number of its own, makes one job.
+
+    The program stands after --, or is the command of a job file. Ctrl-C asks it to save and stop, a second
+    one kills it. The exit code is that of the first rank to fail; 75 if the program has saved and said that
+    it can go on, which castoff's trainers do: the same command again goes on; 0 if it is done.
+    """
+    context = click.get_current_context()
+    if here and site_name is not None:
+        raise click.UsageError("--here is this host alone, and --site names an allocation's site", context)
+    flags = {name: value for name, value in layout.items() if value is not None}
+    hosts = _hosts_by_hand(node_rank, master_addr, master_port, flags)
+    found = None if here or hosts is not None else _allocation(site_name)
+    of_this_host = {"--log-dir": log_dir, "--failure-file": failure_file, "--job-id": job_id}
+    if found is not None:
+        _refuse(of_this_host, f"is for ranks on this host alone (--here), and this is {found[0]}")
+        return _in_allocation(*found, job, overrides, flags, runs_dir)
+    _refuse({"--runs-dir": runs_dir}, "is for runs in an allocation; here --log-dir says where logs go")
+    if job is None and not overrides and not context.obj:
+        raise click.UsageError(
+            "name a program after --, as in castoff launch -n 2 -- python train.py", context
+        )
+    request = StartRequest(
+        command=context.obj or [],
+        ranks=flags.get("ranks_per_node", 1),
+        cores_per_rank=flags.get("cores_per_rank"),
+        devices_per_rank=flags.get("devices_per_rank"),
+        environment=os.environ,
+        workdir=None,
+        log_dir=log_dir,
+        failure_file=failure_file,
+        job_id=job_id or f"launch-{os.getpid()}",
+        hosts=hosts,
+        inherited=inherited_lock(os.environ),  # while a rank lives, its run is not free
+    )
+    if hosts is not None and (job is not None or overrides or site_name is not None):
+        raise click.UsageError("--node-rank is for a program after --, without job file and site", context)
+    if job is not None or overrides or site_name is not None or flags.keys() & {"ranks", "nodes"}:
+        request = _with_job(request, job, overrides, flags, site_name or "local")
+    with _outcome_asked_for(request) as (asking, outcome):
+        code = start_ranks(asking, output=sys.stdout.buffer, messages=sys.stderr)
+        if code == 0 and outcome is not None and said_again(outcome):
+            say("the program has stopped early, and said that it can go on: the same command again does that")
+            return AGAIN
+    return code
+
+
+def _hosts_by_hand(
+    number: int | None, address: str | None, port: int | None, flags: dict[str, int]
+) -> Hosts | None:
+    """The hosts that flags tell of, where no scheduler does; takes what it needs out of `flags`.
+
+    Raises:
+        click.UsageError: half of it is missing, or this host's number is none of theirs.
+    """
+    context = click.get_current_context()
+    if number is None:
+        _refuse({"--master-addr": address, "--master-port": port}, "goes with --node-rank and --nodes")
+        return None
+    if "nodes" not in flags or "ranks" in flags:
+        raise click.UsageError(
+            f"--node-rank {number} says which host this is; say with --nodes of how many, and with -n how "
+            "many ranks are on each",
+            context,
+        )
+    count = flags.pop("nodes")
+    if number >= count:
+        raise click.UsageError(
+            f"--node-rank {number} is none of --nodes {count} hosts, whose numbers are 0 to {count - 1}",
+            context,
+        )
+    if not address and count > 1:
+        raise click.UsageError(
+            "--master-addr is missing: name the host whose --node-rank is 0, as all of them can reach it",
+            context,
+        )
+    return Hosts(count, number, address or "127.0.0.1", port or _MASTER_PORT)
+
+
+@contextlib.contextmanager
+def _outcome_asked_for(request: StartRequest) -> Iterator[tuple[StartRequest, Path | None]]:
+    """A file in which the program may say how it ended, as in a job; none where a job around this has one."""
+    import tempfile
+
+    if request.environment.get("CASTOFF_OUTCOME_FILE"):
+        yield request, None
+        return
+    with tempfile.TemporaryDirectory(prefix="castoff-launch-") as folder:
+        path = Path(folder, "outcome")
+        environment = {**request.environment, "CASTOFF_OUTCOME_FILE": str(path)}
+        yield request._replace(environment=environment), path
+
+
+def _refuse(flags: Mapping[str, object], why: str) -> None:
+    for flag, given in flags.items():
+        if given is not None:
+            raise click.UsageError(f"{flag} {why}", click.get_current_context())
+
+
+def _with_job(
+    request: StartRequest,
+    job: str | None,
+    overrides: tuple[str, ...],
+    flags: dict[str, int],
+    site_name: str,
+) -> StartRequest:
+    """The request with what a job file says and no flag overrides."""
+    from launcher.cli.job_options import check_job_file
+    from launcher.config.job import JobSpec
+    from launcher.config.site import Site
+    from launcher.planning.planner import plan
+
+    if job is not None:
+        check_job_file(job)
+    program = {"command": list(request.command)} if request.command else {}
+    spec = JobSpec.load(job, overrides=overrides, flags={**program, **flags})
+    if needed := [name for name in _NOT_HERE if getattr(spec, name) != getattr(JobSpec(), name)]:
+        where = job or "the command line"
+        raise CastoffError(
+            f"{where}: launch starts the program as it is, without {' and '.join(needed)}; "
+            f"castoff submit --site local heeds that, or clear it: --set {needed[0]}=null"
+        )
+    _say_left_out(spec, _LEFT_OUT_HERE)
+    decided = plan(spec, Site.load(site_name))
+    environment = {**request.environment, **decided.env}
+    if decided.python:
+        folder = Path(decided.python).parent
+        environment["PATH"] = f"{folder}{os.pathsep}{environment.get('PATH', os.defpath)}"
+    return request._replace(
+        command=decided.command,
+        ranks=decided.ranks,
+        cores_per_rank=decided.cores_per_rank,
+        devices_per_rank=decided.devices_per_rank or None,
+        environment=environment,
+        workdir=Path(decided.workdir) if decided.workdir else None,
+    )
+
+
+def _say_left_out(spec: JobSpec, fields: tuple[str, ...]) -> None:
+    plain = type(spec)()
+    if unused := [name for name in fields if getattr(spec, name) != getattr(plain, name)]:
+        say(f"launch leaves out {', '.join(unused)}, which castoff submit heeds")
+
+
+def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
+    """The allocation to use and its site; None: this host alone.
+
+    Raises:
+        CastoffError: there is none of that site's scheduler; or this process is one of its ranks.
+    """
+    if site_name is None and not os.environ.keys() & {"SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID"}:
+        return None  # as mostly: nothing else is loaded
+    from launcher.config.site import Site
+    from launcher.submission.allocation import find, rank_here
+
+    named = None if site_name is None else Site.load(site_name)
+    if named is not None and named.scheduler == "local":
+        return None
+    found = find(os.environ)
+    if named is not None:
+        site = named
+    elif not found:
+        return None
+    else:
+        site, why = Site.choose(inside=found[0].scheduler)
+        say(f"site {site.name}: {why}")
+        if site.scheduler == "local":
+            return None
+    mine = [one for one in found if one.scheduler == site.scheduler]
+    if not mine:
+        raise CastoffError(_no_allocation(site, found))
+    rank = rank_here(os.environ)
+    if rank is not None:
+        raise CastoffError(_is_a_rank(rank, mine[0]))
+    return mine[0], site
+
+
+def _is_a_rank(rank: Placement, allocation: Allocation) -> str:
+    size = "" if rank.world_size is None else f" of {rank.world_size}"
+    told = [rank.sources.get(field, "") for field in ("rank", "world_size", "local_rank")]
+    names = " ".join(name for name in told if name.isidentifier())  # others are descriptions
+    return (
+        f"this process is rank {rank.rank}{size} already, started by {rank.starter}, and each of them would "
+        f"start ranks on all hosts of {allocation}.\n"
+        "Start them once, in the allocation's shell; on this host alone: castoff launch --here\n"
+        f"If no starter has started this process: unset {names}"
+    )
+
+
+def _no_allocation(site: Site, found: list[Allocation]) -> str:
+    if found:
+        return (
+            f"site {site.name} runs {site.scheduler}, but this is {found[0]}: name the site of this machine "
+            "with --site, or start ranks on this host alone with --here"
+        )
+    get = {"slurm": "salloc", "pbs": "qsub -I"}[site.scheduler]
+    return (
+        f"site {site.name} runs {site.scheduler}, but this shell is in no allocation of it: get one with "
+        f"{get}, or use castoff submit; without --site the ranks start on this host"
+    )
+
+
+def _in_allocation(
+    allocation: Allocation,
+    site: Site,
+    job: str | None,
+    overrides: tuple[str, ...],
+    flags: dict[str, int],
+    runs_dir: Path | None,
+) -> int:
+    from launcher.cli.job_options import load_job
+    from launcher.submission.launch import run_in_foreground
+
+    spec = load_job(job, overrides, {name: str(value) for name, value in flags.items()})
+    _say_left_out(spec, _LEFT_OUT_IN_ALLOCATION)
+    return run_in_foreground(
+        spec,
+        site,
+        allocation,
+        runs_dir=runs_dir,
+        environ=os.environ,
+        output=sys.stdout.buffer,
+        messages=sys.stderr,
+    )

@@ -1,0 +1,148 @@
+"""castoff list."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from launcher.cli.output import Table, is_terminal, json_option, print_json, say
+from launcher.cli.times import brief, duration
+from launcher.runs.index import Index
+from launcher.runs.states import ENDINGS, RunSummary, members_words
+from launcher.status.overview import Overview, Row, rebuild
+from launcher.status.watch import AT_A_GLANCE
+
+_NEWEST = 20
+"""How many runs that are over fit a glance."""
+
+_MANY = 500
+"""Runs that have to be looked at from which on a list says why it takes a while."""
+
+_STATES = ("pending", "running", "ended", *reversed(ENDINGS))
+
+_HEADINGS = ("run", "site", "state", "code", "attempts", "age", "took", "members")
+
+_ROOM = {"state": max(map(len, _STATES)), "code": 3}
+"""Characters of columns that an answer may yet fill."""
+
+_DISPENSABLE = ("attempts", "site", "code", "took", "members", "age")
+"""What a narrow terminal goes without: `castoff status` tells it, too."""
+
+
+@click.command("list")
+@click.option(
+    "--all", "everything", is_flag=True, help=f"Not only the {_NEWEST} newest and those that go on."
+)
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(_STATES),
+    multiple=True,
+    metavar="WORD",
+    help="Only runs in this state or with this ending, as running or failed; may be given again.",
+)
+@click.option("--name", metavar="NAME", help="Only runs of this name; * stands for anything.")
+@click.option("--since", callback=duration, metavar="AGE", help="Only runs submitted so long ago, as 7d.")
+@click.option(
+    "--scan",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="First find the runs in a folder and below, and add those that are missing here.",
+)
+@json_option
+def command(
+    everything: bool,
+    states: tuple[str, ...],
+    name: str | None,
+    since: int | None,
+    scan: Path | None,
+    as_json: bool,
+) -> None:
+    """List your runs, the newest last; with --json all of them."""
+    index = Index.of(os.environ)
+    if scan is not None:
+        _scan(index, scan)
+    overview = Overview(index, names=() if name is None else (name,), announce=_announce, ask=False)
+    now = time.time()
+
+    def wanted(row: Row) -> bool:
+        told = row.told
+        return (not states or told.state in states or told.ending in states) and (
+            since is None or now - row.submitted <= since
+        )
+
+    def possible(row: Row) -> bool:
+        return overview.is_doubtful(row) or wanted(row)
+
+    rows, left_out = overview.choose(possible, None if everything or as_json else _NEWEST)
+    known = next((at for at, row in enumerate(rows) if overview.is_doubtful(row)), len(rows))
+    room = _ROOM if known < len(rows) else None
+    table = Table(_HEADINGS, [_cells(row, now) for row in rows], dispensable=_DISPENSABLE, room=room)
+
+    def show(some: list[Row]) -> None:
+        if as_json:
+            print_json(*map(_plain, some))
+        elif some:
+            table.print([_cells(row, now) for row in some])
+
+    show(rows[:known])  # first, for a scheduler may take its time
+    overview.ask(AT_A_GLANCE)
+    rest = [row for row in overview.now(rows[known:]) if wanted(row)]
+    show(rest)
+    if as_json or known or rest:
+        pass
+    elif states or name is not None or since is not None:
+        say("there are no such runs")
+    elif overview.known:
+        say("the directories of all runs are gone; --scan FOLDER finds those that were moved there")
+    else:
+        say("no runs yet; --scan FOLDER finds those in a folder")
+    for one in overview.notes:
+        say(one)
+    if left_out:
+        say(f"{left_out} older runs are over and not shown; --all shows them")
+
+
+def _scan(index: Index, folder: Path) -> None:
+    rebuilt = rebuild(index, folder)
+    for one in rebuilt.notes:
+        say(one)
+    runs = "1 run" if rebuilt.found == 1 else f"{rebuilt.found} runs"
+    say(f"{folder}: {runs} found, {rebuilt.new or 'none'} new")
+
+
+def _announce(count: int) -> None:
+    if count >= _MANY and is_terminal(sys.stderr):
+        say(f"looking at {count} runs; those that are over will be known from now on")
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    told = {name: getattr(row.told, name) for name in RunSummary.__struct_fields__}
+    return {"id": row.entry.id, "directory": row.entry.path, **told}
+
+
+def _cells(row: Row, now: float) -> tuple[str, ...]:
+    told = row.told
+    until = told.ended if row.is_over else now
+    return (
+        row.entry.id,
+        told.site,
+        _state_word(told),
+        "" if told.code is None else str(told.code),
+        str(told.attempts) if told.attempts > told.members else "",
+        brief(now - row.submitted),
+        brief(until - told.started) if until and told.started else "",
+        members_words(told.counts) if told.members > 1 else "",
+    )
+
+
+def _state_word(told: RunSummary) -> str:
+    """State and ending in one word."""
+    if told.stop_asked:
+        return "stopping"
+    return (told.ending if told.state == "ended" else None) or told.state

@@ -1,0 +1,193 @@
+"""The `castoff` command: parse, call, print. Each verb is a module of launcher.cli.
+
+Nothing but click is imported until a verb runs, and what stands after `--` never meets the parser.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from launcher.errors import CastoffError, Problem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_VERBS = {
+    "cancel": "End runs.",
+    "clean": "Remove the directories of runs that are over.",
+    "completion": "Print what makes a shell complete castoff's words.",
+    "explain": "Say which rank this process is, and how that is known.",
+    "init": "Write a commented job file to start from.",
+    "launch": "Start ranks here and now.",
+    "list": "List your runs.",
+    "logs": "Print a run's logs, or follow them.",
+    "render": "Print the script that a scheduler gets.",
+    "resubmit": "Start a run that is over again, in its directory.",
+    "schema": "Print the JSON schema of job files.",
+    "sites": "List the sites, show one, or check one.",
+    "status": "Say what became of a run.",
+    "stop": "Ask runs to save their state and end.",
+    "submit": "Submit a job.",
+    "train": "Train a network that comes with castoff.",
+    "wait": "Wait until runs are over; exit with their code.",
+}
+
+_TAKE_A_PROGRAM = ("launch", "render", "submit", "train")
+"""The verbs for which what stands after `--` is the program's, or for train the trainer's."""
+
+
+class _Verbs(click.Group):
+    """Loads a verb's module when it is called, and lists the verbs without loading any."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        module = import_module(f"launcher.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        verb = args[0]
+        if verb not in _VERBS and not verb.startswith("-"):
+            from launcher.cli.other_words import instead_of_verb
+
+            ctx.fail(f"there is no verb {verb!r}{instead_of_verb(verb, _VERBS)}")
+        if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
+            ctx.fail(f"{verb} takes no program, so nothing may stand after --")
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        from click.shell_completion import CompletionItem
+
+        verbs = [CompletionItem(verb, help=words) for verb, words in _VERBS.items()]
+        offered = [item for item in verbs if item.value.startswith(incomplete)]
+        return offered or click.Command.shell_complete(self, ctx, incomplete)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_VERBS.items()))
+
+
+@click.command(
+    cls=_Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(package_name="castoff", prog_name="castoff")
+@click.pass_context
+def castoff(context: click.Context) -> None:
+    """From one job file to ranks that know who they are.
+
+    castoff renders the exact script that Slurm or PBS gets, submits it, starts the ranks, tells
+    each who it is, and knows afterwards how it ended. What stands after -- is the program with its
+    own flags.
+    """
+    if context.invoked_subcommand is None:
+        if context.obj is not None:
+            context.fail("name a verb before --, as in castoff launch -n 2 -- python train.py")
+        click.echo(context.get_help())
+
+
+def console() -> NoReturn:
+    """The installed command: `main` for a process of its own, which may skip what such a one can.
+
+    Collecting garbage and taking the interpreter apart cost a short command a fifth of its time.
+    """
+    gc.set_threshold(100_000)
+    try:
+        main()
+    except SystemExit as end:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 1)
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit."""
+    words = sys.argv[1:] if arguments is None else arguments
+    program: list[str] | None = None
+    if "--" in words:
+        at = words.index("--")
+        words, program = words[:at], words[at + 1 :]
+    if "_CASTOFF_COMPLETE" in os.environ:  # a shell asks what may stand next, and click answers
+        import_module("launcher.cli.completion")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # a path's bytes leave as they came
+    try:
+        code = _run(words, program)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # the reader has gone, as in `castoff render … | head`
+            _complain(f"{error.filename or 'standard output'}: {error.strerror or error}", 1, words)
+        _abandon_output()
+        code = 1
+    sys.exit(code)
+
+
+def _run(words: list[str], program: list[str] | None) -> int:
+    try:
+        result: Any = castoff.main(words, prog_name="castoff", obj=program, standalone_mode=False)
+    except CastoffError as error:
+        return _complain(str(error), error.exit_code, words, getattr(error, "problems", []))
+    except click.ClickException as error:
+        return _complain(_in_one_line(error, words), error.exit_code, words)
+    except click.Abort:
+        return 130
+    return result if isinstance(result, int) else 0
+
+
+def _complain(message: str, code: int, words: list[str], problems: list[Problem] | None = None) -> int:
+    """Say what is wrong on standard error, and return the exit code; with --json, as one JSON object.
+
+    Whether --json is meant is seen from the words alone, for they may be what is wrong.
+    """
+    if "--json" not in words:
+        for line in message.split("\n"):
+            _say(line)
+        return code
+    from launcher.cli.output import error_as_json
+
+    click.echo(error_as_json(message, code, problems or []), err=True)
+    return code
+
+
+def _in_one_line(error: click.ClickException, words: list[str]) -> str:
+    message = " ".join(error.format_message().split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return message
+    path = context.command_path
+    if isinstance(error, (click.NoSuchOption, click.BadParameter)):
+        from launcher.cli.other_words import instead_of_option
+
+        message = instead_of_option(error, context.command, words) or message
+    if "unexpected extra argument" in message and context.command.name in _TAKE_A_PROGRAM:
+        message += f"; a program stands after --, as in {path} -- python train.py"
+    return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
+
+
+def _say(line: str) -> None:
+    from launcher.cli.output import say
+
+    say(line)
+
+
+def _abandon_output() -> None:
+    """Let what is still buffered go nowhere, so that the interpreter's last flush succeeds."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    console()

@@ -1,0 +1,48 @@
+"""castoff render."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from launcher.cli.job_options import job_options, load_job, load_site
+from launcher.cli.output import json_option, print_json, write_output
+from launcher.errors import CastoffError, printable
+
+
+@click.command("render")
+@job_options
+@click.option("-o", "--output", type=click.Path(), help="Write the script to a file.")
+@json_option
+def command(
+    job: str | None,
+    site_name: str | None,
+    overrides: tuple[str, ...],
+    output: str | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Print the script that a scheduler gets, byte for byte. Asks no scheduler anything.
+
+    JOB is a job file; without one, flags and the program after -- make the job.
+    """
+    # Late: a shell that completes our flags waits for what is imported.
+    import msgspec
+
+    from launcher.planning.planner import plan
+    from launcher.planning.render import render
+
+    spec = load_job(job, overrides, flags)
+    decided = plan(spec, load_site(site_name, spec))
+    script = render(decided)
+    if as_json:
+        print_json({"plan": msgspec.to_builtins(decided), "script": script})
+    elif output is None:
+        click.echo(script.encode(), nl=False)  # UTF-8, whatever the locale
+    if output is not None:
+        try:
+            write_output(Path(output), script, 0o755)
+        except OSError as error:
+            raise CastoffError(f"{printable(output)}: cannot be written: {error.strerror}") from error

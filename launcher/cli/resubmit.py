@@ -1,0 +1,35 @@
+"""castoff resubmit."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from launcher.cli.completion import complete_runs
+from launcher.cli.output import json_option, print_json
+from launcher.runs.index import Index
+from launcher.submission.resubmit import resubmit
+
+
+@click.command("resubmit")
+@click.argument("run", shell_complete=complete_runs)
+@click.option("--member", "members", type=click.IntRange(min=0), multiple=True, help="This one alone.")
+@click.option("--done-too", is_flag=True, help="Also members that are done.")
+@json_option
+def command(run: str, members: tuple[int, ...], done_too: bool, as_json: bool) -> None:
+    """Start the members of a run that are not done again: in its directory, with its script.
+
+    A program finds its newest checkpoint there, and CASTOFF_ATTEMPT above 0.
+    """
+    found = Index.of(os.environ).find(run)
+    begin = resubmit(found, members=members, done_too=done_too)
+    if as_json:
+        print_json({"id": found.id, "job": found.job, "directory": str(found.path), "attempts": begin})
+        return
+    click.echo(f"run         {found.id}")
+    click.echo(f"job         {found.job} ({found.submission().get('scheduler')})")
+    click.echo(f"directory   {found.path}")
+    attempts = [f"{member}.{attempt}" for member, attempt in begin.items()]
+    more = f" and {len(attempts) - 10} more" if len(attempts) > 10 else ""
+    click.echo(f"attempts    {', '.join(attempts[:10])}{more}")

@@ -1,0 +1,71 @@
+"""What the verbs about several runs share: which runs are meant, by reference or by a pattern of names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from launcher.cli.completion import complete_runs
+from launcher.errors import CastoffError, say
+from launcher.runs.index import Index
+from launcher.runs.run import Run
+from launcher.status.overview import Overview, Row
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def run_options(function: F) -> F:
+    """Add RUNS and --name."""
+    function = click.option(
+        "--name",
+        "names",
+        multiple=True,
+        metavar="NAME",
+        help="Also all runs of this name that are not over; * stands for anything.",
+    )(function)
+    return click.argument("runs", nargs=-1, shell_complete=complete_runs)(function)
+
+
+def runs_meant(
+    runs: Sequence[str],
+    names: Sequence[str],
+    wanted: Callable[[list[Row]], list[Row]] | None = None,
+) -> list[Run]:
+    """The runs of these references, and those of names; each once.
+
+    `wanted`: which of those of such names (default: those that are not over).
+
+    Raises:
+        CastoffError: there is no such run, or its directory may not be used.
+        click.UsageError: neither is given.
+    """
+    context = click.get_current_context()
+    if not runs and not names:
+        raise click.UsageError("missing argument 'RUNS...', or --name NAME", context)
+    index = Index.of(os.environ)
+    found = {run.path: run for run in index.find_all(runs)}
+    if names:
+        overview = Overview(index, names=names)
+        for note in overview.notes:
+            say(note)
+        rows, _ = overview.choose()
+        if not rows:
+            raise CastoffError(f"there are no runs of such a name: {', '.join(names)}")
+        chosen = (wanted or _not_over)(rows)
+        found |= {row.run.path: row.run for row in chosen}
+        if not found:
+            say(f"nothing of such a name goes on: {', '.join(names)}")
+    return list(found.values())
+
+
+def _not_over(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row.told.state != "ended"]
+
+
+def newest_and_not_over(rows: list[Row]) -> list[Row]:
+    """Of each name the newest run, which may be over, and all that are not."""
+    newest = {row.told.name: row for row in rows}
+    return [row for row in rows if row.told.state != "ended" or newest[row.told.name] is row]

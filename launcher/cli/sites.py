@@ -1,0 +1,139 @@
+"""castoff sites."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+import yaml
+
+from launcher.cli.completion import complete_sites
+from launcher.cli.job_options import load_site
+from launcher.cli.output import json_option, print_json
+from launcher.config.site import Search, Site
+from launcher.errors import CastoffError
+
+
+@click.command("sites")
+@click.argument("words", nargs=-1, metavar="[check] [NAME]", shell_complete=complete_sites)
+@json_option
+def command(words: tuple[str, ...], as_json: bool) -> int | None:
+    """List the sites; show one as it is resolved from all it extends; or check one.
+
+    `check` compares a profile's limits with what the scheduler of this machine says. Its exit code is 0
+    if they agree, 1 if something differs, 2 if that cannot be told.
+    """
+    verb, *names = words or ("",)
+    if len(words) > 2 or (names and verb != "check"):
+        context = click.get_current_context()
+        context.fail(f"takes a name, or check and a name, but there stands {' '.join(words)!r}")
+    if verb == "check":
+        try:
+            site = load_site(names[0] if names else None)
+        except CastoffError as error:
+            error.exit_code = 2  # 1 says that something differs
+            raise
+        return _check(site, as_json)
+    if verb:
+        _show(Site.load(verb), as_json)
+    else:
+        _list(as_json)
+    return None
+
+
+def _show(site: Site, as_json: bool) -> None:
+    shown = msgspec.to_builtins(site)
+    if as_json:
+        print_json(shown)
+    else:
+        click.echo(_yaml(shown), nl=False)
+
+
+def _list(as_json: bool) -> None:
+    """List all profiles.
+
+    Raises:
+        CastoffError: with what is wrong with those that cannot be used, once all others are listed.
+    """
+    rows: list[dict[str, str | None]] = []
+    broken: list[CastoffError] = []
+    for known, files in Search.here().profiles().items():
+        row: dict[str, str | None] = {"name": known, "from": files[0][0], "description": None, "error": None}
+        try:
+            row["description"] = Site.load(known).description
+        except CastoffError as error:
+            row["error"] = str(error)
+            broken.append(error)
+        rows.append(row)
+    chosen, why = None, None
+    try:
+        site, why = Site.choose()
+        chosen = site.name
+    except CastoffError as error:
+        if not any(str(error).startswith(str(one)) for one in broken):
+            broken.append(error)
+    if as_json:
+        print_json({"sites": rows, "chosen": chosen, "because": why})
+    else:
+        width = max(len(str(row["name"])) for row in rows)
+        for row in rows:
+            about = "cannot be used, see below" if row["error"] else row["description"]
+            click.echo(f"{row['name']:{width}}  {row['from']:8}  {about}")
+        if chosen:
+            click.echo(f"without --site: {chosen}, because {why}")
+    if broken:
+        raise _several(broken)
+
+
+def _several(errors: list[CastoffError]) -> CastoffError:
+    """All of several errors, with the exit code of the worst."""
+    joint = CastoffError("\n".join(map(str, errors)))
+    joint.exit_code = max(one.exit_code for one in errors)
+    return joint
+
+
+def _check(site: Site, as_json: bool) -> int:
+    from datetime import date  # late, like what runs programs: only this asks a clock
+
+    from launcher.schedulers.site_check import compare
+    from launcher.schedulers.site_questions import ask
+
+    told = ask(site)
+    found = compare(site, told, date.today().isoformat())
+    mended, place = found.mended(), f".castoff/sites/{site.name}.yaml"
+    kind, path = Search.here().profiles()[site.name][0]
+    if kind == "project":
+        place = str(path)
+    elif mended:
+        mended = {"extends": site.name, **mended}
+    if as_json:
+        differences = [difference._asdict() for difference in found.differences]
+        print_json(
+            {
+                "site": site.name,
+                "scheduler": told.scheduler,
+                "differences": differences,
+                "mended": mended,
+                "not_compared": found.not_compared,
+            }
+        )
+        return 1 if differences else 0
+    for one in found.differences:
+        source = f" ({one.source}, {one.date})" if one.source else ""
+        click.echo(
+            f"{one.field}: {site.name} says {one.profile}{source}; {told.scheduler} says {one.scheduler}"
+        )
+    count = len(found.differences)
+    many = "nothing differs" if not count else "1 difference" if count == 1 else f"{count} differences"
+    click.echo(f"{site.name} and {told.scheduler}: {many}")
+    if mended:
+        click.echo(f"to say what {told.scheduler} says, put this into {place}:")
+        click.echo("".join(f"  {line}\n" for line in _yaml(mended).splitlines()), nl=False)
+    for what in found.not_compared:
+        click.echo(f"not compared: {what}")
+    return 1 if count else 0
+
+
+def _yaml(data: Any) -> str:
+    return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))

@@ -1,0 +1,163 @@
+"""castoff status."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import click
+import msgspec
+
+from launcher.cli.completion import complete_runs
+from launcher.cli.output import json_option, print_json, print_table, say
+from launcher.cli.times import brief, moment
+from launcher.config.quantities import cpulist
+from launcher.errors import printable
+from launcher.runs.index import Index
+from launcher.runs.provenance import words
+from launcher.runs.run import Run
+from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure_words, members_words
+from launcher.status.asking import Asking
+from launcher.status.scenes import survey
+from launcher.status.watch import AT_A_GLANCE, by_records, judge, status
+
+_ROWS = 20
+"""Members that have a row each; more are grouped by what became of them."""
+
+_DETAILS = 5
+"""Failures of an array that are told in full."""
+
+
+@click.command("status")
+@click.argument("run", required=False, shell_complete=complete_runs)
+@json_option
+def command(run: str | None, as_json: bool) -> None:
+    """Say what became of a run: its members, their attempts, and the rank that failed first.
+
+    RUN is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory;
+    without it, the newest run. `castoff list` lists all.
+    """
+    index = Index.of(os.environ)
+    found = index.newest() if run is None else index.find(run)
+    if as_json:
+        print_json(msgspec.to_builtins(status(found, Asking(AT_A_GLANCE))))
+        return
+    now = time.time()
+    scene = survey(found)
+    _print_head(by_records(scene), now)  # first, for a scheduler may take its time
+    (one,) = judge([scene], Asking(AT_A_GLANCE))
+    _print_state(one)
+    if len(one.members) > 1:
+        _print_members(one, now)
+    for member in one.members if len(one.members) == 1 else ():
+        for attempt in member.attempts:
+            _print_attempt(one, member, attempt, now)
+
+
+def _print_head(one: RunStatus, now: float) -> None:
+    """What no scheduler has to be asked about."""
+    job = f", job {one.job}" if one.job else ""
+    _line("run", one.id)
+    _line("site", f"{one.site or 'not known'}{job}")
+    if one.submitted:
+        _line("submitted", f"{moment(one.submitted)}, {brief(now - one.submitted)} ago")
+    _line("directory", one.directory)
+    if code := words(Run(Path(one.directory))):
+        _line("code", code)
+
+
+def _print_state(one: RunStatus) -> None:
+    ending = f", {one.ending}" if one.ending and one.state != "unknown" else ""
+    code = f" (code {one.code})" if one.code else ""
+    stop = ", asked to stop" if one.stop_asked and not one.over else ""
+    _line("state", f"{one.state}{ending}{code}{stop}")
+    if one.reason:
+        _line("", one.reason)
+
+
+def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus, now: float) -> None:
+    _line("attempt", f"{member.member}.{attempt.attempt}  {_words(attempt, one.walltime, now)}")
+    if attempt.reason:
+        _line("", attempt.reason)
+    if attempt.failure:
+        _line("", failure_words(attempt.failure))
+    if attempt.started:
+        _line("", f"logs in {attempt.logs}")
+
+
+def _words(attempt: AttemptStatus, walltime: int | None, now: float) -> str:
+    what = attempt.ending or attempt.state
+    if not attempt.started:
+        return f"{what}, never began"
+    began = f"began {moment(attempt.started)} on {attempt.host}"
+    if attempt.ended:
+        # A clock that was set back in between would make it negative.
+        return f"{what} after {max(attempt.ended - attempt.started, 0):.0f} s, {began}"
+    if attempt.state == "running":
+        left = f", {brief(attempt.started + walltime - now)} left" if walltime else ""
+        return f"{what} for {brief(now - attempt.started)}{left}, {began}"
+    return f"{what}, {began}"
+
+
+def _print_members(one: RunStatus, now: float) -> None:
+    """An array's members, and the first few failures in full."""
+    _line("members", members_words(one.counts))
+    click.echo()
+    if len(one.members) <= _ROWS:
+        headings = ("member", "state", "code", "attempts", "began", "took", "host")
+        rows = [_cells(member, now) for member in one.members]
+        print_table(headings, rows, dispensable=("attempts", "took", "code", "began"))
+    else:
+        print_table(("state", "code", "count", "members"), _groups(one.members))
+    bad = [
+        (member, member.attempts[-1])
+        for member in one.members
+        if member.attempts and (member.attempts[-1].failure or member.attempts[-1].reason)
+    ]
+    if bad:
+        click.echo()
+    for member, attempt in bad[:_DETAILS]:
+        _print_attempt(one, member, attempt, now)
+    if len(bad) > _DETAILS:
+        say(f"{len(bad) - _DETAILS} more failures are not shown; --json tells all of them")
+
+
+def _cells(member: MemberStatus, now: float) -> tuple[str, ...]:
+    state, code = _state_and_code(member)
+    last = member.attempts[-1] if member.attempts else None
+    started = last.started if last else None
+    until = (last.ended or (now if last.state == "running" else None)) if last else None
+    return (
+        str(member.member),
+        state,
+        code,
+        str(len(member.attempts)),
+        moment(started) if started else "",
+        brief(until - started) if started and until else "",
+        (last.host if last else None) or "",
+    )
+
+
+def _groups(members: list[MemberStatus]) -> list[tuple[str, ...]]:
+    """Which members share a state and a code."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for member in members:
+        groups.setdefault(_state_and_code(member), []).append(member.member)
+    return [
+        (state, code, str(len(numbers)), _shortened(cpulist(numbers)))
+        for (state, code), numbers in groups.items()
+    ]
+
+
+def _state_and_code(member: MemberStatus) -> tuple[str, str]:
+    code = member.attempts[-1].code if member.attempts and member.state == "ended" else None
+    return member.ending or member.state, "" if code is None else str(code)
+
+
+def _shortened(numbers: str, most: int = 72) -> str:
+    return numbers if len(numbers) <= most else f"{numbers[:most].rpartition(',')[0]},…"
+
+
+def _line(heading: str, text: str) -> None:
+    click.echo(f"{heading:10} {printable(text)}")

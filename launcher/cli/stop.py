@@ -1,0 +1,83 @@
+"""castoff stop."""
+
+from __future__ import annotations
+
+import click
+
+from launcher.cli.output import json_option, print_json, say
+from launcher.cli.run_options import run_options, runs_meant
+from launcher.errors import CastoffError
+from launcher.runs.run import Run, ask_to_stop
+from launcher.runs.states import RunStatus
+from launcher.schedulers.local.control import other_host
+from launcher.status.watch import looks, statuses
+
+
+class _StillGoing(CastoffError):
+    exit_code = 124  # as timeout(1)
+
+
+@click.command("stop")
+@run_options
+@click.option("--wait", "until_over", is_flag=True, help="Return when they are over.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    help="Wait no longer than so many seconds (exit code 124); means --wait.",
+)
+@json_option
+def command(
+    runs: tuple[str, ...], names: tuple[str, ...], until_over: bool, timeout: float | None, as_json: bool
+) -> int:
+    """Ask runs to save their state and end; `castoff resubmit` lets them go on.
+
+    A program is asked by the file that CASTOFF_STOP_FILE names; one that does not look for it goes
+    on. Members that wait do not begin, and nothing is requeued.
+    """
+    found = runs_meant(runs, names)
+    over = {now.directory for run, now in zip(found, statuses(found), strict=True) if _is_over(run, now)}
+    for run in found:
+        if str(run.path) not in over:
+            ask_to_stop(run)
+    states: list[RunStatus] = []
+    if until_over or timeout is not None:
+        for states in looks(found, timeout):  # noqa: B007 - the last of them counts
+            pass
+    else:
+        states = statuses(found)
+    told, queued = [], []
+    for run, now in zip(found, states, strict=True):
+        asked = str(run.path) not in over
+        told.append({"id": run.id, "asked": asked, "state": now.state, "ending": now.ending})
+        if now.scheduler != "local" and now.state == "pending":
+            queued.append(run.id)
+        if not as_json:
+            click.echo(f"{run.id}: {_words(now, asked)}")
+    if as_json:
+        print_json(*told)
+    going = [str(one["id"]) for one in told if one["state"] in ("pending", "running")]
+    if going and timeout is not None:
+        raise _StillGoing(
+            f"{', '.join(going)}: not over after {timeout:g} s; its program may not look for "
+            "CASTOFF_STOP_FILE; `castoff cancel` ends it"
+        )
+    if queued and not as_json:
+        ids = " ".join(queued)
+        say(f"what waits ends when it is started; `castoff cancel {ids}` takes it out of the queue now")
+    if len(going) > len(queued) and not as_json:
+        say("a program that does not look for CASTOFF_STOP_FILE goes on; `castoff cancel` ends it")
+    return 0
+
+
+def _is_over(run: Run, now: RunStatus) -> bool:
+    """Whether nothing of it runs or can still begin; False if that cannot be known here."""
+    if now.scheduler != "local":  # which was asked
+        return now.state == "ended" and (bool(run.submission()) or now.ending != "again")
+    if not run.submission():  # a script at work by hand may run anywhere
+        return now.state == "ended" and all(member.ending != "again" for member in now.members)
+    return now.over and (now.state == "ended" or other_host(run) is None)
+
+
+def _words(now: RunStatus, asked: bool) -> str:
+    ending = f", {now.ending}" if now.ending not in (None, now.state) else ""
+    return f"asked to stop; {now.state}{ending}" if asked else f"{now.state} already{ending}"

@@ -1,0 +1,1 @@
+"""What a person writes: job files and site profiles."""

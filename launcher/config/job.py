@@ -1,0 +1,493 @@
+"""JobSpec: what a user asks for, in words that name no scheduler."""
+
+# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+
+import copy
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+
+from launcher.config.document import Document, FieldPath, dotted
+from launcher.config.quantities import (
+    CPULISTS_PATTERN,
+    DURATION_PATTERN,
+    DURATION_TAKES,
+    END,
+    MEMORY_PATTERN,
+    MEMORY_TAKES,
+)
+from launcher.config.structure import convert_valid, meaning, takes
+from launcher.errors import InvalidInput, Problem, shown
+
+_SCALAR = {"x-scalar": True}
+"""Marks what the JSON schema lets be a number too."""
+
+Word = Annotated[
+    str,
+    takes(
+        "one line of text, not empty",
+        many="lines of text, none empty",
+        pattern=rf"^[^\x00\n\r]+{END}",
+        extra_json_schema=_SCALAR,
+    ),
+]
+Text = Annotated[str, takes("text", many="texts", pattern=rf"^[^\x00]*{END}", extra_json_schema=_SCALAR)]
+ShellLine = Annotated[
+    str,
+    takes(
+        "a shell line without carriage returns, which Windows adds",
+        many="shell lines",
+        pattern=rf"^[^\x00\r]*{END}",
+        extra_json_schema=_SCALAR,
+    ),
+]
+EnvName = Annotated[
+    str,
+    takes(
+        "a variable's name (letters, digits and _)",
+        many="variables' names (letters, digits and _)",
+        pattern=rf"^[A-Za-z_][A-Za-z0-9_]*{END}",
+    ),
+]
+Count = Annotated[int, takes("a whole number of at least 1", ge=1, le=10_000_000)]
+CountOrNone = Annotated[int, takes("a whole number of at least 0", ge=0, le=1_000_000)]
+Duration = Annotated[str, takes(DURATION_TAKES, pattern=DURATION_PATTERN)]
+Memory = Annotated[str, takes(MEMORY_TAKES, pattern=MEMORY_PATTERN)]
+CpuLists = Annotated[
+    str,
+    takes("a CPU list for each rank of a node, joined by :, as in 4-7:8-11", pattern=CPULISTS_PATTERN),
+]
+DirectiveName = Annotated[
+    str,
+    takes("a directive's name (letters, digits, - and _)", pattern=rf"^[A-Za-z][A-Za-z0-9_-]*{END}"),
+]
+Directive = Word | bool | None
+Directives = Annotated[
+    dict[DirectiveName, Directive | dict[DirectiveName, Directive]],
+    takes("names, each with text, true, false or null, and under slurm or pbs those for that one alone"),
+]
+Sha256 = Annotated[str, takes("a SHA-256 sum: 64 hexadecimal digits", pattern=rf"^[0-9A-Fa-f]{{64}}{END}")]
+StarterName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "local"]
+RuntimeName = Literal["apptainer", "shifter", "podman-hpc", "pyxis"]
+Gpus = Literal["nvidia", "amd", "intel", "none"]
+Condition = Literal["after", "afterok", "afternotok", "afterany"]
+RequeueWay = Literal["copy", "chain"]
+
+SCHEDULERS = {"slurm": "Slurm", "pbs": "PBS"}
+"""Those whose own directives may stand under their name, and what people call them."""
+
+_OURS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+_KEPT_BY_SHELLS = frozenset(
+    {
+        # Read-only, or counted by the shell itself. What is given to some of them is evaluated as
+        # arithmetic, where a[$(…)] runs a command.
+        *("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "HISTCMD", "OPTIND", "OPTERR"),
+        *("RANDOM", "SRANDOM", "SECONDS", "LINENO", "EPOCHREALTIME", "EPOCHSECONDS", "BASH_MONOSECONDS"),
+        *("BASH", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS"),
+        *("BASH_COMMAND", "BASH_EXECUTION_STRING", "BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE"),
+        *("BASH_SUBSHELL", "BASH_TRAPSIG", "BASH_VERSION", "COMP_WORDBREAKS", "DIRSTACK", "FUNCNAME"),
+        *("GROUPS", "PIPESTATUS", "PWD", "OLDPWD", "SHLVL", "_"),
+        # A shell that starts as sh sets these anew.
+        *("PS1", "PS2", "PS4"),
+        # They change how the script itself is read.
+        *("IFS", "BASH_COMPAT", "BASH_XTRACEFD", "EXECIGNORE", "FUNCNEST", "POSIXLY_CORRECT"),
+    }
+)
+"""Variables that no script can hand to a program as they are given (bash(1), sh(1))."""
+
+_LONGEST_WORD = 131_071
+"""Bytes of an argument, or of a variable with its name and the =: Linux's MAX_ARG_STRLEN less the
+NUL at the end (execve(2))."""
+
+
+class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the ranks start."""
+
+    starter: Annotated[
+        StarterName | None,
+        meaning("What starts the processes, where it is not the site's own choice."),
+    ] = None
+    torchrun: Annotated[bool, meaning("Start torchrun once on every node, and let it start the ranks.")] = (
+        False
+    )
+    args: Annotated[
+        list[Word],
+        meaning("Further flags, each one word, for the starter of the site that the job is meant for."),
+    ] = []
+
+
+class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What each rank's program runs in. Without an image there is no container."""
+
+    image: Annotated[
+        Word | None,
+        meaning("The image: an absolute path, stage/… for one that `stage` copies, or the runtime's name."),
+    ] = None
+    runtime: Annotated[
+        RuntimeName | None, meaning("What runs it; a site's defaults may name the one that it has.")
+    ] = None
+    binds: Annotated[
+        list[Word], meaning("The host's folders inside: PATH, PATH:INSIDE or PATH:INSIDE:ro, absolute.")
+    ] = []
+    env: Annotated[dict[EnvName, Text], meaning("Variables inside alone, set after `env`.")] = {}
+    gpus: Annotated[
+        Gpus | None, meaning("Whose GPUs the container is given; default: follows from the site's devices.")
+    ] = None
+    args: Annotated[list[Word], meaning("Further flags of the runtime, each one word.")] = []
+
+
+class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that is copied to each node's own disk before the ranks start."""
+
+    source: Annotated[
+        Word, meaning("A file, a folder or an archive; a relative path starts where the job was submitted.")
+    ] = msgspec.field(name="from")
+    to: Annotated[
+        Word | None,
+        meaning("Its place under CASTOFF_STAGE_DIR; default: its name, without the archive's ending."),
+    ] = None
+    unpack: Annotated[
+        bool | None, meaning("Whether to unpack an archive; default: yes, if the name ends as one does.")
+    ] = None
+    sha256: Annotated[
+        Sha256 | None, meaning("The file's or archive's SHA-256 sum, checked on each node.")
+    ] = None
+    activate: Annotated[
+        bool,
+        meaning("It is an environment: its bin comes first on the ranks' PATH, and conda-unpack is run."),
+    ] = False
+
+
+class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Many members of one job, each with its own CASTOFF_ARRAY_INDEX from 0."""
+
+    count: Annotated[Count, meaning("How many members.")]
+    at_most: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
+
+
+class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Going on after an early stop."""
+
+    max: Annotated[
+        CountOrNone,
+        meaning("How often a run that ended with the outcome `again` is started once more."),
+    ] = 0
+    how: Annotated[
+        RequeueWay | None,
+        meaning("On PBS: the job submits a copy of itself (default), or a chain of jobs is sent beforehand."),
+    ] = None
+
+
+class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A copy of the code, taken at the submission."""
+
+    paths: Annotated[
+        list[Word], meaning("Only these files and folders; default: all that git does not ignore.")
+    ] = []
+    link: Annotated[
+        list[Word],
+        meaning("What git ignores and the program needs, such as data: links that lead to the original."),
+    ] = []
+    limit: Annotated[Memory, meaning("How large it may be; default 256M.")] = "256M"
+
+
+class Mail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Mail from the scheduler."""
+
+    to: Annotated[Word, meaning("The address.")]
+    on: Annotated[list[Literal["begin", "end", "fail"]], meaning("The events.")] = msgspec.field(
+        default_factory=lambda: ["end", "fail"]
+    )
+
+
+class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
+    """What a user asks for. Portable: no field names a scheduler's flag but `directives`.
+
+    A field that is None was not asked for: the site's default or castoff's own applies.
+    """
+
+    # dict=True: a job that was read keeps its Document beside the fields, so that what a site
+    # refuses can be said with the line where it stands (`source`).
+
+    command: Annotated[
+        list[Text], meaning("The program and its arguments; each word reaches it byte for byte.")
+    ] = []
+    name: Annotated[Word | None, meaning("The job's name; default: the program's.")] = None
+    nodes: Annotated[Count | None, meaning("How many nodes; default 1.")] = None
+    ranks_per_node: Annotated[
+        Count | None,
+        meaning("Ranks on each node; default: one per device of the site's nodes, else 1."),
+    ] = None
+    ranks: Annotated[
+        Count | None,
+        meaning("Ranks in all, dealt out as evenly as the nodes allow; instead of ranks_per_node."),
+    ] = None
+    cores_per_rank: Annotated[
+        Count | None,
+        meaning("Physical cores of each rank; default: a rank's share of the node, where the site knows it."),
+    ] = None
+    devices_per_rank: Annotated[
+        CountOrNone | None,
+        meaning(
+            "Devices (GPUs, tiles) of each rank; 0 asks for none. Default: 1 where the site has devices."
+        ),
+    ] = None
+    binding: Annotated[
+        CpuLists | None,
+        meaning("The cores of each rank of a node, by hand; default: the site's and the starter's choice."),
+    ] = None
+    memory: Annotated[Memory | None, meaning("Memory of each node.")] = None
+    walltime: Annotated[Duration | None, meaning("How long the job may run.")] = None
+    account: Annotated[Word | None, meaning("The project or account that pays.")] = None
+    queue: Annotated[Word | None, meaning("The queue (PBS) or partition (Slurm).")] = None
+    qos: Annotated[Word | None, meaning("The quality of service (Slurm).")] = None
+    constraint: Annotated[Word | None, meaning("Features that the nodes must have (Slurm).")] = None
+    reservation: Annotated[
+        Word | None, meaning("A reservation to run in (Slurm; on PBS a reservation is a queue).")
+    ] = None
+    exclude: Annotated[
+        Word | None, meaning("Nodes to keep out of (Slurm), as a host list such as n[1-3].")
+    ] = None
+    exclusive: Annotated[bool | None, meaning("Whole nodes, shared with nobody.")] = None
+    mail: Annotated[Mail | None, meaning("Mail from the scheduler.")] = None
+    setup: Annotated[
+        list[ShellLine],
+        meaning(
+            "Shell lines that run once on the first node before the ranks: module loads, a venv's activate."
+        ),
+    ] = []
+    env: Annotated[
+        dict[EnvName, Text], meaning("Environment variables of the ranks, set after `setup`.")
+    ] = {}
+    options: Annotated[
+        list[Word],
+        meaning("The site's options that this job wants, by name; `castoff sites NAME` shows them."),
+    ] = []
+    env_from: Annotated[
+        list[EnvName],
+        meaning("Secrets: variables of the submitter's environment, handed over in a private file."),
+    ] = []
+    inherit: Annotated[
+        Literal["none", "all"] | list[EnvName] | None,
+        meaning(
+            "What of the submitter's environment the job sees; default none, on the local scheduler all."
+        ),
+    ] = None
+    workdir: Annotated[Word | None, meaning("Where the ranks run; default: where the job was submitted.")] = (
+        None
+    )
+    snapshot: Annotated[
+        bool | Snapshot | None,
+        meaning("Whether the ranks run in a copy of the code, so that a job that waits runs no edited code."),
+    ] = None
+    python: Annotated[
+        Word | None, meaning("The Python interpreter, absolute; its folder comes first on PATH.")
+    ] = None
+    directives: Annotated[
+        Directives,
+        meaning(
+            "Scheduler directives as they are: null removes one, true is a bare flag, false leaves it out. "
+            "What stands under slurm or pbs is for that scheduler alone."
+        ),
+    ] = {}
+    start: Annotated[Start, meaning("How the ranks start.")] = Start()
+    container: Annotated[Container, meaning("What each rank's program runs in.")] = Container()
+    stage: Annotated[
+        list[Stage], meaning("What is copied to each node's own disk before the ranks start.")
+    ] = []
+    array: Annotated[Array | None, meaning("Many members of this job.")] = None
+    after: Annotated[
+        dict[Condition, list[Word]],
+        meaning("Runs (by name) or jobs (by scheduler id) to wait for."),
+        msgspec.Meta(extra_json_schema={"propertyNames": {"enum": list(get_args(Condition))}}),
+    ] = {}
+    requeue: Annotated[Requeue, meaning("Going on after an early stop.")] = Requeue()
+    grace: Annotated[
+        Duration | None,
+        meaning("How long before the walltime a stop is asked for; default 2m, or a quarter of a short one."),
+    ] = None
+    templates: Annotated[
+        Word | None,
+        meaning("A folder of Jinja templates that win over castoff's own, block by block."),
+    ] = None
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path | None,
+        *,
+        overrides: Iterable[str] = (),
+        flags: Mapping[str, Any] | None = None,
+    ) -> "JobSpec":
+        """Read a job file. Whole fields from `flags` win over it, `--set` `overrides` over both.
+
+        Without a file, the flags and overrides are the job.
+
+        Raises:
+            CastoffError: the file cannot be read.
+            InvalidInput: with every problem that the job has.
+        """
+        document = Document({}, "the command line") if path is None else Document.read(Path(path))
+        spec = _from_document(document, flags or {}, overrides)
+        if spec.templates is not None and path is not None:
+            # Beside the job file, wherever castoff is called from.
+            spec = msgspec.structs.replace(spec, templates=str(Path(path).parent / spec.templates))
+        spec.__dict__["document"] = document
+        return spec
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any], *, overrides: Iterable[str] = ()) -> "JobSpec":
+        """A JobSpec from plain data, checked like a job file.
+
+        Raises:
+            InvalidInput: with every problem.
+        """
+        return _from_document(Document(copy.deepcopy(dict(fields)), "job"), {}, overrides)
+
+    @property
+    def source(self) -> Document | None:
+        """The file and the command line that this job was read from; None for one made in Python."""
+        return self.__dict__.get("document")
+
+
+def program_name(command: list[str]) -> str:
+    """A job's default name, one that every scheduler takes: of the module after -m, the script, else
+    the program.
+    """
+    words = [word for word in command if word]
+    found = PurePosixPath(words[0]).name if words else ""
+    for position, word in enumerate(words):
+        if word == "-m" and position + 1 < len(words):
+            found = words[position + 1].rpartition(".")[2]
+            break
+        if word.endswith(".py"):
+            found = PurePosixPath(word).stem
+            break
+    name = re.sub(r"[^A-Za-z0-9_.+-]", "_", found)[:60]
+    return name if name[:1].isalpha() else "-".join(["job", name.strip("._+-")]).strip("-")
+
+
+def check(spec: JobSpec, where: Document | None = None) -> list[Problem]:
+    """What is wrong with a job whatever the site: fields that exclude each other or lack another."""
+    document = where or Document({}, "job")
+    problems: list[Problem] = []
+
+    def report(path: FieldPath, message: str) -> None:
+        problems.append(Problem(document.where(path), dotted(path), message))
+
+    if not spec.command:
+        report(("command",), "is missing: name the program to run, as in command: [python, train.py]")
+    elif not spec.command[0]:
+        report(("command", 0), "is empty: the first word names the program")
+    elif spec.command[0].startswith("-"):
+        report(("command", 0), f"is {shown(spec.command[0])}, which reads like an option: write ./ before it")
+    if spec.ranks is not None and spec.ranks_per_node is not None:
+        report(
+            ("ranks",),
+            "excludes ranks_per_node: give the ranks in all or those of a node, not both "
+            "(--set ranks_per_node=null clears it)",
+        )
+    if spec.ranks is not None and spec.ranks < (spec.nodes or 1):
+        report(
+            ("ranks",),
+            f"is {spec.ranks} for {spec.nodes} nodes, and each node needs a rank: "
+            f"lower nodes to {spec.ranks}, or raise ranks",
+        )
+    if spec.python is not None and not spec.python.startswith("/"):
+        report(("python",), f"is {shown(spec.python)}, but must be absolute: the job's PATH is not yours")
+    elif spec.python is not None and ":" in str(PurePosixPath(spec.python).parent):
+        report(("python",), f"is {shown(spec.python)}, but PATH can hold no folder with a colon in its name")
+    for name in spec.env:
+        if name in spec.env_from:
+            report(("env", name), "stands in env_from too; keep the one you mean")
+    for path, name in _variables(spec):
+        if problem := variable_problem(name):
+            report(path, problem)
+    for path, text in _long_words(spec):
+        size = f"{len(text.encode()):,} bytes long, but Linux hands a program {_LONGEST_WORD:,} at the most"
+        report(path, f"is {size}: write it to a file, and name that")
+    for path, message in _sections(spec.directives):
+        report(("directives", *path), message)
+    if isinstance(spec.snapshot, Snapshot):
+        for field in ("paths", "link"):
+            for number, name in enumerate(getattr(spec.snapshot, field)):
+                if name.startswith("/"):
+                    message = (
+                        f"is {name!r}, but counts from where the job is submitted: no / at its beginning"
+                    )
+                    report(("snapshot", field, number), message)
+    if spec.mail is not None and not spec.mail.on:
+        report(("mail", "on"), "is empty: name events (begin, end, fail) or drop mail")
+    for condition, names in spec.after.items():
+        if not names:
+            report(("after", condition), "is empty: name the runs or job ids to wait for")
+    return problems
+
+
+def _sections(directives: Directives) -> Iterator[tuple[FieldPath, str]]:
+    """Directives where a scheduler's name belongs, and the other way round."""
+    for name, value in directives.items():
+        if isinstance(value, dict):
+            if name not in SCHEDULERS:
+                yield (name,), f"holds directives, but only {' and '.join(SCHEDULERS)} hold their own"
+            for twice in sorted({*value} & {*directives}):
+                yield (name, twice), f"stands in directives.{twice} too; keep one of the two"
+        elif value is not None and name in SCHEDULERS:
+            example = f"{name}: {{comment: {value}}}"
+            message = f"is {shown(value)}, but {name} holds {SCHEDULERS[name]}'s own directives"
+            yield (name,), f"{message} by their names, as in {example}"
+
+
+def variable_problem(name: str) -> str | None:
+    """Why a script cannot hand a variable of this name to the ranks; None if it can."""
+    if name in _OURS or name.startswith("CASTOFF_"):
+        return "is what castoff tells each rank itself; drop it here"
+    if name in _KEPT_BY_SHELLS:
+        return f"is {name}, which shells keep for themselves: no program would see this value; drop it"
+    if name.startswith("castoff_"):
+        return f"is {name}, but names in castoff_ are the script's own; use another"
+    return None
+
+
+def _variables(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
+    """The variables that a script sets for the ranks."""
+    yield from ((("env", name), name) for name in spec.env)
+    yield from ((("env_from", number), name) for number, name in enumerate(spec.env_from))
+
+
+def _long_words(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
+    """What the kernel would refuse to hand over."""
+    words: list[tuple[FieldPath, str]] = [
+        *((("command", number), word) for number, word in enumerate(spec.command)),
+        *((("env", name), f"{name}={value}") for name, value in spec.env.items()),
+    ]
+    return ((path, text) for path, text in words if len(text.encode()) > _LONGEST_WORD)
+
+
+def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iterable[str]) -> JobSpec:
+    if document.data is None:
+        document.data = {}
+    if not isinstance(document.data, dict):
+        message = "is not a job: it holds no fields; `castoff init` writes one to start from"
+        raise InvalidInput([Problem(document.origin, "", message)])
+    for name, value in flags.items():
+        origin = f"--{name.replace('_', '-')}"
+        document.put([name], Document(value, origin), origin)
+    problems: list[Problem] = []
+    for assignment in overrides:
+        try:
+            document.override(assignment)
+        except InvalidInput as error:
+            problems.extend(error.problems)
+    spec = convert_valid(document, JobSpec, problems)
+    wrong = {problem.path.partition(".")[0] for problem in problems}
+    if spec is not None:  # what a wrong field makes of the others is not worth a word
+        found = check(spec, document)
+        problems += [problem for problem in found if problem.path.partition(".")[0] not in wrong]
+    if spec is None or problems:
+        raise InvalidInput(problems)
+    return spec

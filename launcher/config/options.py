@@ -1,0 +1,55 @@
+"""A site's options: what some jobs want of it, such as a proxy, chosen by name in the job file. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from launcher.config.document import did_you_mean
+from launcher.config.site import Site
+from launcher.errors import shown
+
+
+def with_options(site: Site, names: Sequence[str]) -> Site:
+    """The site as a job sees it that wants these options; those that it does not have change nothing."""
+    for name in dict.fromkeys(names):
+        option = site.options.get(name)
+        if option is None:
+            continue
+        node = site.node
+        if node is not None and option.reserved_cores is not None:
+            reserved = ",".join(filter(None, [node.reserved_cores, option.reserved_cores]))
+            node = msgspec.structs.replace(node, reserved_cores=reserved)
+        site = msgspec.structs.replace(
+            site,
+            setup=[*site.setup, *option.setup],
+            setup_last=[*site.setup_last, *option.setup_last],
+            teardown=[*option.teardown, *site.teardown],  # what began last ends first
+            env={**site.env, **option.env},
+            start_args=[*site.start_args, *option.start_args],
+            gpu_type=option.gpu_type or site.gpu_type,
+            node=node,
+        )
+    return site
+
+
+def fixed_ranks(names: Sequence[str], site: Site) -> tuple[str, int] | None:
+    """The first option that is made for one number of ranks on a node, and that number."""
+    for name in names:
+        option = site.options.get(name)
+        if option is not None and option.ranks_per_node is not None:
+            return name, option.ranks_per_node
+    return None
+
+
+def option_problems(names: Sequence[str], site: Site) -> Iterator[tuple[str, str]]:
+    """Options that the site does not have; this machine alone has none, and needs none."""
+    if site.scheduler == "local":
+        return
+    for number, name in enumerate(names):
+        if name in site.options:
+            continue
+        there = f"there are: {', '.join(site.options)}" if site.options else "it has none: drop it"
+        hint = did_you_mean(name, site.options) or f"; {there}"
+        yield f"options.{number}", f"is {shown(name)}, which is no option of {site.name}{hint}"

@@ -1,0 +1,38 @@
+"""The JSON schema of job files, from the types of their fields: for editors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from launcher.config.job import SCHEDULERS, JobSpec
+
+
+def job_schema() -> dict[str, Any]:
+    """The JSON schema of job files.
+
+    Where a field takes text, an editor that sees `1e-3` or `true` without quotes must let it stand:
+    we read it as it is written.
+    """
+    schema = msgspec.json.schema(JobSpec)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    _widen(schema)
+    _divide(schema["$defs"]["JobSpec"]["properties"]["directives"])
+    return schema
+
+
+def _widen(schema: Any) -> None:
+    for part in schema.values() if isinstance(schema, dict) else schema:
+        if isinstance(part, (dict, list)):
+            _widen(part)
+    if isinstance(schema, dict) and schema.pop("x-scalar", False) and "type" in schema:
+        schema["type"] = ["string", "number", "boolean"]
+
+
+def _divide(directives: dict[str, Any]) -> None:
+    """What stands by a scheduler's name, and only that, holds directives itself."""
+    choices = directives["additionalProperties"]["anyOf"]
+    (section,) = [choice for choice in choices if choice["type"] == "object"]
+    choices.remove(section)
+    directives["properties"] = {name: {"anyOf": [section, {"type": "null"}]} for name in SCHEDULERS}

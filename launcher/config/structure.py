@@ -1,0 +1,259 @@
+"""Plain data into typed structs, reporting everything that is wrong at once.
+
+msgspec converts a whole value and stops at its first error; here it converts one leaf at a time,
+so that a person mends a file in one go.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from launcher.config.document import Document, FieldPath, did_you_mean, dotted, near_miss
+from launcher.errors import Problem, shown
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_MISSING = object()
+
+
+def convert(document: Document, kind: type[T], problems: list[Problem]) -> T | None:
+    """The struct that a document describes, or None after adding to `problems` what is wrong."""
+    known = len(problems)
+    converted = convert_valid(document, kind, problems)
+    return converted if len(problems) == known else None
+
+
+def convert_valid(document: Document, kind: type[T], problems: list[Problem]) -> T | None:
+    """The struct of those fields that are right; what is wrong is added to `problems`.
+
+    None if a field that is wrong has no default.
+    """
+    converted: T | None = _Converter(document, problems).convert(document.data, kind, ())
+    return converted
+
+
+@cache
+def fields_of(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """A struct's fields by name; msgspec compiles every annotation anew each time it is asked."""
+    return {field.encode_name: field for field in msgspec.structs.fields(kind)}
+
+
+class _Converter:
+    def __init__(self, document: Document, problems: list[Problem]):
+        self.document = document
+        self.problems = problems
+
+    def convert(self, value: Any, kind: Any, path: FieldPath) -> Any:
+        union = _members(_bare(kind))
+        members = [member for member in union if member is not types.NoneType]
+        if value is None and types.NoneType in union:
+            return None
+        if len(union) == 1:  # its constraints stand on the whole
+            members = [kind]
+        for member in members:
+            handler = self._handler(_bare(member), value, alone=len(members) == 1)
+            if handler is not None:
+                return handler(value, _bare(member), path)
+        return self._leaf(value, members, path, lambda: _allowed(kind))
+
+    def _handler(self, kind: Any, value: Any, *, alone: bool) -> Callable[[Any, Any, FieldPath], Any] | None:
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return self._struct if alone or isinstance(value, dict) else None
+        if get_origin(kind) is dict and isinstance(value, dict):
+            return self._dict
+        if get_origin(kind) is list and isinstance(value, (list, tuple)):
+            return self._list
+        return None
+
+    def _struct(self, value: Any, kind: type[msgspec.Struct], path: FieldPath) -> Any:
+        if not isinstance(value, dict):
+            self._report(path, f"is {_show(value)}, but holds fields of its own: {_names(kind)}")
+            return None
+        fields = fields_of(kind)
+        for key in value:
+            if key not in fields:
+                self._report((*path, key), f"is no field{_hint(kind, str(key), value[key])}")
+        arguments = {}
+        for name, field in fields.items():
+            given = value.get(name, _MISSING)
+            if given is None and not field.required:
+                continue  # a field left empty says nothing: the default applies
+            known = len(self.problems)
+            if given is not _MISSING:
+                converted = self.convert(given, field.type, (*path, name))
+                if len(self.problems) == known:
+                    arguments[field.name] = converted
+                else:
+                    self._propose(kind, (*path, name), given, known)
+            elif field.required:
+                self._report((*path, name), f"is missing; it takes {_allowed(field.type)}")
+        try:
+            return kind(**arguments)
+        except TypeError:  # a required field is missing or wrong, which has been reported
+            return None
+
+    def _propose(self, kind: type[msgspec.Struct], path: FieldPath, value: Any, first: int) -> None:
+        """Add to what was just said of a field's value how to write it."""
+        from launcher.config import synonyms  # late, as quoting is: only a mistake needs them
+        from launcher.quoting import yaml_field
+
+        problem = self.problems[first]
+        instead = synonyms.VALUES.get(kind.__name__, synonyms.Synonyms({})).find(str(path[-1]), value)
+        if instead is None or problem.path != dotted(path) or "; write " in problem.message:
+            return
+        if all(held is not None for _, held in instead.fields):
+            message = f"{problem.message}; {synonyms.in_words(instead, yaml_field)}"
+            self.problems[first] = Problem(problem.where, problem.path, message)
+
+    def _dict(self, value: Any, kind: Any, path: FieldPath) -> dict[str, Any]:
+        key_kind, item_kind = get_args(kind)
+        converted = {}
+        for key, item in value.items():
+            name = self._leaf(key, [key_kind], (*path, key), lambda: f"as its name {_allowed(key_kind)}")
+            converted[name] = self.convert(item, item_kind, (*path, key))
+        return converted
+
+    def _list(self, value: Any, kind: Any, path: FieldPath) -> list[Any]:
+        (item_kind,) = get_args(kind)
+        return [self.convert(item, item_kind, (*path, number)) for number, item in enumerate(value)]
+
+    def _leaf(self, value: Any, members: list[Any], path: FieldPath, allowed: Callable[[], str]) -> Any:
+        given = value
+        if isinstance(value, (bool, int, float)) and not _fits(value, members):
+            value = self.document.text(path, value)
+        if isinstance(value, str) and not _is_unicode(value):
+            self._report(path, f"is {_show(value)}, which is not UTF-8 text: no script could hold it")
+            return None
+        for member in members:
+            if get_origin(_bare(member)) in (dict, list):
+                continue  # no leaf fits; and msgspec 0.22 crashes as it frees some types of nested dicts
+            try:
+                return msgspec.convert(value, member)
+            except msgspec.ValidationError:
+                continue
+        hint = ""
+        choices = [choice for member in members for choice in get_args(_bare(member))]
+        if isinstance(value, str) and choices:
+            hint = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
+        if isinstance(value, str):
+            hint = hint or _as_list(value, members, path)
+        # A number is shown as it was written, without the quotes of text.
+        shown = _show(given) if given is value else value
+        self._report(path, f"is {shown}, but takes {allowed()}{hint}")
+        return None
+
+    def _report(self, path: FieldPath, message: str) -> None:
+        self.problems.append(Problem(self.document.where(path), dotted(path), message))
+
+
+def _hint(kind: type[msgspec.Struct], name: str, value: Any) -> str:
+    """What to write instead of a field that there is not."""
+    from launcher.config import synonyms  # late: only a mistake needs it
+
+    of_others = synonyms.OF.get(kind.__name__, synonyms.Synonyms({}))
+    if instead := of_others.hint(name, value):
+        return f"; {instead}"
+    if near := did_you_mean(name, fields_of(kind)):
+        return near
+    # Short words are near to too much.
+    if len(name) > 4 and (meant := near_miss(name, of_others.words())):
+        return f"; {of_others.hint(meant, value)}"
+    return f"; there are: {_names(kind)}"
+
+
+def _as_list(value: str, members: list[Any], path: FieldPath) -> str:
+    """The list that a text should be: a command is split as a shell does, anything else is one item."""
+    if not any(get_origin(_bare(member)) is list for member in members):
+        return ""
+    if not all(isinstance(part, str) for part in path):
+        return ""
+    import shlex  # late, as quoting is: only a mistake needs them
+
+    from launcher.quoting import yaml_field
+
+    items = re.split(r"[,\s]+", value.strip()) if path[-1] in ("env_from", "options", "inherit") else [value]
+    if path[-1] in ("command", "args"):
+        try:
+            items = shlex.split(value)
+        except ValueError:  # a quote that does not end
+            return ""
+    return f"; write {yaml_field(dotted(path), items)}"
+
+
+def _bare(kind: Any) -> Any:
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def _fits(value: bool | int | float, members: list[Any]) -> bool:
+    kinds = {_bare(member) for member in members}
+    return type(value) in kinds or (type(value) is int and float in kinds)
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it has no lone surrogate, which is how Python holds a byte that is not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def takes(words: str, *, many: str | None = None, **constraints: Any) -> msgspec.Meta:
+    """Constrain a type and say in words what it takes, for error messages; `many` is the plural."""
+    return msgspec.Meta(extra={"takes": words, "many": many or words}, **constraints)
+
+
+def meaning(words: str) -> msgspec.Meta:
+    """Say what a field means: for the JSON schema and the command line's help."""
+    return msgspec.Meta(description=words)
+
+
+def _meta(kind: Any) -> list[msgspec.Meta]:
+    return list(kind.__metadata__) if get_origin(kind) is Annotated else []
+
+
+def _names(kind: type[msgspec.Struct]) -> str:
+    return ", ".join(fields_of(kind))
+
+
+_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def _allowed(kind: Any, form: Literal["takes", "many"] = "takes") -> str:
+    """What a field takes, in words: from its own description where it has one."""
+    bare = _bare(kind)
+    for meta in _meta(kind):
+        if meta.extra and form in meta.extra:
+            return str(meta.extra[form])
+    members = [member for member in _members(bare) if member is not types.NoneType]
+    if len(members) > 1 or members[0] is not bare:
+        return " or ".join(dict.fromkeys(_allowed(member, form) for member in members))
+    if get_origin(bare) is Literal:
+        return "one of " + ", ".join(str(choice) for choice in get_args(bare))
+    if get_origin(bare) is list:
+        return f"a list of {_allowed(get_args(bare)[0], 'many')}".replace("a list of one of", "a list of")
+    if get_origin(bare) is dict:
+        return f"names, each with {_allowed(get_args(bare)[1])}"
+    if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+        return f"the fields {_names(bare)}"
+    return _WORDS.get(bare, str(bare))
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "empty"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    return shown(value)

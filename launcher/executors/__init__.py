@@ -1,0 +1,1 @@
+"""Python functions as jobs, in submitit's words."""

@@ -1,0 +1,277 @@
+"""executor(spec, site, folder): Python functions as jobs, in submitit's words.
+
+Every submission, an array too, is a run directory made by `launcher.submission.submit`, and its script is
+castoff's own. docs/submitit.md tells a user of submitit what differs. `PbsExecutor` is the same for programs
+that have an AutoExecutor: submitit takes one executor from each distribution, and has none for PBS.
+
+submitit loads this module in every rank, to know of the class: what it needs to submit is imported late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from submitit.core import core, utils
+
+from launcher.errors import CastoffError, InvalidInput, Problem
+
+if TYPE_CHECKING:
+    from launcher.config.job import JobSpec
+    from launcher.config.site import Site
+    from launcher.executors.jobs import FunctionJob
+    from launcher.runs.run import Run
+
+R = TypeVar("R")
+P = ParamSpec("P")
+
+
+class SubmissionError(utils.FailedSubmissionError, CastoffError):
+    """A scheduler took no job, or it is not known whether it did; the text is its own words."""
+
+
+def executor(
+    spec: JobSpec | Mapping[str, Any] | None = None,
+    site: Site | str | None = None,
+    folder: str | Path | None = None,
+) -> CastoffExecutor:
+    """Run Python functions as jobs: a submitit executor.
+
+    `spec`: a job, or the fields of a job file; its `command` does not count. `site`: a machine or its
+    name; None: as `castoff submit` chooses one. `folder`: where run directories go; None: CASTOFF_RUNS_DIR,
+    else castoff-runs in the working directory.
+
+    >>> import launcher
+    >>> executor = launcher.executor({"ranks_per_node": 2}, "local")
+    >>> executor.submit(divmod, 7, 2).results()
+    [(3, 1), (3, 1)]
+
+    Raises:
+        InvalidInput: with every field that is wrong.
+        CastoffError: there is no such site.
+    """
+    import os
+
+    from launcher.runs.run import runs_folder
+
+    return CastoffExecutor(runs_folder(os.environ) if folder is None else folder, spec, site)
+
+
+class CastoffExecutor(core.Executor):
+    """Submits functions; `launcher.executor` makes one."""
+
+    _prefix = ""
+    """What its users write before the name of a field."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        spec: JobSpec | Mapping[str, Any] | None = None,
+        site: Site | str | None = None,
+        *,
+        max_pickle_size_gb: float = 1.0,
+    ):
+        from launcher.config.job import JobSpec
+        from launcher.config.site import Site
+        from launcher.executors.parameters import fields_of_job, job_of
+
+        given = fields_of_job(spec) if isinstance(spec, JobSpec) else dict(spec or {})
+        super().__init__(folder, given)
+        self.spec: JobSpec = spec if isinstance(spec, JobSpec) else job_of(given)
+        """The job; what it does not say follows from the functions."""
+        if site is None:
+            self.site, _ = Site.choose()
+        else:
+            self.site = Site.load(site) if isinstance(site, str) else site
+        self.max_pickle_size_gb = max_pickle_size_gb
+        """A submission whose functions and arguments are larger, all together, is refused."""
+
+    def submit(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> FunctionJob[R]:
+        """Submit one function: a run of its own, or a part of the array that `batch()` makes.
+
+        Raises:
+            InvalidInput: the job cannot run there.
+            SubmissionError: the scheduler does not take it.
+        """
+        return cast("FunctionJob[R]", super().submit(fn, *args, **kwargs))
+
+    # list[Job] in submitit, which would only fit if nobody could change a list
+    def map_array(  # type: ignore[override]
+        self, fn: Callable[..., R], *iterable: Iterable[Any]
+    ) -> list[FunctionJob[R]]:
+        """Submit one function with many arguments, as the members of one run.
+
+        Raises:
+            InvalidInput: the job cannot run there.
+            SubmissionError: the scheduler does not take it.
+        """
+        return cast("list[FunctionJob[R]]", super().map_array(fn, *iterable))
+
+    def submit_array(  # type: ignore[override]
+        self, fns: Sequence[Callable[[], R]]
+    ) -> list[FunctionJob[R]]:
+        """Submit many functions that take no arguments, as the members of one run.
+
+        Raises:
+            InvalidInput: the job cannot run there.
+            SubmissionError: the scheduler does not take it.
+        """
+        return cast("list[FunctionJob[R]]", super().submit_array(fns))
+
+    def render(self, fn: Callable[..., Any], *, count: int = 1) -> str:
+        """The script that `submit(fn)` sends, byte for byte; `count`: that of an array of so many.
+
+        Raises:
+            InvalidInput: the job cannot run there.
+        """
+        from launcher.planning.planner import plan
+        from launcher.planning.render import render
+
+        return render(plan(self._job([fn], count), self.site, function=True))
+
+    def _job(self, functions: list[Callable[..., Any]], count: int) -> JobSpec:
+        from launcher.executors.parameters import for_functions
+
+        said = "max" in (self.parameters.get("requeue") or {})
+        return for_functions(self.spec, self.site, functions, count, requeues_said=said)
+
+    def _internal_update_parameters(self, **kwargs: Any) -> None:
+        """Fields of the job file; each replaces that field as a whole, and None clears it.
+
+        Raises:
+            InvalidInput: with every field that is wrong; then nothing has changed.
+        """
+        from launcher.executors.parameters import job_of
+
+        self.spec = job_of({**self.parameters, **kwargs}, self._prefix)
+        self.parameters.update(kwargs)
+
+    def _internal_process_submissions(
+        self, delayed_submissions: list[utils.DelayedSubmission]
+    ) -> list[core.Job[Any]]:
+        from launcher.submission.send import Unclear
+        from launcher.submission.submit import submit
+
+        submissions = list(delayed_submissions)
+        spec = self._job([one.function for one in submissions], len(submissions))
+        try:
+            run = submit(
+                spec,
+                self.site,
+                runs_dir=self.folder,
+                function=True,
+                prepare=lambda path: self._write(path, submissions),
+            )
+        except InvalidInput:
+            raise
+        except Unclear as error:
+            ask = f"do not submit again before `castoff status {error.run.id}` finds out"
+            raise SubmissionError(f"{error}\n{ask}") from error
+        except CastoffError as error:
+            raise SubmissionError(str(error)) from error
+        return list(self._jobs(run))
+
+    def _jobs(self, run: Run) -> Iterable[FunctionJob[Any]]:
+        from launcher.executors.jobs import ids
+
+        ranks, job_class = range(run.plan()["ranks"]), self._job_class()
+        return (job_class(run.path, job, ranks, member=member) for member, job in sorted(ids(run).items()))
+
+    def _job_class(self) -> type[FunctionJob[Any]]:
+        from launcher.executors.jobs import FunctionJob
+
+        return FunctionJob
+
+    def _write(self, run_path: Path, submissions: list[utils.DelayedSubmission]) -> None:
+        """Put the functions into a run directory that nobody sees yet.
+
+        Raises:
+            RuntimeError: they are too large.
+        """
+        from launcher.executors.paths import FUNCTIONS, pickle_of
+
+        (run_path / FUNCTIONS).mkdir(mode=0o700)
+        size = 0.0
+        for member, submission in enumerate(submissions):
+            path = pickle_of(run_path, member)
+            submission.dump(path)
+            size += path.stat().st_size / 1024**3
+            if size > self.max_pickle_size_gb:
+                raise RuntimeError(
+                    f"{member + 1} of {len(submissions)} functions with their arguments have {size:.3g} GiB "
+                    f"when pickled, and executor.max_pickle_size_gb is {self.max_pickle_size_gb:g}: nothing "
+                    "was submitted. Write large data to a file and hand over its path, or raise that"
+                )
+
+
+class PbsExecutor(CastoffExecutor):
+    """Functions as jobs of PBS, in submitit's own parameters: `AutoExecutor(folder, cluster="pbs")`.
+
+    `pbs_spec=` and `pbs_site=` are AutoExecutor's way to hand over a job's fields and the machine.
+    """
+
+    _prefix = "pbs_"
+
+    def __init__(
+        self,
+        folder: str | Path,
+        spec: JobSpec | Mapping[str, Any] | None = None,
+        site: Site | str | None = None,
+        *,
+        max_pickle_size_gb: float = 1.0,
+    ):
+        super().__init__(folder, spec, _pbs_site(site), max_pickle_size_gb=max_pickle_size_gb)
+        self._gpus_per_node: int | None = None
+
+    @classmethod
+    def affinity(cls) -> int:
+        """Never AutoExecutor's own choice."""
+        return 0
+
+    @classmethod
+    def _valid_parameters(cls) -> set[str]:
+        from launcher.executors.translation import AnyName
+
+        return AnyName()
+
+    def _internal_update_parameters(self, **kwargs: Any) -> None:
+        """submitit's parameters, or fields of the job file.
+
+        Raises:
+            InvalidInput: with every one that is wrong; then nothing has changed.
+        """
+        from launcher.executors.translation import translated
+
+        gpus = kwargs.pop("gpus_per_node", self._gpus_per_node)
+        super()._internal_update_parameters(**translated(kwargs, self.parameters))
+        self._gpus_per_node = gpus
+
+    def _job(self, functions: list[Callable[..., Any]], count: int) -> JobSpec:
+        from launcher.executors.translation import with_tasks
+
+        return with_tasks(super()._job(functions, count), self.site, self._gpus_per_node)
+
+    def _job_class(self) -> type[FunctionJob[Any]]:
+        from launcher.executors.pbs import PbsJob
+
+        return PbsJob
+
+
+def _pbs_site(site: Site | str | None) -> Site:
+    """The PBS machine of that name, else the one that `castoff submit` would choose, else any.
+
+    Raises:
+        InvalidInput: it is none of PBS's.
+    """
+    from launcher.config.site import Site
+
+    if site is None:
+        chosen, _ = Site.choose()
+        return chosen if chosen.scheduler == "pbs" else Site.load("pbs")
+    chosen = Site.load(site) if isinstance(site, str) else site
+    if chosen.scheduler != "pbs":
+        instead = f"launcher.executor(…, {chosen.name!r}) submits there"
+        message = f"is {chosen.name}, where the scheduler is {chosen.scheduler}; {instead}"
+        raise InvalidInput([Problem("executor", "site", message)])
+    return chosen

@@ -1,0 +1,320 @@
+"""A Python function that was submitted: submitit's Job, which tells what its run directory tells."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from submitit.core import core, utils
+from submitit.core.core import R
+
+from launcher.errors import CastoffError, shown
+from launcher.executors.ended import JobEndedError as JobEndedError
+from launcher.executors.ended import says_again
+from launcher.executors.paths import FunctionPaths, member_job_id
+from launcher.executors.watcher import RunWatcher, key_of
+from launcher.runs.directory import open_own, opened
+from launcher.runs.records import Failure, read
+from launcher.runs.run import Run
+from launcher.schedulers.local.control import cancel
+from launcher.schedulers.queue import NOT_ASKED
+from launcher.schedulers.registry import queue_of
+from launcher.status.scenes import survey
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_LATE_FILES = 15.0
+"""Seconds that a network file system may take to show what another host has written."""
+
+
+_SETTLING = 60.0
+"""Seconds that a job may take to end once its function has, until that is believed all the same."""
+
+
+class FunctionJob(core.Job[R]):
+    """A function, or one of an array of them, in a run directory.
+
+    `FunctionJob(run_dir, "37_3", range(4))` is again the job of that id, with its four ranks.
+    """
+
+    watcher = RunWatcher()
+
+    def __init__(
+        self,
+        folder: Path | str,
+        job_id: str,
+        tasks: Sequence[int] = (0,),
+        *,
+        member: int | None = None,
+    ):
+        """`folder` is the run directory; `member`: which of its functions, where that is known already.
+
+        Raises:
+            CastoffError: no job of this id was ever submitted from there.
+        """
+        self.run = Run(Path(folder).absolute())
+        """The run directory."""
+        self.member = member_of(self.run, job_id) if member is None else member
+        """Which of the run's functions it is."""
+        self._attempt = 0
+        self._settled = -1
+        """The attempt whose end was waited for."""
+        self._written = 0
+        """When its submission was last written down."""
+        super().__init__(self.run.path, job_id, tasks[:1])
+        self._tasks = tuple(tasks)
+        if len(tasks) > 1:
+            self._sub_jobs = [type(self)(folder, job_id, (rank,), member=self.member) for rank in tasks]
+
+    @property
+    def _key(self) -> str:
+        return key_of(self.run.path, self.member)
+
+    def _register_in_watcher(self) -> None:
+        if self._tasks[0] == 0:
+            self.watcher.register_job(self._key)
+
+    @property
+    def paths(self) -> FunctionPaths:
+        """Where its newest attempt keeps things."""
+        return FunctionPaths(
+            self.run.path, self.job_id, member=self.member, attempt=self._newest(), rank=self.task_id or 0
+        )
+
+    def _newest(self) -> int:
+        """The newest attempt; a look at the folder of all would take long in a large array."""
+        self._heed_resubmission()
+        known = self.watcher.known(self._key)
+        seen = known.member.attempts[-1].attempt if known and known.member.attempts else 0
+        newest = max(self._attempt, seen)
+        while (self.run.path / "attempts" / f"{self.member}.{newest + 1}").exists():
+            newest += 1
+        if newest > seen:
+            self.watcher.reopen(self._key)
+        self._attempt = newest
+        return newest
+
+    def _heed_resubmission(self) -> None:
+        """What somebody has submitted again is not over, before its next attempt has begun too."""
+        try:
+            written = (self.run.path / "submission.json").stat().st_mtime_ns
+        except OSError:
+            return
+        if written != self._written:
+            self._written = written
+            begin = self.run.submission().get("begin") or {}
+            self._attempt = max(self._attempt, begin.get(str(self.member), 0))
+            self.watcher.reopen(self._key)
+
+    def submission(self) -> utils.DelayedSubmission:
+        """What was submitted, or what its last checkpoint has put in its place."""
+        submission: utils.DelayedSubmission = self._unpickled(self.paths.submitted_pickle)
+        return submission
+
+    def _unpickled(self, path: Path) -> Any:
+        """What a file of the run directory holds: to unpickle it runs what it says, so it has to be ours.
+
+        Raises:
+            CastoffError: others may have put it there.
+        """
+        name = str(path.relative_to(self.run.path))
+        with opened(self.run.path) as directory, open_own(name, directory) as file:
+            return pickle.load(file)
+
+    @property
+    def state(self) -> str:
+        """Its state in Slurm's words, as last seen; once it is done, the one that it keeps.
+
+        Where its result is there and its script is about to end, that is waited for, once.
+        """
+        known = self.watcher.known(self._key)
+        if not (known and known.over) and self.done() and self._settled != (attempt := self._newest()):
+            self._settle(attempt)
+            self._settled = attempt
+        return self.watcher.get_state(self._key)
+
+    def get_info(self, mode: str = "force") -> dict[str, str]:
+        """What is known of it."""
+        return self.watcher.get_info(self._key, mode=mode)
+
+    def done(self, force_check: bool = False) -> bool:
+        """Whether it is over.
+
+        Its own records tell the most, and are looked at each time; its scheduler is asked now and then.
+        """
+        if self._sub_jobs:
+            return all(job.done(force_check) for job in self._sub_jobs)
+        paths = self.paths
+        _look_anew(paths.attempt_folder)
+        if paths.result_pickle.exists() and not says_again(paths):
+            return True
+        ended = (paths.attempt_folder / "ending.json").exists()
+        mode = "force" if force_check else "soon" if ended else "standard"
+        return self.watcher.is_done(self._key, mode=mode)
+
+    def wait(self) -> None:
+        """Wait until it is over."""
+        pause = _FIRST_PAUSE
+        while not self.done():
+            time.sleep(pause)
+            pause = min(_LONGEST_PAUSE, pause * 1.5)
+
+    def results(self) -> list[R]:
+        """What the function returned on each rank, once it has.
+
+        Raises:
+            FailedJobError: it raised; of several ranks, the one that failed first.
+            JobEndedError: it ended otherwise.
+        """
+        try:
+            return super().results()
+        except utils.UncompletedJobError as error:
+            raise self._first_error() or error from None
+
+    def exception(self) -> utils.UncompletedJobError | utils.FailedJobError | None:
+        """Why it has no result: of several ranks, what the one that failed first has to say."""
+        error = super().exception()
+        return error and (self._first_error() or error)
+
+    def _first_error(self) -> utils.UncompletedJobError | utils.FailedJobError | None:
+        """Of several ranks, the error of the one that is on record as the first; it is settled by now."""
+        record = read(self.paths.attempt_folder / "failure.json", Failure)
+        if not self._sub_jobs or record is None or record.rank is None or record.rank >= self.num_tasks:
+            return None
+        return self._sub_jobs[record.rank].exception()
+
+    def _get_outcome_and_result(self) -> tuple[str, Any]:
+        while True:
+            paths = self.paths
+            if not self._has_result(paths) or says_again(paths):
+                raise self._ended()
+            outcome, result = self._unpickled(paths.result_pickle)
+            if outcome == "success" or self._is_last(paths.attempt):
+                return outcome, result
+            self.wait()
+
+    def _has_result(self, paths: FunctionPaths) -> bool:
+        give_up = time.monotonic() + _LATE_FILES
+        while not paths.result_pickle.exists():
+            if self.watcher.get_state(self._key, "soon") != "COMPLETED" or time.monotonic() > give_up:
+                return False
+            time.sleep(0.2)
+            _look_anew(paths.attempt_folder)
+        return True
+
+    def _is_last(self, attempt: int) -> bool:
+        """Whether an attempt that has failed is the last: after a preemption or a node failure it is not."""
+        self._settle(attempt)
+        return self._newest() == attempt
+
+    def _settle(self, attempt: int) -> None:
+        """Wait, within reason, until what has a result is over, or goes on with another attempt."""
+        give_up = time.monotonic() + _SETTLING
+        while self._newest() == attempt and time.monotonic() < give_up:
+            known = self.watcher.known(self._key)
+            if self.watcher.is_done(
+                self._key, "force" if known and known.run.scheduler == "local" else "soon"
+            ):
+                break
+            time.sleep(_FIRST_PAUSE)
+
+    def _ended(self) -> JobEndedError:
+        """That it is over without a result."""
+        self.watcher.get_info(self._key, "soon")
+        return JobEndedError.of(self.run, self.paths, self.watcher.known(self._key))
+
+    def _get_logs_string(self, name: str) -> str | None:
+        """The log of this rank, of all its attempts, oldest first; it holds both streams."""
+        if name not in ("stdout", "stderr"):
+            raise ValueError(f'Unknown "{name}", available are stdout and stderr')
+        texts = []
+        for attempt in range(self._newest() + 1):
+            log = FunctionPaths(
+                self.run.path, self.job_id, member=self.member, attempt=attempt, rank=self.task_id or 0
+            ).stdout
+            with contextlib.suppress(FileNotFoundError):
+                texts.append(log.read_text(encoding="utf-8", errors="replace"))
+        return "".join(texts) if texts else None
+
+    def cancel(self, check: bool = True) -> None:
+        """End it, and with it all of its ranks; others of its array go on.
+
+        Raises:
+            CastoffError: `check`, and it cannot be ended from here.
+        """
+        try:
+            _cancel(self.run, self.member)
+        except CastoffError:
+            if check:
+                raise
+
+    def __del__(self) -> None:
+        # getattr: one that could not be made, or is a shell that a batch will fill
+        if getattr(self, "_cancel_at_deletion", False) and not self.watcher.is_done(self._key, "cache"):
+            self.cancel(check=False)
+
+
+def member_of(run: Run, job_id: str) -> int:
+    """Which of a run's functions has a scheduler's id.
+
+    Raises:
+        CastoffError: none has.
+    """
+    for member, known in ids(run).items():
+        if known == job_id:
+            return member
+    raise CastoffError(f"{run.path}: no job {shown(job_id)} was submitted from there")
+
+
+def ids(run: Run) -> dict[int, str]:
+    """The scheduler's ids of a run's members, as it was last submitted."""
+    record = run.submission()
+    count = run.plan().get("array_count")
+    found: dict[int, str] = {}
+    for send in record.get("sends") or [{"job": record.get("job"), "offset": 0, "count": count}]:
+        if not isinstance(send.get("job"), str):
+            continue  # nobody knows it
+        offset = send.get("offset", 0)
+        members = send.get("members") or range(offset, offset + (send.get("count") or 1))
+        for member in members:
+            index = None if count is None else member - offset
+            found.setdefault(member, member_job_id(send["job"], index))  # of a chain the first link
+    return found
+
+
+def _cancel(run: Run, member: int) -> None:
+    """End a member of a run.
+
+    Raises:
+        CastoffError: its scheduler cannot be asked to.
+    """
+    plan = run.plan()
+    if plan.get("scheduler") == "local":
+        cancel(run, member if plan.get("array_count") else None)
+        return
+    queued = survey(run).queued
+    queue = queue_of(plan["scheduler"])
+    asked = queued.jobs if queued else set()
+    elsewhere = queue.elsewhere(queued.clusters) if queued else None
+    answer = NOT_ASKED if elsewhere else queue.ask(asked)
+    if silence := elsewhere or answer.silence_on(sorted(asked)):
+        raise CastoffError(f"{run.id}: {queue.name} could not be asked, so it goes on: {silence}")
+    own = [
+        one
+        for one in answer.jobs.values()
+        if queued is not None and queued.key(member, one.job) == (one.job, one.task)
+        # Another cluster's job may have the same id, but not the same script.
+        if one.stage in ("pending", "running") and one.runs(str(run.script))
+    ]
+    own.sort(key=lambda one: (len(one.job), one.job), reverse=True)  # the end of one may let go another
+    for words in queue.cancel([member_job_id(one.job, one.task) for one in own]).values():
+        raise CastoffError(words)
+
+
+def _look_anew(folder: Path) -> None:
+    """Have a network file system ask its server what is in a folder (submitit's way)."""
+    with contextlib.suppress(OSError):
+        folder.chmod(folder.stat().st_mode)

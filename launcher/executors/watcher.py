@@ -1,0 +1,145 @@
+"""The states of submitit jobs: one look at the runs for all of them, however many ask."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from submitit.core import core, logger
+
+from launcher.errors import CastoffError
+from launcher.runs.run import Run
+from launcher.runs.states import MemberStatus, RunStatus, failure_words
+from launcher.status.watch import Looking
+
+STATES = {
+    "done": "COMPLETED",
+    "failed": "FAILED",
+    "walltime": "TIMEOUT",
+    "cancelled": "CANCELLED",
+    "again": "CANCELLED",  # somebody asked it to stop; it could go on
+    "preempted": "PREEMPTED",
+    "out-of-memory": "OUT_OF_MEMORY",
+    "node-failure": "NODE_FAIL",
+    "unknown": "UNKNOWN",
+}
+"""An ending in the words of Slurm, which are submitit's."""
+
+_SOON = 2.0
+"""Seconds between two looks at the least, as submitit has it."""
+
+
+class Known(NamedTuple):
+    """What is known of a job."""
+
+    run: RunStatus
+    member: MemberStatus
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen to it."""
+        if self.member.state == "unknown":
+            return not self.run.unsettled
+        return self.member.state == "ended"
+
+    @property
+    def word(self) -> str:
+        """Its state in submitit's words."""
+        if self.over:
+            return STATES[self.member.ending or "unknown"]
+        return self.member.state.upper()
+
+
+def key_of(run_path: Path, member: int) -> str:
+    """What the watcher calls a job: a scheduler may give the same id twice, in the course of time."""
+    return f"{run_path}:{member}"
+
+
+class RunWatcher(core.InfoWatcher):
+    """Looks at the runs of all jobs at once, with submitit's pauses between the looks."""
+
+    def __init__(self, delay_s: int = 60):
+        super().__init__(delay_s)
+        self._known: dict[str, Known] = {}
+        self._looking = Looking([])
+
+    def known(self, key: str) -> Known | None:
+        """What was seen of a job at the last look; None before the first."""
+        return self._known.get(key)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        super().clear()
+        self._known.clear()
+
+    def update_if_long_enough(self, mode: str) -> None:
+        """Look if it is time; besides submitit's modes there is `soon`, for a job that seems to be over."""
+        if mode == "force":
+            self._looking = Looking([])  # it asks at its first look, and then less and less often
+        if mode != "soon":
+            super().update_if_long_enough(mode)
+        elif time.time() - self._last_status_check > _SOON:
+            self.update()
+
+    def update(self) -> None:
+        """Look at every run with a job that is not over."""
+        waiting = self._registered - self._finished
+        runs = {key.rpartition(":")[0] for key in waiting}
+        if not runs:
+            return
+        self._num_calls += 1
+        found = self._look([Run(Path(path)) for path in sorted(runs)])
+        self._last_status_check = time.time()
+        for run in found:
+            for member in run.members:
+                key = key_of(Path(run.directory), member.member)
+                self._known[key] = known = Known(run, member)
+                self._info_dict[key] = _info(known)
+                if known.over:
+                    self._finished.add(key)
+
+    def _look(self, runs: list[Run]) -> list[RunStatus]:
+        try:
+            return self._looking.look_at(runs)
+        except CastoffError as error:
+            if len(runs) > 1:  # one that cannot be read must not hide the others
+                return [found for run in runs for found in self._look([run])]
+            logger.get_logger().warning(f"castoff: {runs[0].id} is as it was last seen: {error}")
+            return []
+
+    def get_state(self, job_id: str, mode: str = "standard") -> str:
+        """A job's state in submitit's words; UNKNOWN if it cannot be known."""
+        return self.get_info(job_id, mode).get("State", "UNKNOWN")
+
+    def is_done(self, job_id: str, mode: str = "standard") -> bool:
+        """Whether nothing more will happen to a job; whatever its state is called."""
+        self.get_info(job_id, mode)
+        known = self._known.get(job_id)
+        return known is not None and known.over
+
+    def reopen(self, key: str) -> None:
+        """Look at a job again that was over: it goes on."""
+        if key in self._finished:
+            self._finished.discard(key)
+            self._known.pop(key, None)
+            self._info_dict.pop(key, None)
+            self._last_status_check = float("-inf")
+
+
+def _info(known: Known) -> dict[str, str]:
+    """What `job.get_info()` tells."""
+    run, member = known
+    last = member.attempts[-1] if member.attempts else None
+    told = {
+        "JobID": run.job,
+        "State": known.word,
+        "NodeList": last.host if last else None,
+        "ExitCode": None if last is None or last.code is None else str(last.code),
+        "Ending": member.ending,
+        "Reason": member.reason or (last.reason if last else None) or run.reason,
+        "Attempts": str(len(member.attempts)),
+        "Failure": None if last is None or last.failure is None else failure_words(last.failure),
+        "Run": run.directory,
+    }
+    return {name: text for name, text in told.items() if text is not None}

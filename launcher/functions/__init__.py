@@ -1,1 +1,0 @@
-"""Python functions as jobs, through submitit: `launcher.executors` submits them."""

@@ -1,0 +1,1 @@
+"""From a job and a site to a plan and its script; pure."""

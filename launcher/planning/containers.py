@@ -1,0 +1,202 @@
+"""The container round each rank's program: what a job asks for in the words of its runtime. Pure.
+
+What the runtimes do was read in their sources on 2026-11-20: apptainer 1.4 (create.go, bind.go),
+shifter (shifter.c, VolumeMap.c, utility.c), podman-hpc 1.1.4 (podman_hpc.py), pyxis (args.c,
+pyxis_slurmstepd.c).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from launcher.config.job import Container, Gpus, JobSpec, RuntimeName, StarterName
+from launcher.config.site import Site
+from launcher.runs.plan import ContainerPlan
+
+STAGED = "stage/"
+"""An image that begins so lies in CASTOFF_STAGE_DIR."""
+
+
+class Runtime(NamedTuple):
+    """How a runtime is called."""
+
+    command: list[str]
+    """Its command line up to the flags; for pyxis there is none but srun's."""
+    bind_flag: str | None
+    """None: all binds are one word of srun's."""
+    unbindable: str
+    """Characters that no path which it binds can hold: it has no way to escape them."""
+    gpus: dict[Gpus, list[str]]
+    """Flags that bring GPUs and their libraries inside."""
+
+
+RUNTIMES: dict[RuntimeName, Runtime] = {
+    # Intel's GPUs are in /dev, which is there anyway.
+    "apptainer": Runtime(["apptainer", "exec"], "--bind", ":,\\^", {"nvidia": ["--nv"], "amd": ["--rocm"]}),
+    "shifter": Runtime(["shifter"], "--volume", ":;", {"nvidia": ["--module=gpu"]}),
+    # The host's network and shared memory are what NCCL needs. Its processes, because the first
+    # process of a PID namespace is deaf to a TERM that it does not handle.
+    "podman-hpc": Runtime(
+        [
+            *("podman-hpc", "run", "--rm", "--pull=never"),
+            *("--network=host", "--ipc=host", "--pid=host", "--env-host"),
+        ],
+        "--volume",
+        ":",
+        {
+            "nvidia": ["--gpu"],
+            "amd": ["--device=/dev/kfd", "--device=/dev/dri"],
+            "intel": ["--device=/dev/dri"],
+        },
+    ),
+    # enroot reads the mounts from lines of shell: echo "SOURCE TARGET FLAGS".
+    "pyxis": Runtime([], None, ':,"\\$`', {}),
+}
+"""The runtimes by name."""
+
+_OF_DEVICE_VARIABLE: dict[str | None, Gpus] = {
+    "CUDA_VISIBLE_DEVICES": "nvidia",
+    "ROCR_VISIBLE_DEVICES": "amd",
+    "HIP_VISIBLE_DEVICES": "amd",
+    "ZE_AFFINITY_MASK": "intel",
+}
+
+_PYXIS_DEVICES = {"amd": ["/dev/kfd:/dev/kfd", "/dev/dri:/dev/dri"], "intel": ["/dev/dri:/dev/dri"]}
+
+_REFUSED_ARGS: dict[RuntimeName, dict[str, str]] = {
+    "podman-hpc": dict.fromkeys(
+        ("--mpi", "--cuda-mpi", "--openmpi-pmi2"),
+        "starts podman-hpc's shared-run, which looks for its container by the process that started it, "
+        "and each rank has one of its own; leave it out, since torch needs no MPI",
+    ),
+    "pyxis": {
+        "--container-image": "follows from container.image; set that",
+        "--container-mounts": "would take the place of castoff's own mounts; use container.binds",
+    },
+}
+
+
+class Bind(NamedTuple):
+    """A folder of the host and its place inside."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+    @property
+    def same_place(self) -> bool:
+        """Whether it is inside what it is outside."""
+        return self.source == self.target and not self.read_only
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.target}" + (":ro" if self.read_only else "")
+
+    @classmethod
+    def parse(cls, text: str) -> Bind | None:
+        """PATH, PATH:INSIDE or PATH:INSIDE:ro with absolute paths; None if it is something else."""
+        found = re.fullmatch(r"(/[^:]*)(?::(/[^:]*)(?::(ro|rw))?)?", text)
+        if found is None:
+            return None
+        source, target, mode = found.groups()
+        return cls(source, target or source, mode == "ro")
+
+
+def decide(container: Container, site: Site, devices: int) -> ContainerPlan | None:
+    """The container of a job whose container has no problems; `devices`: those of each rank."""
+    if container.image is None or container.runtime is None:
+        return None
+    runtime = RUNTIMES[container.runtime]
+    gpus = gpus_of(container, site, devices)
+    binds = [bind for bind in map(Bind.parse, container.binds) if bind is not None]
+    if container.runtime == "shifter":  # it brings the host's shared folders inside by itself
+        shared, others = [], list(map(str, binds))
+    else:
+        shared = [bind.source for bind in binds if bind.same_place]
+        others = [str(bind) for bind in binds if not bind.same_place]
+    argv = [*runtime.command, *runtime.gpus.get(gpus, [])]
+    if container.runtime == "shifter":
+        argv.append(f"--image={container.image}")
+    if container.runtime == "pyxis":
+        others += _PYXIS_DEVICES.get(gpus, [])
+    return ContainerPlan(
+        runtime=container.runtime,
+        image=container.image.removeprefix(STAGED),
+        staged=container.image.startswith(STAGED),
+        argv=[*argv, *container.args],
+        shared=shared,
+        mounts=others,
+        gpus=gpus,
+        env=container.env,
+        unbindable=runtime.unbindable,
+    )
+
+
+def gpus_of(container: Container, site: Site, devices: int) -> Gpus:
+    """Whose GPUs the container is given."""
+    if container.gpus is not None:
+        return container.gpus
+    variable = site.node.device_variable if site.node else None
+    return _OF_DEVICE_VARIABLE.get(variable, "none") if devices else "none"
+
+
+def container_problems(spec: JobSpec, starter: StarterName, staged: list[str]) -> Iterator[tuple[str, str]]:
+    """Why a job's container cannot be; `staged`: the places that `stage` fills."""
+    container = spec.container
+    if container == Container():
+        return
+    if container.image is None:
+        yield "container.image", "is missing: name the image, or drop container"
+        return
+    if container.runtime is None:
+        known = ", ".join(RUNTIMES)
+        yield "container.runtime", f"is missing, and the site names none: use one of {known}"
+        return
+    if container.runtime == "pyxis" and starter != "srun":
+        yield "container.runtime", f"is pyxis, a part of srun, but {starter} starts this job's ranks"
+    if message := _image_problem(container.runtime, container.image, staged):
+        yield "container.image", message
+    for number, text in enumerate(container.binds):
+        if message := _bind_problem(container.runtime, text):
+            yield f"container.binds.{number}", message
+    for number, word in enumerate(container.args):
+        if because := _REFUSED_ARGS.get(container.runtime, {}).get(word.partition("=")[0]):
+            yield f"container.args.{number}", f"is {word!r}, which {because}"
+    for name in container.env:
+        if name in spec.env_from:
+            yield f"container.env.{name}", "stands in env_from too; keep the one you mean"
+
+
+def _image_problem(runtime: RuntimeName, image: str, staged: list[str]) -> str | None:
+    if runtime in ("apptainer", "pyxis") and image.startswith(STAGED):
+        place = image.removeprefix(STAGED)
+        if any(place == known or place.startswith(f"{known}/") for known in staged):
+            return None
+        there = f"{', '.join(staged)}" if staged else "nothing, since stage is empty"
+        return f"is {image!r}, but what stage copies is {there}"
+    if runtime == "apptainer" and "://" in image:
+        build = f"`apptainer build image.sif {image}`"
+        return f"is {image!r}, which every rank would fetch anew; {build} once makes a file to name here"
+    if runtime == "apptainer" and not image.startswith("/"):
+        return f"is {image!r}, but takes an absolute path, or {STAGED}… for an image that is staged"
+    # imageDesc_filterString() drops all others without a word, and so would run another image.
+    if runtime == "shifter" and not re.fullmatch(r"[A-Za-z0-9_:.+/-]+", image):
+        return f"is {image!r}, but shifter takes letters, digits and _:.+/- there, as in docker:me/torch:2.5"
+    return None
+
+
+def _bind_problem(runtime: RuntimeName, text: str) -> str | None:
+    bind = Bind.parse(text)
+    if bind is None:
+        return (
+            f"is {text!r}, but takes absolute paths: PATH, PATH:INSIDE or PATH:INSIDE:ro"
+            " (a path with : cannot be bound)"
+        )
+    paths = bind.source + bind.target
+    if unfit := [character for character in RUNTIMES[runtime].unbindable if character in paths]:
+        return f"is {text!r}, but {runtime} cannot bind a path that holds {' '.join(unfit)}"
+    # userInputPathFilter() drops all others without a word, and so would bind another folder.
+    if runtime == "shifter" and re.search(r"[^A-Za-z0-9_.+/-]|\.\.", paths):
+        return f"is {text!r}, but shifter takes letters, digits and _ . + / - in a path, and no .."
+    return None

@@ -1,0 +1,25 @@
+"""Who am I: this process's rank, from the variables of whatever started it.
+
+    from launcher.ranks import RankEnv
+
+    me = RankEnv.detect()
+    me.export()  # now torch.distributed.init_process_group(init_method="env://") works
+
+`python -m launcher.ranks` shows what is found and from where (`--json` for programs). Standard
+library only, and little of it: this runs once in every rank.
+"""
+
+from __future__ import annotations
+
+from launcher.errors import PlacementError
+from launcher.ranks.environment import FIELDS, STALE_VARIABLES, RankEnv, explain, explain_json, read_text
+
+__all__ = [
+    "FIELDS",
+    "STALE_VARIABLES",
+    "PlacementError",
+    "RankEnv",
+    "explain",
+    "explain_json",
+    "read_text",
+]

@@ -1,0 +1,241 @@
+"""A rank's place as its environment tells it: `RankEnv`, and what a start must clear before."""
+
+from __future__ import annotations
+
+import os
+
+from launcher.errors import PlacementError
+from launcher.ranks.decision import decide
+from launcher.ranks.families import number, value
+from launcher.ranks.rendezvous import address, port
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, MutableMapping
+    from typing import Any, NoReturn
+
+STALE_VARIABLES: tuple[str, ...] = (
+    # castoff's own, and those of torch.distributed
+    *("CASTOFF_STARTER", "CASTOFF_RANK", "CASTOFF_DEVICE"),
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"),
+    *("GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"),
+    *("MASTER_ADDR", "MASTER_PORT"),
+    *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"),
+    *("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE"),
+    # Hydra, Intel MPI, and PMI in general
+    *("PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_PORT", "PMI_ID", "PMI_JOBID", "PMI_SPAWNED"),
+    *("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "PMI_UNIVERSE_SIZE", "PMI_HOSTNAME"),
+    *("PMI_CONTROL_PORT", "PMI_CONTROL_FD", "PMI_SHARED_SECRET", "PMI_APP_NUM"),
+    *("MPI_LOCALRANKID", "MPI_LOCALNRANKS", "HYDI_CONTROL_FD", "I_MPI_HYDRA_UUID"),
+    *("HYDRA_BSTRAP_NODE_ID", "HYDRA_BSTRAP_PROXY_ID", "HYDRA_BSTRAP_LOCALHOST"),
+    *("HYDRA_BSTRAP_UPSTREAM_FD",),
+    # Open MPI and PMIx
+    *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_NODE_RANK"),
+    *("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    *("PMIX_RANK", "PMIX_LOCAL_RANK", "PMIX_NAMESPACE", "PMIX_ID", "PMIX_HOSTNAME"),
+    *("PMIX_SERVER_URI2", "PMIX_SERVER_URI21", "PMIX_SERVER_URI3", "PMIX_SERVER_URI4"),
+    *("PMIX_SERVER_URI41", "PMIX_SERVER_TMPDIR"),
+    # PALS; not its inputs (PALS_PMI, PALS_NRANKS, PALS_PPN, PALS_PING_PERIOD …)
+    *("PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_NODEID", "PALS_SIZE"),
+    *("PALS_APID",),
+    # Flux, and LSF's jsrun, which castoff does not know further
+    *("FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE", "FLUX_JOB_NNODES"),
+    *("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK"),
+    # Slurm's place of a task, which a job inherits from the step it was submitted in. srun sets
+    # them anew; what it reads (SLURM_JOB_ID, SLURM_NTASKS …) stays.
+    *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS"),
+    *("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES"),
+    *("SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_LAUNCHER_PORT"),
+    *("SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST", "SLURM_SRUN_COMM_PORT"),
+)
+"""What a start block unsets before it starts ranks, so that nothing left over reaches one.
+
+These are what starters tell their ranks; none is something a starter reads.
+"""
+
+FIELDS = (
+    "rank",
+    "world_size",
+    "local_rank",
+    "local_world_size",
+    "node_rank",
+    "master_addr",
+    "master_port",
+)
+
+
+def read_text(path: str) -> str:
+    """Read a small file, such as PBS's nodefile."""
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs 5 ms
+        return file.read()
+
+
+class RankEnv:
+    """Where this process stands among the ranks of its job. Immutable.
+
+    Equal to another when all but `sources` is equal: where a value came from changes nothing.
+    """
+
+    __slots__ = (*FIELDS, "device", "sources", "starter")
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    """How many ranks share this node."""
+    node_rank: int | None
+    """None when it cannot be known: Hydra and Open MPI tell no node index."""
+    master_addr: str | None
+    master_port: int | None
+    device: int | None
+    """Index of this rank's device among those it sees, from CASTOFF_DEVICE.
+
+    None: use the local rank modulo the number of devices.
+    """
+    starter: str
+    """srun, pals, hydra, intelmpi, openmpi, torchrun, flux; local: castoff's own;
+    environment: RANK and its companions, set by something else; single: nothing around."""
+    sources: dict[str, str]
+    """Field to the variable it came from."""
+
+    def __init__(
+        self,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        local_rank: int = 0,
+        local_world_size: int = 1,
+        node_rank: int | None = None,
+        master_addr: str | None = None,
+        master_port: int | None = None,
+        device: int | None = None,
+        starter: str = "single",
+        sources: Mapping[str, str] | None = None,
+    ):
+        given = (rank, world_size, local_rank, local_world_size, node_rank)
+        for field, what in zip(FIELDS, (*given, master_addr, master_port), strict=True):
+            object.__setattr__(self, field, what)
+        object.__setattr__(self, "device", device)
+        object.__setattr__(self, "starter", starter)
+        object.__setattr__(self, "sources", dict(sources or {}))
+
+    @classmethod
+    def detect(
+        cls,
+        environ: Mapping[str, str] | None = None,
+        *,
+        read_file: Callable[[str], str] = read_text,
+    ) -> RankEnv:
+        """Find this process's place, in `environ` instead of its own variables if given.
+
+        Raises PlacementError when the place is unknown or told in two ways: guessing "rank 0 of
+        1" would start many jobs of one rank, which all train the same and say nothing.
+        """
+        return detect_with_notes(os.environ if environ is None else environ, read_file)[0]
+
+    def variables(self) -> dict[str, str]:
+        """List what torch.distributed's `env://` reads, as far as it is known."""
+        told = {field.upper(): getattr(self, field) for field in FIELDS}
+        return {name: str(what) for name, what in told.items() if what is not None}
+
+    def export(self, environ: MutableMapping[str, str] | None = None) -> None:
+        """Set those variables, so that `init_process_group("env://")` works at once.
+
+        Under torchrun MASTER_ADDR and MASTER_PORT stay as they are. castoff's marks of a task
+        further out, and a NODE_RANK that is not this process's, are removed.
+        Raises PlacementError when MASTER_ADDR is needed and nothing tells it.
+        """
+        target: MutableMapping[str, str] = os.environ if environ is None else environ
+        mine = self.variables()
+        if self.starter == "torchrun":
+            mine.pop("MASTER_ADDR", None)
+            mine.pop("MASTER_PORT", None)
+        elif self.master_addr is None or self.master_port is None:
+            raise PlacementError(
+                f"no variable tells the host of rank 0 ({self.starter} sets none, and no"
+                " scheduler lists the hosts), and these ranks are on several. Where the ranks"
+                " are started: export MASTER_ADDR=<host of rank 0> MASTER_PORT=<a free port>"
+            )
+        if self.node_rank is None:
+            target.pop("NODE_RANK", None)
+        if self.sources.get("starter") != "CASTOFF_STARTER":
+            for name in ("CASTOFF_STARTER", "CASTOFF_RANK", "CASTOFF_DEVICE"):
+                target.pop(name, None)
+        target.update(mine)
+
+    def _key(self) -> tuple[object, ...]:
+        return (*(getattr(self, field) for field in FIELDS), self.device, self.starter)
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, RankEnv) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        names = (*FIELDS, "device", "starter", "sources")
+        return f"RankEnv({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    def __setattr__(self, name: str, what: object) -> NoReturn:
+        raise AttributeError(f"RankEnv is immutable: {name} cannot be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"RankEnv is immutable: {name} cannot be deleted")
+
+    def __reduce__(self) -> tuple[Callable[[dict[str, Any]], RankEnv], tuple[dict[str, Any]]]:
+        names = (*FIELDS, "device", "starter", "sources")
+        return _restore, ({name: getattr(self, name) for name in names},)
+
+
+def _restore(fields: dict[str, Any]) -> RankEnv:
+    """Undo pickling, which would set attributes."""
+    return RankEnv(**fields)
+
+
+def detect_with_notes(
+    environ: Mapping[str, str], read_file: Callable[[str], str] = read_text
+) -> tuple[RankEnv, list[str]]:
+    """Detect, and say in words which variables were ignored and why."""
+    decision = decide(environ, read_file)
+    placement = decision.placement
+    sources = dict(placement.sources)
+    host = address(placement, environ, read_file, inherited=decision.inherited)
+    meet = port(placement, environ, inherited=decision.inherited)
+    for field, found in (("master_addr", host), ("master_port", meet)):
+        if found is not None:
+            sources[field] = found[1]
+    device = None
+    own = decision.marked or not value(environ, "CASTOFF_STARTER")
+    if own and value(environ, "CASTOFF_DEVICE"):
+        device = number(environ, "CASTOFF_DEVICE")
+        sources["device"] = "CASTOFF_DEVICE"
+    me = RankEnv(
+        rank=placement.rank,
+        world_size=placement.world_size or 1,
+        local_rank=placement.local_rank,
+        local_world_size=placement.local_world_size or 1,
+        node_rank=placement.node_rank,
+        master_addr=host[0] if host else None,
+        master_port=meet[0] if meet else None,
+        device=device,
+        starter=placement.starter,
+        sources=sources,
+    )
+    return me, decision.notes
+
+
+def explain(environ: Mapping[str, str] | None = None) -> str:
+    """Describe for people who this process is, from which variables, and what was ignored.
+
+    An environment that places no rank is described too: the error and its fix.
+    """
+    from launcher.ranks.explanation import as_text, describe
+
+    return as_text(describe(os.environ if environ is None else environ))
+
+
+def explain_json(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Tell programs what `explain` tells people; `error` is None for a good environment."""
+    from launcher.ranks.explanation import describe
+
+    return describe(os.environ if environ is None else environ)

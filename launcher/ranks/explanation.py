@@ -1,0 +1,115 @@
+"""`python -m launcher.ranks.environment` and `castoff explain`: what a process is told, in plain words."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from launcher.errors import PlacementError
+from launcher.ranks.environment import FIELDS, STALE_VARIABLES, detect_with_notes
+from launcher.ranks.families import MPI_OTHERS, MPI_RANKS, MPI_SIZES, VERIFIED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+NAMES = {
+    "srun": "Slurm's srun",
+    "pals": "PALS's mpiexec",
+    "hydra": "MPICH's mpiexec (Hydra)",
+    "intelmpi": "Intel MPI's mpiexec",
+    "openmpi": "Open MPI's mpiexec",
+    "torchrun": "torchrun",
+    "flux": "Flux",
+    "local": "castoff itself",
+    "environment": "something that set RANK, WORLD_SIZE and LOCAL_RANK",
+    "single": "nothing: a single process",
+}
+
+SHOWN = (
+    *(name for name in STALE_VARIABLES if not name.startswith(("PMIX_SERVER", "SLURM_SRUN"))),
+    *(*MPI_RANKS, *MPI_SIZES, *MPI_OTHERS),
+    *("SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_JOB_NUM_NODES", "SLURM_JOB_NODELIST"),
+    *("SLURM_TASKS_PER_NODE", "PBS_JOBID", "PBS_NODEFILE", "PALS_PMI"),
+)
+"""Variables worth seeing when something is wrong. Names only from here: others may be secrets."""
+
+
+def describe(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Collect everything that is known about this process's place, as JSON can hold it."""
+    seen = {name: environ[name] for name in dict.fromkeys(SHOWN) if name in environ}
+    try:
+        me, notes = detect_with_notes(environ)
+    except PlacementError as error:
+        return {"error": str(error), "seen": seen}
+    placement = {field: getattr(me, field) for field in (*FIELDS, "device")}
+    return {
+        "error": None,
+        "starter": me.starter,
+        "verified": me.starter in VERIFIED,
+        "started_by_castoff": me.sources.get("starter") == "CASTOFF_STARTER",
+        "placement": placement,
+        "sources": me.sources,
+        "variables": me.variables(),
+        "notes": notes,
+        "seen": seen,
+    }
+
+
+def as_text(told: dict[str, Any]) -> str:
+    """Put a description into words."""
+    if told["error"] is not None:
+        return "\n".join(
+            (
+                "This process cannot tell which rank it is.",
+                "",
+                told["error"],
+                "",
+                "What is set:",
+                *(f"  {name}={text}" for name, text in told["seen"].items()),
+                *(["  none of the variables of any starter"] if not told["seen"] else []),
+            )
+        )
+    place, sources = told["placement"], told["sources"]
+    node = "" if place["node_rank"] is None else f", node {place['node_rank']}"
+    by = " (through castoff)" if told["started_by_castoff"] else ""
+    known = (
+        "tested against a recorded real run"
+        if told["verified"]
+        else "after its documentation only, never seen running; compare with what you expect"
+    )
+    lines = [
+        f"This process is rank {place['rank']} of {place['world_size']}, local rank"
+        f" {place['local_rank']} of {place['local_world_size']}{node}.",
+        "",
+        f"Started by: {NAMES[told['starter']]}{by}",
+        f"Recognised: {known}",
+        "",
+    ]
+    for field, what in place.items():
+        source = sources.get(field)
+        shown = "unknown" if what is None else what
+        if field == "device" and what is None:
+            shown, source = "not told", "use the local rank modulo the number of devices"
+        lines.append(f"  {field:<17} {shown!s:<16} {source or ''}".rstrip())
+    if place["master_addr"] is None:
+        lines += ["", "MASTER_ADDR is unknown: set it to the host of rank 0, the same for all."]
+    if told["notes"]:
+        lines += ["", "Notes:", *(f"  {note}" for note in told["notes"])]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the description of this process; exit 1 when it cannot tell its rank."""
+    words = sys.argv[1:]
+    if words not in ([], ["--json"]):
+        sys.exit("usage: python -m launcher.ranks.environment [--json]")
+    told = describe(os.environ)
+    if words:
+        import json
+
+        print(json.dumps(told, indent=2))
+    else:
+        print(as_text(told))
+    sys.exit(0 if told["error"] is None else 1)

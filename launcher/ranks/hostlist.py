@@ -1,0 +1,148 @@
+"""Names of hosts: Slurm's short form `n[1-3,7]` written out, and the nodefiles of PBS.
+
+Standard library only, and of that as little as possible: `launcher.ranks.environment` reads host lists in
+every rank, where each millisecond of start-up counts once per rank.
+"""
+
+from __future__ import annotations
+
+from launcher.errors import CastoffError
+
+MAX_HOSTS = 1_000_000
+"""More hosts than any machine has: a longer list is a slip of the pen (`n[1-99999999]`)."""
+
+
+class HostlistError(CastoffError):
+    """A host list that cannot be written out; the message shows the piece at fault."""
+
+
+def expand(hostlist: str) -> list[str]:
+    """Write a Slurm host list out: `n[08-10,3],login` is n08, n09, n10, n3, login.
+
+    Names may have several brackets, the first one turning slowest; zeros in front are kept, so
+    are duplicates. As in Slurm, commas or white space part the names and empty names are skipped.
+    Beyond Slurm, text may follow the last bracket (`n[1-2]-ib0`).
+
+    Raises HostlistError for brackets that do not match, a range that is none or runs backwards,
+    and for more than a million hosts.
+    Source: compared with `scontrol show hostnames` of Slurm 22.05.8. With three or more brackets
+    in a name, that one turns the middle brackets slowest; no list Slurm writes has three.
+    """
+    hosts: list[str] = []
+    for name in _split_names(hostlist):
+        texts, brackets = _parse_name(name, hostlist)
+        total = len(hosts) + _count(brackets)
+        if total > MAX_HOSTS:
+            raise HostlistError(
+                f"host list {_shown(hostlist)}: with {_shown(name)} it has {total} hosts, and"
+                f" more than {MAX_HOSTS} cannot be meant. Check the ranges in the brackets."
+            )
+        expanded = [texts[0]]
+        for ranges, text in zip(brackets, texts[1:], strict=True):
+            numbers = [
+                str(number).zfill(width) for first, last, width in ranges for number in range(first, last + 1)
+            ]
+            expanded = [host + number + text for host in expanded for number in numbers]
+        hosts += expanded
+    return hosts
+
+
+def _split_names(hostlist: str) -> list[str]:
+    """Part a host list at the commas and white space outside brackets."""
+    names = []
+    start = depth = 0
+    for position, character in enumerate(hostlist + ","):
+        if character == "[":
+            depth += 1
+            if depth > 1:
+                raise HostlistError(
+                    f"host list {_shown(hostlist)}: '[' inside brackets, at"
+                    f" {_shown(hostlist[start : position + 1])}. Close the first bracket before."
+                )
+        elif character == "]":
+            depth -= 1
+            if depth < 0:
+                raise HostlistError(
+                    f"host list {_shown(hostlist)}: ']' without '[', at"
+                    f" {_shown(hostlist[start : position + 1])}. Remove it or open the bracket."
+                )
+        elif depth == 0 and (character == "," or character.isspace()):
+            if position > start:
+                names.append(hostlist[start:position])
+            start = position + 1
+    if depth:
+        raise HostlistError(
+            f"host list {_shown(hostlist)}: '[' without ']', at {_shown(hostlist[start:])}."
+            " Close the bracket; a list cut off by something in between looks like this too."
+        )
+    return names
+
+
+def _parse_name(name: str, hostlist: str) -> tuple[list[str], list[list[tuple[int, int, int]]]]:
+    """Split a name into the texts around its brackets and the ranges in them.
+
+    There is one text more than there are brackets; a range is (first, last, width).
+    """
+    head, *rest = name.split("[")
+    texts, brackets = [head], []
+    for piece in rest:
+        inside, _, text = piece.partition("]")
+        brackets.append([_parse_range(part, name, hostlist) for part in inside.split(",")])
+        texts.append(text)
+    return texts, brackets
+
+
+def _parse_range(part: str, name: str, hostlist: str) -> tuple[int, int, int]:
+    """Read `7` or `08-11` as (first, last, width); the first number sets the width."""
+    first, dash, last = part.partition("-")
+    if not dash:
+        last = first
+    if not (_is_number(first) and _is_number(last)):
+        raise HostlistError(
+            f"host list {_shown(hostlist)}: {_shown(part)} in {_shown(name)} is neither a number"
+            " nor a range of two (such as 08-11)."
+        )
+    if int(last) < int(first):
+        raise HostlistError(
+            f"host list {_shown(hostlist)}: the range {_shown(part)} in {_shown(name)} runs"
+            f" backwards. Write {last}-{first}."
+        )
+    return int(first), int(last), len(first)
+
+
+def _is_number(text: str) -> bool:
+    # Not isdigit() alone, which is true for '²' too; and Python's int() refuses 4300 digits.
+    return text.isascii() and text.isdigit() and len(text) <= 40
+
+
+def _count(brackets: list[list[tuple[int, int, int]]]) -> int:
+    """Say how many hosts a name with these brackets stands for, without making any."""
+    count = 1
+    for ranges in brackets:
+        count *= sum(last - first + 1 for first, last, _ in ranges)
+    return count
+
+
+def _shown(text: str) -> str:
+    """Quote a piece for a message, cut to a readable length."""
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def read_nodefile(text: str) -> list[str]:
+    """List the hosts of a PBS nodefile, each once, in the order of their first line.
+
+    PBS writes a host once per process it was asked for (`mpiprocs`), with its full name on some
+    machines; names are kept as written (see `short_name`).
+    """
+    return list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
+
+
+def short_name(host: str) -> str:
+    """Cut a host's name at its first dot: `x4114c1s7b0n0.hostmgmt2…` is x4114c1s7b0n0.
+
+    An IP address stays whole: 10.77.0.11 has dots, and 10 is no host.
+    """
+    parts = host.split(".")
+    if ":" in host or (len(parts) == 4 and all(_is_number(part) for part in parts)):
+        return host
+    return parts[0]

@@ -1,0 +1,157 @@
+"""Run directories in the making: hidden, locked, and gone again if nothing comes of them.
+
+`.causets-20261120-231502-k3x9.draft` gets its name in one step, when all is in it. Whoever is killed
+before leaves a draft that nobody holds, and that nobody takes for a run; the next submission into that
+folder takes it away. A draft is locked before it is called one, so that none of a living submission is
+ever found free; until then it is `.causets-20261120-231502-k3x9.new`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from launcher.errors import CastoffError
+from launcher.runs.directory import HIDDEN, check_folder, check_trusted, draft_of, make_folder, opened
+from launcher.runs.run import LOCK, Run, locked
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
+
+
+class Draft:
+    """A run directory in the making: hidden, locked, and gone again unless it is published."""
+
+    def __init__(self, final: Path, lock: IO[str]):
+        self.run = Run(draft_of(final))
+        """The directory as it is now."""
+        self.lock = lock
+        """The open file of its LOCK, which is held."""
+        self.final = Run(final)
+        """What it will be."""
+        self.directory = -1
+        """The directory itself, open: a file descriptor."""
+
+    def publish(self) -> Run:
+        """Give it its name, in one step.
+
+        Raises:
+            OSError: it cannot be renamed.
+        """
+        self.run.path.rename(self.final.path)
+        return self.final
+
+    def withdraw(self) -> None:
+        """Take its name back: it goes like any other draft.
+
+        Raises:
+            OSError: it cannot be renamed.
+        """
+        self.final.path.rename(self.run.path)
+
+
+@contextlib.contextmanager
+def new_run(name: str, folder: Path) -> Iterator[Draft]:
+    """Begin the directory of a new run in `folder`.
+
+    An error on the way takes the draft away; what a KILL leaves behind, `sweep_drafts` does.
+
+    Raises:
+        CastoffError: it cannot be made there, or others could put theirs in its place.
+    """
+    word = _UNSAFE.sub("_", name)[:60].lstrip(".-") or "run"
+    with contextlib.ExitStack() as stack:
+        try:
+            make_folder(folder)
+            home = folder.resolve()
+            check_folder(home)
+            draft = None
+            while draft is None:
+                stamp = time.strftime("%Y%m%d-%H%M%S")
+                draft = _draft(home / f"{word}-{stamp}-{os.urandom(2).hex()}", stack)
+            draft.directory = stack.enter_context(opened(draft.run.path))
+            for inner in ("attempts", "logs"):
+                (draft.run.path / inner).mkdir(mode=0o700)
+        except OSError as error:
+            raise CastoffError(
+                f"{folder}: the run directory cannot be made there: {error.strerror}; "
+                "choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
+            ) from error
+        yield draft
+
+
+def _draft(final: Path, stack: contextlib.ExitStack) -> Draft | None:
+    """A locked draft that `stack` holds and discards; None if that id is taken, or was just swept."""
+    begun, path = final.with_name(f".{final.name}.new"), draft_of(final)
+    try:
+        begun.mkdir(mode=0o700)
+    except FileExistsError:
+        return None
+    with contextlib.ExitStack() as unnamed:
+        unnamed.callback(_discard, begun)
+        # Only now: whoever else has this id has given it to a draft before, or cannot make this folder.
+        if os.path.lexists(final) or os.path.lexists(path):
+            return None
+        try:
+            lock = stack.enter_context(locked(begun / LOCK, patience=0))
+            begun.rename(path)
+        except (FileNotFoundError, BlockingIOError):
+            return None
+        stack.callback(_discard, path)
+        unnamed.pop_all()
+    return Draft(final, lock)
+
+
+def sweep_drafts(folder: Path) -> list[str]:
+    """Take away what interrupted submissions have left in `folder`; the ids that they would have had."""
+    swept: list[str] = []
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208
+    except OSError:  # who makes a run there says what is wrong
+        return swept
+    for path in (folder / name for name in names):
+        known = HIDDEN.fullmatch(path.name)
+        if known is None or not _is_own_directory(path):
+            continue
+        with contextlib.suppress(OSError):  # somebody holds it, or it is not to be had: no harm done
+            if known["kind"] == "swept":
+                _remove(path)
+                continue
+            with locked(path / LOCK, patience=0):
+                gone = _set_aside(path)
+            _remove(gone)
+            if known["kind"] == "draft":  # what had not come so far may belong to one that begins anew
+                swept.append(known["id"])
+    return swept
+
+
+def _discard(draft: Path) -> None:
+    """Take a draft away, unless it has its name by now."""
+    with contextlib.suppress(OSError):  # the next submission sweeps it
+        _remove(_set_aside(draft))
+
+
+def _set_aside(draft: Path) -> Path:
+    """Rename a draft whose lock is held: nobody who is about to lock it finds it any more."""
+    gone = draft.with_suffix(".swept")
+    draft.rename(gone)
+    return gone
+
+
+def _remove(path: Path) -> None:
+    import shutil
+
+    # It follows no link, and what a network file system keeps for us goes at the next time.
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_own_directory(path: Path) -> bool:
+    try:
+        check_trusted(path)
+    except CastoffError:
+        return False
+    return True

@@ -1,0 +1,377 @@
+"""The index: which runs a user has, and how a word at the command line finds one of them.
+
+A journal of JSON lines, each about the run directory at `path`:
+
+  {"path", "name", "time"}     it was submitted; with "found" (and "ended"), a search came across it
+  {"path", "ended", "of"}      it is over for good; in `ended` all that a list shows of it
+  {"path", "begun"}            it was begun again, so what `ended` said holds no longer
+  {"path", "removed"}          its directory was removed
+
+`of` counts the times it had been begun again before it was looked at, so that an ending that was seen
+before and written down after a new beginning is not believed. What is lost can be found again, for run
+directories tell all of it themselves: `castoff list --scan` does that.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from launcher.errors import CastoffError, say
+from launcher.runs.directory import check_trusted, draft_of, is_run_directory
+from launcher.runs.journal import Journal
+from launcher.runs.records import Seconds, Submission, read
+from launcher.runs.run import LOCK, Run, is_locked
+from launcher.runs.states import RunSummary
+
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+class Entry:
+    """What the index knows of a run."""
+
+    __slots__ = ("added", "begun", "ended", "name", "path")
+
+    def __init__(self, path: str, name: str, added: float):
+        self.path = path
+        self.name = name
+        self.added = added
+        """Seconds since the epoch."""
+        self.begun = 0
+        """How often it was begun again."""
+        self.ended: RunSummary | None = None
+        """What it came to, if that is known and can only change by a new beginning."""
+
+    @property
+    def run(self) -> Run:
+        """The run; whether its directory is there is another question."""
+        return Run(Path(self.path))
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return os.path.basename(self.path)  # noqa: PTH119 - 10,000 Paths would take longer than the rest
+
+    @property
+    def is_there(self) -> bool:
+        """Whether something lies where its directory was; `check_trusted` says whether it may be used."""
+        return os.path.lexists(self.path)
+
+
+class _Event(msgspec.Struct):
+    """A line of the index."""
+
+    path: str
+    name: str | None = None
+    time: Seconds = 0.0
+    found: bool = False
+    ended: RunSummary | None = None
+    of: int = 0
+    begun: bool = False
+    removed: bool = False
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+
+
+class Index:
+    """The user's runs, oldest first."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._journal = Journal(path)
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> Index:
+        """The index in the user's state folder ($XDG_STATE_HOME, else ~/.local/state).
+
+        Raises:
+            CastoffError: there is no home.
+        """
+        state = Path(environ.get("XDG_STATE_HOME") or "")
+        if not state.is_absolute():  # which the XDG specification wants passed over
+            try:
+                state = Path(environ.get("HOME") or Path.home()) / ".local" / "state"
+            except RuntimeError:
+                raise CastoffError(
+                    "there is no home folder to keep the index of runs in; set HOME or XDG_STATE_HOME"
+                ) from None
+        return cls(state / "castoff" / "runs.jsonl")
+
+    def add(self, run: Run, name: str) -> None:
+        """Append a run.
+
+        Raises:
+            CastoffError: it cannot be written.
+        """
+        self._append([{"path": str(run.path), "name": name, "time": time.time()}])
+
+    def adopt(self, runs: Iterable[tuple[Run, RunSummary, bool]]) -> None:
+        """Append runs that were found, each at the time of its submission, and whether it is over for good.
+
+        Raises:
+            CastoffError: it cannot be written.
+        """
+        self._append(
+            {
+                "path": str(run.path),
+                "name": told.name,
+                "time": told.submitted or told.started or 0.0,
+                "found": True,
+                **({"ended": msgspec.to_builtins(told)} if final else {}),
+            }
+            for run, told, final in runs
+        )
+
+    def reopen(self, run: Run) -> None:
+        """Take back what is known of a run's end, because it is about to begin again.
+
+        To be called while the run is locked for its new beginning: who looks at it from then on sees
+        that it is not over, and what was seen before counts no longer.
+
+        Raises:
+            CastoffError: it cannot be written.
+        """
+        self._append([{"path": str(run.path), "begun": True}])
+
+    def forget(self, runs: Iterable[Run]) -> None:
+        """Take runs out.
+
+        Raises:
+            CastoffError: it cannot be written.
+        """
+        self._append({"path": str(run.path), "removed": True} for run in runs)
+
+    def remember(self, ended: Iterable[tuple[Entry, RunSummary]]) -> None:
+        """Write down what runs have come to, so that no list need look at them again.
+
+        Where nothing may be written at all, nothing is: lists are right without it, only slower.
+
+        Raises:
+            CastoffError: it cannot be written for want of space, say.
+        """
+        try:
+            self._append(
+                {"path": entry.path, "of": entry.begun, "ended": msgspec.to_builtins(one)}
+                for entry, one in ended
+            )
+        except CastoffError as error:
+            if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in _READ_ONLY:
+                raise
+
+    def entries(self) -> list[Entry]:
+        """All runs that were not removed, oldest first, whether their directories are there or not.
+
+        Raises:
+            CastoffError: the index is there and cannot be read.
+        """
+        entries: dict[str, Entry] = {}
+        latest = 0.0
+        for event in self._events():
+            entry = entries.get(event.path)
+            if event.removed:
+                entries.pop(event.path, None)
+            elif event.name is not None:
+                # A clock that was set back puts no run before those that were there already.
+                at = event.time if event.found else max(latest, event.time)
+                latest = max(latest, at)
+                entry = entries[event.path] = Entry(event.path, event.name, at)
+            elif entry is not None and event.begun:
+                entry.begun += 1
+                entry.ended = None
+            if entry and event.ended and event.ended.state == "ended" and event.of == entry.begun:
+                entry.ended = event.ended
+        return sorted(entries.values(), key=lambda entry: entry.added)
+
+    def folders(self) -> list[Path]:
+        """The folders in which run directories lie or have lain.
+
+        Raises:
+            CastoffError: the index is there and cannot be read.
+        """
+        return [
+            Path(folder) for folder in sorted({event.path.rpartition("/")[0] for event in self._events()})
+        ]
+
+    def runs(self) -> Iterator[tuple[Run, str]]:
+        """Every run that is still on disk with its name, oldest first."""
+        return ((entry.run, entry.name) for entry in self.entries() if entry.is_there)
+
+    def newest(self) -> Run:
+        """The run that was submitted last.
+
+        Raises:
+            CastoffError: there is none, or its directory may not be used.
+        """
+        for entry in reversed(self.entries()):
+            if entry.is_there:
+                return _trusted(entry.path)
+        raise CastoffError("there are no runs yet; `castoff list --scan FOLDER` finds those in a folder")
+
+    def find(self, reference: str) -> Run:
+        """The run of a path, a name (its newest run), an id, its unique beginning, a scheduler's id.
+
+        What holds a `/` is a path; anything else is one only if no run is called so.
+
+        Raises:
+            CastoffError: there is none, or there are several, or its directory may not be used.
+        """
+        return _find(reference, self.entries)
+
+    def find_all(self, references: Iterable[str]) -> list[Run]:
+        """The runs of several words, each once.
+
+        Raises:
+            CastoffError: with everything that is wrong with any of them.
+        """
+        entries = cache(self.entries)
+        found: dict[Path, Run] = {}
+        problems = []
+        for reference in references:
+            try:
+                run = _find(reference, entries)
+                found[run.path] = run
+            except CastoffError as error:
+                problems.append(str(error))
+        if problems:
+            raise CastoffError("\n".join(problems))
+        return list(found.values())
+
+    def _events(self) -> Iterator[_Event]:
+        """The lines that say something of a run."""
+        try:
+            for line in self._journal.lines():
+                event = _event(line)
+                if event and event.path.startswith("/") and "\0" not in event.path:
+                    yield event
+        except OSError as error:
+            raise self._unusable("read", error) from error
+
+    def _append(self, events: Iterable[dict[str, Any]]) -> None:
+        try:
+            self._journal.append(events)
+        except OSError as error:
+            raise self._unusable("written", error) from error
+
+    def _unusable(self, verb: str, error: OSError) -> CastoffError:
+        return CastoffError(
+            f"{self.path}: the index of runs cannot be {verb}: {error.strerror}; "
+            "set XDG_STATE_HOME to a folder of yours"
+        )
+
+
+def write_down(environ: Mapping[str, str], change: Callable[[Index], None], otherwise: str) -> None:
+    """Change the user's index; where that cannot be, say why and what follows, and go on.
+
+    It is only an index: what it does not hold is where it is, and goes on as it goes.
+    """
+    try:
+        change(Index.of(environ))
+    except CastoffError as error:
+        say(f"{error}; {otherwise}")
+
+
+def _find(reference: str, known: Callable[[], list[Entry]]) -> Run:
+    if "/" in reference or reference in (".", ".."):
+        if not is_run_directory(Path(reference)):
+            raise CastoffError(f"{reference}: is no run directory: no job.sh beside attempts/ is there")
+        return _trusted(reference)
+    entries = known() if reference else []
+    for same in (
+        [entry for entry in entries if entry.name == reference],
+        [entry for entry in entries if entry.id == reference],
+    ):
+        for entry in reversed(same):
+            if entry.is_there:
+                return _trusted(entry.path)
+    begun = [entry for entry in entries if entry.id.startswith(reference) and entry.is_there]
+    if begun:
+        return _trusted(_only(reference, begun).path)
+    if reference and is_run_directory(Path(reference)):
+        return _trusted(reference)
+    for entry in reversed(entries):
+        if entry.is_there and _has_job(entry, reference):
+            return _trusted(entry.path)
+    raise CastoffError(f"{reference or 'an empty name'}: {_missing(reference, entries)}")
+
+
+def _event(line: bytes) -> _Event | None:
+    """A line of the index; None if it is none."""
+    try:
+        return _decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        pass  # msgspec takes no lone surrogates, in which Python's JSON holds bytes that are no text
+    try:
+        return msgspec.convert(json.loads(line), _Event)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _trusted(path: str | Path) -> Run:
+    """The run at a path, its parents' links resolved.
+
+    Raises:
+        CastoffError: it may not be used.
+    """
+    at = Path(path)
+    run = Run(at.resolve() if at.name in ("", "..") else at.parent.resolve() / at.name)
+    check_trusted(run.path)
+    return run
+
+
+def _has_job(entry: Entry, reference: str) -> bool:
+    """Whether a run has this scheduler's id; PBS's may be given without the server's name."""
+    if entry.ended:
+        job = entry.ended.job
+    else:
+        try:
+            submission = read(entry.run.path / "submission.json", Submission)
+        except CastoffError:
+            return False  # one run that cannot be read must not hide the others
+        if submission and reference in (send.job for send in submission.sends or []):
+            return True  # a large array takes several
+        # A script that stands alone names its directory after its job.
+        job = submission.job if submission else entry.id.removeprefix("castoff-")
+    return job is not None and reference in (job, job.partition(".")[0])
+
+
+_MANY = 8
+"""How many runs an error names."""
+
+
+def _only(reference: str, entries: list[Entry]) -> Entry:
+    if len(entries) == 1:
+        return entries[0]
+    ids = [entry.id for entry in entries]
+    more = f" and {len(ids) - _MANY} older ones" if len(ids) > _MANY else ""
+    listed = ", ".join(ids[-_MANY:])
+    raise CastoffError(f"{reference}: {len(ids)} runs begin so, say more: {listed}{more}")
+
+
+def _missing(reference: str, entries: list[Entry]) -> str:
+    """Why nothing was found, and what may have been meant."""
+    for entry in reversed(entries):
+        if reference in (entry.id, entry.name):
+            if (draft := draft_of(Path(entry.path))).exists():
+                if is_locked(draft / LOCK):
+                    return "it is just being submitted"
+                return "its submission was interrupted before anything was sent; submit again"
+            return (
+                f"its directory {entry.path} is gone; if it was moved, name its new path, or let "
+                "`castoff list --scan FOLDER` find it"
+            )
+    from difflib import get_close_matches
+
+    newest = entries[:-1001:-1]
+    known = dict.fromkeys([*(entry.name for entry in newest), *(entry.id for entry in newest)])
+    near = get_close_matches(reference, known, n=3)
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"there is no such run; {meant}`castoff list` shows them"

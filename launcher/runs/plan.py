@@ -1,0 +1,129 @@
+"""A job decided for a site: everything that its script follows from, as data.
+
+`launcher.planning` fills it; what sends, watches and starts a run again reads it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from launcher.config.job import Gpus, RuntimeName, Snapshot, StarterName
+
+
+class Devices(msgspec.Struct, frozen=True):
+    """Which devices the local ranks of a node use."""
+
+    visible: str | None = None
+    """One mask for every rank of a node; a rank's device is then its local rank among these."""
+    per_rank: list[str] = []
+    """A mask for each local rank, where ranks share a device or own several."""
+    index: str | None = None
+    """A rank's first device among the visible ones, as shell arithmetic over LOCAL_RANK."""
+
+
+class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The container round each rank's program."""
+
+    runtime: RuntimeName
+    image: str
+    """Under CASTOFF_STAGE_DIR if it is staged."""
+    staged: bool
+    argv: list[str]
+    """The runtime's command line up to the binds and the image; for pyxis, further flags of srun."""
+    shared: list[str]
+    """Folders that the job wants inside at their own place; in the job, those of the run join them."""
+    mounts: list[str]
+    """Other binds, as SOURCE:TARGET and :ro where nothing may be written."""
+    gpus: Gpus
+    env: dict[str, str]
+    """Set inside alone."""
+    unbindable: str
+    """Characters that no path which is bound can hold."""
+
+
+class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to copy to each node."""
+
+    source: str
+    """Relative to the folder of submission, or absolute."""
+    to: str
+    """Under CASTOFF_STAGE_DIR."""
+    unpack: bool
+    """Whether a file is unpacked; a folder is copied whatever this says."""
+    sha256: str | None
+    activate: bool
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A JobSpec resolved on a Site. Serialises to JSON; a script's bytes follow from it alone."""
+
+    name: str
+    site: str
+    scheduler: str
+    shell: str
+    directives: list[tuple[str, str | bool]]
+    command: list[str]
+    function: bool
+    """Whether the program is submitit's `_submit` on the run directory instead of `command`."""
+    nodes: int
+    ranks: int
+    layout: list[tuple[int, int]]
+    """(ranks on a node, how many such nodes in a row)."""
+    own_distribution: bool
+    """Whether the job's own flags for srun say where each rank starts; `layout` is then what it asks for."""
+    starter: StarterName
+    start: list[str]
+    """The starter's argv, up to the program."""
+    torchrun: bool
+    cores_per_rank: int | None
+    cpu_lists: list[str]
+    """Of each local rank; empty where Slurm binds or the starter decides on the host."""
+    devices_per_rank: int
+    device_variable: str | None
+    devices: Devices
+    walltime: int | None
+    """Seconds."""
+    grace: int
+    """Seconds."""
+    inherit: str | list[str]
+    setup: list[str]
+    teardown: list[str]
+    """Shell lines after the ranks have ended."""
+    env: dict[str, str]
+    env_from: list[str]
+    workdir: str | None
+    """Absolute, or `./` and a path from where the job was submitted."""
+    snapshot: Snapshot | None
+    """The copy of the code that a submission takes and the ranks run in; None: they run in the original."""
+    python: str | None
+    master_suffix: str
+    array_count: int | None
+    array_at_most: int | None
+    after: dict[str, list[str]]
+    requeue_max: int
+    requeue_how: Literal["requeue", "copy", "chain"] | None
+    """Whether the scheduler starts the same job again, the job submits a copy of itself, or jobs that were
+    submitted beforehand follow it; None: nobody starts it again."""
+    per_rank_logs: bool
+    container: ContainerPlan | None
+    stage: list[StagePlan]
+    stage_start: list[str]
+    """The argv that starts one process a node; empty on the local scheduler, and without `stage`."""
+    local_storage: str | None
+    """Where `stage` makes its folder; None: TMPDIR, else /tmp."""
+    templates: str | None
+    notes: list[str]
+    """What was decided for the user, in words."""
+
+    @property
+    def node_hours(self) -> float | None:
+        """Node-hours asked for, over all members; None without a walltime."""
+        if self.walltime is None:
+            return None
+        return self.nodes * self.walltime / 3600 * (self.array_count or 1)
+
+    def to_json(self) -> str:
+        """The plan as indented JSON."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()

@@ -1,0 +1,124 @@
+"""Removing run directories: only of runs that are over, whole or not at all to everybody who looks.
+
+A directory first gets a hidden name beside its old one, and is emptied then. Whoever looks sees a run or
+none; what an interrupt leaves has that name, and the next removal sweeps it up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from launcher.errors import CastoffError
+from launcher.runs.directory import check_trusted
+from launcher.runs.run import LOCK, Run, locked
+
+_HIDDEN = ".castoff-removed-"
+
+_PATIENCE = 5.0
+"""Seconds: a scheduler whose members have all ended is about to go."""
+
+
+def size(run: Run) -> int:
+    """Bytes of all files in a run directory.
+
+    Raises:
+        CastoffError: something in it could not be removed.
+    """
+    own = os.geteuid()
+    total = 0
+    for folder, inner, files in os.walk(run.path):  # what may not be looked into counts nothing
+        try:
+            about = os.lstat(folder)
+        except FileNotFoundError:  # somebody else removes it, too
+            continue
+        if own not in (0, about.st_uid) and (inner or files):
+            raise CastoffError(
+                f"{folder}: belongs to somebody else (user {about.st_uid}), so what it holds cannot be "
+                f"removed by you; ask them to, or chown it. {run.id} was left as it is"
+            )
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118 - many of them
+    return total
+
+
+def remove(run: Run) -> None:
+    """Remove the directory of a run that is over.
+
+    Raises:
+        CastoffError: it goes on or begins again, or it cannot be removed, or not wholly.
+    """
+    check_trusted(run.path)
+    hidden = run.path.with_name(f"{_HIDDEN}{run.id[:200]}-{os.urandom(3).hex()}")
+    try:
+        with _not_begun_again(run):
+            run.path.rename(hidden)
+    except OSError as error:
+        raise CastoffError(f"{run.path}: cannot be removed: {error.strerror}") from error
+    _empty(hidden)
+
+
+def sweep(folders: Iterable[Path]) -> None:
+    """Remove what interrupted removals have left in these folders.
+
+    Raises:
+        CastoffError: something cannot be removed.
+    """
+    for folder in folders:
+        try:
+            left = [path for path in folder.iterdir() if path.name.startswith(_HIDDEN)]
+        except OSError:
+            continue  # gone, or not ours to look into: then nothing of ours was left there either
+        for path in left:
+            with contextlib.suppress(FileNotFoundError):  # another sweep was quicker
+                about = path.lstat()
+                if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid():
+                    _empty(path)
+
+
+@contextlib.contextmanager
+def _not_begun_again(run: Run) -> Iterator[None]:
+    """Hold the lock that a new beginning needs first, and that its scheduler holds.
+
+    Raises:
+        CastoffError: somebody else has it.
+    """
+    with contextlib.ExitStack() as stack:
+        if (run.path / "submission.json").exists():  # nobody begins what castoff did not submit
+            try:
+                stack.enter_context(locked(run.path / LOCK, patience=_PATIENCE))
+            except BlockingIOError:
+                told = "something of it is still there, or just begins; `castoff cancel` ends it"
+                raise CastoffError(f"{run.id}: {told}") from None
+        yield
+
+
+def _empty(path: Path) -> None:
+    """Remove a directory and all in it; follows no link, neither in it nor in its place."""
+    shutil.rmtree(path, ignore_errors=True)
+    if not path.exists():
+        return
+    try:
+        _make_writable(path)
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return  # another sweep was quicker
+    except OSError as error:
+        raise CastoffError(
+            f"{path}: what is left of a removed run cannot be removed: {error.filename}: {error.strerror}; "
+            "once it can, the next `castoff clean` does it"
+        ) from error
+
+
+def _make_writable(path: Path) -> None:
+    """Lift the protection of folders that their owner put on them, as package managers do."""
+    for folder, inner, _ in os.walk(path):
+        for name in (folder, *(os.path.join(folder, one) for one in inner)):  # noqa: PTH118
+            about = os.lstat(name)
+            if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid():
+                os.chmod(name, stat.S_IMODE(about.st_mode) | stat.S_IRWXU)  # noqa: PTH101

@@ -1,0 +1,326 @@
+"""Run directories: one request and all that belongs to it.
+
+castoff-runs/causets-20261120-231502-k3x9/   0700
+  job.yaml         the job as it was asked for, overrides applied
+  plan.json        every decision
+  job.sh           the script
+  secrets.sh       0600, only with env_from
+  submission.json  how and where it was submitted, last and before
+  code.json        the code it was submitted with: commit, branch, what is in code.diff and what is not
+  code.diff        how the code differed from that commit, if it did
+  code/            a copy of the code, only with `snapshot`; code.workdir leads to the submission's folder
+  functions/M.pkl  the Python function that member M runs, if it runs one
+  local.lock       held by whatever may still do something for the run
+  stop             `castoff stop` was here: nothing of it begins any more
+  attempts/M.N/    member M's attempt N: start.json, ending.json, failure.json, outcome, stop; finished
+                   once rank 0 has ended well, but for the local starter; terminated once its ranks were
+                   told to end
+  logs/job-M.log   what the script of member M wrote
+  logs/M.N/        a log per rank
+
+`launcher.runs.drafts` makes it, under another name until it is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from launcher.errors import CastoffError
+from launcher.runs.directory import check_trusted
+
+RUNS_FOLDER = "castoff-runs"
+"""Where run directories go if nobody says otherwise, in the working directory."""
+LOCK = "local.lock"
+"""Held by `submit`, then by the scheduler that it starts, then also by the scripts and ranks of these:
+each inherits it. So whoever finds it free finds nothing left that could still do something."""
+
+AGAIN = 75
+"""Exit code of what has saved and said `again`: EX_TEMPFAIL of sysexits.h; the scripts have it, too."""
+
+STOP = "stop"
+"""At the top of a run directory: nothing of it begins any more. In an attempt's: stop early, please."""
+
+
+class Run:
+    """A run directory on disk: what `submit` returns.
+
+    Everything in it is found relative to `path`, so that a directory that was moved still tells
+    what became of it. `launcher.status.watch.status` reads its state.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        """The run directory, absolute."""
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @property
+    def id(self) -> str:
+        """The run's id: its directory's name."""
+        return self.path.name
+
+    @property
+    def job(self) -> str | None:
+        """The scheduler's id; None where the submission did not come about."""
+        return self.submission().get("job")
+
+    @property
+    def script(self) -> Path:
+        """The submitted script."""
+        return self.path / "job.sh"
+
+    @property
+    def logs(self) -> Path:
+        """The folder of logs."""
+        return self.path / "logs"
+
+    def submission(self) -> dict[str, Any]:
+        """How it was submitted; empty if that never came about."""
+        return read_record(self.path / "submission.json")
+
+    def plan(self) -> dict[str, Any]:
+        """The plan, as plain data."""
+        return read_record(self.path / "plan.json")
+
+    def attempts(self) -> list[tuple[int, int, Path]]:
+        """(member, attempt, folder) of every attempt that began, in order.
+
+        Raises:
+            CastoffError: their folder cannot be read.
+        """
+        attempts = self.path / "attempts"
+        found = []
+        for name in names_in(attempts):
+            member, _, attempt = name.partition(".")
+            if member.isdecimal() and attempt.isdecimal():
+                found.append((int(member), int(attempt), attempts / name))
+        return sorted(found)
+
+    def script_log(self, member: int = 0) -> Path:
+        """What a member's script wrote."""
+        return self.logs / f"job-{member}.log"
+
+
+def names_in(folder: Path) -> list[str]:
+    """What a folder holds; nothing where it has gone.
+
+    Raises:
+        CastoffError: it cannot be read.
+    """
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - Path.iterdir takes twice as long
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise CastoffError(f"{folder}: cannot be read: {error.strerror}") from error
+
+
+def write_submission(run: Run, record: Mapping[str, Any]) -> None:
+    """Write down how a run was submitted.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    write_file(run.path / "submission.json", json.dumps(record, indent=2) + "\n")
+
+
+def begins(submission: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[int, int]:
+    """The members that the newest submission starts, and with which attempt."""
+    begin = submission.get("begin")
+    if isinstance(begin, dict):
+        return {int(member): int(attempt) for member, attempt in begin.items()}
+    return dict.fromkeys(range(plan.get("array_count") or 1), 0)
+
+
+def ask_to_stop(run: Run) -> None:
+    """Ask what runs to stop early, and see to it that nothing of the run begins any more.
+
+    Only files say so: whichever scheduler runs it, its script and its program look for them.
+
+    Raises:
+        CastoffError: they cannot be written.
+    """
+    check_trusted(run.path)
+    try:
+        # In this order: an attempt that began too early to see the first is there for the second.
+        (run.path / STOP).touch(mode=0o600)
+        for _, _, folder in run.attempts():
+            if not (folder / "ending.json").exists():
+                (folder / STOP).touch(mode=0o600)
+    except OSError as error:
+        raise CastoffError(f"{run.path}: cannot be written, so {run.id} goes on: {error.strerror}") from error
+
+
+def stop_asked(run: Run) -> bool:
+    """Whether somebody asked the run to stop, and has not submitted it again since."""
+    return (run.path / STOP).exists()
+
+
+SETTLED = "settled"
+"""Stands in an attempt's folder when its local scheduler has looked at its ending and ended what it left.
+
+Before, an ending is the script's word alone: one that was cancelled may call itself done.
+"""
+
+_LARGEST_RECORD = 1 << 24
+"""Bytes; a larger file is no record of ours."""
+
+
+def record_bytes(path: Path) -> bytes | None:
+    """What a record holds; None if it is not there, is no plain file, or is too large to be one.
+
+    Raises:
+        CastoffError: it is there and cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place is not waited for
+        try:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
+                return None
+            if about.st_size > _LARGEST_RECORD:
+                return None
+            return os.read(descriptor, about.st_size)
+        finally:
+            os.close(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise CastoffError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A JSON record; empty if it is not there, or is not yet whole.
+
+    Raises:
+        CastoffError: it is there and cannot be read.
+    """
+    try:
+        record = json.loads(record_bytes(path) or b"")
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def write_file(path: Path, text: str, mode: int = 0o600, *, new: bool = False) -> None:
+    """Write a file so that it is either there whole or not at all; with `new`, never over another.
+
+    A link or a device in its place is replaced, never written through. Bytes that are no UTF-8,
+    which Python holds as surrogates, are written as they were.
+
+    Raises:
+        FileExistsError: `new`, and something is there already.
+        OSError: it cannot be written there.
+    """
+    # Not derived from the file's own name, which may be as long as names can be.
+    draft = path.with_name(f".castoff-{os.urandom(6).hex()}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            _publish(draft, path)
+        else:
+            draft.replace(path)
+    finally:
+        with contextlib.suppress(OSError):  # it is not there: renamed, or never made
+            draft.unlink()
+
+
+def _publish(draft: Path, path: Path) -> None:
+    """Give a draft its name, which must be free."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: it may be seen half written
+        with path.open("xb") as file:
+            file.write(draft.read_bytes())
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, patience: float = 5.0) -> Iterator[IO[str]]:
+    """Hold the lock file `path`; the kernel lets go of it however this process dies.
+
+    Processes that inherit the open file hold it as well, until the last of them is gone.
+
+    Raises:
+        BlockingIOError: somebody else has held it for `patience` seconds.
+        OSError: it cannot be opened, or is a link.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    with os.fdopen(descriptor, "r+") as file:
+        take(descriptor, patience)
+        yield file
+
+
+def take(lock: int, patience: float = 5.0) -> None:
+    """Lock an open file; one that is handed down locked stays so.
+
+    Raises:
+        BlockingIOError: somebody else has held it for `patience` seconds.
+    """
+    # A reader's look (`is_locked`) holds it too, for a moment: hence the patience.
+    give_up = time.monotonic() + patience
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a living process holds the lock file `path`."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        finally:
+            os.close(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        raise CastoffError(f"{path}: cannot be looked at: {error.strerror}") from error
+    return False
+
+
+def said_again(outcome: Path) -> bool:
+    """Whether a program has written into its outcome file that it can go on."""
+    try:
+        return outcome.read_text(encoding="utf-8").strip() == "again"
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def runs_folder(environ: Mapping[str, str]) -> Path:
+    """Where new run directories go: CASTOFF_RUNS_DIR, else castoff-runs in the working directory."""
+    return Path(environ.get("CASTOFF_RUNS_DIR") or RUNS_FOLDER).absolute()
+
+
+def inherited_lock(environ: Mapping[str, str]) -> list[int]:
+    """The run's lock, if this process has it from its scheduler: file descriptors, at most one."""
+    try:
+        lock = (Path(environ["CASTOFF_RUN_DIR"]) / LOCK).stat()
+        descriptors = [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208
+    except (KeyError, OSError, ValueError):
+        return []
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):  # the one with which they were listed
+            if os.path.samestat(os.fstat(descriptor), lock):
+                return [descriptor]
+    return []

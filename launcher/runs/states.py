@@ -1,0 +1,197 @@
+"""What castoff tells of runs: their states and endings, as data and in words."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from launcher.runs.records import Code, Failure, Number, Seconds
+
+ENDINGS = (
+    "unknown",
+    "failed",
+    "out-of-memory",
+    "node-failure",
+    "walltime",
+    "preempted",
+    "cancelled",
+    "again",
+    "done",
+)
+"""The worst first."""
+
+
+class AttemptStatus(msgspec.Struct, frozen=True):
+    """One start of a member."""
+
+    attempt: int
+    state: str
+    """running, ended or unknown."""
+    ending: str | None
+    code: int | None
+    reason: str | None
+    """Why it ended so, where its scheduler knows more than the ending says."""
+    host: str | None
+    started: float | None
+    """Seconds since the epoch; None if it never began."""
+    ended: float | None
+    failure: Failure | None
+    logs: str
+    """The folder of the ranks' logs."""
+
+
+class MemberStatus(msgspec.Struct, frozen=True):
+    """One member of a run and its attempts."""
+
+    member: int
+    state: str
+    """pending, running, ended or unknown."""
+    ending: str | None
+    attempts: list[AttemptStatus]
+    reason: str | None = None
+    """Why it waits, or why nobody knows, where its scheduler has told."""
+
+
+class RunStatus(msgspec.Struct, frozen=True):
+    """What became of a run so far."""
+
+    id: str
+    name: str
+    site: str
+    scheduler: str
+    job: str | None
+    """The scheduler's id."""
+    directory: str
+    state: str
+    """pending, running, ended or unknown."""
+    ending: str | None
+    """Derived from the members': the worst of them; None while it goes on."""
+    code: int | None
+    """The first code that is not 0, else 0; None while it goes on or is unknown."""
+    reason: str | None
+    """Why it waits, why it is unknown, why it was never submitted, or how it can go on."""
+    stop_asked: bool
+    """Whether somebody asked it to stop early."""
+    final: bool
+    """Whether nothing but a resubmission can change this."""
+    submitted: float | None
+    """Seconds since the epoch; None where castoff did not submit it."""
+    walltime: int | None
+    """Seconds that each attempt may take; None: no bound, or not known."""
+    members: list[MemberStatus]
+    unsettled: bool = False
+    """Whether it is unknown only for now: its scheduler did not answer, or has to be asked once more."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen, as far as is known."""
+        return self.state == "ended" or (self.state == "unknown" and not self.unsettled)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many members have each ending, or each state where they have none yet."""
+        return dict(Counter(member.ending or member.state for member in self.members))
+
+
+class RunSummary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run in one line of a list."""
+
+    name: str
+    site: str
+    scheduler: str
+    job: str | None
+    state: str
+    ending: str | None
+    code: Code | None
+    reason: str | None
+    members: Number
+    counts: dict[str, Number]
+    """As `RunStatus.counts`."""
+    attempts: Number
+    """Of all members together."""
+    submitted: Seconds | None
+    started: Seconds | None
+    ended: Seconds | None
+    """Seconds since the epoch, as far as known."""
+    stop_asked: bool = False
+    unsettled: bool = False
+    """As `RunStatus.unsettled`."""
+
+
+def summary(now: RunStatus) -> RunSummary:
+    """A status in one line."""
+    attempts = [attempt for member in now.members for attempt in member.attempts]
+    return RunSummary(
+        name=now.name,
+        site=now.site,
+        scheduler=now.scheduler,
+        job=now.job,
+        state=now.state,
+        ending=now.ending,
+        code=now.code,
+        reason=now.reason,
+        members=len(now.members),
+        counts=now.counts,
+        attempts=len(attempts),
+        submitted=now.submitted,
+        started=min((attempt.started for attempt in attempts if attempt.started), default=None),
+        ended=max((attempt.ended for attempt in attempts if attempt.ended), default=None)
+        if now.over
+        else None,
+        stop_asked=now.stop_asked and not now.over,
+        unsettled=now.unsettled,
+    )
+
+
+def members_words(counts: Mapping[str, int]) -> str:
+    """How the members of an array are doing, from a summary's `counts`: `3/8 done, 1 failed, 4 running`."""
+    rest = (word for word in (*ENDINGS, "running", "pending") if word != "done")
+    told = [f"{counts.get('done', 0)}/{sum(counts.values())} done"]
+    return ", ".join([*told, *(f"{counts[word]} {word}" for word in rest if word in counts)])
+
+
+def failure_words(failure: Failure) -> str:
+    """A failure in one line."""
+    who = "a rank" if failure.rank is None else f"rank {failure.rank}"
+    if failure.log == "stage.log":
+        who = "staging"
+    how = f"killed by {failure.signal}" if failure.signal else f"exit code {failure.code}"
+    return f"{who} on {failure.host} failed first: {how}"
+
+
+def joint_state(members: Iterable[MemberStatus]) -> str:
+    """A run's state, from its members'."""
+    states = {member.state for member in members}
+    if len(states) == 1:
+        return next(iter(states))
+    if {"running", "pending"} & states:
+        return "running"
+    return "unknown"
+
+
+def known_ending(ending: str) -> str:
+    """The ending; a word that is none of castoff's, from a record that somebody else wrote, says nothing."""
+    return ending if ending in ENDINGS else "unknown"
+
+
+def worst(endings: Iterable[str | None]) -> str | None:
+    """A run's ending, from its members'."""
+    known = (ending for ending in endings if ending is not None)
+    return min(known, key=ENDINGS.index, default=None)
+
+
+def code_of(members: list[MemberStatus]) -> int:
+    """The code of a run that has ended: the first that is not 0."""
+    for member in members:
+        if not member.attempts:
+            code = 1 if member.ending == "failed" else 0
+        elif member.ending == "again":
+            code = member.attempts[-1].code or os.EX_TEMPFAIL  # it ended well, but its work is not done
+        else:
+            code = member.attempts[-1].code or 0
+        if code:
+            return code
+    return 0

@@ -1,0 +1,1 @@
+"""castoff's own scheduler, for one machine."""

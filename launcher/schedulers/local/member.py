@@ -1,0 +1,140 @@
+"""One member of a local run: its script, from its start to its end."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+from launcher.runs.run import Run
+from launcher.schedulers.local.abandoned import INDEX, MARK
+from launcher.starters.local.processes import on_cores_if_allowed
+
+KILL_AFTER = 10.0
+"""Seconds between TERM and KILL at the walltime or a cancellation, as PBS has it."""
+
+_SETTINGS = ("CASTOFF_RUNS_DIR", "CASTOFF_SITE")
+"""The user's own variables; every other CASTOFF_* is what some other job was told."""
+
+
+class Start(NamedTuple):
+    """An attempt that is due."""
+
+    member: int
+    attempt: int
+    first: int
+    """The attempt that this submission began the member with."""
+
+
+class Member:
+    """One member's running script."""
+
+    def __init__(
+        self,
+        run: Run,
+        plan: Mapping[str, Any],
+        start: Start,
+        lock: int,
+        mark: str,
+        cores: list[int],
+    ):
+        """Start it on `cores`; it inherits `lock`, and has `mark` in its environment.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        self.number = start.member
+        self.cores = cores
+        self.start = start
+        self.folder = attempt_folder(run, start)
+        walltime = plan.get("walltime")
+        self.kill_at: float | None = None
+        self.why: str | None = None
+        """Why it was asked to end; None: it was not."""
+        with run.script_log(self.number).open("ab") as log, on_cores_if_allowed(cores):
+            self.process = subprocess.Popen(
+                [*shlex.split(str(plan.get("shell", "/bin/bash"))), str(run.script)],
+                env=_environment(run, start, mark),
+                cwd=run.submission().get("directory"),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=[lock],
+            )
+        self.deadline = None if walltime is None else time.monotonic() + walltime
+
+    @property
+    def ended(self) -> bool:
+        """Whether the script is over or has said how it ends."""
+        return self.process.poll() is not None or (self.folder / "ending.json").exists()
+
+    def end(self, why: str) -> None:
+        """TERM now, KILL later."""
+        if self.kill_at is None and not self.ended:
+            self.why = why
+            self.kill_at = time.monotonic() + KILL_AFTER
+            self.process.terminate()
+
+    def step(self) -> bool:
+        """Do what the time asks for; whether the script is over."""
+        now = time.monotonic()
+        if self.deadline is not None and now >= self.deadline:
+            self.end("walltime")
+        if self.kill_at is not None and now >= self.kill_at:
+            self.process.kill()  # what it leaves behind is ended by the scheduler
+        return self.process.poll() is not None
+
+    def owns(self, process: psutil.Process) -> bool:
+        """Whether a process without a parent was this member's, as far as that can be seen."""
+        try:
+            if os.getsid(process.pid) == self.process.pid:
+                return True
+            told = process.environ()
+        except (psutil.Error, OSError):
+            return False
+        return told.get(INDEX) == str(self.number)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether a program that was asked to end says that it had finished its work."""
+        try:
+            outcome = (self.folder / "outcome").read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return False
+        return self.process.returncode == 0 and outcome.strip() == "done"
+
+
+def attempt_folder(run: Run, start: Start) -> Path:
+    """Where an attempt's records are, or will be."""
+    return run.path / "attempts" / f"{start.member}.{start.attempt}"
+
+
+def _environment(run: Run, start: Start, mark: str) -> dict[str, str]:
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("CASTOFF_") or name in _SETTINGS
+    }
+    environment.update(
+        CASTOFF_RUN_DIR=str(run.path),
+        CASTOFF_SUBMIT_DIR=str(run.submission().get("directory", run.path)),
+        CASTOFF_JOB_ID=f"local-{os.getpid()}",
+        CASTOFF_ATTEMPT=str(start.attempt),
+        CASTOFF_FIRST_ATTEMPT=str(start.first),
+        CASTOFF_PYTHON=sys.executable,
+        **{INDEX: str(start.member), MARK: mark},
+    )
+    beside = Path(sys.executable).with_name("castoff")
+    command = str(beside) if beside.exists() else shutil.which("castoff")
+    if command is not None:
+        environment["CASTOFF_COMMAND"] = command
+    return environment

@@ -1,0 +1,136 @@
+"""Asks PBS about jobs, and ends them: the only module that runs qstat, qselect and qdel for runs.
+
+One qstat answers for all runs, in one call for as many jobs as fit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+
+from launcher.runs.run import Run
+from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.pbs.jobs import (
+    MOST_ASKED,
+    PbsJob,
+    find_command,
+    parse_denied,
+    parse_found,
+    parse_queue,
+    queue_command,
+)
+from launcher.schedulers.pbs.submit import cancel_command
+from launcher.schedulers.queue import PATIENCE, Answer, Queue, Silent, failure_of, run_to_end
+
+_UNKNOWN = 153
+"""qstat's exit code where the server does not know the last job that it has no answer for."""
+
+_NO_HISTORY = "job history"
+"""qstat and qselect say so of -x where the server keeps none (`job_history_enable`); qstat exits with 0."""
+
+
+class PbsQueue(Queue):
+    """PBS, as far as one process has asked it."""
+
+    name = "PBS"
+    asks_by_id = True
+    lag = 0.0
+    cancel_patience = 60.0  # KILL follows TERM after kill_delay, 10 s unless a queue says otherwise
+
+    def __init__(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE):
+        super().__init__(environ, patience)
+        self._keeps_history = True
+
+    def elsewhere(self, clusters: Collection[str]) -> str | None:
+        """Never: a job's id names its server, which qstat then asks."""
+        return None
+
+    def ask(self, jobs: Collection[str]) -> Answer:
+        """Ask qstat about jobs."""
+        try:
+            return Answer.of(*self._told(jobs))
+        except Silent as why:
+            return Answer({}, frozenset(), str(why), why.lasting)
+
+    def history(self, jobs: Iterable[str]) -> dict[str, list[JobTold]] | None:
+        """Nothing: `ask` tells all that PBS remembers."""
+        return {}
+
+    def find(self, script: str, name: str, since: float) -> list[JobTold] | None:
+        """The jobs of a script, by the jobs' name; None where PBS does not answer."""
+        try:
+            selected = self._selected(self._run(partial(find_command, self.user_name, name)))
+        except Silent:
+            return None
+        return [one for one in selected if one.runs(script)]
+
+    def unfinished(self) -> list[JobTold]:
+        """What qselect finds of this user's, by any name: qalter changes names.
+
+        Raises:
+            Silent: qselect or qstat does not answer.
+        """
+        found = run_to_end(find_command(self.user_name, history=False), self.patience, self.environ)
+        return [one for one in self._selected(found) if one.stage in ("pending", "running")]
+
+    def _cancel_command(self, jobs: Sequence[str]) -> list[str]:
+        return cancel_command(jobs)
+
+    def is_of(self, told: JobTold, run: Run) -> bool:
+        """Whether a job was submitted where a run directory lies, which is named by its id."""
+        return isinstance(told, PbsJob) and told.folder == str(run.path.parent)
+
+    def _selected(self, found: subprocess.CompletedProcess[str]) -> list[PbsJob]:
+        """The jobs whose ids qselect has printed.
+
+        Raises:
+            Silent: it failed, or qstat did not tell of one of them, whatever it said.
+        """
+        if found.returncode:
+            raise Silent(failure_of(found))
+        jobs = parse_found(found.stdout)
+        told, unheard = self._told(jobs)
+        for job in sorted({*jobs} - {one.job for one in told}):
+            raise Silent(unheard.get(job, f"qselect knows of job {job}, but qstat does not"))
+        return told
+
+    def _told(self, jobs: Iterable[str]) -> tuple[list[PbsJob], dict[str, str]]:
+        """What qstat tells of jobs, and those that it says nothing of, each with the reason.
+
+        Raises:
+            Silent: it has answered for none.
+        """
+        found: list[PbsJob] = []
+        unheard: dict[str, str] = {}
+        wanted = iter(sorted({*jobs}, key=lambda job: (len(job), job)))
+        while some := list(itertools.islice(wanted, MOST_ASKED)):
+            done = self._run(partial(queue_command, some))
+            told = parse_queue(done.stdout) if done.returncode >= 0 else []
+            missing = {*some} - {one.job for one in told} - parse_denied(done.stderr)
+            if len(missing) == len(some):
+                raise Silent(_silence(done, some[0]))
+            found += told
+            unheard |= {job: _silence(done, job) for job in missing}
+        return found, unheard
+
+    def _run(self, command: Callable[..., list[str]]) -> subprocess.CompletedProcess[str]:
+        """What a command comes to, asked for jobs that have ended where the server remembers them.
+
+        Raises:
+            Silent: it does not answer.
+        """
+        if self._keeps_history:
+            done = run_to_end(command(history=True), self.patience, self.environ)
+            if _NO_HISTORY not in done.stderr:
+                return done
+            self._keeps_history = False
+        return run_to_end(command(history=False), self.patience, self.environ)
+
+
+def _silence(done: subprocess.CompletedProcess[str], job: str) -> str:
+    """Why qstat has said nothing of a job."""
+    return (
+        failure_of(done) if done.returncode not in (0, _UNKNOWN) else f"qstat's answer leaves out job {job}"
+    )

@@ -1,0 +1,224 @@
+"""What a scheduler is asked about runs, and how its commands are run; see `launcher.schedulers.registry`.
+
+A scheduler that does not answer has said nothing: that is a `silence`, not an ending.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
+
+from launcher.runs.run import Run
+from launcher.schedulers.command import command_environment
+from launcher.schedulers.jobs import JobTold
+
+PATIENCE = 30.0
+"""Seconds for an answer: what a busy scheduler may take."""
+
+_MOST_CANCELLED = 250
+"""Jobs that one command is to end: so many are ended well within `PATIENCE`."""
+
+Key = tuple[str, int | None]
+"""A job's id and its index in an array."""
+
+
+class Answer(NamedTuple):
+    """What a queue said."""
+
+    jobs: Mapping[Key, JobTold]
+    ids: frozenset[str]
+    """All jobs in it, whichever of an array's."""
+    silence: str | None = None
+    """Why it said nothing."""
+    lasting: bool = False
+    """Whether it is no use to ask again from here."""
+    unheard: Mapping[str, str] = MappingProxyType({})
+    """Jobs that it was asked about and said nothing of, not even that it does not know them; and why."""
+
+    @classmethod
+    def of(cls, told: Iterable[JobTold], unheard: Mapping[str, str] = MappingProxyType({})) -> Answer:
+        """The answer that tells of these jobs."""
+        jobs = {(one.job, one.task): one for one in told}
+        return cls(jobs, frozenset(job for job, _ in jobs), unheard=unheard)
+
+    def joined(self, further: Answer) -> Answer:
+        """Both; the further one counts where it has anything to say, also that it has not."""
+        if further.silence:
+            return further
+        unheard = {**self.unheard, **further.unheard}
+        return Answer({**self.jobs, **further.jobs}, self.ids | further.ids, unheard=unheard)
+
+    def silence_on(self, jobs: Iterable[str | None]) -> str | None:
+        """Why it said nothing of one of these jobs; None where it did of each."""
+        return self.silence or next((self.unheard[job] for job in jobs if job and job in self.unheard), None)
+
+
+NOT_ASKED = Answer({}, frozenset())
+"""Where nothing had to be asked."""
+
+
+class Silent(Exception):
+    """A command that gave no answer; the text says why."""
+
+    def __init__(self, why: str, *, lasting: bool = False):
+        super().__init__(why)
+        self.lasting = lasting
+
+
+class Queue(ABC):
+    """A scheduler, as far as one process has asked it."""
+
+    name: ClassVar[str]
+    """How it is called."""
+    asks_by_id: ClassVar[bool]
+    """Whether `ask` tells of the jobs alone that it is asked about."""
+    lag: ClassVar[float]
+    """Seconds after an end in which its history may not yet know all of it."""
+    cancel_patience: ClassVar[float]
+    """Seconds that a job may take to be gone once it is cancelled."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE):
+        """`environ`: that of its commands (default: this process's); `patience`: seconds for an answer."""
+        self.environ = os.environ if environ is None else environ
+        self.patience = patience
+        self.user = str(os.geteuid())
+
+    @property
+    def user_name(self) -> str:
+        """This user's name."""
+        return user_name(self.user)
+
+    @abstractmethod
+    def elsewhere(self, clusters: Collection[str]) -> str | None:
+        """Why it cannot tell of jobs on these clusters, by Slurm's names for them; None: it can."""
+
+    @abstractmethod
+    def ask(self, jobs: Collection[str]) -> Answer:
+        """Ask about jobs of this user, by id; the answer may tell of others, too."""
+
+    @abstractmethod
+    def history(self, jobs: Iterable[str]) -> dict[str, list[JobTold]] | None:
+        """What is known of the starts of jobs beyond `ask`, by id; None where nothing answers in time."""
+
+    @abstractmethod
+    def find(self, script: str, name: str, since: float) -> list[JobTold] | None:
+        """The jobs of a script that `ask` may not tell of; None where nothing answers that has to.
+
+        `name`: the jobs'. `since`: when the first of them was sent.
+        """
+
+    @abstractmethod
+    def unfinished(self) -> list[JobTold]:
+        """All jobs of this user that wait or run, whatever ids anybody remembers.
+
+        Raises:
+            Silent: nothing answers.
+        """
+
+    def cancel(self, jobs: Sequence[str]) -> dict[str, str]:
+        """Have jobs ended in this order, whole arrays too: by one command for as many as fit.
+
+        Those that the scheduler does not end, each with its words.
+        """
+        refused: dict[str, str] = {}
+        for begin in range(0, len(jobs), _MOST_CANCELLED):
+            some = jobs[begin : begin + _MOST_CANCELLED]
+            try:
+                done = run_to_end(self._cancel_command(some), self.patience, self.environ)
+            except Silent as why:
+                refused |= dict.fromkeys(some, str(why))
+            else:
+                refused |= _refusals(some, done) if done.returncode else {}
+        return refused
+
+    @abstractmethod
+    def _cancel_command(self, jobs: Sequence[str]) -> list[str]:
+        """The command that ends jobs."""
+
+    @abstractmethod
+    def is_of(self, told: JobTold, run: Run) -> bool:
+        """Whether a job that waits or runs is certainly that of a script that stood alone."""
+
+
+def answer_of(
+    argv: list[str],
+    patience: float,
+    environ: Mapping[str, str],
+    *,
+    settings: Mapping[str, str] | None = None,
+) -> str:
+    """What a command prints.
+
+    Raises:
+        Silent: it is not here, fails, or takes too long.
+    """
+    done = run_to_end(argv, patience, environ, settings=settings)
+    if done.returncode:
+        raise Silent(failure_of(done))
+    return done.stdout
+
+
+def failure_of(done: subprocess.CompletedProcess[str]) -> str:
+    """How a command failed, with its words."""
+    said = " ".join((done.stderr.strip() or done.stdout.strip() or "without a word").split())
+    said = said.encode("utf-8", "replace").decode()
+    return f"{Path(done.args[0]).name} failed with exit code {done.returncode}: {said[:500]}"
+
+
+def run_to_end(
+    argv: list[str],
+    patience: float,
+    environ: Mapping[str, str],
+    *,
+    settings: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a scheduler's command to its end.
+
+    Raises:
+        Silent: it is not here, or takes too long.
+    """
+    program = shutil.which(argv[0], path=environ.get("PATH", ""))
+    if program is None:
+        raise Silent(f"{argv[0]} is not on PATH here; ask on a login node of the machine", lasting=True)
+    try:
+        return subprocess.run(
+            [program, *argv[1:]],
+            env={**command_environment(environ), "LC_ALL": "C", **(settings or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            timeout=patience,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Silent(f"{argv[0]} gave no answer within {patience:g} s") from None
+    except OSError as error:
+        raise Silent(f"{argv[0]} cannot be run: {error.strerror}") from None
+
+
+def _refusals(jobs: Sequence[str], done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """What a command that failed has to say of jobs: of each that it names; of all if it names none."""
+    named = {}
+    for job in jobs:
+        word = re.compile(rf"(?<![\w.]){re.escape(job)}(?!\w)")
+        if lines := [line for line in done.stderr.splitlines() if word.search(line)]:
+            about = subprocess.CompletedProcess(done.args, done.returncode, "", "\n".join(lines))
+            named[job] = failure_of(about)
+    return named or dict.fromkeys(jobs, failure_of(done))
+
+
+def user_name(user: str) -> str:
+    """The name of a user's id; the id itself where nobody has it."""
+    try:
+        return pwd.getpwuid(int(user)).pw_name
+    except (KeyError, ValueError):
+        return user

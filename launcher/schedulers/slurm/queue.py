@@ -1,0 +1,139 @@
+"""Asks Slurm about jobs, and ends them: the only module that runs squeue, sacct and scancel for runs.
+
+One squeue answers for all runs; sacct, and scontrol for the cluster's name, are asked at most once beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from launcher.errors import CastoffError
+from launcher.runs.run import Run
+from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.queue import PATIENCE, Answer, Queue, Silent, answer_of, user_name
+from launcher.schedulers.slurm.jobs import (
+    MOST_ASKED,
+    SlurmJob,
+    history_command,
+    parse_history,
+    parse_queue,
+    queue_command,
+)
+from launcher.schedulers.slurm.submit import CONFIGURATION, cancel_command, read_configuration
+
+_HISTORY_PATIENCE = 8.0
+"""Seconds for sacct, without which everything works."""
+
+_NAME_PAUSE = 10.0
+"""Seconds until scontrol is asked again how this cluster is called: one failure counts for many runs."""
+
+_HISTORY_PAUSE = 60.0
+"""Seconds until an sacct that failed is asked again."""
+
+_CLOCKS = 3600.0
+"""Seconds that the clocks here and at the accounting may differ."""
+
+_SETTINGS = {"SLURM_TIME_FORMAT": "%s"}
+
+
+class SlurmQueue(Queue):
+    """Slurm, as far as one process has asked it."""
+
+    name = "Slurm"
+    asks_by_id = False
+    lag = 15.0  # the controller tells accounting every few seconds
+    cancel_patience = 120.0  # an administrator chooses it: KillWait is 30 s unless a site says otherwise
+
+    def __init__(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE):
+        super().__init__(environ, patience)
+        self._history_failed: float | None = None
+        self._cluster: str | None = None
+        self._nameless: tuple[float, str] | None = None
+
+    def elsewhere(self, clusters: Collection[str]) -> str | None:
+        """Ids begin at 1 on each cluster, and two may share their users' folders."""
+        if not clusters:
+            return None
+        if self._cluster is None:
+            asked, why = self._nameless or (-_NAME_PAUSE, "")
+            if time.monotonic() - asked >= _NAME_PAUSE:
+                why = self._learn_name()
+            if why:
+                return why
+        others = {*clusters} - {self._cluster}
+        if not others:
+            return None
+        return f"its jobs are on {' and '.join(sorted(others))}, and this is {self._cluster}: ask there"
+
+    def _learn_name(self) -> str:
+        """Ask how this cluster is called; why it is not known."""
+        try:
+            told = self._run(CONFIGURATION, self.patience)
+            self._cluster = read_configuration(told).cluster
+            why = "" if self._cluster else "scontrol does not say how this cluster is called"
+        except Silent as silence:
+            why = str(silence)
+        self._nameless = time.monotonic(), why
+        return why
+
+    def ask(self, jobs: Collection[str]) -> Answer:
+        """Ask squeue for all jobs of this user."""
+        try:
+            return Answer.of(self._queued())
+        except Silent as why:
+            return Answer({}, frozenset(), str(why), why.lasting)
+
+    def history(self, jobs: Iterable[str]) -> dict[str, list[JobTold]] | None:
+        """What accounting knows of the starts of jobs, by id; None where it does not answer in time."""
+        wanted = sorted({*jobs}, key=lambda job: (len(job), job))[-MOST_ASKED:]
+        told = self._accounted(history_command(wanted))
+        if told is None:
+            return None
+        found: dict[str, list[JobTold]] = {}
+        for one in told:
+            found.setdefault(one.job, []).append(one._replace(user=user_name(one.user) if one.user else None))
+        return found
+
+    def find(self, script: str, name: str, since: float) -> list[JobTold] | None:
+        """The jobs of a script that accounting knows; none where it does not answer."""
+        told = self._accounted(history_command(user=self.user, since=since - _CLOCKS)) or []
+        return [one for one in told if one.runs(script)]
+
+    def unfinished(self) -> list[JobTold]:
+        """What squeue tells of that has not ended.
+
+        Raises:
+            Silent: squeue does not answer.
+        """
+        return [one for one in self._queued() if one.stage in ("pending", "running")]
+
+    def _queued(self) -> list[SlurmJob]:
+        return parse_queue(self._run(queue_command(self.user), self.patience))
+
+    def _accounted(self, command: list[str]) -> list[SlurmJob] | None:
+        failed = self._history_failed
+        if failed is not None and time.monotonic() - failed < _HISTORY_PAUSE:
+            return None
+        try:
+            return parse_history(self._run(command, min(_HISTORY_PATIENCE, self.patience)))
+        except Silent:
+            self._history_failed = time.monotonic()
+            return None
+
+    def _cancel_command(self, jobs: Sequence[str]) -> list[str]:
+        return cancel_command(jobs)
+
+    def is_of(self, told: JobTold, run: Run) -> bool:
+        """Whether a job has the script of a run: another cluster's may have the same id."""
+        try:
+            script = self._run(["scontrol", "write", "batch_script", told.job, "-"], self.patience)
+        except Silent:
+            return False
+        try:
+            return script.encode("utf-8", "surrogateescape") == run.script.read_bytes()
+        except OSError as error:
+            raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error
+
+    def _run(self, argv: list[str], patience: float) -> str:
+        return answer_of(argv, patience, self.environ, settings=_SETTINGS)

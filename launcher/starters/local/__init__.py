@@ -1,0 +1,1 @@
+"""castoff's own starter, for one host."""

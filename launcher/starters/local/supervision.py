@@ -1,0 +1,434 @@
+"""Watching started ranks to their end: their output, their deaths, signals, the end of all.
+
+One loop over the ranks' pipes, one pidfd for each rank and one pipe for signals. Linux queues
+pidfds in the order in which the processes died and epoll hands them out in that order, so the rank
+that failed first is known even if several died before the loop looked. Where there are no pidfds,
+ranks that died between two looks are taken in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TextIO
+
+from launcher.errors import printable
+from launcher.starters.local.processes import GRACE, Family, send
+from launcher.starters.local.streams import RankLines, RankLog, Sink
+
+_READ = 32 * 1024  # bytes of one pipe at a time, so that a flood leaves the others their turn
+_POLL = 0.05  # seconds between looks at processes that nothing tells us about
+_SETTLE = 0.3  # seconds in which helpers of a rank that has ended may end by themselves
+_GIVE_UP = 1.5  # seconds after KILL after which a process counts as one that cannot be ended
+_ECHO = 0.2  # seconds within which a repeated signal is a wrapper's copy (timeout, uv run)
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_QUIET = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
+
+
+class Report(NamedTuple):
+    """Where the ranks' output and the words about them go."""
+
+    host: str
+    output: BinaryIO
+    messages: TextIO
+    failure_file: Path | None
+    log_dir: Path | None
+
+
+class Rank:
+    """One started rank: its process, the reading end of its pipe, its log."""
+
+    def __init__(
+        self,
+        number: int,
+        process: subprocess.Popen[bytes],
+        pipe: int,
+        log: RankLog | None,
+        *,
+        terminal: bool = False,
+    ):
+        """`terminal`: its lines are shown on one."""
+        self.number = number
+        self.process = process
+        self.pipe: int | None = pipe
+        self.pidfd: int | None = None
+        self.log = log
+        self.lines = RankLines(b"[%d] " % number, terminal=terminal)
+
+
+class Signals:
+    """Turns signals into bytes in a pipe while it is entered; one that is ignored stays ignored.
+
+    Handlers rather than SIG_IGN for those that are not passed on: the ranks would inherit that.
+    """
+
+    def __init__(self) -> None:
+        self.pipe, self._write_end = os.pipe()
+        os.set_blocking(self.pipe, False)
+        os.set_blocking(self._write_end, False)
+        self._before: dict[signal.Signals, signal._HANDLER] = {}
+        self._wakeup = -1
+
+    def __enter__(self) -> Signals:
+        for number in (*_STOPS, *_QUIET):
+            # An inherited SIG_IGN for SIGCHLD would have the kernel throw the exit codes away.
+            if signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGCHLD:
+                self._before[number] = signal.signal(number, lambda *_: None)
+        self._wakeup = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(self._wakeup)
+        for number, handler in self._before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        os.close(self.pipe)
+        os.close(self._write_end)
+
+    def take(self) -> bytes:
+        """The numbers of the signals since the last call, in order; 0 where `nudge` was called."""
+        with contextlib.suppress(BlockingIOError):
+            return os.read(self.pipe, 4096)
+        return b""
+
+    def nudge(self) -> None:
+        """Make the pipe readable; any thread may call this."""
+        with contextlib.suppress(OSError):  # full, hence readable; or closed, hence too late
+            os.write(self._write_end, b"\0")
+
+
+class Supervision:
+    """The ranks of one start, from their first moment to the end of their last descendant."""
+
+    def __init__(self, report: Report, family: Family, signals: Signals, grace: float = GRACE):
+        self._report = report
+        self._family = family
+        self._signals = signals
+        self._grace = grace
+        self._ranks: list[Rank] = []
+        self._alive: dict[int, Rank] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(signals.pipe, selectors.EVENT_READ, self._take_signals)
+        lossy = report.log_dir is not None
+        self._output = Sink(report.output, lossy=lossy, on_change=signals.nudge)
+        self._messages = Sink(report.messages, lossy=True)
+        self._paused = False
+        self._output_lost = False
+        self._result = 0
+        self._stop: signal.Signals | None = None
+        self._stop_time = 0.0
+        self._stopped = False  # a rank died of the signal that was passed on
+        self._ending = False  # the ranks' own endings do not count any more
+        self._settled: float | None = None  # when the last rank's helpers should have ended
+        self._kill_time: float | None = None
+        self._killed: set[int] = set()
+
+    def say(self, text: str) -> None:
+        """Tell the user, after what the ranks wrote before; never waits long for a reader."""
+        self._output.settle(0.5)
+        self._messages.put(f"castoff: {printable(text)}\n".encode())
+        self._messages.settle(0.5)
+
+    def add(self, rank: Rank) -> None:
+        """Watch a rank that has just been started."""
+        self._ranks.append(rank)
+        self._alive[rank.number] = rank
+        self._family.add_rank(rank.process.pid)
+        assert rank.pipe is not None
+        os.set_blocking(rank.pipe, False)
+        self._selector.register(rank.pipe, selectors.EVENT_READ, partial(self._read, rank))
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(OSError):  # a kernel before 5.3: SIGCHLD has to do
+                rank.pidfd = os.pidfd_open(rank.process.pid)
+                collect = partial(self._collect, rank)
+                self._selector.register(rank.pidfd, selectors.EVENT_READ, collect)
+
+    def run(self) -> int:
+        """Watch until all is over; the exit code of the whole: the first failure's, or 0."""
+        while not self._step():
+            for key, _ in self._selector.select(self._timeout()):
+                handle: Callable[[], object] = key.data
+                handle()
+        for rank in self._ranks:
+            self._drain(rank)
+            self._close_pipe(rank)
+        if self._killed:
+            count = counted(len(self._killed), "process", "processes")
+            self.say(f"killed {count} that had not ended on SIGTERM")
+        if self._stop is not None and self._stopped:
+            self.say(f"stopped by {self._stop.name}")
+        self._finish_output()
+        return self._result
+
+    def close(self) -> None:
+        """Let go of everything; ranks that still live, after an error, are killed first."""
+        deadline = time.monotonic() + _GIVE_UP
+        while self._alive and time.monotonic() < deadline:
+            send(self._family.members(), signal.SIGKILL)
+            for rank in list(self._alive.values()):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    rank.process.wait(_POLL)
+                    del self._alive[rank.number]
+            self._family.bury()
+        for rank in self._ranks:
+            self._close_pipe(rank)
+            if rank.pidfd is not None:
+                os.close(rank.pidfd)
+        self._selector.close()
+        self._output.close()
+        self._messages.close()
+
+    # Output
+
+    def _read(self, rank: Rank) -> bool:
+        """Pass on what a rank has written; whether there may be more."""
+        if rank.pipe is None:
+            return False
+        try:
+            data = os.read(rank.pipe, _READ)
+        except BlockingIOError:
+            return False
+        if data:
+            trouble = rank.log.write(data) if rank.log is not None else None
+            self._output.put(rank.lines.feed(data, time.monotonic()))
+            if trouble:
+                self.say(f"the log of rank {rank.number} {trouble}")
+        else:
+            self._close_pipe(rank)
+        return bool(data)
+
+    def _drain(self, rank: Rank) -> None:
+        """Read what a dead rank left in its pipe; bounded, since a daemon may go on writing."""
+        for _ in range(1024 * 1024 // _READ):
+            if not self._read(rank):
+                return
+
+    def _close_pipe(self, rank: Rank) -> None:
+        if rank.pipe is None:
+            return
+        pipe, rank.pipe = rank.pipe, None
+        if not self._paused:
+            self._selector.unregister(pipe)
+        os.close(pipe)
+        self._output.put(rank.lines.flush())
+        trouble = rank.log.close() if rank.log is not None else None
+        if trouble:
+            self.say(f"the log of rank {rank.number} {trouble}")
+
+    def _regulate(self, now: float) -> None:
+        """Show lines that have stood long enough; let the ranks wait for a slow reader."""
+        for rank in self._ranks:
+            due = rank.lines.due()
+            if due is not None and due <= now:
+                self._output.put(rank.lines.flush())
+        self._tell_lost_output()
+        full = self._output.full()
+        if full != self._paused:
+            self._paused = full
+            for rank in self._ranks:
+                if rank.pipe is not None and full:
+                    self._selector.unregister(rank.pipe)
+                elif rank.pipe is not None:
+                    read = partial(self._read, rank)
+                    self._selector.register(rank.pipe, selectors.EVENT_READ, read)
+
+    def _tell_lost_output(self) -> None:
+        if self._output.error is not None and not self._output_lost:
+            self._output_lost = True
+            logs = self._report.log_dir
+            rest = f"all of it is in the logs in {logs}" if logs else "the rest of it is lost"
+            self.say(f"cannot write the ranks' output here ({self._output.error.strerror}): {rest}")
+
+    def _finish_output(self) -> None:
+        """Wait for the reader: as long as it reads where logs exist, else until a signal."""
+        while not self._output.settle(_POLL):
+            if self._report.log_dir is not None and self._output.stalled(2.0):
+                break
+            if {*self._signals.take()} & {signal.SIGINT, signal.SIGTERM}:
+                break
+        self._output.close()
+        self._tell_lost_output()
+        if self._output.skipped:
+            self.say(f"{self._output.skipped} lines of output were not shown: nobody read them")
+
+    # Endings
+
+    def _collect(self, rank: Rank) -> None:
+        returncode = rank.process.poll()
+        if returncode is None or rank.number not in self._alive:
+            return
+        del self._alive[rank.number]
+        if rank.pidfd is not None:
+            self._selector.unregister(rank.pidfd)
+            os.close(rank.pidfd)
+            rank.pidfd = None
+        self._drain(rank)
+        self._judge(rank, returncode)
+
+    def _judge(self, rank: Rank, returncode: int) -> None:
+        """What a rank's exit means for the others; negative `returncode`: minus its signal."""
+        if returncode == 0 or self._ending:
+            return
+        if returncode == -signal.SIGTERM and self._stop is None:
+            # Somebody may have sent TERM to all of the job's processes; ours is then on its way.
+            with selectors.DefaultSelector() as waiter:
+                waiter.register(self._signals.pipe, selectors.EVENT_READ)
+                waiter.select(0.1)
+            self._take_signals()
+        code = returncode if returncode > 0 else 128 - returncode
+        if self._stop is not None and code in (128 + signal.SIGTERM, 128 + self._stop):
+            # The others may still be saving their state, each at its own pace: let them.
+            self._result = 128 + self._stop
+            self._stopped = True
+            return
+        if not self._stopped:
+            self._result = code
+            self._report_failure(rank, code, -returncode if returncode < 0 else None)
+        self._end_others()
+
+    def _report_failure(self, rank: Rank, code: int, killer: int | None) -> None:
+        log = f"; its log: {rank.log.path}" if rank.log is not None else ""
+        first: dict[str, object] = {
+            "rank": rank.number,
+            "host": self._report.host,
+            "code": code,
+            "time": time.time(),
+        }
+        first["signal"] = None if killer is None else signal_name(killer)
+        trouble = None
+        if self._report.failure_file is not None:
+            trouble = write_once(self._report.failure_file, json.dumps(first) + "\n")
+            first = _recorded(self._report.failure_file) or first
+        killed = f"killed by {first['signal']} ({first['code']})"
+        how = killed if first["signal"] else f"exit code {first['code']}"
+        self.say(f"rank {first['rank']} on host {first['host']} failed first: {how}{log}")
+        if trouble:
+            self.say(trouble)
+
+    def _end_others(self) -> None:
+        if not self._ending:
+            self._ending = True
+            send(self._family.members(), signal.SIGTERM)
+            self._kill_time = time.monotonic() + self._grace
+
+    def _take_signals(self) -> None:
+        for number in self._signals.take():
+            if number in _STOPS:
+                self._asked_to_stop(signal.Signals(number))
+        for rank in list(self._alive.values()):
+            if rank.pidfd is None:
+                self._collect(rank)
+        self._family.bury()
+
+    def _asked_to_stop(self, number: signal.Signals) -> None:
+        now = time.monotonic()
+        if self._stop is None or (self._stop == signal.SIGHUP and number != signal.SIGHUP):
+            # TERM after HUP is how a session ends, not a second wish.
+            self._stop, self._stop_time = number, now
+            if self._alive and not self._ending:
+                for rank in self._alive.values():
+                    # Only to the program itself: it decides what its own children should hear.
+                    os.kill(rank.process.pid, signal.SIGTERM)
+                self.say(f"{number.name}: asked the ranks to stop (SIGTERM); once more kills them")
+        elif number != signal.SIGHUP and now - self._stop_time > _ECHO:
+            if self._alive and not self._ending:
+                self._ending = self._stopped = True
+                self._result = 128 + self._stop
+            self._kill_time = min(self._kill_time or now, now)
+
+    # Steps
+
+    def _step(self) -> bool:
+        """Do what is due; whether all is over."""
+        now = time.monotonic()
+        self._regulate(now)
+        if not self._alive:
+            if not self._family.bury():
+                return True
+            self._end_helpers(now)
+        if self._kill_time is None or now < self._kill_time:
+            return False
+        targets = self._family.members()
+        self._killed.update(process.pid for process in targets)
+        send(targets, signal.SIGKILL)
+        if now < self._kill_time + _GIVE_UP:
+            return False
+        left = ", ".join(str(process.pid) for process in targets)
+        self.say(f"gave up on processes that KILL does not end: {left}")
+        return True
+
+    def _end_helpers(self, now: float) -> None:
+        """All ranks have ended but something of theirs lives: let it settle, then end it."""
+        if self._settled is None:
+            self._settled = now + _SETTLE
+        elif now >= self._settled and self._kill_time is None:
+            helpers = self._family.members()
+            self._kill_time = now + self._grace
+            if helpers:
+                count = counted(len(helpers), "process", "processes")
+                self.say(f"ending {count} that outlived the ranks")
+                send(helpers, signal.SIGTERM)
+
+    def _timeout(self) -> float | None:
+        if not self._alive:
+            return _POLL
+        now = time.monotonic()
+        waits = [due - now for rank in self._ranks if (due := rank.lines.due()) is not None]
+        if self._kill_time is not None:
+            waits.append(self._kill_time - now if now < self._kill_time else _POLL)
+        if self._paused:
+            waits.append(1.0)
+        return max(0.0, min(waits)) if waits else None
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """`1 rank`, `2 ranks`."""
+    return f"{number} {one if number == 1 else many}"
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL for 9; SIG35 for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
+
+
+def _recorded(path: Path) -> dict[str, object] | None:
+    """The failure on record: of torchrun, which is one rank here, it is that of a rank of its own."""
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return (
+        record if isinstance(record, dict) and {"rank", "host", "code", "signal"} <= record.keys() else None
+    )
+
+
+def write_once(path: Path, text: str) -> str | None:
+    """Put `text` into a new file at `path`, all of it or nothing; an existing file wins.
+
+    The answer, if any, says why it could not be written.
+    """
+    draft = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+    try:
+        draft.write_text(text)
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without hard links: a reader may see it half written
+            with contextlib.suppress(FileExistsError), path.open("x") as file:
+                file.write(text)
+        finally:
+            draft.unlink()
+    except OSError as error:
+        return f"cannot write {path}: {error.strerror}"
+    return None

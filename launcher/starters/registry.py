@@ -1,0 +1,231 @@
+"""What starts processes inside an allocation: a Layout to the argv of srun or of an mpiexec.
+
+What is known only inside the job, such as its hosts, is not here: the start block adds the host
+file with `hostfile_flag`. Under torchrun the starter starts one process per node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from launcher.config.job import StarterName
+from launcher.config.quantities import cpus
+from launcher.config.site import Site
+
+
+class Layout(NamedTuple):
+    """Processes on nodes, block by block."""
+
+    groups: list[tuple[int, int]]
+    """(processes on a node, how many such nodes in a row), in node order."""
+
+    @classmethod
+    def of(cls, processes: int, nodes: int) -> Layout:
+        """As evenly as possible: nodes differ by at most one, the fuller ones first."""
+        few, fuller = divmod(processes, nodes)
+        groups = [(few + 1, fuller), (few, nodes - fuller)]
+        return cls([(count, times) for count, times in groups if times])
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes."""
+        return sum(times for _, times in self.groups)
+
+    @property
+    def processes(self) -> int:
+        """How many processes."""
+        return sum(count * times for count, times in self.groups)
+
+    @property
+    def most(self) -> int:
+        """Processes on the fullest node."""
+        return max(count for count, _ in self.groups)
+
+    @property
+    def even(self) -> bool:
+        """Whether every node has the same number."""
+        return len(self.groups) == 1
+
+    @property
+    def filled(self) -> bool:
+        """Whether filling node after node gives this layout, which `mpiexec --ppn` does."""
+        return self.even or self.groups[1:] == [(self.groups[1][0], 1)]
+
+
+class Request(NamedTuple):
+    """What a starter is asked for."""
+
+    layout: Layout
+    cores: int | None
+    """Cores of each process, where they were asked for or are known."""
+    cpu_lists: list[str]
+    """The CPU list of each process of a node; empty where Slurm or nobody binds."""
+    devices: int
+    """Devices of each process."""
+    node_devices: int
+    """Devices of each node that the job has: all of them where it has the node for itself."""
+    site: Site
+    own_distribution: bool = False
+    """Whether further flags of the job say where srun starts each process."""
+    by_hand: bool = False
+    """Whether the job itself names the cores of each process."""
+
+
+def srun(request: Request) -> list[str]:
+    """https://slurm.schedmd.com/srun.html."""
+    layout = request.layout
+    argv = ["srun", f"--nodes={layout.nodes}", f"--ntasks={layout.processes}"]
+    if not request.own_distribution:
+        # An uneven layout follows the host file; srun would warn that it cannot do both.
+        argv.append(f"--ntasks-per-node={layout.most}" if layout.even else "--distribution=arbitrary")
+    if request.cores is not None:
+        # srun does not inherit it from sbatch since Slurm 22.05.
+        argv.append(f"--cpus-per-task={request.site.slurm_cpus(request.cores)}")
+    if request.by_hand:
+        # Numbers of CPUs as the kernel has them, for Slurm takes masks as they are on a job's whole nodes.
+        argv.append(f"--cpu-bind=mask_cpu:{','.join(_masks(request))}")
+    return [*argv, *_srun_devices(request), "--kill-on-bad-exit=1", "--wait=0", "--export=ALL"]
+
+
+def _masks(request: Request) -> list[str]:
+    return [hex(sum(1 << cpu for cpu in cpus(one))) for one in request.cpu_lists]
+
+
+def _srun_devices(request: Request) -> list[str]:
+    """What the step asks for beyond the job: with --gpus-per-node or --gres it has the job's devices."""
+    if not request.devices:
+        return []
+    argv = []
+    if request.site.gpu_request == "gpus-per-task":
+        if request.node_devices > request.devices * request.layout.most:
+            # A step that leaves devices out may miss those nearest to its cores (OLCF, Frontier's guide).
+            argv.append(f"--gpus-per-node={request.site.slurm_gpus(request.node_devices)}")
+        else:
+            argv.append(f"--gpus-per-task={request.site.slurm_gpus(request.devices)}")
+    if request.site.gpu_bind:
+        argv.append(f"--gpu-bind={request.site.gpu_bind}")
+    return argv
+
+
+def pals(request: Request) -> list[str]:
+    """HPE's PALS mpiexec: https://docs.alcf.anl.gov/aurora/running-jobs-aurora/."""
+    layout = request.layout
+    argv = [request.site.mpiexec, "-n", str(layout.processes), "--ppn", str(layout.most)]
+    if request.cpu_lists:
+        argv += ["--cpu-bind", "list:" + ":".join(request.cpu_lists)]
+    return [*argv, "--line-buffer"]  # or lines of several ranks come out mixed
+
+
+def hydra(request: Request) -> list[str]:
+    """MPICH's mpiexec; the host file holds the processes of each host."""
+    argv = [request.site.mpiexec, "-n", str(request.layout.processes)]
+    if request.by_hand:  # seen on MPICH 4.0.2: an entry for each process of a host
+        own = ["+".join(map(str, cpus(one))) for one in request.cpu_lists]
+        argv += ["-bind-to", f"user:{','.join(own)}"]
+    return argv
+
+
+def intelmpi(request: Request) -> list[str]:
+    """Intel MPI's mpiexec, a Hydra; the machine file holds the processes of each host."""
+    argv = [request.site.mpiexec, "-n", str(request.layout.processes)]
+    # Its -bind-to is MPICH's and does nothing; the masks bind any program (seen on Intel MPI 2021).
+    return [*argv, "-genv", "I_MPI_PIN_DOMAIN", f"[{','.join(_masks(request))}]"] if request.by_hand else argv
+
+
+def openmpi(request: Request) -> list[str]:
+    """Open MPI's mpiexec. Its own binding, to one core each, would starve loader workers."""
+    return [request.site.mpiexec, "-n", str(request.layout.processes), "--bind-to", "none"]
+
+
+def local(request: Request) -> list[str]:
+    """castoff's own starter, on one host, also where that host is part of an allocation."""
+    argv = ["launch", "--here", "--ranks-per-node", str(request.layout.processes)]
+    if request.cores is not None:
+        argv += ["--cores-per-rank", str(request.cores)]
+    if request.devices:
+        argv += ["--devices-per-rank", str(request.devices)]
+    return argv
+
+
+class Starter(NamedTuple):
+    """A starter's argv and what the job script must do around it."""
+
+    argv: Callable[[Request], list[str]]
+    hostfile_flag: str | None
+    """How it is told the hosts; None where it knows them from the scheduler."""
+    local_size: str
+    """The variable that tells a rank how many there are on its node."""
+    goes_on: bool
+    """Whether it lets the other ranks run on when one exits non-zero."""
+    bind_flags: tuple[str, ...] = ()
+    """Its own flags that bind processes to cores."""
+    takes_lists: bool = False
+    """Whether it can be told the cores of each process."""
+    most_words: int | None = None
+    """How many words of a command it takes; None: any number."""
+
+
+STARTERS: dict[StarterName, Starter] = {
+    "srun": Starter(
+        *(srun, None, "SLURM_TASKS_PER_NODE"),
+        goes_on=False,
+        bind_flags=("--cpu-bind", "--cpu_bind"),
+        takes_lists=True,
+    ),
+    "pals": Starter(
+        *(pals, None, "PALS_LOCAL_SIZE"), goes_on=True, bind_flags=("--cpu-bind",), takes_lists=True
+    ),
+    # MPICH 4.0.2 takes 999 words and dies of SIGSEGV at one more (HYD_NUM_TMP_STRINGS in its hydra.h);
+    # the three that look for rank.sh, and that itself, are four, and a command with a lone : takes four.
+    "hydra": Starter(
+        *(hydra, "-f", "MPI_LOCALNRANKS"),
+        goes_on=True,
+        bind_flags=("-bind-to", "--bind-to"),
+        takes_lists=True,
+        most_words=991,
+    ),
+    "intelmpi": Starter(intelmpi, "-machinefile", "MPI_LOCALNRANKS", goes_on=True, takes_lists=True),
+    "openmpi": Starter(
+        *(openmpi, "--hostfile", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        goes_on=False,
+        bind_flags=("--bind-to", "-bind-to"),
+    ),
+    "local": Starter(local, None, "LOCAL_WORLD_SIZE", goes_on=False),
+}
+"""The starters by name."""
+
+
+def start(name: StarterName, request: Request, of_site: list[str], of_job: list[str]) -> list[str]:
+    """A starter's argv with the further flags of the site and of the job; only one of them binds."""
+    flags = STARTERS[name].bind_flags
+    argv = STARTERS[name].argv(request)
+    if binds(name, of_job):
+        argv, of_site = _without(flags, argv), _without(flags, of_site)
+    elif request.by_hand:
+        of_site = _without(flags, of_site)
+    elif binds(name, of_site):
+        argv = _without(flags, argv)
+    return [*argv, *of_site, *of_job]
+
+
+def binds(name: StarterName, words: list[str]) -> bool:
+    """Whether flags for this starter say how processes are bound to cores."""
+    return any(word.partition("=")[0] in STARTERS[name].bind_flags for word in words)
+
+
+def _without(flags: tuple[str, ...], words: list[str]) -> list[str]:
+    left, after = [], False
+    for word in words:
+        if not after and word.partition("=")[0] not in flags:
+            left.append(word)
+        after = not after and word in flags  # its value is a word of its own
+    return left
+
+
+OF_SCHEDULER: dict[str, list[StarterName]] = {
+    "slurm": ["srun", "hydra", "intelmpi", "openmpi"],
+    "pbs": ["pals", "hydra", "intelmpi", "openmpi"],
+    "local": ["local"],
+}
+"""Which starters run inside which scheduler's allocation."""

@@ -1,0 +1,1 @@
+"""What state runs are in."""

@@ -1,0 +1,426 @@
+"""What state the members of a run on Slurm or PBS are in, from its own records and what its scheduler says.
+
+The script's last word counts where it knows best: its program was done, failed, or can go on. It does not
+know why it was ended from outside, and writes nothing when it is killed: then the scheduler's word counts,
+which is kept in the attempt's folder, since schedulers forget.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from launcher.runs.records import LastWord, Send
+from launcher.runs.states import AttemptStatus, MemberStatus, known_ending
+from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.queue import Answer, Key
+from launcher.status.survey import Attempt, QueuedRun
+
+_CODES = {"done": 0, "cancelled": 143, "preempted": 143, "walltime": 143, "out-of-memory": 137}
+"""The code of an attempt of which the scheduler knows the ending and no code; any other: 1."""
+
+
+_FILES_LAG = 60.0
+"""Seconds after which a network file system shows what was written on another host."""
+
+_CLOCKS = 3.0
+"""Seconds that the clocks of a node and of the controller may differ."""
+
+
+_ABOUT_TO_BEGIN = "its next attempt is about to begin"
+
+
+class Known(NamedTuple):
+    """What a scheduler has said."""
+
+    scheduler: str
+    """Its name."""
+    answer: Answer
+    history: Mapping[str, list[JobTold]]
+    """What accounting knows of jobs, by id."""
+    accounted: bool
+    """Whether accounting has answered."""
+    lag: float
+    """Seconds after which accounting knows of an end."""
+    seen: frozenset[tuple[int, int]]
+    """The attempts that had begun before the queue was asked."""
+    user: str
+    """The name of this user."""
+    now: float
+    """Seconds since the epoch."""
+
+
+class Told(NamedTuple):
+    """What is known of the members of a run."""
+
+    members: list[MemberStatus]
+    doubtful: frozenset[str]
+    """The jobs about which accounting should be asked."""
+    learnt: list[tuple[Path, LastWord]]
+    """Last words to keep, each with the attempt's folder."""
+    unsettled: bool
+    """Whether something is unknown only for now."""
+    stuck: str | None
+    """Why a member waits until somebody does something."""
+
+
+def judge(run: QueuedRun, known: Known) -> Told:
+    """The states of a run's members. Pure."""
+    judged = _Judgement(run, known)
+    members = [judged.member(number) for number in run.numbers]
+    return Told(members, frozenset(judged.doubtful), judged.learnt, judged.unsettled, judged.stuck)
+
+
+class _Judgement:
+    def __init__(self, run: QueuedRun, known: Known):
+        self.run = run
+        self.known = known
+        self.doubtful: set[str] = set()
+        self.learnt: list[tuple[Path, LastWord]] = []
+        self.unsettled = False
+        self.stuck: str | None = None
+
+    def member(self, number: int) -> MemberStatus:
+        """One member's state."""
+        attempts = self.run.attempts.get(number, [])
+        own = self.run.own(number)
+        newest = own[-1] if own else None
+        past = attempts[:-1] if newest else attempts
+        statuses = [
+            self._past(number, one, requeued=any(next.job == one.job for next in attempts[place + 1 :]))
+            for place, one in enumerate(past)
+        ]
+        send = self.run.place(number) if number in self.run.begin else None
+        if send is None:
+            return self._left_alone(number, statuses)
+        if newest is None:
+            return self._not_begun(number, send, statuses)
+        before = self.run.following(own[-2]) if len(own) > 1 else None
+        return self._begun(number, newest, before or send.job, statuses)
+
+    def _left_alone(self, number: int, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member that nothing was sent off for, by the newest submission."""
+        if statuses:
+            return _ended_as(number, statuses)
+        submission = self.run.submission
+        if submission and submission.error is not None:
+            return MemberStatus(number, "ended", "failed", [])
+        if self.run.being_sent:
+            return MemberStatus(number, "pending", None, [], "it is just being submitted")
+        return MemberStatus(number, "unknown", "unknown", [], "nothing was submitted for it")
+
+    def _not_begun(self, number: int, send: Send, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member whose newest attempt has left no record."""
+        if send.error is not None:
+            return _ended_as(number, statuses) if statuses else MemberStatus(number, "ended", "failed", [])
+        if send.job is None:
+            if self.run.being_sent:
+                return MemberStatus(number, "pending", None, statuses, "it is just being submitted")
+            self.unsettled = True
+            reason = "there was no answer, so it may or may not have been submitted; "
+            silence = self.known.answer.silence
+            reason += self._unheard(silence) if silence else "ask again in some seconds"
+            return MemberStatus(number, "unknown", "unknown", statuses, reason)
+        key = self.run.key(number, send.job) or (send.job, None)
+        told = self._told(key)
+        if told is None and (silence := self._silence(key)):
+            return self._silent(number, silence, statuses)
+        if told is not None and told.stage == "pending":
+            return self._waits(number, told, statuses)
+        if told is not None and told.stage == "running":
+            return MemberStatus(number, "running", None, statuses, "its script has not written anything yet")
+        if told is None or told.ended_itself:
+            told = self._newest_start(key) or told
+        if told is None and self._has_left(key):
+            return self._never_began(number, LastWord("cancelled", 143, key[0]), statuses)
+        if told is None:
+            return MemberStatus(number, "unknown", "unknown", statuses, _forgotten(self.known.scheduler, key))
+        if told.ending in ("done", "unknown"):
+            reason = (
+                f"{self.known.scheduler} says {told.word}, but its script has written nothing into the run "
+                "directory"
+            )
+            if told.end is not None and self.known.now - told.end < _FILES_LAG:
+                self.unsettled = True
+            return MemberStatus(number, "unknown", "unknown", statuses, reason)
+        return self._never_began(number, self._last_word(told, told.exit_code), statuses)
+
+    def _begun(
+        self, number: int, newest: Attempt, job: str | None, statuses: list[AttemptStatus]
+    ) -> MemberStatus:
+        """A member of whose newest attempt there are records; of `job`, if they do not yet say so."""
+        key = self.run.key(number, newest.job or job)
+        told = self._told(key) if key else None
+        was_seen = (number, newest.number) in self.known.seen
+        if told is not None and told.stage == "pending" and was_seen:  # it has been queued again since
+            return self._waits(number, told, [*statuses, self._past(number, newest, requeued=True)])
+        goes_on = told is not None and told.stage in ("pending", "running")
+        following = self.run.following(newest) if newest.last is None else None
+        if following is not None and not (goes_on and newest.end is None):
+            if goes_on and newest.next is None:  # a chain's next job waits until this one is gone
+                again = [*statuses, self._by_records(number, newest)]
+                return MemberStatus(number, "pending", None, again, _ABOUT_TO_BEGIN)
+            followed = self._follows(number, newest, following, statuses)
+            if followed is not None:
+                return followed
+        if newest.is_certain:
+            return _ended_as(number, [*statuses, self._by_records(number, newest)])
+        if goes_on:
+            if newest.goes_on:
+                again = [*statuses, self._by_records(number, newest)]
+                return MemberStatus(number, "pending", None, again, _ABOUT_TO_BEGIN)
+            return MemberStatus(number, "running", None, [*statuses, self._running(number, newest)])
+        if told is None and (silence := self._silence(key)):
+            if self.known.answer.lasting and newest.end and not newest.goes_on:
+                return _ended_as(number, [*statuses, self._by_records(number, newest)])
+            return self._silent(number, silence, [*statuses, self._unknown(number, newest, None)])
+        if newest.goes_on:
+            return self._stopped(number, newest, key, told, statuses)
+        if told is None or told.ended_itself:
+            start = self._start_of(key, newest)
+            # Who was killed for want of memory is known by the accounting of a step alone.
+            unheard = newest.was_killed or (start is None and newest.end is None)
+            told = start or told
+            if unheard and told is not None and told.ended_itself and self._may_lag(told):
+                return MemberStatus(number, "running", None, [*statuses, self._running(number, newest)])
+        if told is not None and told.stage == "ended":
+            if told.may_have_been_killed and newest.end is None and not newest.finished:
+                return self._doubtful_end(number, newest, statuses)
+            return _ended_as(number, [*statuses, self._by_scheduler(number, newest, told)])
+        if newest.end is not None:
+            return _ended_as(number, [*statuses, self._by_records(number, newest)])
+        reason = _forgotten(self.known.scheduler, key)
+        return MemberStatus(
+            number, "unknown", "unknown", [*statuses, self._unknown(number, newest, reason)], reason
+        )
+
+    def _stopped(
+        self,
+        number: int,
+        newest: Attempt,
+        key: Key | None,
+        told: JobTold | None,
+        statuses: list[AttemptStatus],
+    ) -> MemberStatus:
+        """A member that was to be started again, and is no longer in the queue."""
+        statuses = [*statuses, self._by_records(number, newest)]
+        told = told or (self._newest_start(key) if key else None)
+        lost = newest.last is not None and told is not None and told.stage == "ended"
+        if told is not None and (told.word == "CANCELLED" or (lost and told.ending != "done")):
+            return self._never_began(number, self._last_word(told, told.exit_code), statuses)
+        return _ended_as(number, statuses)
+
+    def _follows(
+        self, number: int, newest: Attempt, job: str, statuses: list[AttemptStatus]
+    ) -> MemberStatus | None:
+        """A member whose next attempt is another job's, which has left no record; None: it will have none."""
+        key = self.run.key(number, job) or (job, None)
+        told = self._told(key)
+        statuses = [*statuses, self._past(number, newest, requeued=False)]
+        if told is None and (silence := self._silence(key)):
+            return self._silent(number, silence, statuses)
+        if told is not None and told.stage == "pending":
+            return self._waits(number, told, statuses)
+        if told is not None and told.stage == "running":
+            return MemberStatus(number, "pending", None, statuses, _ABOUT_TO_BEGIN)
+        if told is not None and told.ending == "cancelled" and not told.is_void:
+            return self._never_began(number, self._last_word(told, told.exit_code), statuses)
+        return None
+
+    # Answers
+
+    def _told(self, key: Key) -> JobTold | None:
+        """What the queue says of a job; None where it has nothing to say."""
+        told = self.known.answer.jobs.get(key)
+        if told is None and self._array_waits(key):
+            told = self.known.answer.jobs[key[0], None]
+        return told if told and told.stage != "unknown" and self.run.is_told(told) else None
+
+    def _silence(self, key: Key | None) -> str | None:
+        """Why the queue has said nothing of a job."""
+        return self.known.answer.silence_on([key[0] if key else None])
+
+    def _starts(self, key: Key) -> list[JobTold]:
+        """What accounting knows of a job's starts; whoever asks for it too early has it asked."""
+        job, index = key
+        if not self.known.accounted:
+            self.doubtful.add(job)
+        return [one for one in self.known.history.get(job, []) if one.task == index and self.run.is_told(one)]
+
+    def _newest_start(self, key: Key) -> JobTold | None:
+        """How a job ended by accounting; None where it has not, or nobody knows."""
+        newest = max(self._starts(key), key=lambda one: one.submitted or 0.0, default=None)
+        return newest if newest and newest.stage == "ended" else None
+
+    def _start_of(self, key: Key | None, attempt: Attempt) -> JobTold | None:
+        """How the start of a job that an attempt was ended by accounting."""
+        if key is None:
+            return None
+        began = (attempt.start.time if attempt.start else None) or 0.0
+        # Those after it are later attempts, which accounting may have heard of before it has of this end.
+        starts = [one for one in self._starts(key) if one.start and one.start <= began + _CLOCKS]
+        last = max(starts, key=lambda one: one.start or 0.0, default=None)
+        return last if last and (last.stage == "ended" or last.word == "REQUEUED") else None
+
+    def _may_lag(self, told: JobTold) -> bool:
+        """Whether accounting may be about to hear of a job's end."""
+        return self.known.accounted and told.end is not None and self.known.now - told.end < self.known.lag
+
+    def _array_waits(self, key: Key) -> bool:
+        """Whether an array is told of that has not come to its members yet."""
+        whole = self.known.answer.jobs.get((key[0], None))
+        return key[1] is not None and whole is not None and whole.stage in ("pending", "running")
+
+    def _has_left(self, key: Key) -> bool:
+        """Whether the scheduler knows an array, but not this member of it: cancelled before it began."""
+        job, index = key
+        if index is None:
+            return False
+        return job in self.known.answer.ids or job in self.known.history
+
+    # Statuses
+
+    def _waits(self, number: int, told: JobTold, statuses: list[AttemptStatus]) -> MemberStatus:
+        reason = told.waits
+        if told.is_stuck:
+            self.stuck = self.stuck or reason
+        return MemberStatus(number, "pending", None, statuses, reason)
+
+    def _silent(self, number: int, silence: str, statuses: list[AttemptStatus]) -> MemberStatus:
+        self.unsettled = self.unsettled or not self.known.answer.lasting
+        reason = self._unheard(silence)
+        if any(one.started and not one.ended for one in statuses[-1:]):
+            reason += "; by its own records it has begun and not ended"
+        return MemberStatus(number, "unknown", "unknown", statuses, reason)
+
+    def _unheard(self, silence: str) -> str:
+        return f"{self.known.scheduler} could not be asked: {silence}"
+
+    def _doubtful_end(self, number: int, newest: Attempt, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member that ended well by the word of a scheduler that may not know, and by no record."""
+        reason = (
+            f"{self.known.scheduler} says that it ended well, as of all jobs of {self.known.user} that were "
+            "killed, and no ending was written; castoff does not guess. Read the logs, then resubmit it"
+        )
+        unknown = [*statuses, self._unknown(number, newest, reason)]
+        return MemberStatus(number, "unknown", "unknown", unknown, reason)
+
+    def _never_began(self, number: int, last: LastWord, statuses: list[AttemptStatus]) -> MemberStatus:
+        """A member that was ended before it began: an attempt all the same, so that it is told of."""
+        attempt = max([self.run.begin.get(number, 0) - 1, *(one.attempt for one in statuses)]) + 1
+        folder = self.run.run.path / "attempts" / f"{number}.{attempt}"
+        if last.ending == "failed" and last.ended_itself:
+            log = self.run.run.script_log(number)
+            reason = f"it failed before it wrote any record; see {log}"
+            if not log.exists():
+                reason = (
+                    f"it failed and wrote nothing: its first node may not see {self.run.run.path}, and a run "
+                    "directory must lie where all nodes see it; castoff submit --runs-dir names another"
+                )
+            last = msgspec.structs.replace(last, reason=reason)
+        self.learnt.append((folder, last))
+        one = Attempt(attempt, folder, None, None, None, last)
+        return _ended_as(number, [*statuses, self._by_records(number, one)])
+
+    def _past(self, number: int, one: Attempt, *, requeued: bool) -> AttemptStatus:
+        """An attempt that others have followed, or that will be followed by one."""
+        if one.is_certain or one.goes_on:
+            return self._by_records(number, one)
+        told = self._start_of(self.run.key(number, one.job), one)
+        if told is not None:
+            return self._by_scheduler(number, one, told, requeued=requeued)
+        if requeued and (one.end is None or one.end.ending == "cancelled"):
+            reason = f"{self.known.scheduler} ended it, or lost its nodes, and queued it again"
+            if one.end is None:
+                return self._unknown(number, one, reason)
+            return self._status(number, one, "ended", "preempted", one.end.code, reason, one.end.time)
+        if one.end is None:
+            return self._unknown(number, one, "it has left no ending")
+        return self._by_records(number, one)
+
+    def _by_scheduler(
+        self, number: int, one: Attempt, told: JobTold, *, requeued: bool = False
+    ) -> AttemptStatus:
+        """An attempt whose ending the script cannot know, or could not write down."""
+        if one.end is not None and told.ended_itself:
+            ending, code, time = known_ending(one.end.ending), one.end.code, one.end.time
+            last = LastWord(ending, code, told.job, told.word, one.end.reason, time, ended_itself=True)
+        else:
+            own_code = one.end.code if one.end is not None else None
+            last = self._last_word(told, own_code or told.exit_code)
+        last = msgspec.structs.replace(last, requeued=requeued)
+        if told.exit_code is not None or not told.ended_itself:  # squeue tells no code, and less
+            self.learnt.append((one.folder, last))
+        return self._by_records(number, one._replace(last=last))
+
+    def _last_word(self, told: JobTold, code: int | None) -> LastWord:
+        ending = told.ending
+        if told.ended_itself and ending == "failed":  # as the script's own codes are
+            ending = {os.EX_TEMPFAIL: "walltime", 143: "cancelled"}.get(code or 1, "failed")
+        if not code or code > 255:
+            code = _CODES.get(ending, 1)
+        why = told.why(self.known.user)
+        return LastWord(ending, code, told.job, told.word, why, told.end, ended_itself=told.ended_itself)
+
+    def _by_records(self, number: int, one: Attempt) -> AttemptStatus:
+        """An attempt as its own records tell of it, and its scheduler's last word where there is one."""
+        ending, code, reason, ended = "unknown", None, None, None
+        late = one.end is not None and one.last is not None and one.last.ended_itself
+        if one.last is not None and not late:  # a record that was late wins
+            ending, code, reason, ended = one.last.ending, one.last.code, one.last.reason, one.last.time
+        elif one.end is not None:
+            ending, code, reason = one.end.ending, one.end.code, one.end.reason
+        if one.end is not None:
+            ended = one.end.time or ended
+        over = one.last is not None or one.end is not None
+        return self._status(
+            number, one, "ended" if over else "unknown", known_ending(ending), code, reason, ended
+        )
+
+    def _running(self, number: int, one: Attempt) -> AttemptStatus:
+        return self._status(number, one, "running", None, None, None, None)
+
+    def _unknown(self, number: int, one: Attempt, reason: str | None) -> AttemptStatus:
+        return self._status(number, one, "unknown", "unknown", None, reason, None)
+
+    def _status(
+        self,
+        number: int,
+        one: Attempt,
+        state: str,
+        ending: str | None,
+        code: int | None,
+        reason: str | None,
+        ended: float | None,
+    ) -> AttemptStatus:
+        return AttemptStatus(
+            attempt=one.number,
+            state=state,
+            ending=ending,
+            code=code,
+            reason=reason,
+            host=one.start.host if one.start else None,
+            started=one.start.time if one.start else None,
+            ended=ended,
+            failure=one.failure,
+            logs=f"{self.run.run.path}/logs/{number}.{one.number}",
+        )
+
+
+def _ended_as(number: int, statuses: list[AttemptStatus]) -> MemberStatus:
+    """A member that is as its last attempt is, which is over."""
+    last = statuses[-1]
+    return MemberStatus(
+        number, last.state, last.ending, statuses, last.reason if last.state == "unknown" else None
+    )
+
+
+def _forgotten(scheduler: str, key: Key | None) -> str:
+    return (
+        f"{scheduler} knows nothing of job {key[0] if key else '(not known)'} any more and no ending was "
+        "written; castoff does not guess. Read the logs, then resubmit it"
+    )

@@ -1,0 +1,174 @@
+"""settle(run): whether what was sent to Slurm or PBS arrived, where sbatch's or qsub's answer was none.
+
+A script is sent once. Where it is not certain whether it arrived, its path, which is no other's, is looked
+for in the queue and in what accounting knows. Only what two questions, some seconds apart, have not found
+was never queued: a scheduler that was held up may still take what its command had long given up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from launcher.errors import CastoffError
+from launcher.runs.directory import check_trusted
+from launcher.runs.records import Send, Start, Submission, facts, read
+from launcher.runs.run import LOCK, Run, locked, write_submission
+from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.queue import Answer, Queue
+from launcher.schedulers.registry import queue_of
+from launcher.status.scenes import survey
+
+APART = 5.0
+"""Seconds between the two questions."""
+
+_POLL = 1.0
+
+
+def settle(
+    run: Run, *, patience: float = 0.0, held: bool = False, environ: Mapping[str, str] | None = None
+) -> bool:
+    """Find out what became of the sends of a run that are unclear, and write it into submission.json.
+
+    A job that was found is adopted: its id is written down. One that two questions have not found gets an
+    error that says so, and may be sent again. Asks until that is decided, or `patience` seconds have
+    passed. `held`: the caller holds the run's lock. Whether all is certain by now.
+
+    Raises:
+        CastoffError: a record cannot be read or written.
+    """
+    queue = queue_of(facts(run).scheduler, environ)
+    give_up = time.monotonic() + patience
+    queued = survey(run, held=held).queued
+    if queued and queue.elsewhere(queued.clusters):
+        return not queued.unclear
+    while True:
+        with _holding(run, held=held) as have:
+            settled = have and _decide(run, queue, queue.ask(()), None)
+        left = give_up - time.monotonic()
+        if settled or left <= 0:
+            return settled
+        time.sleep(min(_POLL, left))
+
+
+def decide(run: Run, queue: Queue, answer: Answer, of: Collection[float | None]) -> bool:
+    """The same by an answer that was asked for when the run's lock was free.
+
+    `of`: the times of the sends that were unclear then.
+
+    Raises:
+        CastoffError: a record cannot be read or written.
+    """
+    with _holding(run, held=False) as have:
+        return have and _decide(run, queue, answer, of)
+
+
+@contextlib.contextmanager
+def _holding(run: Run, *, held: bool) -> Iterator[bool]:
+    """Hold the run's lock; False where somebody else has it, who may be sending."""
+    if held:
+        yield True
+        return
+    check_trusted(run.path)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(run.path / LOCK, patience=0.5))
+        except BlockingIOError:
+            yield False
+            return
+        except OSError as error:
+            raise CastoffError(f"{run.path / LOCK}: cannot be opened: {error.strerror}") from error
+        yield True
+
+
+def _decide(run: Run, queue: Queue, answer: Answer, of: Collection[float | None] | None) -> bool:
+    submission = read(run.path / "submission.json", Submission)
+    sends = (submission.sends if submission else None) or []
+    unclear = [place for place, send in enumerate(sends) if send.is_unclear]
+    if submission is None or not unclear:
+        return True
+    if answer.silence or (of is not None and any(sends[place].time not in of for place in unclear)):
+        return False
+    candidates = _candidates(run, queue, answer, submission)
+    if candidates is None:
+        return False
+    found = _match(sends, candidates)
+    record = run.submission()
+    for place in unclear:
+        _write_down(record["sends"][place], found.get(place), time.time())
+    if record.get("job") is None:
+        record["job"] = next((send["job"] for send in record["sends"] if send.get("job")), None)
+    try:
+        write_submission(run, record)
+    except OSError as error:
+        raise CastoffError(f"{run.path}: cannot be written: {error.strerror}") from error
+    return not any(msgspec.convert(send, Send).is_unclear for send in record["sends"])
+
+
+def _write_down(send: dict[str, Any], job: str | None, now: float) -> None:
+    """What a question has brought to light of a send."""
+    asked = send.get("asked")
+    if job is not None:
+        send["job"] = job
+    elif asked is None or asked > now:  # a clock that was set back: begin anew
+        send["asked"] = now
+    elif now - asked >= APART:
+        words = f": {send['unclear']}" if send.get("unclear") else ""
+        send["error"] = f"there was no answer{words}; the queue, asked twice, has no such job"
+
+
+def _candidates(
+    run: Run, queue: Queue, answer: Answer, submission: Submission
+) -> dict[str, set[int | None]] | None:
+    """The jobs of this script that are nobody's yet, each with the indices that are known of it.
+
+    None: the scheduler does not say.
+    """
+    sends = [*(submission.sends or []), *(send for one in submission.earlier for send in one.sends)]
+    owned = {send.job for send in sends}
+    script = str(run.script)
+    told: list[JobTold] | None = [one for one in answer.jobs.values() if one.runs(script)]
+    if not any(one.job not in owned for one in told or []):
+        first = min(send.time or 0.0 for send in submission.sends or [] if send.is_unclear)
+        told = queue.find(script, facts(run).name, first)
+    if told is None:
+        return None
+    found: dict[str, set[int | None]] = {}
+    for one in told:
+        if one.job not in owned:
+            found.setdefault(one.job, set()).add(one.task)
+    for _, _, folder in run.attempts():
+        start = read(folder / "start.json", Start)
+        if start and start.job and start.job not in owned:
+            found.setdefault(start.job, set())
+    return found
+
+
+def _match(sends: list[Send], candidates: Mapping[str, set[int | None]]) -> dict[int, str]:
+    """Which job is whose. Sends are made one after the other, and so their jobs' numbers ascend."""
+    found: dict[int, str] = {}
+    numbers = {job: number for job in candidates if (number := _number(job)) is not None}
+    last = 0
+    for place, send in enumerate(sends):
+        if send.job is not None:
+            last = _number(send.job) or last
+        elif send.error is None:
+            later = [number for one in sends[place:] if one.job and (number := _number(one.job)) is not None]
+            indices = {*send.starts().values()}
+            for job in sorted(numbers, key=lambda job: numbers[job]):
+                before = not later or numbers[job] < min(later)
+                if numbers[job] > last and before and candidates[job] <= indices:
+                    found[place], last = job, numbers[job]
+                    break
+    return found
+
+
+def _number(job: str) -> int | None:
+    """The number that a job's id begins with, as `7[].head` does."""
+    digits = re.match(r"\d{1,18}", job)
+    return int(digits[0]) if digits else None

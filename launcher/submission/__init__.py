@@ -1,0 +1,1 @@
+"""What acts on runs: submitting, starting again, launching here, cancelling."""

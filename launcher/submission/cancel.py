@@ -1,0 +1,216 @@
+"""Ending runs: their schedulers are asked to, and seen to it that nothing of them is left.
+
+However many they are, each scheduler gets one question, one command to end as many jobs as fit, and then one
+question after the other about all of them.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from launcher.errors import CastoffError, printable
+from launcher.runs.records import Submission, read
+from launcher.runs.run import Run
+from launcher.runs.states import RunStatus
+from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.local.control import cancel, is_alive, other_host, took_newest
+from launcher.schedulers.queue import Answer, Queue
+from launcher.schedulers.registry import queue_of
+from launcher.status.scenes import survey
+from launcher.status.watch import status, statuses
+
+_POLL = 0.05
+_QUEUE_POLL = 0.5
+_PATIENCE = 30.0
+"""Seconds: more than castoff's own scheduler takes for TERM, KILL and what is left behind."""
+
+
+class Ended(NamedTuple):
+    """What came of the wish that a run ends."""
+
+    run: Run
+    asked: bool
+    """Whether there was anything to end."""
+    problem: str | None = None
+    """Why it could not be asked to, or refuses."""
+    patience: float | None = None
+    """Seconds after which something of it was still left; None: nothing is."""
+
+
+class _Wish:
+    """That a run ends, until nothing of it is left."""
+
+    def __init__(self, run: Run, before: RunStatus):
+        self.run = run
+        self.before = before
+        self.asked = False
+        self.goes_on = False
+        self.problem: str | None = None
+        self.refusal: str | None = None
+        """The scheduler's words, which count if its jobs are still there."""
+        self.queue: Queue | None = None
+        self.jobs: set[str] = set()
+
+    @property
+    def patience(self) -> float:
+        """Seconds within which all of it should be gone."""
+        return self.queue.cancel_patience if self.queue else _PATIENCE
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether Slurm or PBS has to be asked to end it."""
+        return self.before.scheduler in ("slurm", "pbs") and not took_newest(self.run)
+
+
+def end(runs: Iterable[Run]) -> Iterator[list[Ended]]:
+    """End runs, and tell of them in their order, as soon as it is known what came of each.
+
+    Raises:
+        CastoffError: something in their directories cannot be read.
+    """
+    found = list(runs)
+    wishes = [_Wish(run, before) for run, before in zip(found, statuses(found), strict=True)]
+    _ask(wishes)
+    begun = time.monotonic()
+    while wishes:
+        looked = time.monotonic()
+        _look([wish for wish in wishes if wish.goes_on])
+        known = []
+        for wish in wishes:
+            if wish.goes_on and time.monotonic() - begun <= wish.patience:
+                break
+            known.append(Ended(wish.run, wish.asked, wish.problem, wish.patience if wish.goes_on else None))
+        del wishes[: len(known)]
+        if known:
+            yield known
+        if wishes:
+            poll = _QUEUE_POLL if all(wish.queue for wish in wishes) else _POLL
+            time.sleep(max(poll, time.monotonic() - looked))
+
+
+def _ask(wishes: list[_Wish]) -> None:
+    """Ask the schedulers of runs to end them; what is wrong with one is its own problem."""
+    queued: dict[str, list[_Wish]] = {}
+    for wish in wishes:
+        try:
+            if wish.before.state == "ended":
+                continue
+            if wish.is_queued:
+                queued.setdefault(wish.before.scheduler, []).append(wish)
+            else:
+                _ask_ours(wish)
+        except CastoffError as error:
+            wish.problem = str(error)
+    for scheduler, theirs in queued.items():
+        _ask_queue(queue_of(scheduler), theirs)
+
+
+def _ask_ours(wish: _Wish) -> None:
+    """Ask castoff's own scheduler, or a launch in an allocation.
+
+    Raises:
+        CastoffError: there is none that could be asked.
+    """
+    run, now = wish.run, wish.before
+    ours = now.scheduler == "local" or took_newest(run)
+    if not ours or read(run.path / "submission.json", Submission) is None:
+        raise CastoffError(_by_hand(now))
+    if now.state != "unknown" or other_host(run) is not None:
+        cancel(run)
+        wish.asked = wish.goes_on = True
+
+
+def _ask_queue(queue: Queue, wishes: list[_Wish]) -> None:
+    """Ask Slurm or PBS to end runs: with one question and one command for all of them."""
+    known: dict[int, set[str]] = {}
+    for wish in wishes:
+        try:
+            queued = survey(wish.run).queued
+            known[id(wish)] = queued.jobs if queued else set()
+            if queued and (why := queue.elsewhere(queued.clusters)):
+                raise CastoffError(_unheard(wish, queue, why))
+        except CastoffError as error:
+            wish.problem = str(error)
+    wishes = [wish for wish in wishes if wish.problem is None]
+    answer = queue.ask({job for jobs in known.values() for job in jobs})
+    for wish in wishes:
+        try:
+            wish.jobs = _jobs_of(wish, queue, answer, known[id(wish)])
+        except CastoffError as error:
+            wish.problem = str(error)
+    jobs = {job for wish in wishes for job in wish.jobs}
+    # The newest first: the end of one may let go another that waits for it.
+    refused = queue.cancel(sorted(jobs, key=lambda job: (len(job), job), reverse=True))
+    for wish in wishes:
+        if wish.jobs:
+            wish.queue, wish.asked, wish.goes_on = queue, True, True
+            words = dict.fromkeys(refused[job] for job in sorted(wish.jobs) if job in refused)
+            wish.refusal = "; ".join(words) or None
+
+
+def _jobs_of(wish: _Wish, queue: Queue, answer: Answer, asked: set[str]) -> set[str]:
+    """The jobs of a run that have to be ended.
+
+    Raises:
+        CastoffError: it cannot be told which, or they are not castoff's to end.
+    """
+    run, now = wish.run, wish.before
+    if is_alive(run):
+        raise CastoffError(f"{now.id}: it is just being submitted; cancel it when it has been")
+    silence = answer.silence_on(sorted(asked))
+    if silence and not run.submission():
+        raise CastoffError(_by_hand(now))  # whose job it is cannot be confirmed
+    if silence:
+        raise CastoffError(_unheard(wish, queue, silence))
+    left = {one.job: one for one in _left(answer)}.values()
+    if run.submission():
+        script = str(run.script)
+        jobs = {one.job for one in left if one.runs(script)}
+    else:
+        own = [one for one in left if one.job == now.job]
+        if not all(queue.is_of(one, run) for one in own):
+            raise CastoffError(_by_hand(now))
+        jobs = {one.job for one in own}
+    if not jobs and now.unsettled:
+        raise CastoffError(printable(f"{now.id}: {now.reason}"))
+    return jobs
+
+
+def _unheard(wish: _Wish, queue: Queue, why: str) -> str:
+    return printable(f"{wish.before.id}: {queue.name} could not be asked, so it goes on: {why}")
+
+
+def _look(wishes: list[_Wish]) -> None:
+    """See which runs have gone, by one question to each scheduler.
+
+    What a scheduler has refused to end, and is still there, is not waited for.
+    """
+    answers: dict[Queue, tuple[Answer, set[str]]] = {}
+    for queue in {wish.queue for wish in wishes if wish.queue}:
+        answer = queue.ask({job for wish in wishes if wish.queue is queue for job in wish.jobs})
+        answers[queue] = answer, {one.job for one in _left(answer)}
+    for wish in wishes:
+        if wish.queue is None:
+            elsewhere = other_host(wish.run) is not None
+            wish.goes_on = is_alive(wish.run) or (elsewhere and not status(wish.run).final)
+            continue
+        answer, left = answers[wish.queue]
+        silent = answer.silence_on(sorted(wish.jobs)) is not None
+        wish.goes_on = silent or bool(wish.jobs & left)
+        if wish.goes_on and wish.refusal:
+            wish.goes_on, wish.problem = False, printable(f"{wish.before.id}: {wish.refusal}")
+
+
+def _left(answer: Answer) -> list[JobTold]:
+    return [one for one in answer.jobs.values() if one.stage in ("pending", "running")]
+
+
+def _by_hand(now: RunStatus) -> str:
+    """How a run is ended that castoff cannot end."""
+    job = shlex.quote(now.job) if now.job else "its job"
+    ways = {"slurm": f"scancel {job}", "pbs": f"qdel {job}"}
+    who = ways.get(now.scheduler, "end the process that runs its script")
+    return printable(f"{now.id}: castoff did not submit it, so it cannot end it; {who}")

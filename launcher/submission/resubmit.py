@@ -1,0 +1,277 @@
+"""resubmit(run): the next attempts of a run, in the same directory and with the script that is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from launcher.errors import CastoffError
+from launcher.runs.directory import Sealed, check_folder, opened
+from launcher.runs.index import write_down
+from launcher.runs.records import Submission, read
+from launcher.runs.run import LOCK, STOP, Run, locked, read_record, write_file, write_submission
+from launcher.schedulers.local import submit as local
+from launcher.schedulers.local.abandoned import Marked
+from launcher.schedulers.local.control import forget_cancellation, other_host, started_by
+from launcher.schedulers.orders import Restart, Sending, sendings_again
+from launcher.schedulers.queue import Queue, Silent
+from launcher.schedulers.registry import queue_of
+from launcher.status.scenes import survey
+from launcher.status.settle import settle
+from launcher.status.watch import judge
+from launcher.submission.dependencies import resolve
+from launcher.submission.send import NotSent, check_reachable, configuration, send_to_local, send_to_queue
+from launcher.submission.submit import secrets
+
+_PATIENCE = 20.0
+"""Seconds in which the scheduler is asked what became of what was sent before."""
+
+_POLL = 1.0
+
+_NOT_REOPENED = (
+    "{} starts all the same; `castoff list` may go on telling how it ended before, `status` does not"
+)
+
+
+def resubmit(
+    run: Run,
+    *,
+    members: Collection[int] = (),
+    done_too: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> dict[int, int]:
+    """Start the members of a run that are not done once more, and say with which attempt each begins.
+
+    `members`: these alone. `done_too`: also those that are done. `environ` is the submitter's
+    environment (default: this process's). The script is the one in the directory, whatever castoff
+    would render now; what the run waited for once is not waited for again.
+
+    Raises:
+        CastoffError: it still runs, there is nothing to start, or it cannot be submitted from here.
+    """
+    environ = os.environ if environ is None else environ
+    with opened(run.path) as directory:
+        check_folder(run.path.parent)
+        script = _script(run).encode(errors="surrogateescape")
+        return _resubmit(run, Sealed(run.path, directory, script), members, done_too, environ)
+
+
+def _resubmit(
+    run: Run, seal: Sealed, members: Collection[int], done_too: bool, environ: Mapping[str, str]
+) -> dict[int, int]:
+    scheduler = _scheduler_of(run)
+    plan = run.plan()
+    if scheduler != "local":
+        check_reachable(scheduler, environ)
+    _check_records(run, scheduler)
+    try:
+        with locked(run.path / LOCK, patience=0.5) as lock:
+            _check_over(run, scheduler, environ)
+            begin = _next_attempts(run, members, done_too)
+            if scheduler != "local":
+                _check_none_left(run, scheduler, environ)
+            record = _renewed(run, begin)
+            sendings = []  # all that can be wrong with them is said before anything has changed
+            if scheduler != "local":
+                here = configuration(scheduler, environ)
+                record["cluster"] = here.cluster or record.get("cluster")
+                sendings = _sendings(run, record, here.largest_array, environ)
+            _renew_secrets(run, plan.get("env_from", []), environ)
+            (run.path / STOP).unlink(missing_ok=True)
+            forget_cancellation(run)
+            write_down(environ, lambda index: index.reopen(run), _NOT_REOPENED.format(run.id))
+            write_submission(run, record)
+            try:
+                if scheduler != "local":
+                    send_to_queue(run, seal, record, sendings, lock, environ)
+                else:
+                    send_to_local(run, seal, local.start_command(str(run.path)), lock, environ)
+            except NotSent as error:
+                write_submission(run, {**record, "error": error.said})
+                raise
+    except BlockingIOError:
+        raise CastoffError(_still(run)) from None
+    except OSError as error:
+        raise CastoffError(f"{run.path}: cannot be written: {error.strerror}") from error
+    return begin
+
+
+def _check_records(run: Run, scheduler: str) -> None:
+    """Make sure that they tell how it is started, and what was sent already.
+
+    Raises:
+        CastoffError: they do not.
+    """
+    record = run.path / "submission.json"
+    alone = scheduler != "local" and not record.exists()  # its script was submitted by hand
+    if (read(record, Submission) is None and not alone) or (scheduler == "local" and not run.plan()):
+        raise CastoffError(
+            f"{run.id}: plan.json or submission.json is missing or damaged, so castoff does not know how "
+            "to start it, nor what may run already; `castoff submit` makes a new run"
+        )
+
+
+def _check_over(run: Run, scheduler: str, environ: Mapping[str, str]) -> None:
+    """Make sure that nothing of a run waits or runs. What the local one has
+    started holds its lock, or has its mark.
+
+    Raises:
+        CastoffError: it does, or nobody can tell now.
+    """
+    if scheduler == "local":
+        if Marked().of(started_by(run)):
+            raise CastoffError(_still(run))
+        return
+    (now,) = judge([survey(run, held=True)])
+    if now.unsettled:
+        settle(run, patience=_PATIENCE, held=True, environ=environ)
+        (now,) = judge([survey(run, held=True)])
+    if now.unsettled:
+        raise CastoffError(f"{run.id}: {now.reason}; what may run already is not started again")
+    if not now.over:
+        raise CastoffError(_still(run))
+
+
+def _check_none_left(run: Run, scheduler: str, environ: Mapping[str, str]) -> None:
+    """Make sure that the queue has no job of a run, whatever it has said of the ids in its records.
+
+    Raises:
+        CastoffError: it has, or does not answer.
+    """
+    queue = queue_of(scheduler, environ)
+    queued = survey(run, held=True).queued
+    alone: set[str] = set()  # the ids of a script that stood alone, which lay elsewhere
+    if not run.submission() and queued:
+        alone = queued.jobs
+    give_up = time.monotonic() + _PATIENCE
+    try:
+        if queued and (elsewhere := queue.elsewhere(queued.clusters)):
+            raise Silent(elsewhere)
+        # A job that has just ended is still being cleared away.
+        while (living := _living(queue, run, alone)) and time.monotonic() < give_up:
+            time.sleep(_POLL)
+    except Silent as why:
+        raise CastoffError(
+            f"{run.id}: {queue.name} could not be asked whether a job of it is left: {why}; what may run "
+            "already is not started again"
+        ) from None
+    if living:
+        ends = "scancel" if scheduler == "slurm" else "qdel"
+        raise CastoffError(
+            f"{run.id}: {queue.name} still has a job of it: {', '.join(living)}; wait until it is over, or "
+            f"end it: {shlex.join([ends, *living])}"
+        )
+
+
+def _living(queue: Queue, run: Run, further: Collection[str]) -> list[str]:
+    """The jobs of this user that wait or run and are a run's: by its script's path, which no other has.
+
+    Raises:
+        Silent: the queue does not answer.
+    """
+    script = str(run.script)
+    return sorted({one.job for one in queue.unfinished() if one.runs(script) or one.job in further})
+
+
+def _still(run: Run) -> str:
+    return f"{run.id}: still running; `castoff stop` asks it to stop, `castoff cancel` ends it"
+
+
+def _dependency(run: Run, record: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
+    """What it still waits for, in its scheduler's words; None: what its script's own directive says."""
+    if record["after"]:
+        return resolve(record["after"], record["scheduler"], environ).words
+    if not _has_begun(run) or "\n#SBATCH --dependency=" not in _script(run):
+        return None
+    return ""  # it has held once, and those jobs may be forgotten
+
+
+def _sendings(
+    run: Run, record: Mapping[str, Any], largest: int | None, environ: Mapping[str, str]
+) -> list[Sending]:
+    """The commands that start members again on Slurm or PBS, in arrays of at most so many."""
+    script, plan = _script(run), run.plan()
+    chain = 1 + plan["requeue_max"] if plan.get("requeue_how") == "chain" else 0
+    dependency = _dependency(run, record, environ)
+    restart = Restart(script, str(run.path), record["begin"], bool(plan), dependency, chain)
+    return sendings_again(record["scheduler"], restart, largest)
+
+
+def _next_attempts(run: Run, members: Collection[int], done_too: bool) -> dict[int, int]:
+    """The members to start, and the attempt that each begins with.
+
+    Raises:
+        CastoffError: there is none, or one of `members` does not exist, is done, or may still run.
+    """
+    count = _count(run)
+    last = {member: (attempt, folder) for member, attempt, folder in run.attempts()}
+    if unknown := sorted(set(members) - set(range(count))):
+        raise CastoffError(f"{run.id}: there is no member {unknown[0]}; there are 0 to {count - 1}")
+    begin = {}
+    for member in sorted(members) or range(count):
+        attempt, folder = last.get(member, (-1, None))
+        ending = None if folder is None else read_record(folder / "ending.json").get("ending")
+        if ending is None and (host := other_host(run)):
+            raise CastoffError(f"{run.id}: its scheduler runs, or ran, on {host}: resubmit it there")
+        if ending != "done" or done_too:
+            begin[member] = attempt + 1
+        elif members:
+            raise CastoffError(f"{run.id}: member {member} is done; with --done-too it starts again")
+    if not begin:
+        raise CastoffError(f"{run.id}: it is done; with --done-too it starts again")
+    return begin
+
+
+def _count(run: Run) -> int:
+    """How many members a run has."""
+    plan = run.plan()
+    if plan:
+        return plan.get("array_count") or 1
+    found = re.search(r"^export CASTOFF_ARRAY_COUNT=(\d+)$", _script(run), re.MULTILINE)
+    return int(found.group(1)) if found else 1
+
+
+def _renew_secrets(run: Run, names: list[str], environ: Mapping[str, str]) -> None:
+    """Take the variables of env_from from the environment; where one is not set, the old ones stay."""
+    path = run.path / "secrets.sh"
+    if names and not (path.exists() and any(name not in environ for name in names)):
+        write_file(path, secrets(names, environ))
+
+
+def _renewed(run: Run, begin: dict[int, int]) -> dict[str, Any]:
+    """The record of a new submission; the one before becomes history."""
+    record = run.submission()
+    earlier = record.pop("earlier", [])
+    last = {name: record[name] for name in ("time", "job", "error", "sends") if name in record}
+    for gone in ("error", "sends"):
+        record.pop(gone, None)
+    told = {
+        "scheduler": _scheduler_of(run),
+        "directory": str(run.path.parent),  # where a script that stands alone made it
+        **record,
+        "after": {} if _has_begun(run) else record.get("after", {}),  # what it waited for has held once
+    }
+    return {**told, "time": time.time(), "job": None, "begin": begin, "earlier": [*earlier, last]}
+
+
+def _has_begun(run: Run) -> bool:
+    return any((folder / "start.json").exists() for _, _, folder in run.attempts())
+
+
+def _scheduler_of(run: Run) -> str:
+    """The run's scheduler; a directory that a script standing alone has made holds no plan."""
+    if known := run.plan().get("scheduler"):
+        return str(known)
+    script = _script(run)
+    return "slurm" if "\n#SBATCH " in script else "pbs" if "\n#PBS " in script else "local"
+
+
+def _script(run: Run) -> str:
+    try:
+        return run.script.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error

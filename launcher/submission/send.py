@@ -1,0 +1,306 @@
+"""A script handed to its scheduler, exactly once: the one module that runs a submit command.
+
+Before a command runs, its submission stands in submission.json without a job; afterwards with it. A
+command that gives no clear answer, or a process that is killed in between, leaves it without one: then
+only the queue knows (`launcher.schedulers.queue`), and nothing is sent again before it was asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Protocol
+
+from launcher.errors import CastoffError
+from launcher.runs.directory import Replaced, Sealed
+from launcher.runs.run import Run, write_submission
+from launcher.schedulers.command import command_environment
+from launcher.schedulers.local import submit as local
+from launcher.schedulers.local.abandoned import MARK
+from launcher.schedulers.orders import Sending
+from launcher.schedulers.pbs import submit as pbs
+from launcher.schedulers.registry import queue_of
+from launcher.schedulers.slurm import submit as slurm
+from launcher.starters.local.processes import GUARDED
+from launcher.status.settle import settle
+
+_PATIENCE = 5.0
+"""Seconds for a scheduler's answer after somebody has interrupted us."""
+
+_UNCLEAR_PATIENCE = 20.0
+"""Seconds in which the queue is asked after an unclear answer."""
+
+_CONFIGURATION_PATIENCE = 20.0
+"""Seconds for Slurm's settings; without them a site's profile decides on limits."""
+
+
+class _SubmitCommands(Protocol):
+    """What differs between sbatch and qsub."""
+
+    def parse_submit(self, answer: str) -> str | None: ...
+    def was_refused(self, code: int, words: str) -> bool: ...
+
+
+_COMMANDS: dict[str, _SubmitCommands] = {"slurm": slurm, "pbs": pbs}
+
+
+class NotSent(CastoffError):
+    """A script that its scheduler did not take."""
+
+    def __init__(self, run: Run, command: list[str], code: int, said: str):
+        self.said = said
+        """The scheduler's own words."""
+        how = f"{shlex.join(command)} failed with exit code {code}"
+        super().__init__(f"{how}: {said}\nnothing was started; the script is {run.script}")
+
+
+class Unclear(CastoffError):
+    """A script of which nobody knows whether its scheduler took it."""
+
+    def __init__(self, run: Run, command: list[str], said: str):
+        self.run = run
+        self.said = said
+        """What there was of an answer."""
+        super().__init__(
+            f"{shlex.join(command)} gave no clear answer: {said}\n"
+            f"nobody knows yet whether {run.id} was submitted; nothing is sent again before the queue was "
+            f"asked: `castoff status {run.id}` asks it\nthe script is {run.script}"
+        )
+
+
+class _Answer(NamedTuple):
+    code: int
+    output: str
+    words: str
+    interrupted: bool
+
+    @property
+    def said(self) -> str:
+        """The scheduler's own words, or what there is instead."""
+        if words := self.words.strip() or self.output.strip():
+            return words
+        return f"killed by signal {-self.code}" if self.code < 0 else "without a word"
+
+
+def send_to_queue(
+    run: Run,
+    seal: Sealed,
+    record: dict[str, Any],
+    sendings: Sequence[Sending],
+    lock: IO[str],
+    environ: Mapping[str, str],
+) -> None:
+    """Run each command once, from the submission's directory, and write its job down.
+
+    Raises:
+        NotSent: Slurm or PBS refuses one; those before it are cancelled. The caller writes the refusal down.
+        Unclear: one gives no clear answer; those after it have not been sent.
+        Replaced: something else lies in the run's place; what was sent is cancelled.
+        CastoffError: somebody interrupted this; what was sent until then is written down.
+    """
+    cleaned = command_environment(environ)
+    sends: list[dict[str, Any]] = []
+    record = {**record, "sends": sends}
+    for number, sending in enumerate(sendings, 1):
+        variables, command = sending.order(sends[-1]["job"] if sends else None)
+        sends.append({"job": None, "time": time.time(), **_members(sending)})
+        write_submission(run, record)
+        try:
+            around = seal.check()
+            answer = _answer(run, command, {**cleaned, **variables}, record["directory"], [lock.fileno()])
+            sends[-1]["job"] = _job(run, record, command, answer, environ)
+            seal.check(around)  # the command has read the script between the two
+        except NotSent as refusal:
+            sends.pop()
+            write_submission(run, record)
+            _withdraw(record["scheduler"], sends, environ, refusal)
+            raise
+        except Replaced as problem:
+            _withdraw(record["scheduler"], sends, environ, problem)
+            raise
+        record["job"] = record.get("job") or sends[-1]["job"]
+        write_submission(run, record)
+        if answer.interrupted:
+            parts = "" if number == len(sendings) else f", {number} of its {len(sendings)} parts"
+            raise CastoffError(_interrupted(run, parts))
+
+
+def _job(
+    run: Run, record: Mapping[str, Any], command: list[str], answer: _Answer, environ: Mapping[str, str]
+) -> str:
+    """The job that a command has become; where its answer does not tell, the queue is asked.
+
+    Raises:
+        NotSent: none.
+        Unclear: the queue does not tell either.
+    """
+    scheduler = _COMMANDS[record["scheduler"]]
+    job = scheduler.parse_submit(answer.output) if answer.code == 0 else None
+    if job is not None:
+        return job
+    if scheduler.was_refused(answer.code, answer.words):
+        raise NotSent(run, command, answer.code, answer.said)
+    record["sends"][-1]["unclear"] = answer.said
+    write_submission(run, record)
+    if not settle(run, patience=_UNCLEAR_PATIENCE, held=True, environ=environ):
+        raise Unclear(run, command, answer.said)
+    found = run.submission()["sends"][-1]
+    if "error" in found:
+        raise NotSent(run, command, answer.code, found["error"])
+    return str(found["job"])
+
+
+def _interrupted(run: Run, parts: str = "") -> str:
+    return f"interrupted, but {run.id} was submitted{parts}; `castoff cancel {run.id}` ends it"
+
+
+def check_reachable(scheduler: str, environ: Mapping[str, str]) -> None:
+    """Make sure that the commands of Slurm or PBS are here at all.
+
+    Raises:
+        CastoffError: they are not.
+    """
+    command = {"slurm": "sbatch", "pbs": "qsub"}[scheduler]
+    elsewhere = (
+        "; `castoff render JOB.yaml | ssh LOGIN_NODE qsub` sends it there" if scheduler == "pbs" else ""
+    )
+    found = shutil.which(command, path=environ.get("PATH"))
+    if found is not None and _is_slurms_own(found):
+        raise CastoffError(
+            f"{found} is no PBS's, but Slurm's own stand-in (slurm-wlm-torque): choose a Slurm site with "
+            "--site, or put PBS's commands first on PATH"
+        )
+    if found is None:
+        raise CastoffError(
+            f"{command} is not on PATH here: submit where the scheduler's commands are, as on a login node; "
+            f"`castoff render` needs none{elsewhere}"
+        )
+
+
+def _is_slurms_own(qsub: str) -> bool:
+    """Whether a command is one of those that Debian's slurm-wlm-torque puts on PATH, which are Perl."""
+    with contextlib.suppress(OSError), Path(qsub).open("rb") as file:
+        return b"\nuse Slurm" in file.read(16384)
+    return False
+
+
+def configuration(scheduler: str, environ: Mapping[str, str]) -> slurm.Configuration:
+    """What Slurm says of itself here; nothing where it does not answer, or is not the scheduler."""
+    if scheduler != "slurm":
+        return slurm.Configuration()
+    try:
+        answer = subprocess.run(
+            slurm.CONFIGURATION,
+            env=command_environment(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_CONFIGURATION_PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):  # sbatch will say what is wrong
+        return slurm.Configuration()
+    return slurm.read_configuration(answer.stdout)
+
+
+def _members(sending: Sending) -> dict[str, Any]:
+    part = sending.part
+    if part is None:
+        told: dict[str, Any] = {"offset": 0, "count": None}
+        return told if sending.link is None else {**told, "link": sending.link}
+    told = {"offset": part.offset, "count": len(part.members)}
+    without_gaps = part.members[-1] - part.offset + 1 == len(part.members)
+    return told if without_gaps else {**told, "members": list(part.members)}
+
+
+def _withdraw(
+    scheduler: str, sends: Sequence[Mapping[str, Any]], environ: Mapping[str, str], why: CastoffError
+) -> None:
+    """Cancel what a scheduler took of a run, the rest of which cannot be sent.
+
+    Raises:
+        CastoffError: it cannot be cancelled.
+    """
+    jobs = [str(send["job"]) for send in sends if send["job"]]
+    if refused := queue_of(scheduler, environ).cancel(jobs):
+        which = f"jobs {', '.join(refused)}, which it took of the same run, go on"
+        words = "; ".join(dict.fromkeys(refused.values()))
+        raise CastoffError(f"{why}\nbut {which}: {words}") from why
+
+
+def send_to_local(
+    run: Run, seal: Sealed, command: list[str], lock: IO[str], environ: Mapping[str, str]
+) -> None:
+    """Run the local scheduler's command, once; it inherits the run's lock.
+
+    Raises:
+        NotSent: it does not run.
+        Replaced: something else lies in the run's place.
+        CastoffError: it does, but somebody interrupted this before it could be said.
+    """
+    seal.check()
+    marks = (MARK, GUARDED)  # of a run that submits this
+    environ = {name: value for name, value in environ.items() if name not in marks}
+    # From the run directory: a folder named launcher where the user works would win over ours.
+    answer = _answer(run, command, environ, str(run.path), [], stdin=lock)
+    # The scheduler writes its id down before it lets go of our pipes: so it is certain by now.
+    if local.parse_submit(answer.output) is None and run.job is None:
+        raise NotSent(run, command, answer.code, answer.said.removeprefix("castoff: "))
+    if answer.interrupted:
+        raise CastoffError(_interrupted(run))
+
+
+def _answer(
+    run: Run,
+    command: list[str],
+    environ: Mapping[str, str],
+    folder: str,
+    inherited: list[int],
+    stdin: IO[str] | int = subprocess.DEVNULL,
+) -> _Answer:
+    """Run a command to its end.
+
+    Raises:
+        NotSent: it cannot be started.
+    """
+    try:
+        # In a session of its own: an interrupt at the terminal is not for it.
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environ,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=inherited,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as error:
+        raise NotSent(run, command, 126, _why_not(folder, error)) from error
+    try:
+        return _Answer(*_talk(process, None), interrupted=False)
+    except KeyboardInterrupt:
+        try:
+            return _Answer(*_talk(process, _PATIENCE), interrupted=True)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return _Answer(*_talk(process, None), interrupted=True)
+
+
+def _talk(process: subprocess.Popen[str], timeout: float | None) -> tuple[int, str, str]:
+    output, words = process.communicate(timeout=timeout)
+    return process.returncode, output, words
+
+
+def _why_not(folder: str, error: OSError) -> str:
+    if not Path(folder).is_dir():
+        return f"{folder} is gone, from which it is submitted"
+    return str(error)

@@ -1,0 +1,278 @@
+"""submit(spec, site): a run directory, and its script handed to a scheduler once.
+
+Whoever kills it, and when: before the run directory has its name there is no run; afterwards there is
+a whole one, which is started once or says that it never was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+from launcher.config.job import JobSpec
+from launcher.config.site import Site
+from launcher.errors import CastoffError, say
+from launcher.planning.planner import plan
+from launcher.planning.render import render
+from launcher.quoting import shell_word, visible_word
+from launcher.runs import provenance
+from launcher.runs.directory import Sealed
+from launcher.runs.drafts import Draft, new_run, sweep_drafts
+from launcher.runs.index import write_down
+from launcher.runs.plan import Plan
+from launcher.runs.run import Run, runs_folder, write_file, write_submission
+from launcher.schedulers.directives import own_dependency
+from launcher.schedulers.local import submit as local
+from launcher.schedulers.orders import first_sendings
+from launcher.schedulers.pbs import submit as pbs
+from launcher.schedulers.slurm import submit as slurm
+from launcher.schedulers.submission import Order, Submission
+from launcher.submission.dependencies import resolve
+from launcher.submission.send import NotSent, check_reachable, configuration, send_to_local, send_to_queue
+
+_PLACEHOLDER = f"/{os.urandom(16).hex()}"
+"""Stands for the run directory, which only a real submission makes. At random, for then no text of a
+job can hold it; what is shown in its place is always the same."""
+
+_LINE_BREAKS = frozenset("\x85\u2028\u2029")
+"""Line breaks to YAML 1.1, text to everybody else."""
+
+
+class DryRun(NamedTuple):
+    """What a submission would do."""
+
+    plan: Plan
+    script: str
+    command: str
+    """The scheduler's command line, with the run directory as `$CASTOFF_RUN_DIR`; a line for each job of a
+    chain, or part of an array that Slurm takes in parts only, where JOB stands for the job before."""
+
+
+def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
+    """What `submit` would do: touches nothing.
+
+    Raises:
+        InvalidInput: the job cannot run there.
+    """
+    decided = plan(spec, site, function=function)
+    dependency = _words_of(decided)
+    if decided.scheduler == "local":
+        submission = Submission(decided, _PLACEHOLDER)
+        orders = [Order(submission.environment, local.submit_command(submission))]
+    else:
+        sendings = first_sendings(decided, _PLACEHOLDER, dependency, _largest(site))
+        orders = [sending.order("JOB" if number else None) for number, sending in enumerate(sendings)]
+    return DryRun(decided, render(decided), "\n".join(map(_line, orders)))
+
+
+def _line(order: Order) -> str:
+    variables = [f"{name}={_shown(value)}" for name, value in order.environment.items()]
+    return " ".join([*variables, *map(_shown, order.command)])
+
+
+def _shown(word: str) -> str:
+    """A word of the command line, with the run directory as `$CASTOFF_RUN_DIR`.
+
+    Where that stands, all else is castoff's own, and needs no quotes but these.
+    """
+    if _PLACEHOLDER in word:
+        return '"' + word.replace(_PLACEHOLDER, "$CASTOFF_RUN_DIR") + '"'
+    return visible_word(word)
+
+
+def submit(
+    spec: JobSpec,
+    site: Site,
+    *,
+    runs_dir: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    function: bool = False,
+    prepare: Callable[[Path], None] | None = None,
+) -> Run:
+    """Make the run directory, submit the script once, and return the run.
+
+    `environ` is the submitter's environment (default: this process's). With `function`, the job runs
+    what submitit has pickled: `prepare` is called with the directory, to put it there before anything
+    is sent.
+
+    >>> from launcher import JobSpec, Site, submit
+    >>> from launcher.status.watch import wait
+    >>> job = JobSpec.of({"command": ["echo", "hello"], "ranks_per_node": 2})
+    >>> run = submit(job, Site.load("local"))
+    >>> wait(run).ending
+    'done'
+    >>> print((run.logs / "0.0" / "rank-00000.log").read_text(), end="")
+    hello
+
+    Raises:
+        InvalidInput: the job cannot run there.
+        NotSent: the scheduler refuses it, or cannot be reached.
+        Unclear: nobody knows yet whether the scheduler took it; `castoff status` finds out.
+        CastoffError: it cannot be submitted from here.
+    """
+    environ = os.environ if environ is None else environ
+    decided = plan(spec, site, function=function)
+    script = render(decided)
+    if decided.scheduler != "local":
+        check_reachable(decided.scheduler, environ)
+        check_run_dir = {"slurm": slurm, "pbs": pbs}[decided.scheduler].check_run_dir
+        check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
+    awaited = resolve(decided.after, decided.scheduler, environ)
+    itself = (awaited.words or None) == own_dependency(decided.directives)
+    dependency = None if itself else awaited.words
+    here = configuration(decided.scheduler, environ)
+    record = {
+        "scheduler": decided.scheduler,
+        "directory": working_directory(),
+        "after": awaited.runs,
+        "time": time.time(),
+        "node_hours": decided.node_hours,
+        "cluster": here.cluster,
+        "job": None,
+    }
+    made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ, prepare=prepare)
+    with made as draft:
+        run = draft.final
+        seal = sealed(draft, script)
+        try:
+            if decided.scheduler != "local":
+                largest = here.largest_array or _largest(site)
+                sendings = first_sendings(decided, str(run.path), dependency, largest)
+                send_to_queue(run, seal, record, sendings, draft.lock, environ)
+            else:
+                command = local.submit_command(Submission(decided, str(run.path)))
+                send_to_local(run, seal, command, draft.lock, environ)
+        except NotSent as error:
+            try:
+                write_submission(run, {**record, "error": error.said})
+            except OSError:  # as where the disk is full
+                draft.withdraw()
+                raise CastoffError(f"{error.said}\nnothing was started, and nothing of it is left") from error
+            raise
+    return run
+
+
+def _largest(site: Site) -> int | None:
+    return site.array.max_count if site.array else None
+
+
+@contextlib.contextmanager
+def recorded(
+    spec: JobSpec,
+    decided: Plan,
+    script: str,
+    record: Mapping[str, Any],
+    *,
+    runs_dir: Path | None,
+    environ: Mapping[str, str],
+    prepare: Callable[[Path], None] | None = None,
+) -> Iterator[Draft]:
+    """Make the directory of a new run, with all that it holds before it begins, and list it in the index.
+
+    `prepare` is called with it before it gets its name. Its lock is held as long as this lasts. If
+    anything fails on the way, nothing is left.
+
+    Raises:
+        CastoffError: it cannot be made; or a variable that `env_from` names is not set.
+    """
+    files = _Files(_job_file(spec), decided.to_json() + "\n", script, secrets(decided.env_from, environ))
+    folder = runs_dir or runs_folder(environ)
+    for interrupted in sweep_drafts(folder):
+        say(f"{interrupted}: its submission was interrupted before anything was sent; removed")
+    with new_run(decided.name, folder) as draft:
+        try:
+            files.write(draft.run)
+            provenance.record(
+                draft.run.path,
+                Path(record["directory"]),
+                environ,
+                secrets=decided.env_from,
+                snapshot=decided.snapshot,
+            )
+            write_submission(draft.run, record)
+            if prepare:
+                prepare(draft.run.path)
+            path = visible_word(str(draft.final.path))
+            write_down(
+                environ,
+                lambda index: index.add(draft.final, decided.name),
+                f"no list will show {draft.final.id}, which is named by its path: castoff status {path}",
+            )
+            draft.publish()
+        except OSError as error:
+            raise CastoffError(f"{draft.final.path}: cannot be written: {error.strerror}") from error
+        yield draft
+
+
+def sealed(draft: Draft, script: str) -> Sealed:
+    """The run directory and its script, as they are to be when the script is sent or started."""
+    return Sealed(draft.final.path, draft.directory, script.encode(errors="surrogateescape"))
+
+
+class _Files(NamedTuple):
+    """What a run directory holds before it is submitted."""
+
+    job: str
+    plan: str
+    script: str
+    secrets: str
+
+    def write(self, run: Run) -> None:
+        write_file(run.path / "job.yaml", self.job)
+        write_file(run.path / "plan.json", self.plan)
+        write_file(run.script, self.script, 0o700)
+        if self.secrets:
+            write_file(run.path / "secrets.sh", self.secrets)
+
+
+def _job_file(spec: JobSpec) -> str:
+    """The job as a file that renders to the same script, wherever it lies."""
+    if spec.templates is not None:  # which counts from the job file's folder
+        spec = msgspec.structs.replace(spec, templates=str(Path(spec.templates).absolute()))
+    fields = msgspec.to_builtins(spec)
+    text = str(yaml.safe_dump(fields, sort_keys=False, allow_unicode=True))
+    if not _LINE_BREAKS.isdisjoint(text):  # a reader would take them for ordinary ones
+        text = str(yaml.safe_dump(fields, sort_keys=False))
+    return text
+
+
+def working_directory() -> str:
+    """The working directory.
+
+    Raises:
+        CastoffError: it was removed.
+    """
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        raise CastoffError("the working directory is gone; cd to one that is there") from None
+
+
+def secrets(names: list[str], environ: Mapping[str, str]) -> str:
+    """What the script reads to have the variables of env_from.
+
+    Raises:
+        CastoffError: one is not set.
+    """
+    missing = [name for name in names if name not in environ]
+    if missing:
+        raise CastoffError(
+            f"env_from: {', '.join(missing)} not set in this environment; export before submitting"
+        )
+    return "".join(f"export {name}={shell_word(environ[name])}\n" for name in names)
+
+
+def _words_of(decided: Plan) -> str | None:
+    """The dependency as a dry run shows it: run names stand for the ids they will have."""
+    if decided.scheduler == "local" or not decided.after:
+        return None
+    if own_dependency(decided.directives) is not None:
+        return None
+    return ",".join(":".join([condition, *names]) for condition, names in decided.after.items())

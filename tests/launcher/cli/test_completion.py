@@ -1,0 +1,308 @@
+"""What the TAB key offers: in a real bash, and in the words that zsh and fish get."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from launcher.runs.index import Index
+from launcher.runs.run import Run
+from tests import patience
+
+from ..conftest import Castoff, LocalJobs
+
+DRIVER = """
+compopt() { options+=("${@: -1}"); }
+offer() { # the words of a command line, the last of which is being typed
+  COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); options=()
+  _castoff_completion castoff "${@: -1}" "${@: -2:1}"
+  printf '%s\\n' "${COMPREPLY[@]/#/= }" "${options[@]/#/option }" end
+}
+"""
+
+
+@pytest.fixture
+def bash(castoff: Castoff, tmp_path: Path) -> Bash:
+    return Bash(castoff, tmp_path)
+
+
+class Bash:
+    """The completion function in a bash that is not interactive."""
+
+    def __init__(self, castoff: Castoff, folder: Path):
+        self.folder = folder
+        self.script = castoff("completion", "bash").stdout
+
+    def offers(self, *lines: list[str]) -> list[tuple[list[str], set[str]]]:
+        """For each line what is offered, and the options for readline."""
+        calls = "".join(f"offer {' '.join(map(quoted, line))}\n" for line in lines)
+        done = subprocess.run(
+            ["bash", "-c", self.script + DRIVER + calls],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        found = []
+        for text in done.stdout.split("end\n")[:-1]:
+            rows = text.splitlines()
+            values = [row[2:] for row in rows if row.startswith("= ") and row[2:]]
+            found.append((values, {row[7:] for row in rows if row.startswith("option ") and row[7:]}))
+        assert len(found) == len(lines)
+        return found
+
+    def values(self, *words: str) -> list[str]:
+        ((found, _),) = self.offers(["castoff", *words])
+        return found
+
+
+def quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def index(folder: Path, *names: str) -> list[Run]:
+    """Runs that are in the index, as far as that needs them to be there."""
+    known = Index.of(os.environ)
+    runs = []
+    for number, name in enumerate(names):
+        path = folder / f"run{number}-20261121-120000-{number:04x}"
+        (path / "attempts").mkdir(parents=True)
+        (path / "job.sh").touch()
+        runs.append(Run(path))
+        known.add(runs[-1], name)
+    return runs
+
+
+class TestInBash:
+    def test_verbs_and_flags(self, bash: Bash) -> None:
+        every, some, flags, of_verb, wrong, values, trainings = bash.offers(
+            ["castoff", ""],
+            ["castoff", "s"],
+            ["castoff", "--"],
+            ["castoff", "status", "--"],
+            ["castoff", "statsu", ""],
+            ["castoff", "completion", ""],
+            ["castoff", "train", ""],
+        )
+        assert {"cancel", "completion", "train", "wait"} <= set(every[0])
+        assert some[0] == ["schema", "sites", "status", "stop", "submit"]
+        assert flags[0] == ["--version", "--help"]
+        assert of_verb[0] == ["--json", "--help"]
+        assert wrong == ([], set())
+        assert values[0] == ["bash", "zsh", "fish"]
+        assert trainings[0] == ["dpo", "gnn", "sedd"]
+
+    def test_runs(self, bash: Bash, tmp_path: Path) -> None:
+        names = ["old", "train", "eval", "train", "a b", "$(touch x)", "-flag", "x;y", "ünï", "gone"]
+        runs = index(tmp_path, *names)
+        shutil.rmtree(runs[-1].path)
+        every, by_name, by_id, given, path = bash.offers(
+            ["castoff", "status", ""],
+            ["castoff", "wait", "tr"],
+            ["castoff", "logs", "run"],
+            ["castoff", "cancel", "train", ""],
+            ["castoff", "status", "./"],
+        )
+        assert every[0] == ["ünï", "train", "eval", "old"]
+        assert by_name[0] == ["train"]
+        assert by_id[0] == [run.id for run in reversed(runs[:-1])]
+        assert given[0] == ["ünï", "eval", "old"]
+        assert path == ([], {"dirnames"})
+        assert not (tmp_path / "x").exists()
+
+    def test_many_runs(self, bash: Bash, tmp_path: Path) -> None:
+        known = Index.of(os.environ)
+        known.path.parent.mkdir(parents=True)
+        here = tmp_path / "here"
+        here.mkdir()
+        for number in (*range(19_900, 20_000), 1234, *range(12_340, 12_350)):
+            (here / str(number)).mkdir()
+        lines = [
+            json.dumps({"path": f"{here}/{number}", "name": f"r{number}"}) + "\n" for number in range(20_000)
+        ]
+        known.path.write_text("".join(lines) + "garbage\n")
+        assert bash.values("status", "")[:2] == ["r19999", "r19998"]
+        assert len(bash.values("status", "")) == 50
+        assert bash.values("status", "r1234") == [*(f"r1234{digit}" for digit in "9876543210"), "r1234"]
+
+    def test_ranks_members_and_attempts(self, bash: Bash, jobs: LocalJobs) -> None:
+        run = jobs.submit("--name", "mine", "--set", "array.count=2", "--ranks-per-node", "3", sh="true")
+        jobs.wait(run)
+        offered = bash.offers(
+            ["castoff", "logs", "mine", "--rank", ""],
+            ["castoff", "logs", "mine", "--member", ""],
+            ["castoff", "logs", "mine", "--member", "1", "--attempt", ""],
+            ["castoff", "logs", "nobody", "--rank", ""],
+        )
+        assert [values for values, _ in offered] == [["0", "1", "2"], ["0", "1"], ["0"], []]
+
+    def test_sites_as_bash_splits_words(self, bash: Bash, tmp_path: Path) -> None:
+        (tmp_path / ".castoff" / "sites").mkdir(parents=True)
+        for name in ("mine", "odd name"):
+            (tmp_path / ".castoff" / "sites" / f"{name}.yaml").write_text("extends: slurm\n")
+        every = ["aurora", "frontier", "local", "mine", "pbs", "perlmutter", "polaris", "slurm"]
+        lines = {
+            ("submit", "--site", ""): every,
+            ("render", "--site", "l"): ["local"],
+            ("render", "--site", "=", "l"): ["local"],
+            ("render", "--site", "="): every,
+            ("render", "--site", "pbs", "--nodes", "=", "3", "--site", "l"): ["local"],
+            ("sites", "m"): ["mine"],
+            ("init", "--site", "m"): ["mine"],
+        }
+        offered = bash.offers(*(["castoff", *words] for words in lines))
+        assert [values for values, _ in offered] == list(lines.values())
+
+    def test_fields(self, bash: Bash) -> None:
+        every, array, snapshot, value, env = bash.offers(
+            ["castoff", "render", "--set", ""],
+            ["castoff", "launch", "--set", "arr"],
+            ["castoff", "submit", "--set", "=", "snap"],
+            ["castoff", "submit", "--set", "nodes", "="],
+            ["castoff", "submit", "--set", "env."],
+        )
+        assert {"nodes=", "env.", "env=", "requeue.max=", "directives.", "mail.to="} <= set(every[0])
+        assert "requeue=" not in every[0] and every[1] == {"nospace"}
+        assert array[0] == ["array.count=", "array.at_most="]
+        assert snapshot[0] == ["snapshot=", "snapshot.paths=", "snapshot.link=", "snapshot.limit="]
+        assert value[0] == [] and env[0] == ["env."]
+
+    @pytest.mark.parametrize("words", [["launch", "-n", "2"], ["submit", "--site", "local"], ["status"]])
+    def test_files_are_the_shells_also_behind_two_dashes(self, words: list[str], bash: Bash) -> None:
+        for program in (["--", ""], ["--", "python", "tr"], ["--", "python", "--he"], ["--", "x", "--", "y"]):
+            assert bash.offers(["castoff", *words, *program]) == [([], {"default"})]
+        jobs = bash.offers(
+            ["castoff", "render", "jo"], ["castoff", "submit", "--set", "nodes", "=", "4", "jo"]
+        )
+        assert jobs == 2 * [([], {"default"})]
+
+    def test_odd_words_are_no_error(self, bash: Bash, tmp_path: Path) -> None:
+        words = ["'", '"a', "$(touch x)", "`touch x`", "\\", "*", "a\tb", "::"]
+        lines = [["castoff", "status", word] for word in words] + [["castoff", word, ""] for word in words]
+        assert all(values == [] for values, _ in bash.offers(*lines))
+        assert not (tmp_path / "x").exists()
+
+    def test_an_index_that_cannot_be_read(
+        self, bash: Bash, bad_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        known = Index.of(os.environ).path
+        known.parent.mkdir(parents=True)
+        known.symlink_to(bad_file)
+        assert bash.offers(["castoff", "status", ""]) == [([], set())]
+
+
+def test_the_tab_key(castoff: Castoff, tmp_path: Path) -> None:
+    """All of it: an interactive bash, readline, a terminal."""
+    (tmp_path / "castoff.bash").write_text(castoff("completion", "bash").stdout)
+    (tmp_path / "careful.yaml").touch()
+    index(tmp_path, "training")
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(tmp_path)
+        os.environ.update(TERM="dumb", PS1="> ", HISTFILE="/dev/null", INPUTRC="/dev/null")
+        os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+    shows = "show() { printf '<%s>' \"$@\"; echo; }; alias castoff=show"  # what it would be called with
+    try:
+        os.write(terminal, f". ./castoff.bash; {shows}; PS1='REA''DY '\n".encode())
+        read_until(terminal, "READY ")
+        for typed, becomes in (
+            ("sta\ttra\t--js\t", ["status", "training", "--json"]),
+            ("submit --si\tlo\tcar\t", ["submit", "--site", "local", "careful.yaml"]),
+            ("submit --site=lo\t--set array.c\t3", ["submit", "--site=local", "--set", "array.count=3"]),
+            ("launch -- ./cast\t", ["launch", "--", "./castoff.bash"]),
+        ):
+            os.write(terminal, f"castoff {typed}\n".encode())
+            assert "".join(f"<{word}>" for word in becomes) in read_until(terminal, ">\r\n")
+    finally:
+        os.kill(process, 9)
+        os.waitpid(process, 0)
+        os.close(terminal)
+
+
+def read_until(terminal: int, end: str) -> str:
+    """What a terminal shows, up to a text."""
+    shown = ""
+    give_up = time.monotonic() + patience.SECONDS
+    while end not in shown:
+        assert time.monotonic() < give_up, shown
+        if select.select([terminal], [], [], 0.2)[0]:
+            shown += os.read(terminal, 4096).decode(errors="replace")
+    return shown
+
+
+class TestOtherShells:
+    @pytest.mark.parametrize(
+        ("words", "offered"),
+        [
+            ("stat", "status"),
+            ("render --site=lo", "--site=local"),
+            ("render --set requeue.m", "requeue.max="),
+            ("launch -- tr", "tr"),
+        ],
+    )
+    def test_zsh_and_fish(self, words: str, offered: str, castoff: Castoff) -> None:
+        asked = {"_CASTOFF_COMPLETE": "zsh_complete", "COMP_WORDS": f"castoff {words}"}
+        zsh = castoff(env=asked | {"COMP_CWORD": str(len(words.split()))})
+        asked["_CASTOFF_COMPLETE"] = "fish_complete"
+        fish = castoff(env=asked | {"COMP_CWORD": words.split()[-1]})
+        kind = "file" if "--" in words.split() else "plain"
+        assert zsh.stdout.splitlines()[:2] == [kind, offered]
+        assert fish.stdout.split("\t")[0].strip() == f"{kind},{offered}"
+
+    @pytest.mark.parametrize(
+        ("shell", "ours"), [("bash", "*[.=]"), ("zsh", "##*[.=]"), ("fish", "--no-files")]
+    )
+    def test_scripts(self, shell: str, ours: str, castoff: Castoff) -> None:
+        done = castoff("completion", shell)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert f"_CASTOFF_COMPLETE={shell}_complete" in done.stdout and ours in done.stdout
+
+    def test_unknown_ones(self, castoff: Castoff) -> None:
+        answer = castoff("completion", "tcsh")
+        assert answer.returncode == 2 and "'bash', 'zsh', 'fish'" in answer.stderr
+        assert castoff(env={"_CASTOFF_COMPLETE": "tcsh_complete"}).returncode == 1
+
+
+LOADED = """
+import atexit, sys
+atexit.register(lambda: print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr))
+from launcher.cli.main import main
+main([])
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "never"),
+    [
+        (["", "castoff"], "msgspec yaml"),
+        (["", "castoff", "status"], "yaml"),
+        (["--", "castoff", "submit"], ""),
+        (["", "castoff", "render", "--site"], ""),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_only_what_is_needed_is_loaded(words: list[str], never: str, tmp_path: Path) -> None:
+    """It is 200 ms from the key to the answer; `make bench` measures it."""
+    last, *before = words
+    asked = {"_CASTOFF_COMPLETE": "bash_complete", "COMP_WORDS": "\n".join([*before, last])}
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED],
+        cwd=tmp_path,
+        env={**os.environ, **asked, "COMP_CWORD": str(len(before))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert done.returncode == 0 and done.stdout and "click" in loaded
+    assert not loaded & {"torch", "submitit", "rich", "psutil", "jinja2", *never.split()}

@@ -1,0 +1,365 @@
+"""castoff list, and status of arrays: at a glance for people, in full for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launcher.runs.index import Index
+from launcher.runs.run import Run
+from launcher.runs.states import summary
+from launcher.status.watch import status
+from tests.bench.many_runs import make_runs
+from tests.launcher.status.test_watch import Made
+
+from ..conftest import Castoff, LocalJobs, objects
+from ..terminal import on_terminal
+
+Until = Callable[..., None]
+COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
+LAST_TO_GO = ["attempts", "site", "code", "took", "members", "age", "state", "run"]
+HEADINGS = ["run", "site", "state", "code", "attempts", "age", "took", "members"]
+
+
+@pytest.fixture
+def index() -> Index:
+    return Index.of(os.environ)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, index: Index) -> list[Run]:
+    return make_runs(tmp_path / "runs", index, 100)
+
+
+def columns(output: str) -> list[list[str]]:
+    return [re.split(r"  +", line) for line in output.splitlines()]
+
+
+class TestList:
+    def test_of_none(self, castoff: Castoff) -> None:
+        answer = castoff("list")
+        assert (answer.returncode, answer.stdout) == (0, "")
+        assert answer.stderr == "castoff: no runs yet; --scan FOLDER finds those in a folder\n"
+        answer = castoff("list", "--json")
+        assert (answer.stdout, answer.stderr) == ("", "")
+
+    def test_of_real_runs(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
+        good = jobs.submit("--name", "good", sh="true")
+        bad = jobs.submit("--name", "bad", sh="exit 3")
+        jobs.wait(good), jobs.wait(bad)
+        program = 'touch "here.$CASTOFF_ARRAY_INDEX"; [ $CASTOFF_ARRAY_INDEX = 0 ] || sleep 600'
+        slow = jobs.submit("--name", "slow", "--set", "array={count: 3, at_most: 2}", sh=program)
+        until(lambda: jobs.status(slow)["members"][0]["state"] == "ended")
+        until(lambda: len(list(jobs.folder.glob("here.*"))) == 3)
+        later = jobs.submit("--name", "later", "--set", "after.afterok=[slow]", sh="true")
+        for _ in range(2):  # once looked at, once remembered
+            heading, *rows = columns(castoff("list").stdout)
+            assert heading == HEADINGS
+            assert [row[:5] for row in rows] == [
+                [good.id, "local", "done", "0", "-"],
+                [bad.id, "local", "failed", "3", "-"],
+                [slow.id, "local", "running", "-", "-"],
+                [later.id, "local", "pending", "-", "-"],
+            ]
+            assert [row[-1] for row in rows] == ["-", "-", "1/3 done, 2 running", "-"]
+            assert all(re.fullmatch(r"\d+s", row[5]) for row in rows)
+        told = objects(castoff("list", "--json").stdout)
+        assert [one["id"] for one in told] == [run.id for run in (good, bad, slow, later)]
+        assert [one["code"] for one in told] == [0, 3, None, None]
+        assert told[2]["counts"] == {"done": 1, "running": 2} and told[2]["directory"] == str(slow.path)
+        (slow.path / "stop").touch()
+        assert columns(castoff("list", "--name", "slow").stdout)[1][2] == "stopping"
+        assert "state      running, asked to stop\n" in castoff("status", "slow").stdout
+
+    def test_a_run_that_was_requeued(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        program = '[ "$CASTOFF_ATTEMPT" = 2 ] || echo again >"$CASTOFF_OUTCOME_FILE"'
+        run = jobs.submit("--set", "requeue.max=3", sh=program)
+        jobs.wait(run)
+        assert columns(castoff("list").stdout)[1][2:5] == ["done", "0", "3"]
+
+    def test_what_fits_a_glance(self, castoff: Castoff, runs: list[Run], tmp_path: Path) -> None:
+        made = Made(tmp_path)
+        (made.run.path / "job.sh").touch()
+        made.write("submission.json", {"job": "local-1", "time": 1_780_000_000})
+        Index.of(os.environ).adopt(
+            [(made.run, summary(status(made.run)), False)]
+        )  # the oldest, and it goes on
+        with made.alive():
+            answer = castoff("list")
+            assert len(answer.stdout.splitlines()) == 22
+            assert columns(answer.stdout)[1][0] == "run"
+            assert columns(answer.stdout)[-1][0] == runs[-1].id
+            assert answer.stderr == "castoff: 80 older runs are over and not shown; --all shows them\n"
+            answer = castoff("list", "--all")
+            assert (len(answer.stdout.splitlines()), answer.stderr) == (102, "")
+            assert len(objects(castoff("list", "--json").stdout)) == 101
+
+    def test_filters(self, castoff: Castoff, runs: list[Run], index: Index, tmp_path: Path) -> None:
+        def listed(*words: str) -> list[str]:
+            return [one["id"] for one in objects(castoff("list", "--json", *words).stdout)]
+
+        failed = [run.id for run in runs[9::10]]
+        assert listed("--state", "failed") == failed
+        assert listed("--state", "ended") == [run.id for run in runs]
+        assert listed("--state", "failed", "--state", "done", "--name", "caus*") == [
+            run.id for run in runs[::4]
+        ]
+        assert listed("--name", "sweep", "--state", "failed") == [one for one in failed if "sweep" in one]
+        assert listed("--state", "running") == listed("--since", "1s") == []
+        assert listed("--since", "99999d") == [run.id for run in runs]
+        made = Made(tmp_path)
+        index.add(made.run, "new")
+        assert listed("--since", "1h") == ["run"]
+        answer = castoff("list", "--state", "failed", "--name", "new")
+        assert (answer.stdout, answer.stderr) == ("", "castoff: there are no such runs\n")
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["--since", "yesterday"], "'yesterday' is not a duration: "),
+            (["--state", "broken"], "'broken' is not one of "),
+            (["--scan", "/nowhere"], "/nowhere: cannot be searched: No such file"),
+        ],
+    )
+    def test_bad_words(self, castoff: Castoff, words: list[str], said: str) -> None:
+        answer = castoff("list", *words)
+        assert answer.returncode != 0 and said in answer.stderr and answer.stderr.count("\n") == 1
+
+    def test_names_that_would_reach_the_terminal(
+        self, castoff: Castoff, index: Index, tmp_path: Path
+    ) -> None:
+        made = Made(tmp_path)
+        made.write("plan.json", {"name": "x", "site": "\x1b]0;mine\x07", "scheduler": "local"})
+        made.write("submission.json", {"job": "\x1b[2J", "error": "no\x1b[31m\nspace"})
+        index.add(made.run, "x")
+        for words in (["list"], ["status", "x"]):
+            answer = castoff(*words)
+            assert "\x1b" not in answer.stdout and "\\x1b" in answer.stdout
+        told = objects(castoff("list", "--json").stdout)
+        assert told[0]["site"] == "\x1b]0;mine\x07"  # programs get what is there
+
+    def test_with_an_index_that_may_only_be_read(
+        self, castoff: Castoff, runs: list[Run], index: Index
+    ) -> None:
+        """By a mount, for root may write anywhere else."""
+        folder = index.path.parent
+        words = f"mount --bind {folder} {folder} && mount -o remount,bind,ro {folder} && castoff list"
+        wrapper = ["unshare", "--mount", "sh", "-c", words]
+        answer = subprocess.run(wrapper, capture_output=True, text=True, check=False)
+        if "unshare" in answer.stderr or "mount:" in answer.stderr:
+            pytest.skip("only root can mount")
+        assert answer.returncode == 0 and len(answer.stdout.splitlines()) == 21
+        assert answer.stderr.startswith("castoff: 80 older runs")
+
+    def test_with_a_full_disk(self, runs: list[Run], tmp_path: Path) -> None:
+        """No file may grow beyond what the index has: what is known is listed, and why it stays slow."""
+        limit = Index.of(os.environ).path.stat().st_size // 512  # which ulimit counts in
+        words = ["sh", "-c", f"trap '' XFSZ; ulimit -f {limit}; castoff list"]
+        answer = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert answer.returncode == 0 and len(answer.stdout.splitlines()) == 21
+        assert "the index of runs cannot be written: File too large" in answer.stderr
+
+    def test_no_output_at_all(self, runs: list[Run], tmp_path: Path) -> None:
+        answer = subprocess.run(
+            ["sh", "-c", "castoff list >&-"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert (answer.returncode, answer.stdout) == (0, "")
+
+
+class TestScan:
+    def test_a_lost_index(self, castoff: Castoff, jobs: LocalJobs, index: Index, tmp_path: Path) -> None:
+        runs = [jobs.submit("--name", f"n{number}", sh="true") for number in range(2)]
+        for run in runs:
+            jobs.wait(run)
+        castoff("render", "-o", "job.sh", "--site", "local", "--", "sh", "-c", "exit 3")
+        time.sleep(1 - time.time() % 1)  # the script tells its start in whole seconds
+        subprocess.run(["bash", "job.sh"], cwd=tmp_path, capture_output=True, check=False)
+        (by_hand,) = tmp_path.glob("castoff-local-*")
+        index.path.unlink()
+        answer = castoff("list", "--scan", ".")
+        assert answer.stderr == "castoff: .: 3 runs found, 3 new\n"
+        rows = columns(answer.stdout)[1:]
+        assert [row[0] for row in rows] == [*(run.id for run in runs), by_hand.name]
+        assert rows[2][1:4] == ["local", "failed", "3"]
+        assert castoff("list", "--scan", ".").stderr == "castoff: .: 3 runs found, none new\n"
+        told = objects(castoff("list", "--scan", tmp_path / "castoff-runs", "--json").stdout)
+        assert len(told) == 3
+
+    def test_what_is_refused_is_told(self, castoff: Castoff, runs: list[Run], tmp_path: Path) -> None:
+        runs[0].path.chmod(0o777)
+        answer = castoff("list", "--scan", tmp_path)
+        assert f"castoff: {runs[0].path}: others may write to it (mode 0777)" in answer.stderr
+        assert f"castoff: {tmp_path}: 99 runs found, none new\n" in answer.stderr
+
+
+class TestTrust:
+    @pytest.mark.parametrize("verb", ["status", "logs", "wait", "cancel", "clean"])
+    def test_every_verb_refuses(self, castoff: Castoff, runs: list[Run], verb: str, tmp_path: Path) -> None:
+        flags = ["--yes"] if verb == "clean" else []
+        link = tmp_path / "link"
+        link.symlink_to(runs[0].path)
+        answer = castoff(verb, link, *flags)
+        assert (answer.returncode, answer.stdout) == (1, "")
+        assert answer.stderr.startswith(f"castoff: {link}: is a link to {runs[0].path}, and castoff follows")
+        runs[0].path.chmod(0o720)
+        for word in (runs[0].id, str(runs[0].path)):
+            answer = castoff(verb, word, *flags)
+            assert (answer.returncode, answer.stdout) == (1, "")
+            assert answer.stderr.startswith(f"castoff: {runs[0].path}: others may write to it (mode 0720)")
+        assert runs[0].script.exists()
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to somebody else")
+    def test_somebody_else_s(self, castoff: Castoff, runs: list[Run]) -> None:
+        os.chown(runs[0].path, 4000, 4000)
+        answer = castoff("status", runs[0].id)
+        assert answer.stderr.startswith(f"castoff: {runs[0].path}: belongs to user 4000 and you are root: ")
+        answer = castoff("list")
+        assert "belongs to user 4000" in answer.stderr and len(answer.stdout.splitlines()) == 21
+
+    def test_records_that_are_links_are_not_written_through(
+        self, castoff: Castoff, jobs: LocalJobs, until: Until, tmp_path: Path
+    ) -> None:
+        run = jobs.submit(sh="touch here; sleep 600")
+        until((jobs.folder / "here").exists)
+        precious = tmp_path / "precious"
+        precious.write_text("kept")
+        (run.path / "cancel").symlink_to(precious)
+        said = castoff("cancel", run.path).stdout  # its scheduler may see the link first
+        assert said in {f"{run.id}: ended, cancelled\n", f"{run.id}: ended already, cancelled\n"}
+        assert precious.read_text() == "kept"
+
+
+class TestTerminal:
+    def test_colours_there_and_none_elsewhere(
+        self, castoff: Castoff, runs: list[Run], tmp_path: Path
+    ) -> None:
+        answer = on_terminal("castoff", "list", cwd=tmp_path, columns=120)
+        assert answer.code == 0 and COLOUR.search(answer.output)
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", answer.output)
+        heading, *rows = [line.split() for line in shown.splitlines()]
+        assert heading == ["run", "site", "state", "code", "age", "took", "members"]  # nothing was requeued
+        assert [row[0] for row in rows[:-1]] == [run.id for run in runs[-20:]]
+        assert shown.splitlines()[-1] == "castoff: 80 older runs are over and not shown; --all shows them"
+        for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+            assert not COLOUR.search(on_terminal("castoff", "list", cwd=tmp_path, env=env).output)
+        piped = castoff("list", env={"FORCE_COLOR": "1"})
+        assert "\x1b" not in piped.stdout + piped.stderr
+
+    def test_ids_are_whole_in_a_narrow_one(self, runs: list[Run], tmp_path: Path) -> None:
+        """Columns go one after the other, and colours stay."""
+        wide = 20 + max(len(run.id) for run in runs)
+        for columns, left in ((80, 7), (wide, 3), (20, 2)):
+            output = on_terminal("castoff", "list", cwd=tmp_path, columns=columns).output
+            assert all(run.id in output for run in runs[-20:]) and COLOUR.search(output)
+            heading, *rows = [
+                line for line in re.sub(r"\x1b\[[0-9;]*m", "", output).splitlines() if "  " in line
+            ]
+            assert heading.split() == [word for word in HEADINGS if word in LAST_TO_GO[-left:]]
+            assert columns == 20 or max(map(len, rows)) <= columns
+
+    def test_more_than_anybody_reads_is_plain(self, index: Index, tmp_path: Path) -> None:
+        runs = make_runs(tmp_path / "runs", index, 500)
+        answer = on_terminal("castoff", "list", "--all", cwd=tmp_path, columns=60)
+        assert "\x1b" not in answer.output
+        assert [line.split()[0] for line in answer.output.splitlines()[-500:]] == [run.id for run in runs]
+        index.path.unlink()
+        for run in runs:
+            index.add(run, "x")
+        answer = on_terminal("castoff", "list", cwd=tmp_path)
+        assert answer.output.startswith("castoff: looking at 500 runs; those that are over will be known")
+
+
+class TestStatusOfArrays:
+    def test_a_row_for_each_member(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        program = "exit $((CASTOFF_ARRAY_INDEX % 2 * 3))"
+        run = jobs.submit("--name", "few", "--set", "array={count: 3}", sh=program)
+        jobs.wait(run)
+        output = castoff("status", "few").stdout
+        assert "members    2/3 done, 1 failed\n" in output
+        table = columns(output.split("\n\n")[1])
+        assert table[0] == ["member", "state", "code", "attempts", "began", "took", "host"]
+        assert [row[:4] for row in table[1:]] == [
+            ["0", "done", "0", "1"],
+            ["1", "failed", "3", "1"],
+            ["2", "done", "0", "1"],
+        ]
+        failures = output.split("\n\n")[2].splitlines()
+        assert failures[0].startswith("attempt    1.0  failed after ")
+        assert failures[1].endswith(" failed first: exit code 3") and "rank 0 on " in failures[1]
+        assert failures[2:] == [f"           logs in {run.path}/logs/1.0"]
+
+    def test_many_are_grouped(self, castoff: Castoff, tmp_path: Path) -> None:
+        made = Made(tmp_path, members=200)
+        (made.run.path / "job.sh").touch()
+        for number in range(120):
+            made.attempt(f"{number}.0", "failed" if number % 10 == 9 else "done", 3 * (number % 10 == 9))
+            if number % 10 == 9:
+                made.write(f"attempts/{number}.0/failure.json", {"code": 3, "rank": 1, "host": "n1"})
+        with made.alive():
+            made.attempt("120.0")
+            answer = castoff("status", made.run.path)
+        head, table, failures = answer.stdout.split("\n\n")
+        assert "members    108/200 done, 12 failed, 1 running, 79 pending" in head
+        assert columns(table) == [
+            ["state", "code", "count", "members"],
+            ["done", "0", "108", "0-8,10-18,20-28,30-38,40-48,50-58,60-68,70-78,80-88,90-98,100-108,…"],
+            ["failed", "3", "12", "9,19,29,39,49,59,69,79,89,99,109,119"],
+            ["running", "-", "1", "120"],
+            ["pending", "-", "79", "121-199"],
+        ]
+        assert failures.count("rank 1 on n1 failed first: exit code 3") == 5
+        assert answer.stderr == "castoff: 7 more failures are not shown; --json tells all of them\n"
+        assert len(json.loads(castoff("status", made.run.path, "--json").stdout)["members"]) == 200
+
+    def test_on_a_terminal(self, tmp_path: Path) -> None:
+        made = Made(tmp_path, members=2)
+        (made.run.path / "job.sh").touch()
+        made.attempt("0.0", "done")
+        made.attempt("1.0", "failed", 3)
+        output = on_terminal("castoff", "status", made.run.path, cwd=tmp_path).output
+        assert re.search(r"\x1b\[32mdone *\x1b\[0m", output)
+        assert re.search(r"\x1b\[1;31mfailed *\x1b\[0m", output)
+
+
+class TestStatusInWords:
+    def test_a_walltime_that_goes_by(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
+        run = jobs.submit("--walltime", "1h", sh="touch here; sleep 600")
+        until((jobs.folder / "here").exists)
+        output = castoff("status", run.path).stdout
+        assert re.search(r"\nattempt    0\.0  running for \d+s, (1h00m|59m) left, began 20", output)
+
+    def test_a_clock_that_was_set_back(self, castoff: Castoff, tmp_path: Path) -> None:
+        made = Made(tmp_path, time=4_000_000_000)
+        (made.run.path / "job.sh").touch()
+        made.attempt("0.0", "done")
+        start = {"host": "here", "time": 4_000_000_000}
+        made.write("attempts/0.0/start.json", start)
+        output = castoff("status", made.run.path).stdout
+        assert "attempt    0.0  done after 0 s, began 20" in output and ", 0s ago\n" in output
+        Index.of(os.environ).add(made.run, "x")
+        assert columns(castoff("list").stdout)[1][5:7] == ["0s", "0s"]
+
+    def test_one_that_can_go_on(self, castoff: Castoff, tmp_path: Path) -> None:
+        made = Made(tmp_path)
+        (made.run.path / "job.sh").touch()
+        made.attempt("0.0", "again", 75)
+        assert castoff("status", made.run.path).stdout.splitlines()[3:5] == [
+            "state      ended, again (code 75)",
+            "           it stopped early and can go on: castoff resubmit run",
+        ]
+        assert castoff("wait", made.run.path).returncode == 75
+
+    def test_of_a_run_whose_directory_goes(self, castoff: Castoff, runs: list[Run]) -> None:
+        shutil.rmtree(runs[3].path / "attempts")
+        answer = castoff("status", runs[3].id)
+        assert answer.returncode == 0 and "state      unknown" in answer.stdout
+        (runs[3].path / "plan.json").unlink()
+        assert castoff("status", runs[3].id).returncode == 0

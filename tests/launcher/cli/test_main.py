@@ -1,0 +1,257 @@
+"""The command line as a whole: help, errors, `--`, pipes; through the real command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ..conftest import Castoff, objects
+
+VERBS = [
+    *("cancel", "clean", "completion", "explain", "init", "launch", "list", "logs", "render", "resubmit"),
+    *("schema", "sites", "status", "stop", "submit", "train", "wait"),
+]
+COMMAND = str(Path(sys.executable).parent / "castoff")
+
+
+def complains(answer: subprocess.CompletedProcess[str], *words: str, code: int | None = None) -> None:
+    """It says so in one line on standard error, and nothing else."""
+    assert answer.returncode != 0
+    assert code is None or answer.returncode == code
+    lines = [line for line in answer.stderr.splitlines() if not line.startswith("castoff: site ")]
+    assert len(lines) == 1, answer.stderr
+    assert lines[0].startswith("castoff: ")
+    for word in words:
+        assert word in lines[0]
+    assert answer.stdout == ""
+
+
+class TestHelp:
+    def test_verbs_are_listed(self, castoff: Castoff) -> None:
+        for words in (["--help"], ["-h"], []):
+            answer = castoff(*words)
+            assert answer.returncode == 0 and answer.stderr == ""
+            listed = [line.split()[0] for line in answer.stdout.partition("Commands:\n")[2].splitlines()]
+            assert listed == VERBS
+
+    @pytest.mark.parametrize("verb", VERBS)
+    def test_each_verb_explains_itself(self, castoff_command: Castoff, verb: str) -> None:
+        answer = castoff_command(verb, "--help")
+        assert answer.returncode == 0 and answer.stderr == ""
+        assert answer.stdout.startswith(f"Usage: castoff {verb} ")
+        # What makes or shows something has an answer for programs; schema is JSON, completion for shells.
+        assert ("--json" in answer.stdout) == (
+            verb not in ("completion", "init", "launch", "schema", "train")
+        )
+
+    def test_version(self, castoff: Castoff) -> None:
+        answer = castoff("--version")
+        assert answer.returncode == 0
+        assert answer.stdout.startswith("castoff, version 0.")
+
+    def test_as_a_module(self, tmp_path: Path) -> None:
+        words = [sys.executable, "-m", "launcher.cli.main", "schema"]
+        answer = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert answer.stdout.startswith("{")
+
+
+class TestWrongWords:
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["statsu"], "there is no verb 'statsu'; did you mean status?"),
+            (["xyzzy"], "there is no verb 'xyzzy' (see castoff --help)"),
+            (["--nope"], "no such option '--nope'"),
+            (["render", "--nodez", "3", "--", "x"], "did you mean --nodes?"),
+            (["ls"], "there is no verb 'ls'; there is castoff list (list your runs) (see castoff --help)"),
+            (["render", "-p", "gpu", "--", "x"], "there is no option -p; write --queue gpu (see"),
+            (["logs", "x", "--ranks", "1"], "did you mean --rank?"),
+            (["render", "python", "train.py"], "a program stands after --, as in castoff render -- "),
+            (["launch", "-n", "2", "x", "y"], "a program stands after --, as in castoff launch -- "),
+            (["submit", "sh"], "sh is a program, no job file; it stands after --, as in castoff submit"),
+            (["launch", "train.py"], "train.py is a program, no job file"),
+            (["wait"], "missing argument 'RUNS...', or --name NAME (see castoff wait --help)"),
+            (["wait", "x", "--timeout", "soon"], "'soon' is not a valid float"),
+            (["cancel"], "missing argument 'RUNS...'"),
+            (["status", "a", "b"], "unexpected extra argument (b)"),
+            (["render"], "name a job file, or a program after --, as in castoff render -- python train.py"),
+            (["submit"], "as in castoff submit -- python train.py"),
+            (["launch"], "name a program after --"),
+            (["launch", "--"], "name a program after --"),
+        ],
+    )
+    def test_one_line_says_it(self, castoff: Castoff, words: list[str], said: str) -> None:
+        complains(castoff(*words), said, code=2)
+
+    def test_all_problems_at_once(self, castoff: Castoff) -> None:
+        flags = ["--nodes", "two", "--ranks", "0", "--walltime", "soon", "--set", "walltme=1h"]
+        answer = castoff("render", "--site", "local", *flags, "--", "x")
+        assert answer.returncode == 2
+        lines = answer.stderr.splitlines()
+        assert len(lines) == 4
+        for flag in ("--nodes: ", "--ranks: ", "--walltime: ", "--set walltme=1h: "):
+            assert sum(line.startswith(f"castoff: {flag}") for line in lines) == 1
+
+    def test_for_programs_errors_are_json_too(self, castoff: Castoff) -> None:
+        """On standard error, one object, whatever is wrong, and with the same exit code."""
+        wrong: list[tuple[list[str], str]] = [
+            (["status", "no-such-run"], "no-such-run: there is no such run"),
+            (["wait", "x", "--xyzzy"], "no such option '--xyzzy' (see castoff wait --help)"),
+            (["status", "a\nb"], "a\nb: there is no such run"),
+        ]
+        for words, said in wrong:
+            plain, told = castoff(*words), castoff(*words, "--json")
+            assert (told.stdout, told.returncode) == ("", plain.returncode)
+            (error,) = objects(told.stderr)
+            assert error["error"].startswith(said) and error["exit_code"] == plain.returncode
+        answer = castoff("render", "--site", "local", "--nodes", "two", "--ranks", "0", "--json", "--", "x")
+        (error,) = objects(answer.stderr)
+        assert [one["where"] for one in error["problems"]] == ["--nodes", "--ranks"]
+        assert answer.returncode == error["exit_code"] == 2
+
+    def test_a_failing_disk_is_no_traceback(self, tmp_path: Path) -> None:
+        with Path("/dev/full").open("w") as full:
+            words = [COMMAND, "render", "--site", "local", "--", "true"]
+            answer = subprocess.run(
+                words, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        assert answer.returncode == 1
+        assert answer.stderr == "castoff: standard output: No space left on device\n"
+
+
+class TestProgram:
+    def test_its_flags_are_its_own(self, castoff: Castoff) -> None:
+        program = ["python", "train.py", "-n", "2", "--help", "--nodes", "9", "--", "-x", "--set", "a=b"]
+        answer = castoff("render", "--site", "slurm", "--nodes", "2", "--", *program)
+        assert answer.returncode == 0, answer.stderr
+        assert "#SBATCH --nodes=2\n" in answer.stdout
+        assert f" {' '.join(program)} &\n" in answer.stdout
+
+    def test_launch_hands_every_byte_over(self, tmp_path: Path) -> None:
+        odd = [b"", b"a b", b"--", b"-n", b"$HOME", b"'\"\\", b"*", "ä\u2028".encode(), b"\xff\xfe", b"\n"]
+        program = "import os, sys; print([os.fsencode(word) for word in sys.argv[1:]])"
+        words = [COMMAND, "launch", "--", sys.executable, "-c", program]
+        answer = subprocess.run([*map(os.fsencode, words), *odd], cwd=tmp_path, capture_output=True)
+        assert answer.stdout.decode() == f"[0] {odd}\n"
+
+    def test_a_job_file_cannot_hold_bytes_that_are_no_text(self, tmp_path: Path) -> None:
+        words = [os.fsencode(COMMAND), b"render", b"--site", b"local", b"--", b"x", b"\xff"]
+        answer = subprocess.run(words, cwd=tmp_path, capture_output=True)
+        assert answer.returncode == 2 and answer.stdout == b""
+        assert answer.stderr.count(b"\n") == 1 and b"not UTF-8" in answer.stderr
+
+    @pytest.mark.parametrize("verb", sorted({*VERBS} - {"launch", "render", "submit", "train"}))
+    def test_other_verbs_take_none(self, castoff: Castoff, verb: str) -> None:
+        complains(castoff(verb, "--", "x"), f"{verb} takes no program", code=2)
+
+    def test_no_verb_before_it(self, castoff: Castoff) -> None:
+        complains(castoff("--", "python", "train.py"), "name a verb before --", code=2)
+
+
+class TestMessages:
+    """What somebody else wrote is shown, and does nothing to the terminal."""
+
+    RED = "\x1b[31mred\x1b[0m"
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["render", "no-such \x1b[2J\r\nfile.yaml"],
+            ["render", "--site", "no-such \x1b[2J\x07\nsite", "--", "x"],
+            ["render", "--site", "local", "--set", f"nodes={RED}", "--", "x"],
+            ["render", "--site", "local", "--set", "templates=/no/\x1b[2J\u202e", "--", "x"],
+            ["render", "--site", "local", "-o", "/no/\x1b[2J\n", "--", "x"],
+            ["init", "/no/\x1b[2J\n", "--site", "local"],
+            ["status", "no-such \x1b[2J run"],
+            ["\x1b[2J"],
+            ["launch", "--", "no-such \x1b[2J program"],
+        ],
+    )
+    def test_control_characters(self, castoff: Castoff, words: list[str]) -> None:
+        answer = castoff(*words)
+        assert answer.returncode != 0 and answer.stdout == ""
+        assert "\\x1b[" in answer.stderr
+        assert answer.stderr.replace("\n", "").isprintable(), answer.stderr
+        assert all(line.startswith("castoff: ") for line in answer.stderr.splitlines())
+
+    def test_of_the_local_starter(self, castoff: Castoff) -> None:
+        answer = castoff("launch", "--", "true", env={"OMP_NUM_THREADS": self.RED})
+        assert "OMP_NUM_THREADS=\\x1b[31mred\\x1b[0m (given)" in answer.stderr
+
+    def test_of_a_dry_run(self, castoff: Castoff) -> None:
+        words = [
+            "submit",
+            "--dry-run",
+            "--site",
+            "slurm",
+            "--set",
+            f'after.afterok=["{RED_ESCAPED}"]',
+            "--",
+            "x",
+        ]
+        answer = castoff(*words)
+        assert "--dependency=afterok:\\033[31mred'" in answer.stderr
+
+    def test_a_long_value_is_cut_short(self, castoff: Castoff) -> None:
+        answer = castoff("render", "--site", "pbs", "--name", "x" * 9000, "--", "x")
+        assert answer.returncode == 2 and len(answer.stderr) < 300
+        answer = castoff("render", "--site", "pbs", "--set", f"directives.x={'&' * 9000}", "--", "x")
+        assert answer.returncode == 2 and answer.stderr.count("&") < 100
+
+
+RED_ESCAPED = r"\x1b[31mred"
+
+
+class TestPipes:
+    @pytest.mark.parametrize("words", [["render", "--site", "local", "--", "x"], ["schema"]])
+    def test_a_reader_that_goes_away(self, words: list[str], tmp_path: Path) -> None:
+        gone_read, gone_write = os.pipe()
+        os.close(gone_read)
+        answer = subprocess.run(
+            [COMMAND, *words], cwd=tmp_path, stdout=gone_write, stderr=subprocess.PIPE, text=True, check=False
+        )
+        os.close(gone_write)
+        assert answer.returncode != 0
+        assert answer.stderr == ""
+
+    @pytest.mark.parametrize("words", [["sites"], ["schema"], ["render", "--site", "local", "--", "x"]])
+    def test_no_output_at_all(self, words: list[str], tmp_path: Path) -> None:
+        shell = ["sh", "-c", '"$0" "$@" >&-', COMMAND, *words]
+        answer = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (answer.returncode, answer.stderr) == (0, "")
+
+    def test_a_script_is_utf_8_whatever_the_locale(self, tmp_path: Path) -> None:
+        words = [COMMAND, "render", "--site", "local", "--", "echo", "ä"]
+        environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+        answer = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, check=True)
+        assert "echo 'ä'".encode() in answer.stdout
+
+
+LOADED = (
+    "import sys, launcher.cli.main\n"
+    "try: launcher.cli.main.main(sys.argv[1:])\n"
+    "except SystemExit: print(*sorted(name.partition('.')[0] for name in sys.modules), file=sys.stderr)"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "never"),
+    [
+        (["--help"], "msgspec yaml jinja2 psutil rich launcher.config.site subprocess"),
+        (["status", "nothing"], "yaml jinja2 psutil rich"),
+        (["launch", "--", "true"], "msgspec yaml jinja2 rich"),
+        (["render", "--site", "local", "--", "true"], "psutil rich"),
+        (["explain"], "msgspec yaml jinja2 psutil rich subprocess"),
+    ],
+)
+def test_only_what_is_needed_is_loaded(words: list[str], never: str, tmp_path: Path) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", LOADED, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    loaded = set(answer.stderr.splitlines()[-1].split())
+    assert "click" in loaded
+    assert not loaded & {"torch", "submitit", "numpy", *never.split()}

@@ -1,0 +1,290 @@
+"""render, init, sites, schema and explain, through the real command."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from launcher import InvalidInput, JobSpec
+from launcher.cli.job_options import load_site
+
+from ..conftest import Castoff
+
+JOB = "name: causets\nranks_per_node: 2\ncommand: [python, train.py]\n"
+
+
+def script(castoff: Castoff, *words: str | Path) -> str:
+    answer = castoff("render", *words)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+class TestRender:
+    def test_a_job_file(self, castoff: Castoff, tmp_path: Path) -> None:
+        (tmp_path / "job.yaml").write_text(JOB)
+        answer = castoff("render", "job.yaml", "--site", "slurm")
+        assert answer.returncode == 0 and answer.stderr == ""
+        assert answer.stdout.startswith("#!/bin/bash -l\n#SBATCH --")
+        assert "#SBATCH --job-name=causets\n" in answer.stdout
+        checked = subprocess.run(["bash", "-n"], input=answer.stdout, text=True, capture_output=True)
+        assert (checked.returncode, checked.stderr) == (0, "")
+
+    def test_command_line_over_file(self, castoff: Castoff, tmp_path: Path) -> None:
+        (tmp_path / "job.yaml").write_text(JOB + "env: {A: file}\n")
+        flags = ["--site", "slurm", "--nodes", "3", "--name", "other", "--set", "env.A=line"]
+        flags += ["--walltime", "1m", "--grace", "7s"]
+        shown = script(castoff, "job.yaml", *flags, "--", "echo", "hello you")
+        for words in (
+            "--nodes=3\n",
+            "--job-name=other\n",
+            "export A=line\n",
+            "echo 'hello you' &\n",
+            "B:USR2@7\n",
+        ):
+            assert words in shown
+        assert "train.py" not in shown
+
+    def test_the_site_is_chosen_and_said(self, castoff: Castoff) -> None:
+        answer = castoff("render", "--", "true", env={"CASTOFF_SITE": "pbs"})
+        assert answer.stderr == "castoff: site pbs: CASTOFF_SITE is set\n"
+        assert "#PBS" in answer.stdout
+
+    def test_json(self, castoff: Castoff) -> None:
+        words = ["--site", "slurm", "--", "true"]
+        told = json.loads(script(castoff, "--json", *words))
+        assert told["script"] == script(castoff, *words)
+        assert told["plan"]["command"] == ["true"]
+        assert told["plan"]["scheduler"] == "slurm"
+
+    def test_problems_name_file_and_line(self, castoff: Castoff, tmp_path: Path) -> None:
+        (tmp_path / "job.yaml").write_text(JOB + "walltme: 1h\nnodes: 0\n")
+        answer = castoff("render", "job.yaml", "--site", "slurm")
+        assert (answer.returncode, answer.stdout) == (2, "")
+        first, second = sorted(answer.stderr.splitlines())
+        assert first.startswith("castoff: job.yaml:4: walltme: ") and "did you mean walltime?" in first
+        assert second.startswith("castoff: job.yaml:5: nodes: ")
+
+    def test_a_file_that_is_none(self, castoff: Castoff, tmp_path: Path, bad_file: Path) -> None:
+        (tmp_path / "image.yaml").write_bytes(b"\x89PNG\xff")
+        for path, said in (
+            (tmp_path / "missing.yaml", "there is no such file"),
+            (tmp_path, "cannot be read: Is a directory"),
+            (bad_file, "cannot be read: "),
+            (tmp_path / "image.yaml", "is not UTF-8"),
+            (Path(os.devnull), "command: is missing"),
+        ):
+            answer = castoff("render", path, "--site", "local")
+            assert answer.returncode != 0 and answer.stdout == ""
+            assert answer.stderr.startswith(f"castoff: {path}:")
+            assert answer.stderr.count("\n") == 1 and said in answer.stderr, answer.stderr
+
+
+class TestOutputFile:
+    def test_it_holds_what_is_printed(self, castoff: Castoff, tmp_path: Path, umask: None) -> None:
+        words = ["--site", "slurm", "--", "true"]
+        answer = castoff("render", "-o", "job.sh", *words)
+        assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+        path = tmp_path / "job.sh"
+        assert path.read_text() == script(castoff, *words)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o755
+        assert [entry.name for entry in tmp_path.iterdir()] == ["job.sh"]
+
+    def test_an_old_one_is_replaced_and_a_link_followed(self, castoff: Castoff, tmp_path: Path) -> None:
+        (tmp_path / "real.sh").write_text("old")
+        (tmp_path / "link.sh").symlink_to("real.sh")
+        script(castoff, "-o", tmp_path / "link.sh", "--site", "local", "--", "true")
+        assert (tmp_path / "link.sh").is_symlink()
+        assert (tmp_path / "real.sh").read_text().startswith("#!/bin/bash")
+
+    def test_no_job_no_change(self, castoff: Castoff, tmp_path: Path) -> None:
+        (tmp_path / "job.sh").write_text("old")
+        assert castoff("render", "-o", "job.sh", "--nodes", "0", "--site", "slurm", "--", "x").returncode == 2
+        assert (tmp_path / "job.sh").read_text() == "old"
+
+    def test_what_is_no_file_is_written_into(self, castoff: Castoff, tmp_path: Path) -> None:
+        shown = script(castoff, "-o", "/dev/stdout", "--site", "local", "--", "true")
+        assert shown.startswith("#!/bin/bash\n")
+        assert not Path("/dev/stdout").is_file() or Path("/dev/stdout").is_symlink()
+
+    def test_what_cannot_be_written(self, castoff: Castoff, tmp_path: Path) -> None:
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "file").touch()
+        for name in ("folder", "missing/job.sh", "file/job.sh", "x" * 300):
+            answer = castoff("render", "-o", name, "--site", "local", "--", "true")
+            assert (answer.returncode, answer.stdout) == (1, "")
+            assert answer.stderr.startswith(f"castoff: {name}: cannot be written: ")
+            assert answer.stderr.count("\n") == 1
+        assert {entry.name for entry in tmp_path.rglob("*")} == {"folder", "file"}
+
+    def test_a_full_disk_leaves_the_old_one(self, castoff: Castoff, tmp_path: Path) -> None:
+        (tmp_path / "job.sh").write_text("old")
+        limited = 'ulimit -f 1; exec castoff render -o job.sh --site slurm -- true "$0"'
+        words = ["bash", "-c", limited, "x" * 5000]
+        answer = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert answer.returncode == 1
+        assert answer.stderr == "castoff: job.sh: cannot be written: File too large\n"
+        assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("job.sh", "old")]
+
+
+class TestInit:
+    def test_what_it_writes_renders_everywhere(self, castoff: Castoff, tmp_path: Path) -> None:
+        sites = [row["name"] for row in json.loads(castoff("sites", "--json").stdout)["sites"]]
+        assert {"aurora", "local", "pbs", "slurm"} <= set(sites)
+        for site in sites:
+            made = castoff("init", f"{site}.yaml", "--site", site)
+            assert made.stdout == f"wrote {site}.yaml; next: castoff render {site}.yaml --site {site}\n"
+            answer = castoff("render", f"{site}.yaml", "--site", site)
+            assert (answer.returncode, answer.stderr) == (0, "")
+
+    def test_a_profiles_text_stays_text(self, castoff: Castoff, tmp_path: Path) -> None:
+        folder = tmp_path / ".castoff" / "sites"
+        folder.mkdir(parents=True)
+        fact = "source: here\n    date: 2026-11-20"
+        profile = f"""
+description: mine
+extends: slurm
+required:
+  - field: account
+    because: "line\\ncommand: [rm, -rf, /]"
+    example: "account: 'it''s'"
+    {fact}
+queues:
+  "null #\\u2028 'x' \\\\":
+    {fact}
+"""
+        (folder / "it's $(x) \x1b[31m.yaml").write_text(profile)
+        made = castoff("init", "a \x1b.yaml", "--site", "it's $(x) \x1b[31m")
+        assert made.returncode == 0, made.stderr
+        assert made.stdout.strip().isprintable() and made.stderr == ""
+        text = (tmp_path / "a \x1b.yaml").read_text()
+        assert all(line.isprintable() for line in text.split("\n"))
+        spec = JobSpec.load(tmp_path / "a \x1b.yaml")
+        assert (spec.command, spec.account, spec.queue) == (
+            ["python", "train.py"],
+            "it's",
+            "null #\u2028 'x' \\",
+        )
+        next_step = made.stdout.partition("; next: ")[2]
+        words = subprocess.run(["bash", "-c", f"printf '%s|' {next_step}"], capture_output=True, text=True)
+        assert words.stdout == "castoff|render|a \x1b.yaml|--site|it's $(x) \x1b[31m|"
+
+    def test_a_profiles_example_that_is_none(self, castoff: Castoff, tmp_path: Path) -> None:
+        folder = tmp_path / ".castoff" / "sites"
+        folder.mkdir(parents=True)
+        required = "- {field: account, because: x, example: 'accunt: x', source: y, date: 2026-11-20}"
+        (folder / "mine.yaml").write_text(f"description: m\nextends: slurm\nrequired:\n  {required}\n")
+        answer = castoff("init", "--site", "mine")
+        assert answer.returncode == 1
+        assert "site mine: mend the examples under `required:`" in answer.stderr
+        assert "accunt: is no field; did you mean account?" in answer.stderr
+        assert not (tmp_path / "job.yaml").exists()
+
+    def test_it_writes_over_nothing(self, castoff: Castoff, tmp_path: Path) -> None:
+        (tmp_path / "job.yaml").write_text("mine")
+        (tmp_path / "dangling.yaml").symlink_to("nowhere")
+        (tmp_path / "folder").mkdir()
+        for name in ("job.yaml", "dangling.yaml", "folder"):
+            answer = castoff("init", name, "--site", "local")
+            assert answer.returncode == 1
+            assert answer.stderr == f"castoff: {name}: is there already; name another file, or remove it\n"
+        assert (tmp_path / "job.yaml").read_text() == "mine"
+        assert {entry.name for entry in tmp_path.iterdir()} == {"job.yaml", "dangling.yaml", "folder"}
+
+    def test_where_nothing_can_be_written(self, castoff: Castoff) -> None:
+        answer = castoff("init", "no/such/job.yaml", "--site", "local")
+        assert answer.returncode == 1
+        assert answer.stderr == "castoff: no/such/job.yaml: cannot be written: No such file or directory\n"
+
+    def test_a_full_disk_leaves_nothing(self, tmp_path: Path) -> None:
+        words = ["bash", "-c", "ulimit -f 0; exec castoff init --site local"]
+        answer = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert answer.returncode == 1 and "cannot be written" in answer.stderr
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestSites:
+    def test_the_list_and_the_choice(self, castoff: Castoff) -> None:
+        answer = castoff("sites", env={"CASTOFF_SITE": "aurora"})
+        assert (answer.returncode, answer.stderr) == (0, "")
+        *rows, choice = answer.stdout.splitlines()
+        assert [row.split()[0] for row in rows] == sorted(row.split()[0] for row in rows)
+        assert choice == "without --site: aurora, because CASTOFF_SITE is set"
+
+    def test_one_resolved(self, castoff: Castoff, tmp_path: Path) -> None:
+        folder = tmp_path / ".castoff" / "sites"
+        folder.mkdir(parents=True)
+        (folder / "mine.yaml").write_text("description: mine\nextends: slurm\ndirectives: {qos: high}\n")
+        told = json.loads(castoff("sites", "mine", "--json").stdout)
+        assert told["scheduler"] == "slurm" and told["directives"]["qos"] == "high"
+        assert "scheduler: slurm\n" in castoff("sites", "mine").stdout
+
+    def test_one_that_is_broken(self, castoff: Castoff, tmp_path: Path) -> None:
+        folder = tmp_path / ".castoff" / "sites"
+        folder.mkdir(parents=True)
+        (folder / "mine.yaml").write_text("extends: slurm\nscheduler: lsf\n")
+        for words in (["sites"], ["sites", "mine"], ["render", "--site", "mine", "--", "x"]):
+            answer = castoff(*words, env={"CASTOFF_SITE": "local"})
+            assert answer.returncode == 2 and "mine.yaml:2: scheduler: is 'lsf'" in answer.stderr
+            assert answer.stderr.count("\n") == 1
+
+
+def test_schema_describes_what_init_writes(castoff: Castoff) -> None:
+    told = json.loads(castoff("schema").stdout)
+    assert told["$schema"].startswith("https://json-schema.org/")
+    ((_, job),) = [item for item in told["$defs"].items() if item[0] == "JobSpec"]
+    assert {"command", "nodes", "walltime", "env_from", "requeue"} <= set(job["properties"])
+    assert all("description" in field or "$ref" in str(field) for field in job["properties"].values())
+
+
+class TestExplain:
+    def test_each_rank_of_launch(self, castoff: Castoff) -> None:
+        answer = castoff("launch", "-n", "2", "--", "castoff", "explain", "--json")
+        told = {}
+        for rank in "01":
+            lines = [line[4:] for line in answer.stdout.splitlines() if line.startswith(f"[{rank}] ")]
+            told[rank] = json.loads("\n".join(lines))
+        assert [one["placement"]["rank"] for one in told.values()] == [0, 1]
+        assert all(one["starter"] == "local" and one["error"] is None for one in told.values())
+
+    def test_a_stale_environment(self, castoff: Castoff) -> None:
+        answer = castoff("explain", env={"RANK": "3"})
+        assert answer.returncode == 1
+        assert "cannot tell which rank it is" in answer.stdout
+        assert json.loads(castoff("explain", "--json", env={"RANK": "3"}).stdout)["error"]
+
+
+class TestNoSiteNamed:
+    """Where neither Slurm nor PBS is, a cluster's job is not planned for a laptop."""
+
+    @pytest.mark.parametrize(
+        ("lines", "words"),
+        [
+            ("nodes: 2\nqueue: debug", "is for a cluster (nodes: 2, queue: debug), but no site is named"),
+            ("account: me", "is for a cluster (account: me), but"),
+            ("directives: {pbs: {filesystems: home}}", "is for a cluster (directives), but"),
+            ("nodes: 1\nranks_per_node: 2\nwalltime: 1h\narray: {count: 2}", None),
+        ],
+    )
+    def test_a_job(
+        self, lines: str, words: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        Path("job.yaml").write_text(f"command: [x]\n{lines}\n")
+        spec = JobSpec.load("job.yaml")
+        if words is None:
+            assert load_site(None, spec).name == "local"
+            return
+        with pytest.raises(InvalidInput) as caught:
+            load_site(None, spec)
+        told = str(caught.value)
+        assert told.startswith(f"job.yaml: {words}") and "--site local" in told
+        assert "with --site, one of aurora, frontier, " in told and "one of local" not in told
+        assert load_site("local", spec).name == "local"
+        monkeypatch.setenv("CASTOFF_SITE", "local")
+        assert load_site(None, spec).name == "local"

@@ -1,0 +1,237 @@
+"""status and wait, of runs that go on, are over, were moved, or are damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launcher.runs.run import Run
+from launcher.schedulers.local.control import is_alive
+from tests import patience
+
+from ..conftest import Castoff, LocalJobs, objects
+
+Until = Callable[..., None]
+
+
+class TestStatus:
+    def test_of_none(self, castoff: Castoff) -> None:
+        answer = castoff("status")
+        assert (answer.returncode, answer.stdout) == (1, "")
+        assert answer.stderr.startswith("castoff: there are no runs yet; `castoff list --scan FOLDER`")
+
+    def test_without_a_word_it_is_the_newest(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        jobs.submit("--name", "older", sh="true")
+        run = jobs.submit("--name", "newer", sh="true")
+        jobs.wait(run)
+        output = castoff("status").stdout
+        assert output.startswith(f"run        {run.id}\n") and "state      ended, done\n" in output
+        assert json.loads(castoff("status", "--json").stdout)["id"] == run.id
+
+    def test_in_words(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        run = jobs.submit("--name", "mine", sh="exit 3")
+        jobs.wait(run)
+        for reference in ("mine", run.id, run.id[:-2], run.job, run.path, f"{run.path}/"):
+            assert reference is not None
+            answer = castoff("status", reference)
+            assert answer.returncode == 0, answer.stderr
+            lines = answer.stdout.splitlines()
+            assert lines[:2] == [f"run        {run.id}", f"site       local, job {run.job}"]
+            assert lines[2].startswith("submitted  ") and lines[2].endswith("s ago")
+            assert lines[3:5] == [f"directory  {run.path}", "state      ended, failed (code 3)"]
+            assert lines[5].startswith("attempt    0.0  failed after ")
+            assert lines[6].startswith("           rank 0 on ")
+            assert lines[6].endswith(" failed first: exit code 3")
+            assert lines[7:] == [f"           logs in {run.path}/logs/0.0"]
+
+    def test_while_it_runs(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
+        run = jobs.submit(sh="echo half; touch here; while [ ! -e go ]; do sleep 0.05; done")
+        until((jobs.folder / "here").exists)
+        told = json.loads(castoff("status", run.path, "--json").stdout)
+        assert (told["state"], told["ending"], told["code"]) == ("running", None, None)
+        until(lambda: "half" in castoff("logs", run.path).stdout)
+        assert castoff("logs", run.path, "--rank", "0").stdout == "half\n"
+        late = castoff("wait", run.path, "--timeout", "0.3")
+        assert (late.returncode, late.stdout) == (124, "")
+        assert late.stderr == f"castoff: {run.id} is still running after 0.3 s\n"
+        (jobs.folder / "go").touch()
+        done = castoff("wait", run.path)
+        assert (done.returncode, done.stdout) == (0, f"{run.id}: done\n")
+
+    def test_never_unknown_while_it_is_submitted(self, jobs: LocalJobs, castoff: Castoff) -> None:
+        """From its first moment in the index on, somebody sees to a run."""
+        waits = ["sh", "-c", "until [ -e go ]; do sleep 0.1; done"]
+        words = ["castoff", "submit", "--site", "local", "--", *waits]
+        states = set()
+        for _ in range(2):
+            submitting = subprocess.Popen(words, cwd=jobs.folder, stdout=subprocess.DEVNULL)
+            while submitting.poll() is None:
+                states |= {jobs.status(run)["state"] for run in _indexed()}
+            states |= {jobs.status(run)["state"] for run in _indexed()}
+        assert states and states <= {"pending", "running"}
+
+    def test_of_nothing(self, castoff: Castoff, tmp_path: Path) -> None:
+        (tmp_path / "job.sh").touch()
+        for reference, said in (
+            ("nothing", "there is no such run; `castoff list` shows them"),
+            ("", "an empty name: there is no such run"),
+            (".", "no job.sh beside attempts/"),
+            ("..", "no job.sh beside attempts/"),
+            ("/nowhere", "no job.sh beside attempts/"),
+            ("x" * 5000, "there is no such run"),
+        ):
+            for verb in ("status", "wait", "logs", "cancel"):
+                if verb == "status" or reference == "nothing":
+                    answer = castoff(verb, reference)
+                    assert (answer.returncode, answer.stdout) == (1, "")
+                    assert said in answer.stderr and answer.stderr.count("\n") == 1
+
+    def test_a_name_wins_over_a_folder(self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path) -> None:
+        run = jobs.submit("--name", "train", sh="true")
+        jobs.wait(run)
+        shutil.copytree(run.path, tmp_path / "train")
+        assert json.loads(castoff("status", "train", "--json").stdout)["id"] == run.id
+        assert json.loads(castoff("status", "train/", "--json").stdout)["id"] == "train"
+
+    def test_a_beginning_of_several(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        runs = [jobs.submit("--name", name, sh="true") for name in ("ab", "ac")]
+        answer = castoff("status", "a")
+        assert answer.returncode == 1
+        assert answer.stderr == f"castoff: a: 2 runs begin so, say more: {runs[0].id}, {runs[1].id}\n"
+
+
+def _indexed() -> list[Run]:
+    path = Path(os.environ["XDG_STATE_HOME"]) / "castoff" / "runs.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [Run(Path(json.loads(line)["path"])) for line in lines]
+
+
+class TestWait:
+    @pytest.mark.parametrize("code", [0, 1, 42, 124, 255])
+    def test_its_code_is_the_job_s(self, castoff: Castoff, jobs: LocalJobs, code: int) -> None:
+        run = jobs.submit(sh=f"exit {code}")
+        answer = castoff("wait", run.path, "--json")
+        assert answer.returncode == code
+        assert json.loads(answer.stdout)["code"] == code
+        assert json.loads(answer.stdout)["ending"] == ("failed" if code else "done")
+
+    def test_a_signal(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        run = jobs.submit(sh="kill -SEGV $$")
+        answer = castoff("wait", run.path)
+        assert (answer.returncode, answer.stdout) == (128 + 11, f"{run.id}: failed\n")
+        assert "killed by SIGSEGV" in castoff("status", run.path).stdout
+
+
+class TestDamage:
+    def test_a_directory_that_was_moved(self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path) -> None:
+        run = jobs.submit("--name", "mine", sh="echo hello; exit 3")
+        jobs.wait(run)
+        gone = (
+            f"{run.id}: its directory {run.path} is gone; if it was moved, name its new path, or let "
+            "`castoff list --scan FOLDER` find it"
+        )
+        moved = Run(run.path.rename(tmp_path / "moved elsewhere"))
+        told = json.loads(castoff("status", moved.path, "--json").stdout)
+        assert (told["id"], told["name"], told["code"]) == ("moved elsewhere", "mine", 3)
+        assert "hello" in castoff("logs", moved.path).stdout
+        assert castoff("status", run.id).stderr == f"castoff: {gone}\n"
+        assert castoff("list").stderr.startswith("castoff: the directories of all runs are gone; --scan ")
+        answer = castoff("list", "--scan", tmp_path)
+        assert answer.stderr == f"castoff: {tmp_path}: 1 run found, 1 new\n"
+        assert json.loads(castoff("status", "mine", "--json").stdout)["directory"] == str(moved.path)
+
+    def test_half_written_records(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        run = jobs.submit("--name", "mine", "--ranks-per-node", "2", sh="exit $RANK")
+        jobs.wait(run)
+        for name in ("start.json", "failure.json", "ending.json"):
+            path = run.path / "attempts" / "0.0" / name
+            whole = path.read_bytes()
+            for damaged in (b"", whole[: len(whole) // 2], b'[{"code": "x"}]', b'{"code": "x"}', b"\xff"):
+                path.write_bytes(damaged)
+                assert jobs.status(run)["id"] == run.id
+            for verb in ("status", "logs"):
+                answer = castoff(verb, run.path)
+                assert (answer.returncode, answer.stderr) == (0, "")
+            path.write_bytes(whole)
+        for name in ("plan.json", "submission.json", "local.json"):
+            (run.path / name).write_text('{"array_count": ')
+        answer = castoff("list")
+        assert (answer.returncode, answer.stderr) == (0, "") and run.id in answer.stdout
+        assert jobs.status(run)["ending"] == "failed"
+
+    def test_a_directory_that_may_not_be_written(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        """As root, who may write anywhere, by a mount that nobody may write to."""
+        run = jobs.submit("--name", "mine", sh="echo hello")
+        jobs.wait(run)
+        jobs.until_tidy(run)
+        for path in (*run.path.rglob("*"), run.path):
+            path.chmod(stat.S_IMODE(path.stat().st_mode) & ~0o222)
+        words = ["castoff", "cancel", str(run.path)]
+        lock = run.path / "local.lock"
+        code = (
+            f"import fcntl; held = open({str(lock)!r}); fcntl.flock(held, fcntl.LOCK_EX);"
+            "import sys, subprocess; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
+        )
+        try:
+            status = _without_power(["castoff", "status", str(run.path)])
+            assert status.returncode == 0 and "ended, done" in status.stdout
+            # One that goes on, as its lock says, cannot be cancelled by who may not write there.
+            (run.path / "attempts" / "0.0" / "ending.json").unlink()
+            asked = _without_power([sys.executable, "-c", code, *words])
+        finally:
+            for path in (run.path, *run.path.rglob("*")):
+                path.chmod(stat.S_IMODE(path.stat().st_mode) | 0o200)
+        assert (asked.returncode, asked.stdout) == (1, "")
+        assert asked.stderr.startswith(f"castoff: {run.path}: cannot be written, so {run.id} goes on: ")
+
+    def test_an_index_that_was_cut_off(self, castoff: Castoff, jobs: LocalJobs, fresh_home: Path) -> None:
+        first = jobs.submit("--name", "first", sh="true")
+        index = fresh_home / ".local" / "state" / "castoff" / "runs.jsonl"
+        assert stat.S_IMODE(index.stat().st_mode) == 0o600
+        with index.open("ab") as file:
+            file.write(b'{"path": "/half\xff')
+        second = jobs.submit("--name", "second", sh="true")
+        told = objects(castoff("list", "--json").stdout)
+        assert [one["id"] for one in told] == [first.id, second.id]
+        shutil.rmtree(_over(jobs, first).path)
+        assert [one["id"] for one in objects(castoff("list", "--json").stdout)] == [second.id]
+
+    def test_an_index_that_is_none(self, castoff: Castoff, tmp_path: Path) -> None:
+        (tmp_path / "castoff" / "runs.jsonl").mkdir(parents=True)
+        answer = castoff("status", env={"XDG_STATE_HOME": str(tmp_path)})
+        assert answer.returncode == 1
+        assert answer.stderr.startswith(
+            f"castoff: {tmp_path}/castoff/runs.jsonl: the index of runs cannot be"
+        )
+
+    def test_a_script_that_ran_by_hand(self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path) -> None:
+        castoff("render", "-o", "job.sh", "--site", "local", "--", "sh", "-c", "exit 3")
+        by_hand = subprocess.run(["bash", "job.sh"], cwd=tmp_path, capture_output=True, text=True)
+        assert by_hand.returncode == 3, by_hand.stderr
+        (folder,) = tmp_path.glob("castoff-local-*")
+        told = json.loads(castoff("status", folder.name, "--json").stdout)
+        assert (told["state"], told["ending"], told["code"]) == ("ended", "failed", 3)
+        (folder / "attempts" / "0.0" / "ending.json").unlink()
+        told = json.loads(castoff("status", folder.name, "--json").stdout)
+        assert told["state"] == "unknown" and "castoff did not submit it" in told["reason"]
+
+
+def _over(jobs: LocalJobs, run: Run) -> Run:
+    jobs.wait(run)
+    patience.until(lambda: not is_alive(run))
+    return run
+
+
+def _without_power(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command as an ordinary user: root without the capability to write anywhere."""
+    dropped = ["setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner", "--inh-caps=-all", "--"]
+    prefix = dropped if os.geteuid() == 0 else []
+    return subprocess.run([*prefix, *words], capture_output=True, text=True, check=False)

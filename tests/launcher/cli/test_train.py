@@ -1,0 +1,175 @@
+"""castoff train: hands over to a trainer of our own, whatever lies about with its name."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.cli import train
+from launcher.cli.train import TRAININGS
+from launcher.errors import CastoffError
+
+from ..conftest import Castoff
+
+ROOT = Path(__file__).parents[3]
+COMMAND = str(Path(sys.executable).parent / "castoff")
+
+
+def complains(answer: subprocess.CompletedProcess[str], said: str, code: int) -> None:
+    assert (answer.returncode, answer.stdout) == (code, "")
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith("castoff: ") and said in line
+
+
+@pytest.fixture
+def started(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program that castoff becomes prints its command line, as bytes, and ends with 7."""
+    folder = tmp_path_factory.mktemp("sitecustomize")
+    (folder / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if 'trainers.gnn' in sys.orig_argv:\n"
+        "    print(os.getpid(), [os.fsencode(word) for word in sys.orig_argv], flush=True)\n"
+        "    os._exit(7)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+SAFELY = [b"-P"] if sys.version_info >= (3, 11) else []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [b"c.yaml", b"--set", b"training.num_epochs=3"],
+        [b"", b"a b", b"-n", b"--nodes", b"$HOME", b"'\"\\", b"*", b"\xff\xfe", b"\n", "ä\u2028".encode()],
+        [b"--help"],
+        [b"-h", b"--version", b"--json"],
+        [b"--", b"c.yaml", b"--", b"--help"],
+        [b"c.yaml", b"--"],
+        [],
+    ],
+)
+@pytest.mark.usefixtures("started")
+def test_every_byte_is_handed_over(words: list[bytes], tmp_path: Path) -> None:
+    """By the same Python, in the same process, whose code is the trainer's."""
+    with subprocess.Popen(
+        [os.fsencode(COMMAND), b"train", b"gnn", *words], cwd=tmp_path, stdout=subprocess.PIPE
+    ) as process:
+        shown = process.communicate()[0].decode()
+    pid, _, line = shown.partition(" ")
+    assert (process.returncode, int(pid)) == (7, process.pid)
+    python, *rest = ast.literal_eval(line)
+    assert rest == [*SAFELY, b"-m", b"trainers.gnn", *words]
+    assert Path(os.fsdecode(python)).parent == Path(sys.executable).parent
+
+
+def hostile(folder: Path) -> None:
+    """Somebody's own `trainers`, that of all names."""
+    (folder / "trainers" / "gnn").mkdir(parents=True)
+    for path in (folder / "trainers" / "__init__.py", folder / "trainers" / "gnn" / "__main__.py"):
+        path.write_text("raise SystemExit('the wrong trainers')")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="only Python 3.11 has -P")
+def test_a_folder_of_that_name_does_not_win(castoff: Castoff, tmp_path: Path) -> None:
+    hostile(tmp_path)
+    answer = castoff("train", "gnn", "none.yaml")
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("castoff train: none.yaml: cannot be read")
+
+
+def test_one_on_pythonpath_is_said(castoff: Castoff, tmp_path: Path) -> None:
+    hostile(tmp_path / "lib")
+    answer = castoff("train", "gnn", "none.yaml", env={"PYTHONPATH": str(tmp_path / "lib")})
+    complains(answer, f"{tmp_path / 'lib' / 'trainers' / '__init__.py'} comes before castoff's own", 1)
+    assert "take its folder off PYTHONPATH" in answer.stderr
+    (tmp_path / "file").mkdir()
+    (tmp_path / "file" / "trainers.py").touch()
+    answer = castoff("train", "gnn", "none.yaml", env={"PYTHONPATH": str(tmp_path / "file")})
+    complains(answer, f"{tmp_path / 'file' / 'trainers.py'} comes before", 1)
+
+
+def test_without_p_one_in_the_working_directory_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Python 3.10 it would win."""
+    monkeypatch.setattr(train, "_SAFELY", [])
+    monkeypatch.chdir(ROOT)
+    train._check_whose_trainers()  # ours is no stranger
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trainers").mkdir()
+    train._check_whose_trainers()  # nor is a folder that is no package
+    hostile(tmp_path / "x")
+    monkeypatch.chdir(tmp_path / "x")
+    with pytest.raises(CastoffError, match=r"x/trainers/__init__\.py comes before .*go to another folder"):
+        train._check_whose_trainers()
+
+
+@pytest.mark.parametrize("lacking", [["torch"], ["torch_geometric"], ["torch", "torch_geometric"]])
+def test_what_is_not_installed_is_named(lacking: list[str], castoff: Castoff, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.machinery as machinery\n"
+        "find = machinery.PathFinder.find_spec\n"
+        "machinery.PathFinder.find_spec = staticmethod(\n"
+        f"    lambda name, *rest: None if name in {lacking} else find(name, *rest))\n"
+    )
+    answer = castoff("train", "gnn", "none.yaml", env={"PYTHONPATH": str(tmp_path)})
+    assert (answer.returncode, answer.stdout) == (1, "")
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith("castoff train: ") and f"has no {' and no '.join(lacking)};" in line
+    assert "pip install 'castoff[gnn]'" in line and "a torch from 2.8 on that is there stays" in line
+    assert castoff("train", "gnn", "--help", env={"PYTHONPATH": str(tmp_path)}).returncode == 0
+
+
+def test_help_is_the_trainers(castoff: Castoff) -> None:
+    answer = castoff("train", "gnn", "--help")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout.startswith("usage: castoff train gnn ")
+    assert "--set FIELD=VALUE" in answer.stdout
+    wrong = castoff("train", "gnn", "--nope")
+    assert wrong.returncode == 2 and "castoff train gnn" in wrong.stderr
+
+
+def test_trainings_are_listed(castoff: Castoff) -> None:
+    shown = castoff("train", "--help").stdout
+    width = max(map(len, TRAININGS))
+    for name, words in TRAININGS.items():
+        assert f"  {name:{width}}  {words}\n" in shown
+        assert (ROOT / "trainers" / name / "__main__.py").exists()
+    assert set(TRAININGS) == {path.parent.name for path in (ROOT / "trainers").glob("*/__main__.py")}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["gmn", "c.yaml"], "there is no training 'gmn'; did you mean gnn? (see castoff train --help)"),
+        (["c.yaml"], "there is no training 'c.yaml'; there is dpo, gnn, sedd"),
+        (["\x1b[2J"], "there is no training '\\x1b[2J'; there is dpo, gnn, sedd"),
+        ([], "missing argument 'NAME'"),
+        (["--", "gnn"], "missing argument 'NAME'"),
+        (["--set", "a=b", "gnn"], "there is no training '--set'"),
+    ],
+)
+def test_names_that_are_none(words: list[str], said: str, castoff: Castoff) -> None:
+    complains(castoff("train", *words), said, 2)
+
+
+def test_castoff_itself_loads_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "os.execv = lambda path, words: (print(*sys.modules), os._exit(0))\n"
+        "sys.stdout.reconfigure(line_buffering=True)\n"
+        "from launcher.cli.main import main\n"
+        "main(['train', 'gnn', 'c.yaml'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "click" in loaded
+    assert not loaded & {"torch", "torch_geometric", "trainers", "numpy", "yaml", "msgspec", "rich"}

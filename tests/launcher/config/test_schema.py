@@ -1,0 +1,220 @@
+"""The JSON schema of job files says what the reader says; a job's plain data reads back."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from launcher.config.document import Document
+from launcher.config.job import JobSpec
+from launcher.config.schema import job_schema
+from launcher.errors import InvalidInput
+
+JOB = """\
+command: [python, train.py, --lr, 1e-3, --seed, 010, --amp, true, '']
+nodes: 2
+qos: 007
+walltime: "1:30:00"
+memory: 64G
+binding: 0:1
+exclusive: false
+mail: {to: me@example.org, on: [begin, fail]}
+setup: [module load x, 5]
+env: {OMP_NUM_THREADS: 1, LR: 1e-3}
+inherit: [HOME]
+directives: {comment: null, hold: true, n: 5, pbs: {filesystems: home, k: null}, slurm: null}
+start: {starter: pals, args: [--label]}
+container: {runtime: shifter, image: 5, binds: [/a], env: {A: 1}}
+stage: [{from: 007, unpack: true}]
+array: {count: 8}
+after: {afterok: [preprocess, 123]}
+requeue: {max: 3}
+"""
+
+names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True).filter(
+    lambda name: not name.startswith("CASTOFF_")
+)
+words = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\x00\n\r"), min_size=1, max_size=8
+)
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=8)
+counts = st.integers(1, 1000)
+durations = st.sampled_from(["90s", "1h", "00:30:00", "1-00:00:00", "1d12h"])
+
+jobs = st.fixed_dictionaries(
+    {
+        "command": st.tuples(words.filter(lambda word: not word.startswith("-")))
+        .map(list)
+        .flatmap(lambda first: st.lists(texts).map(lambda more: first + more))
+    },
+    optional={
+        "name": words,
+        "nodes": counts,
+        "ranks_per_node": counts,
+        "cores_per_rank": st.none() | counts,
+        "devices_per_rank": st.integers(0, 8),
+        "memory": st.sampled_from(["1G", "512M"]),
+        "walltime": durations,
+        "exclusive": st.booleans(),
+        "mail": st.fixed_dictionaries({"to": words}, optional={"on": st.just(["begin"])}),
+        "setup": st.lists(texts.filter(lambda line: "\r" not in line), max_size=3),
+        "env": st.dictionaries(names, texts, max_size=3),
+        "inherit": st.sampled_from(["none", "all", None]) | st.lists(names, max_size=3),
+        "directives": st.dictionaries(
+            st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,6}", fullmatch=True),
+            words | st.booleans() | st.none(),
+            max_size=3,
+        ),
+        "start": st.fixed_dictionaries({}, optional={"torchrun": st.booleans(), "args": st.lists(words)}),
+        "container": st.fixed_dictionaries(
+            {},
+            optional={
+                "image": words,
+                "runtime": st.sampled_from(["apptainer", "pyxis"]),
+                "binds": st.lists(words),
+                "env": st.dictionaries(names, texts, max_size=3),
+                "gpus": st.sampled_from(["intel", "none"]),
+            },
+        ),
+        "stage": st.lists(
+            st.fixed_dictionaries(
+                {"from": words},
+                optional={"to": words, "unpack": st.booleans(), "activate": st.booleans()},
+            ),
+            max_size=2,
+        ),
+        "array": st.fixed_dictionaries({"count": counts}, optional={"at_most": counts}),
+        "after": st.dictionaries(st.sampled_from(["afterok", "afterany"]), st.lists(words, min_size=1)),
+        "requeue": st.fixed_dictionaries({}, optional={"max": st.integers(0, 9)}),
+    },
+)
+
+
+@given(jobs)
+@settings(deadline=None, max_examples=60)
+def test_of_and_to_builtins_are_each_others_inverse(fields: dict[str, Any]) -> None:
+    spec = JobSpec.of(fields)
+    plain = msgspec.to_builtins(spec)
+    assert JobSpec.of(plain) == spec
+    assert msgspec.to_builtins(JobSpec.of(plain)) == plain
+    assert schema_refuses(job_schema(), fields) is None
+
+
+def schema_refuses(root: dict[str, Any], value: Any) -> str | None:
+    """What of a value a JSON schema refuses: the keywords that msgspec writes, each by its definition."""
+    kinds = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "boolean": bool,
+        "null": type(None),
+    }
+    known = {"type", "properties", "additionalProperties", "items", "anyOf", "enum", "required", "$ref"}
+    known |= {"pattern", "minimum", "maximum", "propertyNames", "title", "description", "default"}
+
+    def is_a(kind: str, part: Any) -> bool:
+        if kind in ("number", "integer"):
+            whole = isinstance(part, int) or (kind == "number" and isinstance(part, float))
+            return whole and not isinstance(part, bool)
+        return isinstance(part, kinds[kind])
+
+    def refuses(schema: dict[str, Any], part: Any, at: str) -> str | None:
+        assert set(schema) <= known, f"this checker does not know {set(schema) - known}"
+        if "$ref" in schema:
+            return refuses(root["$defs"][schema["$ref"].removeprefix("#/$defs/")], part, at)
+        if "anyOf" in schema:
+            answers = [refuses(choice, part, at) for choice in schema["anyOf"]]
+            return None if None in answers else f"{at}: {answers}"
+        allowed = schema.get("type", [])
+        if allowed and not any(
+            is_a(kind, part) for kind in ([allowed] if isinstance(allowed, str) else allowed)
+        ):
+            return f"{at}: {part!r} is no {allowed}"
+        if "enum" in schema and part not in schema["enum"]:
+            return f"{at}: {part!r} is none of {schema['enum']}"
+        if isinstance(part, str) and "pattern" in schema and not re.search(schema["pattern"], part):
+            return f"{at}: {part!r} does not match {schema['pattern']}"
+        if is_a("number", part) and not schema.get("minimum", part) <= part <= schema.get("maximum", part):
+            return f"{at}: {part!r} is out of range"
+        if isinstance(part, list):
+            inner = (refuses(schema["items"], item, f"{at}[]") for item in part)
+            return next((answer for answer in inner if answer), None)
+        if isinstance(part, dict):
+            return refuses_object(schema, part, at)
+        return None
+
+    def refuses_object(schema: dict[str, Any], part: dict[str, Any], at: str) -> str | None:
+        fields = schema.get("properties", {})
+        for name in schema.get("required", []):
+            if name not in part:
+                return f"{at}: lacks {name}"
+        for name, item in part.items():
+            other = schema.get("additionalProperties", True)
+            if name not in fields and other is False:
+                return f"{at}: has no {name}"
+            answer = refuses(schema.get("propertyNames", {}), name, f"{at} name") or refuses(
+                fields.get(name, other if isinstance(other, dict) else {}), item, f"{at}.{name}"
+            )
+            if answer:
+                return answer
+        return None
+
+    top = {key: part for key, part in root.items() if key not in ("$defs", "$schema")}
+    return refuses(top, value, "")
+
+
+class TestSchema:
+    def test_takes_what_we_take(self) -> None:
+        # As an editor reads it: numbers and truth values stand where we take text as it is written.
+        data = Document.parse(JOB, "f.yaml").data
+        assert data["command"][3] == 0.001
+        assert data["env"]["OMP_NUM_THREADS"] == 1
+        assert schema_refuses(job_schema(), data) is None
+        assert JobSpec.of(data).command
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            *(
+                "nodes: four",
+                "nodes: 0",
+                "nodes: true",
+                "devices_per_rank: -1",
+                "memory: 64",
+                "walltime: soon",
+            ),
+            *("walltme: 1h", "name: ''", "account: [a]", "exclusive: yes", "env: {A B: 1}", "env: {C: [1]}"),
+            *(
+                "env_from: [1A]",
+                "inherit: al",
+                "directives: {a b: x}",
+                "directives: {c: [1]}",
+                "grace: 5",
+                "binding: list:0",
+            ),
+            *("directives: {pbs: home}", "directives: {lsf: {x: y}}", "directives: {pbs: {a b: x}}"),
+            *("mail: {to: me, on: [ended]}", "mail: {to: me, cc: you}", "mail: {on: [end]}"),
+            *("start: {starter: slurm}", "start: {torchrun: 'on'}", "array: {at_most: 2}", "setup: x"),
+            *("after: {afterOK: [a]}", "after: {afterok: a}", "requeue: {max: -1}", 'queue: "a\\n"'),
+        ],
+    )
+    def test_refuses_what_we_refuse(self, line: str) -> None:
+        data = {"command": ["x"], **Document.parse(line, "f.yaml").data}
+        with pytest.raises(InvalidInput):
+            JobSpec.of(data)
+        assert schema_refuses(job_schema(), data) is not None
+
+    def test_says_what_every_field_means(self) -> None:
+        schema = job_schema()
+        assert schema["$schema"].startswith("https://json-schema.org/")
+        for name, definition in schema["$defs"].items():
+            assert definition["additionalProperties"] is False, name
+            for field, of_field in definition["properties"].items():
+                assert of_field.get("description"), f"{name}.{field}"
+        assert "x-scalar" not in json.dumps(schema)

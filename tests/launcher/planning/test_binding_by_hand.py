@@ -1,0 +1,111 @@
+"""The cores of each rank, as the job itself names them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from launcher.config.job import JobSpec
+from launcher.config.site import Node, Site
+from launcher.errors import InvalidInput
+from launcher.planning.planner import plan
+from launcher.runs.plan import Plan
+from launcher.starters.registry import STARTERS, Layout, Request
+
+AURORA: dict[str, Any] = {"account": "a", "walltime": "30m", "directives": {"filesystems": "home"}}
+WHOLE: dict[str, Any] = {"ranks_per_node": 2, "exclusive": True}
+
+
+def planned(site: Site | str, **fields: Any) -> Plan:
+    at = Site.load(site) if isinstance(site, str) else site
+    return plan(JobSpec.of({"command": ["x"], **fields}), at)
+
+
+def refused(site: Site | str, **fields: Any) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        planned(site, **fields)
+    return " | ".join(problem.message for problem in caught.value.problems if problem.path == "binding")
+
+
+@pytest.mark.parametrize(
+    ("site", "starter", "words"),
+    [
+        ("slurm", "srun", ["--cpu-bind=mask_cpu:0xf0,0xf00"]),
+        ("pbs", "pals", ["--cpu-bind", "list:4-7:8-11"]),
+        ("pbs", "hydra", ["-bind-to", "user:4+5+6+7,8+9+10+11"]),
+        ("pbs", "intelmpi", ["-genv", "I_MPI_PIN_DOMAIN", "[0xf0,0xf00]"]),
+    ],
+)
+def test_in_each_starters_words(site: str, starter: str, words: list[str]) -> None:
+    found = planned(site, binding="4-7:8-11", start={"starter": starter}, **WHOLE)
+    at = found.start.index(words[0])
+    assert found.start[at : at + len(words)] == words
+    assert (found.cores_per_rank, found.env["OMP_NUM_THREADS"]) == (4, "4")
+    assert not {*words} & {*planned(site, start={"starter": starter}, **WHOLE).start}
+
+
+def test_on_aurora_it_replaces_the_sites_choice() -> None:
+    lists = [f"{first}-{first + 3}" for first in (*range(4, 28, 4), *range(56, 80, 4))]
+    found = planned("aurora", binding=":".join(lists), **AURORA)
+    assert found.start.count("--cpu-bind") == 1
+    assert found.start[found.start.index("--cpu-bind") + 1] == f"list:{':'.join(lists)}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"binding": "4-7"}, "has 1 lists, but a node has 2 ranks: write one for each"),
+        ({"binding": "4-7:7-9"}, "names 7 more than once"),
+        ({"binding": "4-7:8-12"}, "names 12, but a node's cores are 0-11 (lscpu, 2026-11-20)"),
+        ({"binding": "0-3:4-7"}, "names 0, which slurm keeps for the system (lscpu, 2026-11-20)"),
+        ({"binding": "7-4:8"}, "holds 7-4, whose cores descend"),
+        ({"binding": "4:5", "exclusive": False}, "write exclusive: true"),
+        ({"binding": "4-7:8-11", "cores_per_rank": 2}, "gives a rank 4 cores, but cores_per_rank is 2"),
+        ({"binding": "4:5", "start": {"torchrun": True}}, "here torchrun starts them"),
+        ({"binding": "4:5", "start": {"starter": "openmpi"}}, "cannot be told to openmpi; srun, pals, hydra"),
+        ({"binding": "4:5", "start": {"args": ["--cpu-bind=cores"]}}, "start.args binds ranks, too"),
+    ],
+)
+def test_what_cannot_be(fields: dict[str, Any], words: str) -> None:
+    node = Node(sockets=["0-11"], reserved_cores="0", source="lscpu", date="2026-11-20")
+    at = msgspec.structs.replace(Site.load("slurm"), node=node)
+    assert words in refused(at, **{**WHOLE, **fields})
+
+
+def test_at_home_it_is_left_out_and_said() -> None:
+    assert [note for note in planned("local", binding="0").notes if note.startswith("binding: ")]
+
+
+@pytest.mark.parametrize(
+    ("site", "fields", "flag", "words"),
+    [
+        ("aurora", {**AURORA, "start": {"args": ["--cpu-bind", "depth"]}}, "--cpu-bind", ["depth"]),
+        ("aurora", {**AURORA, "start": {"args": ["--cpu-bind=verbose,depth"]}}, "--cpu-bind", []),
+        ("perlmutter", {"start": {"args": ["--cpu-bind=none"]}}, "--cpu-bind", []),
+        ("perlmutter", {"binding": "0-15:16-31:32-47:48-63"}, "--cpu-bind", []),
+        ("pbs", {"start": {"starter": "openmpi", "args": ["--bind-to", "core"]}}, "--bind-to", ["core"]),
+    ],
+)
+def test_nothing_is_bound_twice(site: str, fields: dict[str, Any], flag: str, words: list[str]) -> None:
+    found = planned(site, **fields).start
+    (at,) = [at for at, word in enumerate(found) if word.partition("=")[0] == flag]
+    assert found[at + 1 :][: len(words)] == words
+    args = fields.get("start", {}).get("args", [])
+    assert found[len(found) - len(args) :] == args
+    assert "list:" not in " ".join(found) and "none" not in found
+
+
+def test_mpichs_own_mpiexec_binds_so(system_program: Callable[[str, str], Path]) -> None:
+    first, *_, last = *sorted(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+    request = Request(Layout([(2, 1)]), 1, [str(last), str(first)], 0, 0, Site.load("pbs"), by_hand=True)
+    program = str(system_program("mpiexec.mpich", "mpich"))
+    shell = "echo $PMI_RANK $(grep Cpus_allowed_list /proc/self/status)"
+    words = [program, *STARTERS["hydra"].argv(request)[1:], "sh", "-c", shell]
+    told = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert sorted(told.splitlines()) == [f"0 Cpus_allowed_list: {last}", f"1 Cpus_allowed_list: {first}"]

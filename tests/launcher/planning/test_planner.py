@@ -1,0 +1,632 @@
+"""plan(): every decision made, every reason against it said at once, and nothing else touched."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from launcher.config.job import JobSpec
+from launcher.config.site import Node, Site
+from launcher.errors import InvalidInput
+from launcher.planning.planner import plan
+from launcher.runs.plan import Devices, Plan
+
+FACT: dict[str, Any] = {"source": "s", "date": "2026-08-19"}
+SITES = ["aurora", "polaris", "perlmutter", "frontier", "slurm", "pbs", "local"]
+
+AURORA: dict[str, Any] = {
+    "command": ["python", "train.py"],
+    "account": "a",
+    "walltime": "30m",
+    "directives": {"filesystems": "home:flare"},
+}
+
+
+POLARIS = {**AURORA, "queue": "debug", "directives": {"filesystems": "home:eagle"}}
+
+
+def planned(site: Site | str, **fields: Any) -> Plan:
+    at = Site.load(site) if isinstance(site, str) else site
+    base = {"aurora": AURORA, "polaris": POLARIS}.get(at.name, {"command": ["python", "train.py"]})
+    return plan(JobSpec.of({**base, **fields}), at)
+
+
+def refused(site: Site | str, **fields: Any) -> dict[str, str]:
+    with pytest.raises(InvalidInput) as caught:
+        planned(site, **fields)
+    return {problem.path: problem.message for problem in caught.value.problems}
+
+
+def derived(name: str, **fields: Any) -> Site:
+    """A built-in site with some of its fields changed."""
+    return msgspec.convert({**msgspec.to_builtins(Site.load(name)), **fields}, Site)
+
+
+class TestAurora:
+    def test_a_job_of_four_lines(self) -> None:
+        found = planned("aurora", nodes=2)
+        assert found.name == "train"
+        assert (found.nodes, found.ranks, found.layout) == (2, 24, [(12, 2)])
+        assert found.directives == [
+            ("N", "train"),
+            ("A", "a"),
+            ("select", "2"),
+            ("place", "scatter"),
+            ("walltime", "00:30:00"),
+            ("filesystems", "home:flare"),
+            ("j", "oe"),
+            ("r", "n"),
+            ("k", "doe"),
+        ]
+        assert found.start == [
+            *("mpiexec", "-n", "24", "--ppn", "12", "--cpu-bind"),
+            "list:1-8:9-16:17-24:25-32:33-40:41-48:53-60:61-68:69-76:77-84:85-92:93-100",
+            *("--line-buffer", "--pmi=pmix"),
+        ]
+        assert found.cores_per_rank == 8
+        assert found.env["OMP_NUM_THREADS"] == "8"
+        assert found.env["CCL_PROCESS_LAUNCHER"] == "pmix"
+        assert found.inherit == "none"
+        assert found.master_suffix == ".hsn.cm.aurora.alcf.anl.gov"
+        assert found.node_hours == 1.0
+        assert found.notes == [
+            "12 ranks per node: the node has 12 devices",
+            "OMP_NUM_THREADS=8: a rank's cores",
+        ]
+
+    def test_six_ranks_use_six_gpus(self) -> None:
+        found = planned("aurora", ranks_per_node=6)
+        assert found.devices.visible == "0,2,4,6,8,10"
+        assert found.device_variable == "ZE_AFFINITY_MASK"
+        assert found.start[-3] == "list:1-17:18-34:35-51:53-69:70-86:87-103"
+
+    def test_whole_gpus(self) -> None:
+        found = planned("aurora", devices_per_rank=2)
+        assert found.layout == [(6, 1)]
+        assert found.devices.per_rank[:2] == ["0,1", "2,3"]
+
+    def test_without_devices(self) -> None:
+        found = planned("aurora", devices_per_rank=0)
+        assert (found.layout, found.devices.index, found.cpu_lists) == ([(1, 1)], None, ["1-51,53-103"])
+
+    def test_no_flag_of_another_mpi_and_none_that_was_not_asked_for(self) -> None:
+        # mlcommons/storage 549; ezpz 156: --no-vni is for those who need it.
+        assert not {"--no-vni", "--hostfile", "--bind-to", "-x", "--gpu-bind"} & set(planned("aurora").start)
+        assert planned("aurora", start={"args": ["--no-vni"]}).start[-2:] == ["--pmi=pmix", "--no-vni"]
+
+    def test_every_reason_at_once(self) -> None:
+        found = refused(
+            "aurora",
+            account=None,
+            walltime="2h",
+            queue="debug",
+            nodes=4,
+            ranks_per_node=13,
+            qos="high",
+            name="1st",
+            directives={"gres": "gpu:1"},
+            start={"starter": "srun"},
+            grace="3h",
+        )
+        assert set(found) == {
+            *(
+                "account",
+                "queue",
+                "ranks_per_node",
+                "qos",
+                "name",
+                "directives.gres",
+                "start.starter",
+                "grace",
+            ),
+            "directives.filesystems",
+        }
+
+    @pytest.mark.parametrize(
+        ("fields", "path", "words"),
+        [
+            (
+                {"ranks_per_node": 13},
+                "ranks_per_node",
+                "is 13, but a node has 12 devices; what fits: up to 12",
+            ),
+            ({"ranks": 26, "nodes": 2}, "ranks", "is 26, but a node has 12 devices"),
+            ({"cores_per_rank": 9}, "cores_per_rank", "is 9, but 12 ranks on a node leave each 8 of its 102"),
+            ({"devices_per_rank": 2, "ranks_per_node": 12}, "devices_per_rank", "is 2, but 12 ranks with 2"),
+        ],
+    )
+    def test_what_does_not_fit_a_node(self, fields: dict[str, Any], path: str, words: str) -> None:
+        found = refused("aurora", **fields)
+        assert set(found) == {path}
+        assert found[path].startswith(words)
+        assert found[path].endswith("aurora/data-science/frameworks/pytorch, 2026-08-19)")
+
+
+class TestPolaris:
+    def test_a_job_of_five_lines(self) -> None:
+        found = planned("polaris", nodes=2)
+        assert found.layout == [(4, 2)]
+        assert found.start == [
+            *("mpiexec", "-n", "8", "--ppn", "4", "--cpu-bind", "list:0-7:8-15:16-23:24-31"),
+            "--line-buffer",
+        ]
+        assert (found.devices.visible, found.device_variable) == ("3,2,1,0", "CUDA_VISIBLE_DEVICES")
+        assert found.setup == ["module use /soft/modulefiles"]
+        assert found.master_suffix == ".hsn.cm.polaris.alcf.anl.gov"
+        assert dict(found.directives)["select"] == "2"
+
+    @pytest.mark.parametrize(("ranks", "masks"), [(1, "3"), (2, "3,1"), (3, "3,2,1"), (4, "3,2,1,0")])
+    def test_devices_the_other_way_round(self, ranks: int, masks: str) -> None:
+        assert planned("polaris", ranks_per_node=ranks).devices.visible == masks
+
+    def test_more_ranks_than_devices(self) -> None:
+        found = refused("polaris", ranks_per_node=8)
+        assert found["ranks_per_node"].startswith("is 8, but a node has 4 devices; what fits: up to 4 ranks")
+
+    def test_torchrun_sees_them_in_the_same_order(self) -> None:
+        found = planned("polaris", start={"torchrun": True})
+        assert (found.devices.visible, found.start[-2]) == ("3,2,1,0", "list:0-31")
+
+
+class TestPerlmutter:
+    def test_a_job_of_one_line(self) -> None:
+        found = planned("perlmutter", nodes=2)
+        assert found.layout == [(4, 2)]
+        directives = dict(found.directives)
+        assert (directives["constraint"], directives["gpus-per-node"]) == ("gpu", "4")
+        assert (directives["cpus-per-task"], found.cores_per_rank) == ("32", 16)
+        assert "--cpus-per-task=32" in found.start
+        assert found.env["OMP_NUM_THREADS"] == "16", "threads count cores, whatever Slurm counts"
+        assert found.devices == Devices(visible="3,2,1,0", index='"$LOCAL_RANK"')
+        assert "--cpus-per-task=32: a rank's 16 cores, which have 2 CPUs each" in found.notes
+
+    @pytest.mark.parametrize(("ranks", "masks", "cpus"), [(1, "3", "128"), (2, "3,1", "64")])
+    def test_a_job_has_all_devices_of_its_nodes(self, ranks: int, masks: str, cpus: str) -> None:
+        # Else a rank would look for device 3 among one or two.
+        found = planned("perlmutter", ranks_per_node=ranks)
+        directives = dict(found.directives)
+        assert (directives["gpus-per-node"], directives["cpus-per-task"]) == ("4", cpus)
+        assert found.devices.visible == masks
+
+    def test_other_nodes_by_their_constraint(self) -> None:
+        found = planned("perlmutter", constraint="gpu&hbm80g")
+        assert dict(found.directives)["constraint"] == "gpu&hbm80g"
+
+    def test_in_shared_a_job_has_only_what_it_asks_for(self) -> None:
+        found = planned("perlmutter", qos="shared", ranks_per_node=1)
+        directives = dict(found.directives)
+        assert (directives["gpus-per-node"], directives["cpus-per-task"]) == ("1", "32")
+        assert (found.devices.visible, found.devices.index) == (None, '"$LOCAL_RANK"')
+        both = planned("perlmutter", qos="shared")
+        assert (both.layout, dict(both.directives)["cpus-per-task"]) == ([(2, 1)], "32")
+        assert "2 ranks per node: shared gives a job 2 of a node's devices" in both.notes
+        torchrun = planned("perlmutter", qos="shared", start={"torchrun": True})
+        assert torchrun.devices == Devices(), "Slurm numbers the job's own from 0"
+
+    def test_more_than_shared_gives(self) -> None:
+        found = refused("perlmutter", qos="shared", ranks_per_node=4)
+        assert found["ranks_per_node"].startswith("is 4, but shared gives a job 2 of a node's devices (")
+        assert found["ranks_per_node"].endswith("use up to 2 ranks a node, or another qos")
+        assert set(refused("perlmutter", qos="shared", ranks_per_node=2, devices_per_rank=2)) == {
+            "ranks_per_node"
+        }
+
+    def test_without_devices(self) -> None:
+        found = planned("perlmutter", devices_per_rank=0, ranks_per_node=2)
+        assert not [name for name, _ in found.directives if "gpu" in name]
+        assert found.devices == Devices()
+
+
+class TestFrontier:
+    def test_a_job_of_one_line(self) -> None:
+        found = planned("frontier", nodes=2)
+        assert (found.layout, found.cores_per_rank) == ([(8, 2)], 7)
+        directives = dict(found.directives)
+        assert directives["network"] == "disable_rdzv_get"
+        assert (directives["cpus-per-task"], directives["ntasks-per-node"]) == ("7", "8")
+        assert not [name for name in directives if "gpu" in name]
+        assert found.start[4:7] == ["--cpus-per-task=7", "--gpus-per-task=1", "--gpu-bind=closest"]
+        assert found.devices == Devices(index="0"), "each rank sees its own alone"
+
+    @pytest.mark.parametrize(("ranks", "cores"), [(1, 56), (2, 28), (4, 14)])
+    def test_fewer_ranks_have_more_cores_and_the_step_all_devices(self, ranks: int, cores: int) -> None:
+        found = planned("frontier", ranks_per_node=ranks)
+        assert found.start[4:7] == [f"--cpus-per-task={cores}", "--gpus-per-node=8", "--gpu-bind=closest"]
+        assert found.devices.index == "0"
+
+    def test_the_first_core_of_each_l3_is_nobodys(self) -> None:
+        assert set(refused("frontier", cores_per_rank=8)) == {"cores_per_rank"}
+        message = refused("frontier", cores_per_rank=8)["cores_per_rank"]
+        assert message.startswith("is 8, but 8 ranks on a node leave each 7 of its 56 cores")
+        assert set(refused("frontier", ranks_per_node=57, devices_per_rank=0)) == {"ranks_per_node"}
+
+    def test_more_ranks_than_devices(self) -> None:
+        assert set(refused("frontier", ranks_per_node=16)) == {"ranks_per_node"}
+
+    def test_torchrun_owns_the_node(self) -> None:
+        found = planned("frontier", start={"torchrun": True})
+        assert found.start[3:7] == [
+            *("--ntasks-per-node=1", "--cpus-per-task=56", "--gpus-per-task=8", "--gpu-bind=closest")
+        ]
+        assert found.devices == Devices()
+
+
+class TestLayout:
+    @pytest.mark.parametrize(
+        ("fields", "layout"),
+        [
+            ({}, [(1, 1)]),
+            ({"nodes": 3}, [(1, 3)]),
+            ({"ranks_per_node": 4, "nodes": 2}, [(4, 2)]),
+            ({"ranks": 7, "nodes": 2}, [(4, 1), (3, 1)]),
+            ({"ranks": 10, "nodes": 4}, [(3, 2), (2, 2)]),
+            ({"ranks": 5}, [(5, 1)]),
+        ],
+    )
+    @pytest.mark.parametrize("site", ["slurm", "pbs"])
+    def test_layouts(self, site: str, fields: dict[str, Any], layout: list[tuple[int, int]]) -> None:
+        found = planned(site, **fields)
+        assert found.layout == layout
+        assert found.ranks == sum(count * times for count, times in layout)
+
+    def test_pals_fills_node_after_node(self) -> None:
+        message = refused("aurora", ranks=10, nodes=4)["ranks"]
+        assert message.endswith("use 8 or 12")
+        assert "fills node after node with 3" in message
+        assert planned("aurora", ranks=11, nodes=3).layout == [(4, 2), (3, 1)]
+        assert planned("aurora", ranks=10, nodes=4, start={"torchrun": True}).ranks == 10
+        assert planned("pbs", ranks=10, nodes=4).ranks == 10
+
+    def test_a_machine_alone_is_one_node(self) -> None:
+        assert refused("local", nodes=2) == {"nodes": "is 2, but this machine is one node; use --set nodes=1"}
+        assert planned("local", ranks=3).start == ["launch", "--here", "--ranks-per-node", "3"]
+
+    def test_logs_of_many_ranks(self) -> None:
+        assert planned("slurm", ranks_per_node=16, nodes=16).per_rank_logs
+        assert not planned("slurm", ranks=257, nodes=16).per_rank_logs
+
+
+class TestTorchrun:
+    def test_one_process_a_node_owns_all_of_it(self) -> None:
+        found = planned("aurora", nodes=2, start={"torchrun": True})
+        assert found.start == [
+            "mpiexec",
+            "-n",
+            "2",
+            "--ppn",
+            "1",
+            "--cpu-bind",
+            "list:1-51,53-103",
+            "--line-buffer",
+            "--pmi=pmix",
+        ]
+        assert (found.ranks, found.layout, found.cores_per_rank) == (24, [(12, 2)], 8)
+        assert not found.per_rank_logs
+
+    def test_on_slurm_it_gets_the_cores_and_devices_of_its_ranks(self) -> None:
+        found = planned(
+            "slurm", nodes=2, ranks_per_node=4, cores_per_rank=3, devices_per_rank=1, start={"torchrun": True}
+        )
+        directives = dict(found.directives)
+        assert directives["ntasks-per-node"] == "1"
+        assert directives["cpus-per-task"] == "12"
+        assert directives["gpus-per-node"] == "4"
+        assert "--cpus-per-task=12" in found.start
+
+    def test_it_hands_out_no_devices(self) -> None:
+        found = planned("aurora", ranks_per_node=24, start={"torchrun": True})
+        assert (found.devices.index, found.devices.per_rank) == (None, [])
+        assert any("torchrun hands out no devices" in note for note in found.notes)
+        assert not any("torchrun" in note for note in planned("aurora", start={"torchrun": True}).notes)
+
+    def test_a_nodes_ranks_see_devices_spread_over_it(self) -> None:
+        found = planned("aurora", ranks_per_node=6, start={"torchrun": True})
+        assert (found.devices.index, found.devices.visible) == (None, "0,2,4,6,8,10")
+
+    def test_ranks_must_fit_all_the_same(self) -> None:
+        assert set(refused("aurora", ranks_per_node=13, start={"torchrun": True})) == {"ranks_per_node"}
+
+
+class TestStarters:
+    @pytest.mark.parametrize(
+        ("site", "starter"), [("slurm", "hydra"), ("slurm", "openmpi"), ("pbs", "pals"), ("aurora", "hydra")]
+    )
+    def test_another_than_the_sites(self, site: str, starter: str) -> None:
+        assert planned(site, start={"starter": starter}).starter == starter
+
+    def test_one_that_cannot_run_there(self) -> None:
+        message = refused("pbs", start={"starter": "srun"})["start.starter"]
+        assert message == "is srun, but a PBS job's ranks start with one of pals, hydra, intelmpi, openmpi"
+
+    def test_a_site_whose_own_cannot_is_the_sites_fault(self) -> None:
+        with pytest.raises(InvalidInput, match="site pbs: starter: is srun, but a PBS job's"):
+            planned(derived("pbs", starter="srun"))
+
+    def test_more_words_than_mpich_can_take(self) -> None:
+        assert planned("pbs", command=["x"] * 991)
+        message = refused("pbs", command=["x"] * 992)["command"]
+        assert (
+            message
+            == "has 992 words, but hydra takes 991 at the most: write them to a file that the program reads"
+        )
+        assert planned("slurm", command=["x"] * 5000) and planned("aurora", command=["x"] * 5000)
+
+    def test_at_home_a_clusters_job_runs_too_and_says_what_it_leaves_out(self) -> None:
+        found = planned(
+            "local",
+            queue="q",
+            account="a",
+            directives={"gres": "gpu:1"},
+            start={"starter": "pals", "args": ["-l"]},
+        )
+        assert found.starter == "local"
+        assert found.start == ["launch", "--here", "--ranks-per-node", "1"]
+        assert found.directives == []
+        assert [note.partition(":")[0] for note in found.notes if "no effect here" in note] == [
+            *("start.starter", "start.args", "directives")
+        ]
+
+    def test_the_sites_flags_come_before_the_jobs(self) -> None:
+        at = derived("slurm", start_args=["--mpi=pmi2"])
+        assert planned(at, start={"args": ["--label"]}).start[-2:] == ["--mpi=pmi2", "--label"]
+
+    @pytest.mark.parametrize(
+        ("fields", "own"),
+        [
+            ({"start": {"args": ["--distribution=cyclic"]}}, True),
+            ({"start": {"args": ["-m", "cyclic"]}}, True),
+            ({"directives": {"distribution": "cyclic"}}, True),
+            ({"directives": {"distribution": None}}, False),
+            ({"start": {"args": ["--mem=4G", "--multi-prog"]}}, False),
+            ({"start": {"args": ["--distribution=cyclic"], "torchrun": True}}, False),
+        ],
+    )
+    def test_the_jobs_own_distribution_is_not_overruled(self, fields: dict[str, Any], own: bool) -> None:
+        found = planned("slurm", nodes=2, ranks=3, **fields)
+        assert found.own_distribution == own
+        if not found.torchrun:
+            assert ("--distribution=arbitrary" in found.start) == (not own)
+
+    def test_no_mpi_plugin_unless_asked_for(self) -> None:
+        # NeMo Speech 14829: a default of --mpi=pmix breaks launches.
+        assert not [word for word in planned("slurm").start if "mpi" in word]
+
+
+class TestNothingSlipsPast:
+    """What is checked in a field is not taken as a raw directive."""
+
+    def test_a_partitions_walltime(self) -> None:
+        queues = {"short": {"ranges": [{"max_walltime": "1h"}], **FACT}, "long": {**FACT}}
+        at = derived("slurm", queues=queues)
+        assert "does not take 1 node for 04:00:00" in refused(at, queue="short", walltime="4h")["queue"]
+        message = refused(at, directives={"partition": "short"}, walltime="4h")["directives.partition"]
+        assert message == "is what the field queue says, which is checked; write queue: short instead"
+        with pytest.raises(InvalidInput, match=r"write defaults: \{queue: short\}") as caught:
+            planned(msgspec.structs.replace(at, directives={"slurm": {"partition": "short"}}))
+        assert str(caught.value).startswith("site slurm: directives.slurm.partition: ")
+
+    def test_nor_from_a_profile(self) -> None:
+        at = derived("slurm", directives={"time": "4:00:00", "export": "ALL", "signal": None, "p": "short"})
+        assert list(refused(at, walltime="1h")) == [f"directives.{name}" for name in at.directives]
+
+    def test_memory(self) -> None:
+        node = {"memory": "500G", **FACT}
+        for name in ("slurm", "pbs"):
+            at = derived(name, node=node)
+            message = refused(at, memory="900G")["memory"]
+            assert message.startswith(f"is 900G, but a node has 500G ({name}: s, 2026-08-19): lower it")
+            assert planned(at, memory="500G")
+        at = derived("slurm", node=node)
+        assert "write memory: 900G" in refused(at, directives={"mem": "900G"})["directives.mem"]
+        assert (
+            "excludes memory"
+            in refused(at, memory="1G", directives={"mem-per-cpu": "9G"})["directives.mem-per-cpu"]
+        )
+        assert ("mem", "0") in planned(at, directives={"mem": 0}).directives, "which no field can say"
+
+    @pytest.mark.parametrize(
+        ("site", "raw", "instead"),
+        [
+            ("pbs", {"q": "debug"}, "queue: debug"),
+            ("pbs", {"A": "a: b"}, 'account: "a: b"'),
+            ("slurm", {"account": "me"}, "account: me"),
+            ("slurm", {"qos": "high"}, "qos: high"),
+            ("slurm", {"constraint": "a&b"}, 'constraint: "a&b"'),
+            ("slurm", {"exclusive": True}, "exclusive: true"),
+        ],
+    )
+    def test_what_a_field_says(self, site: str, raw: dict[str, Any], instead: str) -> None:
+        (message,) = refused(site, directives=raw).values()
+        assert message.endswith(f"write {instead} instead")
+
+    def test_what_no_field_can_say(self) -> None:
+        assert ("exclusive", "user") in planned("slurm", directives={"exclusive": "user"}).directives
+        assert ("mail-type", "ALL") in planned("slurm", directives={"mail-type": "ALL"}).directives
+
+
+class TestDevices:
+    @pytest.mark.parametrize(
+        ("request_", "flag", "index"),
+        [
+            ("gpus-per-node", ("gpus-per-node", "4"), '"$LOCAL_RANK"'),
+            ("gres", ("gres", "gpu:4"), '"$LOCAL_RANK"'),
+            ("gpus-per-task", ("gpus-per-task", "1"), "0"),
+        ],
+    )
+    def test_where_slurm_hands_them_out(self, request_: str, flag: tuple[str, str], index: str) -> None:
+        found = planned(derived("slurm", gpu_request=request_), ranks_per_node=4, devices_per_rank=1)
+        assert flag in found.directives
+        assert found.devices.index == index  # lightning 13605: with gpus-per-task each sees its own as 0
+
+    @pytest.mark.parametrize(
+        ("request_", "flag"),
+        [
+            ("gpus-per-node", ("gpus-per-node", "a100:{}")),
+            ("gres", ("gres", "gpu:a100:{}")),
+            ("gpus-per-task", ("gpus-per-task", "a100:1")),
+        ],
+    )
+    def test_of_one_type(self, request_: str, flag: tuple[str, str]) -> None:
+        v100 = {"description": "d", "gpu_type": "v100", **FACT}
+        at = derived("slurm", gpu_request=request_, gpu_type="a100", options={"old": v100})
+        for ranks in (2, 4):
+            name, value = flag
+            fields: dict[str, Any] = {"ranks_per_node": ranks, "devices_per_rank": 1}
+            found = planned(at, **fields)
+            assert dict(found.directives)[name] == value.format(ranks)
+            assert ("--gpus-per-task=a100:1" in found.start) is (name == "gpus-per-task")
+            older = planned(at, options=["old"], **fields)
+            assert dict(older.directives)[name] == value.format(ranks).replace("a100", "v100")
+        none = planned(at, ranks_per_node=2, devices_per_rank=0)
+        assert "a100" not in f"{none.directives}{none.start}"
+
+    @pytest.mark.parametrize(
+        ("fields", "raw", "words"),
+        [
+            ({"devices_per_rank": 1}, {"gpus-per-node": "a100:4"}, "asks for 4, but gpus-per-node=2 follows"),
+            ({"devices_per_rank": 1}, {"gres": "gpu:a100:2,lustre:1"}, "asks for devices once more"),
+            ({"devices_per_rank": 1}, {"gpus": "2"}, "asks for devices once more: gpus-per-node=2 follows"),
+            ({"devices_per_rank": 0}, {"gres": "gpu:2"}, "asks for 2 GPUs, but devices_per_rank is 0"),
+            ({"devices_per_rank": 1}, {"gpus-per-node": "a100:2"}, None),
+            ({"devices_per_rank": 1}, {"gpus-per-node": "a100:1,v100:1"}, None),
+            ({"devices_per_rank": 1}, {"gres": "lustre:1"}, None),
+            ({"devices_per_rank": 0}, {"gres": "lustre"}, None),
+            ({}, {"gres": "gpu:a100:4"}, None),
+        ],
+    )
+    def test_asked_for_in_the_schedulers_words_too(
+        self, fields: dict[str, Any], raw: dict[str, str], words: str | None
+    ) -> None:
+        fields = {"ranks_per_node": 2, "directives": {"slurm": raw}, **fields}
+        if words is None:
+            assert dict(planned("slurm", **fields).directives).items() >= raw.items()
+        else:
+            ((path, message),) = refused("slurm", **fields).items()
+            assert path == f"directives.slurm.{next(iter(raw))}" and words in message
+
+    def test_a_raw_request_may_not_drop_the_jobs_own(self) -> None:
+        at = derived("slurm", gpu_request="gres")
+        fields: dict[str, Any] = {"ranks_per_node": 2, "devices_per_rank": 1}
+        message = refused(at, **fields, directives={"gres": "lustre:1"})["directives.gres"]
+        assert "asks for 0, but gres=gpu:2 follows" in message
+        both = planned(at, **fields, directives={"gres": "gpu:2,lustre:1"})
+        assert dict(both.directives)["gres"] == "gpu:2,lustre:1"
+
+    def test_none_unless_asked_for_where_nobody_knows_the_nodes(self) -> None:
+        found = planned("slurm", ranks_per_node=4)
+        assert found.devices_per_rank == 0
+        assert found.devices.index is None
+        assert not [name for name, _ in found.directives if "g" in name[:1]]
+
+    def test_some_of_a_known_nodes_devices_are_numbered_by_slurm(self) -> None:
+        node = {"sockets": ["0-63"], "devices": [4], "device_variable": "CUDA_VISIBLE_DEVICES", **FACT}
+        found = planned(derived("slurm", node=node), ranks_per_node=2)
+        assert dict(found.directives)["gpus-per-node"] == "2"
+        assert found.devices == Devices(index='"$LOCAL_RANK"'), "0 and 2 would be none of the job's"
+        whole = planned(derived("slurm", node=node), ranks_per_node=2, exclusive=True)
+        assert dict(whole.directives)["gpus-per-node"] == "4"
+        assert whole.devices.visible == "0,2"
+
+    def test_ranks_that_share_devices_ask_for_each_once(self) -> None:
+        node = {"devices": [4], "device_variable": "CUDA_VISIBLE_DEVICES", "ranks_per_device": 2, **FACT}
+        found = planned(derived("pbs", node=node), ranks_per_node=8)
+        assert dict(found.directives)["select"] == "1:ncpus=8:mpiprocs=8:ngpus=4"
+        assert found.devices.per_rank == ["0", "0", "1", "1", "2", "2", "3", "3"]
+
+    def test_a_known_node_that_slurm_runs(self) -> None:
+        node = {"sockets": ["0-63"], "devices": [4], "device_variable": "CUDA_VISIBLE_DEVICES", **FACT}
+        found = planned(derived("slurm", node=node))
+        assert found.layout == [(4, 1)]
+        assert ("gpus-per-node", "4") in found.directives
+        assert found.cores_per_rank == 16
+        assert "--cpus-per-task=16" in found.start
+
+
+class TestEnvironment:
+    @pytest.mark.parametrize("site", SITES)
+    @pytest.mark.parametrize(
+        ("asked", "told"), [(None, "none"), ("none", "none"), ("all", "all"), (["A"], ["A"]), ([], "none")]
+    )
+    def test_what_is_inherited(self, site: str, asked: Any, told: Any) -> None:
+        found = planned(site, inherit=asked).inherit
+        assert found == ("all" if site == "local" and asked is None else told)
+
+    @pytest.mark.parametrize(
+        ("asked", "told"), [(None, None), ("a b", "./a b"), ("-", "./-"), ("../x", "./../x"), ("/x", "/x")]
+    )
+    def test_a_folder_that_cd_takes_as_one(self, asked: str | None, told: str | None) -> None:
+        assert planned("slurm", workdir=asked).workdir == told
+
+    def test_threads(self) -> None:
+        assert planned("slurm").env == {"OMP_NUM_THREADS": "1"}
+        assert planned("slurm", cores_per_rank=6).env == {"OMP_NUM_THREADS": "6"}
+        assert planned("slurm", env={"OMP_NUM_THREADS": "2"}).env == {"OMP_NUM_THREADS": "2"}
+        assert planned("local").env == {}, "the local starter knows the host's cores, and decides there"
+
+    def test_the_job_wins_over_its_site(self) -> None:
+        found = planned("aurora", env={"TMPDIR": "/dev/shm", "my_Case": "x"})
+        assert found.env["TMPDIR"] == "/dev/shm"
+        assert found.env["my_Case"] == "x"
+        assert list(found.env)[-2:] == ["my_Case", "OMP_NUM_THREADS"]
+
+
+def test_arrays_dependencies_and_requeues_are_told() -> None:
+    found = planned(
+        "slurm",
+        array={"count": 8, "at_most": 2},
+        after={"afterok": ["12"]},
+        requeue={"max": 3},
+        walltime="1h",
+        nodes=2,
+    )
+    assert (found.array_count, found.array_at_most, found.requeue_max) == (8, 2, 3)
+    assert found.after == {"afterok": ["12"]}
+    assert ("dependency", "afterok:12") in found.directives
+    assert found.node_hours == 16
+    assert planned("slurm").node_hours is None
+    named = planned("slurm", after={"afterok": ["preprocess"]})
+    assert "dependency" not in dict(named.directives), "a run's id is known at its submission only"
+    assert named.after == {"afterok": ["preprocess"]}
+
+
+def test_a_function_needs_no_command() -> None:
+    found = plan(JobSpec(), Site.load("slurm"), function=True)
+    assert (found.name, found.function) == ("function", True)
+    with pytest.raises(InvalidInput, match="command: is missing"):
+        plan(JobSpec(), Site.load("slurm"))
+
+
+def test_a_spec_that_python_made_is_checked_like_a_file() -> None:
+    spec = JobSpec(command=["x"], nodes="4", name="a\n", env={"A": "\udcff"})  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput) as caught:
+        plan(spec, Site.load("slurm"))
+    assert {problem.path for problem in caught.value.problems} == {"nodes", "name", "env.A"}
+
+
+def test_a_plan_shows_every_decision() -> None:
+    text = planned("aurora").to_json()
+    assert text.startswith('{\n  "name": "train",\n  "site": "aurora",')
+    assert set(json.loads(text)) == {field.name for field in msgspec.structs.fields(Plan)}
+
+
+def test_nodes_without_devices_are_laid_out_by_cores_alone() -> None:
+    at = derived("pbs", node=msgspec.to_builtins(Node(sockets=["0-15", "16-31"], **FACT)))
+    found = planned(at, ranks_per_node=4)
+    assert found.cpu_lists == ["0-7", "8-15", "16-23", "24-31"]
+    assert dict(found.directives)["select"] == "1:ncpus=32:mpiprocs=4"
+
+
+class TestStopping:
+    @pytest.mark.parametrize(
+        ("walltime", "grace"),
+        [(None, 120), ("1s", 0), ("1m", 15), ("8m", 120), ("00:07:59", 119), ("1d", 120)],
+    )
+    def test_a_short_walltime_has_a_short_grace(self, walltime: str | None, grace: int) -> None:
+        assert planned("slurm", walltime=walltime).grace == grace
+
+    def test_what_is_asked_for_counts(self) -> None:
+        assert planned("slurm", walltime="1m", grace="59s").grace == 59
+        assert "leaves nothing of the walltime" in refused("slurm", walltime="1m", grace="2m")["grace"]

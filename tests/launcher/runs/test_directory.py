@@ -1,0 +1,126 @@
+"""Run directories on disk: whose they are, and where they lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import CastoffError
+from launcher.runs import directory as directories
+from launcher.runs.directory import check_trusted, find_run_directories, is_run_directory
+from launcher.runs.drafts import new_run
+from launcher.runs.run import Run
+
+
+def make_run(folder: Path, name: str = "job") -> Run:
+    with new_run(name, folder) as draft:
+        draft.run.script.touch()
+        return draft.publish()
+
+
+class TestTrust:
+    def test_the_user_s_own(self, tmp_path: Path) -> None:
+        check_trusted(make_run(tmp_path).path)
+
+    @pytest.mark.parametrize("mode", [0o755, 0o750, 0o500])
+    def test_others_may_look(self, tmp_path: Path, mode: int) -> None:
+        run = make_run(tmp_path)
+        run.path.chmod(mode)
+        check_trusted(run.path)
+
+    @pytest.mark.parametrize("mode", [0o770, 0o702, 0o1777, 0o2770])
+    def test_others_may_write(self, tmp_path: Path, mode: int) -> None:
+        run = make_run(tmp_path)
+        run.path.chmod(mode)
+        with pytest.raises(CastoffError) as caught:
+            check_trusted(run.path)
+        assert str(caught.value) == (
+            f"{run.path}: others may write to it (mode {mode:04o}), so what it says may be theirs; if you "
+            f"trust it, chmod go-w {run.path}"
+        )
+
+    def test_somebody_else_s(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        run = make_run(tmp_path)
+        monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
+        with pytest.raises(CastoffError, match=r"belongs to \w+ and you are user 4000000: "):
+            check_trusted(run.path)
+
+    def test_a_link_in_its_place(self, tmp_path: Path) -> None:
+        run = make_run(tmp_path)
+        link = tmp_path / "link"
+        link.symlink_to(run.path)
+        assert is_run_directory(link)
+        with pytest.raises(CastoffError, match=f"is a link to {run.path}, and castoff follows none"):
+            check_trusted(link)
+
+    def test_what_is_no_directory(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(CastoffError, match="is no directory"):
+            check_trusted(tmp_path / "file")
+        with pytest.raises(CastoffError, match="cannot be looked at: No such file"):
+            check_trusted(tmp_path / "none")
+
+
+class TestSearch:
+    def test_finds_them_wherever_they_lie(self, tmp_path: Path) -> None:
+        runs = [make_run(tmp_path / folder) for folder in ("a/castoff-runs", "a/castoff-runs", "b/c/d", ".")]
+        (runs[0].path / "logs" / "inner").mkdir()
+        make_run(runs[1].path / "logs")  # no run of its own: it lies in another's directory
+        found = find_run_directories(tmp_path)
+        assert sorted(found.directories) == sorted(run.path for run in runs)
+        assert found[1:] == ([], 0, 0)
+        assert find_run_directories(runs[0].path).directories == [runs[0].path]
+
+    def test_follows_no_links_and_leaves_hidden_folders_alone(self, tmp_path: Path) -> None:
+        make_run(tmp_path / "real" / ".cache")
+        run = make_run(tmp_path / "real")
+        (tmp_path / "searched").mkdir()
+        (tmp_path / "searched" / "link").symlink_to(run.path)
+        (tmp_path / "searched" / "parent").symlink_to(tmp_path / "real")
+        (tmp_path / "searched" / "loop").symlink_to(tmp_path / "searched")
+        assert find_run_directories(tmp_path / "searched").directories == []
+        assert find_run_directories(tmp_path / "real").directories == [run.path]
+        assert find_run_directories(tmp_path / "searched" / "parent").directories == [run.path]
+
+    def test_half_a_run_is_none(self, tmp_path: Path) -> None:
+        new_run("no-script", tmp_path)
+        (tmp_path / "job.sh").touch()
+        assert find_run_directories(tmp_path).directories == []
+
+    def test_those_that_may_not_be_trusted(self, tmp_path: Path) -> None:
+        run = make_run(tmp_path)
+        run.path.chmod(0o777)
+        found = find_run_directories(tmp_path)
+        assert found.directories == [] and "others may write to it" in found.refused[0]
+
+    def test_folders_of_others(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        make_run(tmp_path / "theirs")
+        monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
+        assert find_run_directories(tmp_path) == ([], [], 0, 0)
+
+    def test_how_deep(self, tmp_path: Path) -> None:
+        deep = tmp_path.joinpath(*"x" * (directories.DEPTH - 1))
+        run = make_run(deep)
+        (run.path.parent / "y" / "z").mkdir(parents=True)
+        found = find_run_directories(tmp_path)
+        assert found.directories == [run.path] and found.too_deep == 1
+
+    def test_what_cannot_be_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        run = make_run(tmp_path)
+        (tmp_path / "closed").mkdir()
+        real = os.scandir
+
+        def scandir(path: Path | int) -> object:
+            if str(path).endswith("/closed"):
+                raise PermissionError(13, "Permission denied")
+            return real(path)
+
+        monkeypatch.setattr(os, "scandir", scandir)
+        found = find_run_directories(tmp_path)
+        assert found.directories == [run.path] and found.unread == 1
+        with pytest.raises(CastoffError, match="cannot be searched: Permission denied"):
+            find_run_directories(tmp_path / "closed")
+        with pytest.raises(CastoffError, match="cannot be searched: No such file"):
+            find_run_directories(tmp_path / "none")

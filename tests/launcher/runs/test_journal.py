@@ -1,0 +1,155 @@
+"""An append-only file that other writers, full disks and accidents have been at."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from launcher.runs import journal
+from launcher.runs.journal import Journal
+from tests import patience
+
+WHOLE = {"path": "/a", "name": "whole"}
+
+
+def read(path: Path) -> list[object]:
+    """The lines that are JSON."""
+    found: list[object] = []
+    for line in Journal(path).lines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found
+
+
+def append_many(path: Path, word: str) -> None:
+    journal._PATIENCE = patience.SECONDS  # in a process of its own
+    for number in range(200):
+        Journal(path).append([{"word": word, "number": number, "filler": "x" * (number * 50)}] * 2)
+
+
+def append_limited(path: Path, limit: int) -> None:
+    """Append where no file may grow beyond `limit` bytes, as on a disk that fills up; 9 if it says so."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        Journal(path).append([{"name": "x" * 1000}])
+    except OSError:
+        os._exit(9)
+
+
+def in_another_process(target: object, *arguments: object) -> int | None:
+    process = multiprocessing.get_context("spawn").Process(target=target, args=arguments)  # type: ignore[arg-type]
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def test_parallel_writers(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    spawn = multiprocessing.get_context("spawn")
+    writers = [spawn.Process(target=append_many, args=(path, word)) for word in "abcd"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    told = [json.loads(line) for line in Journal(path).lines()]
+    assert len(told) == 4 * 400
+    for word in "abcd":
+        assert [one["number"] for one in told if one["word"] == word] == [n // 2 for n in range(400)]
+
+
+def test_a_disk_that_fills_up(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    Journal(path).append([WHOLE])
+    size = path.stat().st_size
+    assert in_another_process(append_limited, path, size + 100) == 9
+    assert path.stat().st_size == size + 100  # half a line
+    assert read(path) == [WHOLE]
+    assert in_another_process(append_limited, path, size + 100) == 9  # nothing at all
+    Journal(path).append([WHOLE])
+    assert read(path) == [WHOLE, WHOLE]
+
+
+@pytest.mark.parametrize("left", [0, 1, 5, -1, -2])
+def test_a_file_that_was_cut_off(tmp_path: Path, left: int) -> None:
+    path = tmp_path / "journal"
+    Journal(path).append([WHOLE, WHOLE])
+    os.truncate(path, left % path.stat().st_size)
+    before = len(read(path))
+    Journal(path).append([WHOLE])
+    assert read(path) == [WHOLE] * (before + 1)
+
+
+def test_a_line_that_is_none_of_ours_is_not_held_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    Journal(path).append([WHOLE])
+    with path.open("ab") as file:
+        file.truncate(50_000_000)  # zeros, as a file system may leave them
+    assert all(len(line) <= journal._LONGEST_LINE for line in Journal(path).lines())
+    Journal(path).append([WHOLE])
+    assert read(path) == [WHOLE, WHOLE]
+
+
+@settings(deadline=None)
+@given(before=st.binary(max_size=200), after=st.binary(max_size=200))
+def test_whatever_lies_around_a_line(
+    before: bytes, after: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "journal"
+    path.write_bytes(before)
+    Journal(path).append([WHOLE])
+    with path.open("ab") as file:
+        file.write(after)
+    Journal(path).append([WHOLE])
+    assert [one for one in read(path) if one == WHOLE] == [WHOLE, WHOLE]
+
+
+def test_a_writer_that_was_stopped_holds_nobody_up_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "_PATIENCE", 0.1)
+    path = tmp_path / "journal"
+    path.touch()
+    with path.open("a") as stopped:
+        fcntl.flock(stopped, fcntl.LOCK_EX)
+        begun = time.monotonic()
+        Journal(path).append([WHOLE])
+    assert time.monotonic() - begun >= 0.1 and read(path) == [WHOLE]
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    Journal(tmp_path / "journal").append([WHOLE])
+    assert read(tmp_path / "journal") == [WHOLE]
+
+
+def test_what_is_no_plain_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(OSError):
+            Journal(tmp_path / name).append([WHOLE])
+        with pytest.raises(OSError):
+            list(Journal(tmp_path / name).lines())
+    assert list(Journal(tmp_path / "none").lines()) == []
+    assert list(Journal(tmp_path / "pipe" / "below").lines()) == []
+
+
+def test_nothing_is_made_for_nothing(tmp_path: Path) -> None:
+    Journal(tmp_path / "folder" / "journal").append([])
+    assert list(tmp_path.iterdir()) == []

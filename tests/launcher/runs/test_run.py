@@ -1,0 +1,91 @@
+"""Run directories, records and locks, without any scheduler."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import CastoffError
+from launcher.runs.run import is_locked, locked, read_record, write_file
+
+
+class TestWriteFile:
+    def test_whole_or_not_at_all(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "file"
+        write_file(path, "old")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+        def full(_: int) -> None:
+            assert path.read_text() == "old"
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            write_file(path, "new")
+        assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("file", "old")]
+
+    def test_a_name_as_long_as_names_can_be(self, tmp_path: Path) -> None:
+        write_file(tmp_path / ("x" * 255), "text")
+        assert (tmp_path / ("x" * 255)).read_text() == "text"
+
+    def test_new_never_over_another(self, tmp_path: Path) -> None:
+        (tmp_path / "old").write_text("old")
+        with pytest.raises(FileExistsError):
+            write_file(tmp_path / "old", "new", new=True)
+        write_file(tmp_path / "new", "new", new=True)
+        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"old": "old", "new": "new"}
+
+    def test_new_where_there_are_no_links(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object) -> None:
+            raise PermissionError(1, "Operation not permitted")
+
+        monkeypatch.setattr(os, "link", refuse)
+        write_file(tmp_path / "new", "new", new=True)
+        with pytest.raises(FileExistsError):
+            write_file(tmp_path / "new", "other", new=True)
+        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"new": "new"}
+
+    def test_bytes_that_are_no_text(self, tmp_path: Path) -> None:
+        write_file(tmp_path / "file", "a\udcffb\r\n")
+        assert (tmp_path / "file").read_bytes() == b"a\xffb\r\n"
+
+
+class TestReadRecord:
+    @pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '{"a": 1}}', "\x00", "[" * 100_000])
+    def test_what_is_no_whole_record(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "record.json").write_text(text)
+        assert read_record(tmp_path / "record.json") == {}
+
+    def test_what_is_not_there(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        assert read_record(tmp_path / "none") == read_record(tmp_path / "file" / "none") == {}
+
+    def test_what_cannot_be_read(self, tmp_path: Path) -> None:
+        with pytest.raises(CastoffError, match="cannot be read: Is a directory"):
+            read_record(tmp_path)
+
+
+class TestLocks:
+    def test_held_as_long_as_its_holder_lives(self, tmp_path: Path) -> None:
+        path = tmp_path / "lock"
+        assert not is_locked(path)
+        with locked(path):
+            assert is_locked(path)
+            with pytest.raises(BlockingIOError), locked(path, patience=0.05):
+                pass
+        assert not is_locked(path)
+
+    def test_a_look_does_not_disturb(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Somebody who looks holds the lock for a moment, too."""
+        path = tmp_path / "lock"
+        path.touch()
+        with path.open() as look:
+            fcntl.flock(look, fcntl.LOCK_SH)
+            monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(look, fcntl.LOCK_UN))
+            with locked(path):
+                assert is_locked(path)

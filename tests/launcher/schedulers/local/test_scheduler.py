@@ -1,0 +1,360 @@
+"""The local scheduler with real jobs: time, arrays, dependencies, requeues, starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from launcher.runs.run import Run
+from launcher.starters.local.processes import allowed_cores, shares
+
+from ...conftest import DAEMON, STUBBORN, Castoff, LocalJobs
+
+Until = Callable[..., None]
+
+
+def ending(told: dict[str, Any], member: int = 0) -> list[str | None]:
+    """The endings of a member's attempts."""
+    return [attempt["ending"] for attempt in told["members"][member]["attempts"]]
+
+
+class TestTerminal:
+    def test_a_run_survives_its_terminal(self, jobs: LocalJobs, until: Until) -> None:
+        """As a window that is closed: the shell's session loses its terminal, and all get SIGHUP."""
+        words = ["castoff", "submit", "--site", "local", "--", "sh", "-c", "touch here; sleep 1; echo on"]
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(jobs.folder)
+            os.environ["SUBMIT"] = "window"
+            os.execvp("sh", ["sh", "-c", '"$@"; sleep 600', "sh", *words])
+        until((jobs.folder / "here").exists)
+        (run,) = jobs.runs()
+        assert psutil.Process(pid).terminal() is not None
+        assert {process.terminal() for process in jobs.processes(run)} == {None}
+        os.close(terminal)
+        os.kill(pid, signal.SIGHUP)
+        os.waitpid(pid, 0)
+        assert jobs.wait(run)["ending"] == "done"
+        assert jobs.log(run) == "[0] on"
+
+    def test_signals_that_the_submitter_ignores_reach_the_program(self, jobs: LocalJobs) -> None:
+        program = (
+            "import signal; heard = [signal.getsignal(number) for number in (3, 10, 12)];"
+            "print(*heard, signal.getsignal(2) is signal.default_int_handler)"
+        )
+        words = ["castoff", "submit", "--site", "local", "--", sys.executable, "-c", program]
+        shell = ["sh", "-c", "trap '' HUP USR1 USR2; exec \"$@\"", "sh", *words]
+        subprocess.run(shell, cwd=jobs.folder, check=True, capture_output=True)
+        (run,) = jobs.runs()
+        jobs.wait(run)
+        assert jobs.log(run) == "[0] 0 0 0 True"
+
+
+class TestEnvironment:
+    @pytest.mark.parametrize(
+        ("inherit", "seen"), [("", "mine-too"), ("none", "-"), ("[MINE]", "mine-"), ("all", "mine-too")]
+    )
+    def test_inherit(self, jobs: LocalJobs, inherit: str, seen: str) -> None:
+        words = ["--set", f"inherit={inherit}"] if inherit else []
+        told = {"MINE": "mine", "OTHER": "too", "CASTOFF_DEVICE": "7", "SLURM_PROCID": "3", "RANK": "9"}
+        run = jobs.submit(
+            *words, "--ranks-per-node", "2", env=told, sh='echo "$MINE-$OTHER" $RANK ${SLURM_PROCID-}'
+        )
+        jobs.wait(run)
+        assert sorted(jobs.log(run).splitlines()) == [f"[0] {seen} 0", f"[1] {seen} 1"]
+
+    def test_workdir_python_setup_and_env(self, jobs: LocalJobs, tmp_path: Path) -> None:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "python").write_text('#!/bin/sh\necho "mine: $*"\n')
+        (tmp_path / "bin" / "python").chmod(0o755)
+        (tmp_path / "work").mkdir()
+        run = jobs.submit(
+            jobs.job(
+                f'command: [sh, -c, \'python "$A" "$B"; pwd\']\npython: {tmp_path}/bin/python\n'
+                f"workdir: {tmp_path}/work\nsetup: ['export A=setup B=setup', 'cd /']\nenv: {{B: \"e  v\"}}\n"
+            )
+        )
+        assert jobs.wait(run)["ending"] == "done"
+        assert jobs.log(run).splitlines() == ["[0] mine: setup e  v", f"[0] {tmp_path}/work"]
+
+    def test_a_job_that_submits(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        inner = "castoff submit --site local --name inner -- sh -c 'echo $CASTOFF_ATTEMPT $CASTOFF_RUN_DIR'"
+        there = {"CASTOFF_RUNS_DIR": str(jobs.folder / "there"), "CASTOFF_ARRAY_OFFSET": "7"}
+        outer = jobs.submit("--name", "outer", sh=f"{inner} && castoff wait inner", env=there)
+        assert jobs.wait(outer)["ending"] == "done"
+        (run,) = [run for run in jobs.runs() if run.id.startswith("inner")]
+        assert run.path.parent == outer.path.parent == jobs.folder / "there"
+        assert jobs.wait(run)["ending"] == "done"
+        assert jobs.log(run) == f"[0] 0 {run.path}"
+
+
+class TestArray:
+    def test_at_most_so_many_at_once(self, jobs: LocalJobs, until: Until) -> None:
+        program = (
+            "on=on.$CASTOFF_ARRAY_INDEX; mkdir $on; while [ ! -e go ]; do sleep 0.05; done; "
+            "set -- on.*; echo $#; rmdir $on; echo of $CASTOFF_ARRAY_COUNT"
+        )
+        run = jobs.submit("--set", "array={count: 4, at_most: 2}", sh=program)
+        until(lambda: len(list(jobs.folder.glob("on.*"))) == 2)
+        time.sleep(0.5)  # in which a third would have begun
+        assert [member["state"] for member in jobs.status(run)["members"]] == [
+            *["running"] * 2,
+            *["pending"] * 2,
+        ]
+        (jobs.folder / "go").touch()
+        told = jobs.wait(run)
+        assert told["ending"] == "done" and len(told["members"]) == 4
+        for member in range(4):
+            at_once, of = jobs.log(run, member).splitlines()
+            assert at_once in ("[0] 1", "[0] 2") and of == "[0] of 4"
+
+    def test_as_many_as_fit_into_the_cores(self, jobs: LocalJobs) -> None:
+        """Each needs all of them, so one runs after the other."""
+        cores = len(allowed_cores())
+        program = "mkdir on || exit 3; sleep 0.1; rmdir on"
+        ranks = ["--ranks-per-node", "1", "--cores-per-rank", str(cores)]
+        run = jobs.submit("--set", "array.count=3", *ranks, sh=program)
+        assert jobs.wait(run)["ending"] == "done"
+
+    def test_members_beside_each_other_have_cores_of_their_own(self, jobs: LocalJobs) -> None:
+        cores = len(allowed_cores())
+        width = len(shares(cores, 1)[0]) or cores
+        program = "import os; print(*os.sched_getaffinity(0))"
+        run = jobs.submit("--set", f"array.count={cores}", "--", sys.executable, "-c", program)
+        assert jobs.wait(run)["ending"] == "done"
+        seen = [jobs.log(run, member) for member in range(cores)]
+        assert {*map(len, map(str.split, seen))} == {1 + width}  # the rank's number before them
+
+    def test_one_member_fails(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        program = 'echo "member $CASTOFF_ARRAY_INDEX"; exit $((CASTOFF_ARRAY_INDEX == 1 ? 7 : 0))'
+        run = jobs.submit("--set", "array.count=3", sh=program)
+        told = jobs.wait(run)
+        assert (told["ending"], told["code"]) == ("failed", 7)
+        assert [member["ending"] for member in told["members"]] == ["done", "failed", "done"]
+        assert "member 2" in castoff("logs", run.path, "--member", "2").stdout
+        first, *_ = castoff("logs", run.path, "--member", "1").stdout.splitlines()
+        assert first.startswith("--- rank 0 on ") and first.endswith(" failed first: exit code 7 ---")
+        wrong = castoff("logs", run.path, "--member", "3")
+        assert wrong.stderr.endswith(": there is no member 3; there are 0 to 2\n")
+
+    def test_a_member_that_ends_leaves_the_others_alone(self, jobs: LocalJobs) -> None:
+        """What a running member's setup has put in the background is not the first one's to end."""
+        job = jobs.job(
+            "array: {count: 2}\nsetup: ['(sleep 30 & echo $! >helper.$CASTOFF_ARRAY_INDEX)']\n"
+            "command: [sh, -c, 'test $CASTOFF_ARRAY_INDEX = 0 && exit; "
+            "while [ ! -e go ]; do sleep 0.05; done; kill -0 $(cat helper.1) && echo helped']\n"
+        )
+        run = jobs.submit(job)
+        while jobs.status(run)["members"][0]["state"] != "ended":
+            time.sleep(0.1)
+        (jobs.folder / "go").touch()
+        assert jobs.wait(run)["ending"] == "done"
+        assert jobs.log(run, 1) == "[0] helped"
+
+    def test_cancelling_reaches_members_that_wait(
+        self, castoff: Castoff, jobs: LocalJobs, until: Until
+    ) -> None:
+        run = jobs.submit("--set", "array={count: 3, at_most: 1}", sh="touch here; sleep 60")
+        until((jobs.folder / "here").exists)
+        assert castoff("cancel", run.path).stdout == f"{run.id}: ended, cancelled\n"
+        told = jobs.status(run)
+        assert [member["ending"] for member in told["members"]] == ["cancelled"] * 3
+        assert [member["attempts"][0]["started"] is None for member in told["members"]] == [False, True, True]
+        assert jobs.nothing_left(run)
+
+
+class TestAfter:
+    @pytest.mark.parametrize(
+        ("condition", "code", "runs"),
+        [
+            ("afterok", 0, True),
+            ("afterok", 3, False),
+            ("afternotok", 3, True),
+            ("afternotok", 0, False),
+            ("afterany", 3, True),
+        ],
+    )
+    def test_conditions(
+        self, castoff: Castoff, jobs: LocalJobs, condition: str, code: int, runs: bool
+    ) -> None:
+        first = jobs.submit("--name", "first", sh=f"while [ ! -e go ]; do sleep 0.05; done; exit {code}")
+        then = jobs.submit("--set", f"after.{condition}=[first]", sh="echo second")
+        assert jobs.status(then)["state"] == "pending"
+        (jobs.folder / "go").touch()
+        told = jobs.wait(then)
+        if runs:
+            assert told["ending"] == "done" and jobs.log(then) == "[0] second"
+            assert jobs.status(first)["state"] == "ended"
+        else:
+            reason = f"{condition} of {first.id} cannot hold any more"
+            assert (told["ending"], told["code"]) == ("cancelled", 143)
+            assert told["members"][0]["attempts"][0]["reason"] == reason
+            assert reason in castoff("status", then.path).stdout
+            assert castoff("logs", then.path).stderr.endswith(f"it has no logs: {reason}\n")
+
+    def test_after_the_start_by_id_and_by_scheduler_id(self, jobs: LocalJobs, until: Until) -> None:
+        first = jobs.submit(sh="touch here; sleep 60")
+        until((jobs.folder / "here").exists)
+        words = ["--set", f"after.after=[{first.id}, {first.job}]"]
+        then = jobs.submit(*words, sh="true")
+        assert jobs.wait(then)["ending"] == "done"
+        assert jobs.status(first)["state"] == "running"
+
+    def test_nobody_knows_how_it_ended(self, jobs: LocalJobs, until: Until) -> None:
+        first = jobs.submit("--name", "first", sh="touch here; sleep 60")
+        then = jobs.submit("--set", "after.afterok=[first]", sh="true")
+        until((jobs.folder / "here").exists)
+        jobs.kill_everything(first)
+        assert jobs.wait(then)["ending"] == "cancelled"
+
+    def test_cancelled_while_it_waits(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        first = jobs.submit("--name", "first", sh="sleep 60")
+        then = jobs.submit("--set", "after.afterok=[first]", sh="true")
+        assert castoff("cancel", then.path).stdout == f"{then.id}: ended, cancelled\n"
+        assert jobs.status(first)["state"] in ("pending", "running")
+
+
+class TestWalltime:
+    def test_asked_to_stop_then_ended(self, jobs: LocalJobs, until: Until) -> None:
+        program = """trap '[ ! -e "$CASTOFF_STOP_FILE" ] || touch stopped; trap - TERM; kill $$' TERM
+            while :; do sleep 0.05; done"""
+        run = jobs.submit("--walltime", "3s", "--set", "grace=2s", sh=program)
+        told = jobs.wait(run)
+        attempt = told["members"][0]["attempts"][0]
+        assert (told["ending"], told["code"]) == ("walltime", 143)
+        assert attempt["failure"] is None
+        assert (jobs.folder / "stopped").exists()
+        until(lambda: jobs.nothing_left(run))
+
+    @pytest.mark.long
+    def test_one_that_ignores_it_is_killed(self, jobs: LocalJobs, until: Until) -> None:
+        run = jobs.submit("--walltime", "2s", "--set", "grace=1s", sh=STUBBORN)
+        told = jobs.wait(run)
+        assert told["ending"] == "walltime" and told["code"] in (137, 143)
+        until(lambda: jobs.nothing_left(run))
+
+    def test_one_that_ends_well_when_told_has_not_finished(self, jobs: LocalJobs) -> None:
+        program = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
+        told = jobs.wait(jobs.submit("--walltime", "2s", "--set", "grace=1s", sh=program))
+        assert (told["ending"], told["code"]) == ("walltime", 143)
+
+    def test_one_that_says_that_it_is_done_is_done(self, jobs: LocalJobs) -> None:
+        program = "trap 'echo done >\"$CASTOFF_OUTCOME_FILE\"; exit 0' TERM; while :; do sleep 0.05; done"
+        told = jobs.wait(jobs.submit("--walltime", "5s", "--set", "grace=1s", sh=program))
+        assert (told["ending"], told["code"]) == ("done", 0)
+
+    def test_time_enough(self, jobs: LocalJobs) -> None:
+        told = jobs.wait(jobs.submit("--walltime", "1h", sh="true"))
+        assert (told["ending"], told["code"]) == ("done", 0)
+
+
+class TestRequeue:
+    AGAIN = 'echo "attempt $CASTOFF_ATTEMPT"; echo again >"$CASTOFF_OUTCOME_FILE"'
+
+    def test_again_until_it_is_used_up(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        run = jobs.submit("--set", "requeue.max=2", sh=self.AGAIN)
+        ended = jobs.wait(run)
+        assert (ended["ending"], ended["code"]) == ("walltime", 75)
+        assert ending(ended) == ["again", "again", "walltime"]
+        assert jobs.log(run).splitlines() == ["[0] attempt 0", "[0] attempt 1", "[0] attempt 2"]
+        (told,) = json.loads(castoff("logs", run.path, "--attempt", "1", "--json").stdout)["attempts"]
+        assert told["ranks"] == [str(run.logs / "0.1" / "rank-00000.log")]
+        assert castoff("logs", run.path, "--rank", "0", "--attempt", "1").stdout == "attempt 1\n"
+
+    def test_again_then_done(self, jobs: LocalJobs) -> None:
+        run = jobs.submit("--set", "requeue.max=5", sh=f"[ $CASTOFF_ATTEMPT = 1 ] && exit; {self.AGAIN}")
+        told = jobs.wait(run)
+        assert (told["ending"], told["code"], ending(told)) == ("done", 0, ["again", "done"])
+
+    def test_without_requeue(self, jobs: LocalJobs) -> None:
+        told = jobs.wait(jobs.submit(sh=self.AGAIN))
+        assert (told["ending"], told["code"], ending(told)) == ("walltime", 75, ["walltime"])
+
+    def test_a_failure_is_never_started_again(self, jobs: LocalJobs) -> None:
+        told = jobs.wait(jobs.submit("--set", "requeue.max=3", sh=f"{self.AGAIN}; exit 5"))
+        assert (told["ending"], told["code"], ending(told)) == ("failed", 5, ["failed"])
+
+    def test_stopping_early_before_the_walltime(self, jobs: LocalJobs) -> None:
+        program = (
+            '[ $CASTOFF_ATTEMPT = 1 ] && exit; while [ ! -e "$CASTOFF_STOP_FILE" ]; do sleep 0.05; done; '
+            'echo again >"$CASTOFF_OUTCOME_FILE"'
+        )
+        words = ["--walltime", "3s", "--set", "grace=2s", "--set", "requeue.max=1"]
+        told = jobs.wait(jobs.submit(*words, sh=program))
+        assert (told["ending"], ending(told)) == ("done", ["again", "done"])
+
+    def test_cancelled_programs_do_not_come_back(
+        self, castoff: Castoff, jobs: LocalJobs, until: Until
+    ) -> None:
+        trap = "trap 'echo again >\"$CASTOFF_OUTCOME_FILE\"; exit 0' TERM"
+        program = f"{trap}; touch here; while :; do sleep 0.05; done"
+        run = jobs.submit("--set", "requeue.max=3", sh=program)
+        until((jobs.folder / "here").exists)
+        assert castoff("cancel", run.path).stdout == f"{run.id}: ended, cancelled\n"
+        told = jobs.status(run)
+        assert (told["ending"], told["code"], ending(told)) == ("cancelled", 143, ["cancelled"])
+
+
+class TestStart:
+    def test_what_is_left_behind_is_ended(self, jobs: LocalJobs, until: Until) -> None:
+        program = DAEMON.format(then="")
+        job = jobs.job("setup: ['(setsid sleep 600 &)']\ncommand: [x]\n")
+        run = jobs.submit(job, "--", sys.executable, "-c", program)
+        assert jobs.wait(run)["ending"] == "done"
+        until(lambda: jobs.nothing_left(run))
+        assert not psutil.pid_exists(int((jobs.folder / "daemon").read_text()))
+
+    def test_the_directory_is_gone_by_then(self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path) -> None:
+        (tmp_path / "work").mkdir()
+        runs = tmp_path / "runs"
+        first = jobs.submit(
+            "--name", "first", "--runs-dir", runs, sh="while [ ! -e go ]; do sleep 0.05; done"
+        )
+        words = ["--site", "local", "--json", "--set", "after.afterok=[first]", "--runs-dir", str(runs)]
+        answer = castoff("submit", *words, "--", "true", cwd=tmp_path / "work")
+        run = Run(Path(json.loads(answer.stdout)["directory"]))
+        (tmp_path / "work").rmdir()
+        (tmp_path / "go").touch()
+        jobs.wait(first)
+        told = jobs.wait(run)
+        assert (told["ending"], told["code"]) == ("failed", 126)
+        assert "its script could not be started: " in told["members"][0]["attempts"][0]["reason"]
+        assert str(tmp_path / "work") in castoff("status", run.path).stdout
+
+    def test_no_such_program(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        run = jobs.submit("--", "no-such-program")
+        told = jobs.wait(run)
+        assert (told["ending"], told["code"]) == ("failed", 127)
+        assert "cannot find the program 'no-such-program'" in castoff("logs", run.path).stdout
+
+    def test_setup_that_fails(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        told = jobs.wait(run := jobs.submit(jobs.job("setup: ['no-such-module load x']\ncommand: [true]\n")))
+        assert (told["ending"], told["code"]) == ("failed", 127)
+        assert "no-such-module" in castoff("logs", run.path).stdout
+
+    def test_a_wrong_clock_ends_nothing(self, jobs: LocalJobs, tmp_path: Path) -> None:
+        """A `date` that jumps back a day, as when a clock is set: the walltime is still the walltime."""
+        fake = tmp_path / "bin" / "date"
+        fake.parent.mkdir()
+        fake.write_text(
+            '#!/bin/sh\n[ -e later ] && exec /bin/date -d "-1 day" "$@"\ntouch later\nexec /bin/date "$@"\n'
+        )
+        fake.chmod(0o755)
+        path = f"{fake.parent}:{os.environ['PATH']}"
+        words = ["--walltime", "2s", "--set", "grace=1s"]
+        run = jobs.submit(*words, sh="sleep 60", env={"PATH": path})
+        told = jobs.wait(run)
+        assert told["ending"] == "walltime"
+        assert re.search(r"walltime after 0 s, began ", jobs.castoff("status", run.path).stdout)

@@ -1,0 +1,122 @@
+"""What qstat prints about jobs, and what castoff makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.schedulers.pbs.jobs import PbsJob, parse_denied, parse_found, parse_queue
+
+WORDS = st.text(st.characters(exclude_categories=["Cc", "Cs"])) | st.sampled_from(
+    [
+        "Job Id: 5",  # as a job's name
+        "x = y",
+        "    job_state = F",
+        r"x\n\nJob Id: 5.head\n    Exit_status = 0\n",  # so does OpenPBS write the end of a line
+        "a,b",
+        "/a b/été-20261122-000000-abcd/job.sh",
+    ]
+)
+"""Values of attributes: OpenPBS writes what cannot be printed so that it can."""
+
+FURTHER = st.dictionaries(
+    st.sampled_from(["Job_Name", "Account_Name", "project", "comment", "Resource_List.select", "depend"]),
+    WORDS,
+)
+
+
+def block(job: str, attributes: Mapping[str, object]) -> str:
+    """A job as `qstat -f -w` prints it."""
+    return (
+        "\n".join([f"Job Id: {job}", *(f"    {name} = {value}" for name, value in attributes.items())])
+        + "\n\n"
+    )
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> tuple[PbsJob, str]:
+    """A job, and what qstat prints of it."""
+    name = f"{draw(st.integers(0, 10**9))}.{draw(st.sampled_from(['head', 'head.example.org']))}"
+    word, folder, script = draw(st.sampled_from("QHWTRESUBFXM")), draw(WORDS), draw(WORDS)
+    status = draw(st.none() | st.integers(-30, 300))
+    further = draw(FURTHER)
+    environment = {"PBS_O_HOME": draw(WORDS), "E": draw(WORDS), "PBS_O_WORKDIR": folder}
+    # Without \, which before the comma that ends a value means another comma.
+    environment = {key: value.replace("\\", "") for key, value in environment.items()}
+    variables = ",".join(f"{key}=" + value.replace(",", r"\,") for key, value in environment.items())
+    attributes = {
+        **further,
+        "job_state": word,
+        "Submit_arguments": script,
+        "Variable_List": f"A=b,{variables}",
+    }
+    if status is not None:
+        attributes["Exit_status"] = str(status)
+    told = PbsJob(
+        name,
+        None,
+        word,
+        status,
+        comment=further.get("comment"),
+        depend=further.get("depend"),
+        script=script,
+        folder=environment["PBS_O_WORKDIR"],
+    )
+    return told, block(name, attributes)
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> tuple[list[PbsJob], str]:
+    """An array's members, and what qstat prints of it."""
+    number, indices = draw(st.integers(0, 10**9)), draw(st.sampled_from([(0, 3, 1), (2, 9, 3), (5, 6, 1)]))
+    script = draw(WORDS)
+    begin, last, step = indices
+    whole = {
+        "job_state": "B",
+        "array_indices_submitted": f"{begin}-{last}:{step}",
+        "Submit_arguments": script,
+    }
+    text, told = block(f"{number}[].head", whole), []
+    for index in range(begin, last + 1, step):
+        text += block(f"{number}[{index}].head", {"job_state": "R", "array_index": index})
+        told.append(PbsJob(f"{number}[].head", index, "R", script=script))
+    return told, text
+
+
+@given(st.lists(jobs(), max_size=4, unique_by=lambda one: one[0].job), st.data())
+def test_jobs_are_read_as_they_were_meant(made: list[tuple[PbsJob, str]], data: st.DataObject) -> None:
+    """Where the answer was cut, those before that place are, and nothing else."""
+    answer = "".join(text for _, text in made)
+    assert parse_queue(answer) == [told for told, _ in made]
+    cut = data.draw(st.integers(0, len(answer)))
+    whole = [
+        told
+        for place, (told, _) in enumerate(made)
+        if len("".join(one for _, one in made[: place + 1])) <= cut
+    ]
+    assert parse_queue(answer[:cut]) == whole
+
+
+@given(arrays(), st.data())
+def test_an_array_is_told_of_as_a_whole_or_not_at_all(
+    made: tuple[list[PbsJob], str], data: st.DataObject
+) -> None:
+    told, text = made
+    assert parse_queue(text) == told
+    cut = data.draw(st.integers(0, len(text) - 1))
+    assert parse_queue(text[:cut]) == []
+
+
+@given(st.text(), st.text(alphabet="Job Id:=\n .[]0123456789abstate_"))
+def test_whatever_is_printed(anything: str, alike: str) -> None:
+    for text in (
+        anything,
+        alike,
+        f"Job Id: 7.head\n{anything}\n\n",
+        f"Job Id: {anything}\n    job_state = R\n\n",
+    ):
+        parse_queue(text)
+        parse_found(text)
+        parse_denied(text)

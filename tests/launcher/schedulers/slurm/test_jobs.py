@@ -1,0 +1,222 @@
+"""What Slurm prints about jobs, and what castoff makes of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.runs.states import ENDINGS
+from launcher.schedulers.slurm.jobs import (
+    SlurmJob,
+    history_command,
+    parse_history,
+    parse_queue,
+    queue_command,
+)
+
+# As Slurm 22.05.8 printed it.
+QUEUE = """\
+1|N/A|COMPLETED|None|1795251484|1795251487|1795251487|/home/a/job.sh 0.1
+2|N/A|COMPLETED|None|1795251484|1795251487|1795251487|/home/a|b c/job.sh 0.1
+3|2|PENDING|JobArrayTaskLimit|1795251484|N/A|N/A|/home/a/job.sh
+6|N/A|PENDING|BeginTime|1795251484|1795255084|NONE|/home/a/job.sh
+3|0|COMPLETING|None|1795251484|1795251489|NONE|/home/a/job.sh
+3|4-5,8%2|PENDING|Resources|1795251484|N/A|N/A|/home/a/job.sh
+"""
+HISTORY = """\
+1|COMPLETED|0:0|1795251484|1795251487|1795251487|sbatch --parsable job.sh 0.1
+1.batch|COMPLETED|0:0|1795251484|1795251487|1795251487|
+3_0|REQUEUED|0:0|1795251484|1795251487|1795251488|sbatch --array=0-9%2 /r/a|b/job.sh
+3_0.batch|FAILED|15:0|1795251484|1795251487|1795251489|
+3_1|CANCELLED by 1000|0:0|1795251484|1795251487|1795251487|sbatch --array=0-9%2 /r/a|b/job.sh
+3_[6,9%2]|PENDING|0:0|1795251484|Unknown|Unknown|sbatch --array=0-9%2 /r/a|b/job.sh
+3_0|PENDING|0:0|1795251489|Unknown|Unknown|sbatch --array=0-9%2 /r/a|b/job.sh
+4|FAILED|0:9|1795251484|1795251487|1795251490|sbatch /r/j/job.sh
+4.batch|FAILED|0:9|1795251484|1795251487|1795251490|
+4.0|OUT_OF_MEMORY|0:125|1795251484|1795251487|1795251490|
+"""
+
+
+class TestTheQueue:
+    def test_each_job_and_member(self) -> None:
+        told = parse_queue(QUEUE)
+        places = [(one.job, one.task, one.word) for one in told]
+        assert places == [
+            ("1", None, "COMPLETED"),
+            ("2", None, "COMPLETED"),
+            ("3", 2, "PENDING"),
+            ("6", None, "PENDING"),
+            ("3", 0, "COMPLETING"),
+            ("3", 4, "PENDING"),
+            ("3", 5, "PENDING"),
+            ("3", 8, "PENDING"),
+        ]
+        assert told[1].script == "/home/a|b c/job.sh 0.1"
+        assert (told[0].submitted, told[0].start, told[0].end) == (1795251484, 1795251487, 1795251487)
+        assert (told[3].start, told[3].end, told[2].start) == (1795255084, None, None)
+
+    def test_the_question(self) -> None:
+        """Also about hidden partitions, each member, and what ended a moment ago; the path last."""
+        command = queue_command("1000")
+        assert {"--all", "--array", "--states=all", "--user=1000", "--noheader"} < {*command}
+        assert command[-1].endswith("|%o")
+
+    @given(st.text(), st.integers(0, 400))
+    def test_whatever_is_printed(self, text: str, cut: int) -> None:
+        """Output that was cut off, or is none of Slurm's, tells of no job that was not there."""
+        assert {*parse_queue(QUEUE[:cut])} <= {*parse_queue(QUEUE)}
+        for one in parse_queue(text):
+            assert one.job.isdecimal()
+
+    @given(
+        job=st.integers(1, 10**9),
+        task=st.none() | st.integers(0, 4_000_000),
+        reason=st.sampled_from(["None", "Priority", "QOSMaxCpuPerUserLimit", ""]),
+        times=st.tuples(*3 * [st.none() | st.integers(0, 10**10)]),
+        path=st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"])),
+    )
+    def test_lines_are_read_as_they_were_meant(
+        self, job: int, task: int | None, reason: str, times: tuple[int | None, ...], path: str
+    ) -> None:
+        shown = ["N/A" if time is None else str(time) for time in times]
+        line = "|".join([str(job), "N/A" if task is None else str(task), "RUNNING", reason, *shown, path])
+        (told,) = parse_queue(line + "\n")
+        submitted, start, end = times
+        expected = SlurmJob(str(job), task, "RUNNING", reason or None, submitted, start, end, script=path)
+        assert told == expected
+
+    def test_huge_ranges_are_bounded(self) -> None:
+        assert parse_queue("3|0-99999999|PENDING|None|1|1|1|x\n") == []
+        assert [one.task for one in parse_queue("3|0-8:4,11,...|PENDING|None|1|1|1|x\n")] == [0, 4, 8, 11]
+
+
+class TestHistory:
+    def test_each_start(self) -> None:
+        told = parse_history(HISTORY)
+        assert [(one.job, one.task, one.word) for one in told] == [
+            ("1", None, "COMPLETED"),
+            ("3", 0, "REQUEUED"),
+            ("3", 1, "CANCELLED"),
+            ("3", 6, "PENDING"),
+            ("3", 9, "PENDING"),
+            ("3", 0, "PENDING"),
+            ("4", None, "OUT_OF_MEMORY"),  # as its step tells
+        ]
+        assert told[2].user == "1000" and told[1].script.endswith(" /r/a|b/job.sh")
+        assert (told[6].signal, told[6].exit_code) == (9, 137)
+        assert told[1].exit_code == 0
+
+    @given(st.text(), st.integers(0, 900))
+    def test_whatever_is_printed(self, text: str, cut: int) -> None:
+        whole = {(one.job, one.task, one.word) for one in parse_history(HISTORY)} | {("4", None, "FAILED")}
+        assert {(one.job, one.task, one.word) for one in parse_history(HISTORY[:cut])} <= whole
+        for one in parse_history(text):
+            assert one.job.isdecimal()
+
+    def test_a_part_of_a_heterogeneous_job(self) -> None:
+        (told,) = parse_history("7+1|FAILED|3:0|1|1|1|sbatch x\n")
+        assert (told.job, told.task, told.exit_code) == ("7", None, 3)
+
+    def test_the_question(self) -> None:
+        command = history_command(["4711", "4712"])
+        assert "--jobs=4711,4712" in command and "--duplicates" in command
+        command = history_command(user="1000", since=0)
+        assert {"--user=1000", "--allocations"} < {*command} and command[-1].startswith("--starttime=19")
+
+
+STATES = [
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "CONFIGURING", "COMPLETING", "DEADLINE", "EXPEDITING", "FAILED"),
+    *("LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PENDING", "POWER_UP_NODE", "PREEMPTED", "RUNNING"),
+    *("RECONFIG_FAIL", "RESV_DEL_HOLD", "REQUEUE_FED", "REQUEUE_HOLD", "REQUEUED", "RESIZING", "REVOKED"),
+    *("SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "SUSPENDED", "TIMEOUT", "UPDATE_DB"),
+]
+"""squeue(1), job state codes, of 22.05 to 25.11."""
+
+
+class TestWords:
+    @pytest.mark.parametrize("word", STATES)
+    def test_of_every_state(self, word: str) -> None:
+        told = SlurmJob("1", None, word)
+        assert told.stage in ("pending", "running", "ended") or word == "REVOKED"
+        assert told.ending in ENDINGS
+        if told.stage == "ended":
+            assert told.ending != "unknown"
+
+    def test_of_no_state_that_is_known(self) -> None:
+        told = SlurmJob("1", None, "SINGING")
+        assert (told.stage, told.ending) == ("unknown", "unknown")
+
+    @pytest.mark.parametrize(
+        ("told", "words"),
+        [
+            (SlurmJob("7", None, "PENDING", "Priority"), "others come first (Priority)"),
+            (SlurmJob("7", None, "PENDING", "None"), "Slurm has not looked at it yet"),
+            (SlurmJob("7", None, "PENDING", None), "Slurm has not looked at it yet"),
+            (
+                SlurmJob("7", 3, "PENDING", "JobHeldUser"),
+                "it is held (JobHeldUser); `scontrol release 7_3` lets it go",
+            ),
+            (SlurmJob("7", None, "PENDING", "JobHeldAdmin"), "an administrator holds it (JobHeldAdmin)"),
+            (
+                SlurmJob("7", None, "PENDING", "QOSMaxJobsPerUserLimit"),
+                "a limit of your account or QOS is reached (QOSMaxJobsPerUserLimit)",
+            ),
+            (
+                SlurmJob("7", None, "PENDING", "AssocGrpNodeLimit"),
+                "a limit of your account or QOS is reached (AssocGrpNodeLimit)",
+            ),
+            (
+                SlurmJob("7", None, "PENDING", "ReqNodeNotAvail, UnavailableNodes:n[1-2]"),
+                "nodes that it needs are down, drained or reserved "
+                "(ReqNodeNotAvail, UnavailableNodes:n[1-2])",
+            ),
+            (
+                SlurmJob("7", None, "PENDING", "launch failed requeued held"),
+                "its nodes could not start it, so it is held (launch failed requeued held); "
+                "`scontrol release 7` lets it go",
+            ),
+            (
+                SlurmJob("7", None, "PENDING", "NewThisYear"),
+                "Slurm has a reason of its own (NewThisYear)",
+            ),
+            (SlurmJob("7", None, "CONFIGURING", "None"), "its nodes get ready"),
+            (
+                SlurmJob("7", None, "REQUEUE_HOLD", "JobHeldUser"),
+                "it was queued again, and is held (REQUEUE_HOLD); `scontrol release 7` lets it go",
+            ),
+        ],
+    )
+    def test_why_it_waits(self, told: SlurmJob, words: str) -> None:
+        assert told.waits == words
+
+    def test_when_it_may_begin(self) -> None:
+        told = SlurmJob("7", None, "PENDING", "Resources", start=1795255084)
+        assert told.waits.startswith("it waits for nodes to become free (Resources); about 2026-11-2")
+
+    def test_what_waits_for_somebody(self) -> None:
+        assert SlurmJob("7", None, "PENDING", "DependencyNeverSatisfied").is_stuck
+        assert SlurmJob("7", None, "SPECIAL_EXIT", "None").is_stuck
+        assert not SlurmJob("7", None, "PENDING", "Resources").is_stuck
+
+    def test_who_cancelled_it(self) -> None:
+        told = SlurmJob("7", None, "CANCELLED", user="root")
+        assert told.why("ann") == "user root cancelled it"
+        assert told.why("root") is None
+        assert SlurmJob("7", None, "CANCELLED").why("ann") is None
+
+
+@pytest.mark.parametrize(
+    ("script", "is_it"),
+    [
+        ("/runs/a-1/job.sh", True),
+        ("sbatch --parsable --output=/x /runs/a-1/job.sh", True),
+        ("/elsewhere/a-1/job.sh", True),  # it was moved
+        ("/runs/ba-1/job.sh", False),
+        ("/runs/a-1/job.sh x", False),
+        ("/runs/a-12/job.sh", False),
+        ("", False),
+    ],
+)
+def test_whose_script_it_is(script: str, is_it: bool) -> None:
+    assert SlurmJob("1", None, "RUNNING", script=script).runs("/runs/a-1/job.sh") is is_it

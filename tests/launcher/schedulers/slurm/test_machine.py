@@ -1,0 +1,125 @@
+"""What Slurm says about its machine, read from what real ones answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launcher.schedulers.machine import Bounds, NodeKind, Told
+from launcher.schedulers.slurm import machine as slurm_limits
+from launcher.schedulers.slurm.machine import seconds
+
+ANSWERS = Path(__file__).parents[4] / "answers"
+
+
+def told(folder: str, **others: str) -> Told:
+    """What a recorded cluster says, with some answers put in another's place."""
+    answers = {path.stem: path.read_text() for path in (ANSWERS / folder).glob("*.txt")}
+    return slurm_limits.parse({**answers, **others})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90", 5400),  # minutes
+        ("30:00", 1800),  # sinfo's spelling of half an hour
+        ("00:30:00", 1800),
+        ("1:30:00", 5400),
+        ("1-00:00:00", 86400),
+        ("1-12", 129600),
+        ("1-12:30", 131400),
+        ("2-00:00:00", 172800),
+        ("365-00:00:00", 31_536_000),
+        ("0", 0),
+        ("UNLIMITED", None),
+        ("infinite", None),
+        ("NONE", None),
+        ("", None),
+    ],
+)
+def test_times_in_all_of_slurms_spellings(text: str, expected: int | None) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["1-", "tomorrow", "1:2:3:4", "-1", "1.5"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(ValueError, match="is no time of Slurm's"):
+        seconds(text)
+
+
+class TestWithAccounting:
+    def test_partitions(self) -> None:
+        queues = told("slurm-accounting").queues
+        assert {name: queue.bounds for name, queue in queues.items()} == {
+            "debug": Bounds(None, 2, None, 1800),
+            "gpu": Bounds(None, 8, None, 172_800),  # its QOS allows a job 8 nodes
+            "long": Bounds(2, None, None, None),
+            "quiet": Bounds(None, None, None, 5400),
+        }
+        assert [name for name, queue in queues.items() if not queue.offered] == ["quiet"], "it is hidden"
+        assert queues["gpu"].source == "scontrol show partition gpu"
+
+    def test_qos(self) -> None:
+        qos = told("slurm-accounting").qos
+        assert qos is not None
+        assert qos["normal"].bounds == Bounds()
+        assert (qos["gpu_debug"].bounds, qos["gpu_debug"].max_jobs) == (Bounds(None, 8, None, 1800), 5)
+        assert (qos["gpu_shared"].bounds.max_nodes, qos["gpu_shared"].max_devices) == (1, 2)
+        assert qos["capability"].bounds == Bounds(4, None, None, 36 * 3600 + 31 * 60)
+
+    def test_the_rest(self) -> None:
+        found = told("slurm-accounting")
+        assert (found.default_queue, found.array_count, found.submit_filter) == ("debug", 65000, None)
+        assert found.nodes == [NodeKind(2, 128, None, 0), NodeKind(2, 64, None, 4)]
+
+
+class TestWithoutAccounting:
+    def test_all(self) -> None:
+        found = told("slurm-plain")
+        assert found.qos is None
+        assert {name: queue.bounds for name, queue in found.queues.items()} == {
+            "main": Bounds(),
+            "urgent": Bounds(),
+        }
+        assert (found.default_queue, found.array_count) == ("main", 1001)
+        assert found.nodes == [NodeKind(4, 12, None, 0)]
+
+
+@pytest.mark.parametrize(
+    ("gres", "devices"),
+    [
+        ("(null)", 0),
+        ("gpu:4", 4),
+        ("gpu:a100:4(S:0-1)", 4),
+        ("gpu:a100:2,gpu:v100:2", 4),
+        ("craynetwork:4,gpu:mi250x:8(S:0-3)", 8),
+    ],
+)
+def test_devices_of_a_node(gres: str, devices: int) -> None:
+    (kind,) = told("slurm-plain", nodes=f"3|2|64|{gres}\n").nodes
+    assert kind == NodeKind(3, 128, None, devices)
+
+
+def test_nodes_that_are_alike_are_one_kind() -> None:
+    nodes = told("slurm-plain", nodes="3|2|64|(null)\n2|1|128|(null)\n1|2|64|gpu:4\n").nodes
+    assert nodes == [NodeKind(5, 128, None, 0), NodeKind(1, 128, None, 4)]
+
+
+def test_a_submit_filter() -> None:
+    config = "JobSubmitPlugins        = lua\nMaxArraySize            = 1001\n"
+    assert told("slurm-plain", config=config).submit_filter == "JobSubmitPlugins=lua"
+
+
+@pytest.mark.parametrize(
+    ("about", "text"),
+    [
+        ("config", "nothing of it\n"),
+        ("nodes", "a|b|c|d\n"),
+        ("qos", "normal|soon||\n"),
+        ("partitions", "x=1"),
+    ],
+)
+def test_what_slurm_does_not_write(about: str, text: str) -> None:
+    with pytest.raises((ValueError, KeyError)):
+        told("slurm-plain", **{about: text})

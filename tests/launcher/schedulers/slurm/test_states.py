@@ -1,0 +1,606 @@
+"""The states of runs on Slurm, from records made by hand and from what squeue and sacct print."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.errors import CastoffError
+from launcher.runs.run import LOCK, locked
+from launcher.runs.states import RunStatus, summary
+from launcher.schedulers.slurm import queue as slurm_queue
+from launcher.status import asking
+from launcher.status.watch import Looking, condition_holds, looks, status, statuses, wait
+from launcher.submission import resubmit as resubmission
+from launcher.submission.resubmit import resubmit
+
+from ...fake_slurm import FakeSlurm, OnSlurm
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    return FakeSlurm(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> OnSlurm:
+    return OnSlurm(tmp_path)
+
+
+def ending(now: RunStatus) -> tuple[str, str | None, int | None]:
+    return now.state, now.ending, now.code
+
+
+class TestWhatIsAsked:
+    @pytest.mark.parametrize("word", [("done", 0), ("failed", 3), ("walltime", 75), ("again", 75)])
+    def test_nothing_where_the_record_says_all(
+        self, slurm: FakeSlurm, made: OnSlurm, word: tuple[str, int]
+    ) -> None:
+        made.attempt("0.0", *word)
+        assert status(made.run).ending == word[0]
+        assert slurm.questions() == []
+
+    @pytest.mark.parametrize(
+        ("word", "questions"),
+        [
+            ("PENDING", ["squeue"]),
+            ("RUNNING", ["squeue"]),
+            ("TIMEOUT", ["squeue"]),
+            ("FAILED", ["squeue", "sacct"]),
+        ],
+    )
+    def test_accounting_only_where_the_queue_does_not_say_it(
+        self, slurm: FakeSlurm, made: OnSlurm, word: str, questions: list[str]
+    ) -> None:
+        slurm.tells(("7", word), run=made.run)
+        status(made.run)
+        assert slurm.questions() == questions
+
+    def test_once_for_many_runs(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        runs = []
+        for number in range(5):
+            made = OnSlurm(tmp_path / str(number), sends=[{"job": str(70 + number), "count": None}])
+            made.attempt("0.0", job=str(70 + number))
+            runs.append(made.run)
+        slurm.tells(("70", "RUNNING"), run=runs[0])
+        now = statuses(runs)
+        assert [one.state for one in now] == ["running", *4 * ["unknown"]]
+        (queue, history) = slurm.asked.read_text().splitlines()
+        assert queue.startswith("squeue ") and "--jobs=71,72,73,74" in history
+
+    def test_what_was_learnt_is_not_asked_again(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt()
+        slurm.remembers(("7", "OUT_OF_MEMORY", "0:125", 999, 1020), run=made.run)
+        assert ending(status(made.run)) == ("ended", "out-of-memory", 253)
+        word = made.run.path / "attempts/0.0/scheduler.json"
+        assert word.stat().st_mode & 0o777 == 0o600 and json.loads(word.read_text())["time"] == 1020
+        slurm.questions()
+        now = status(made.run)
+        assert ending(now) == ("ended", "out-of-memory", 253) and slurm.questions() == []
+        assert now.members[0].attempts[0].reason == "it used more memory than it had" and now.final
+
+    def test_commands_get_a_cleaned_environment(
+        self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("SQUEUE_FORMAT", "SLURM_TIME_FORMAT", "SACCT_FORMAT", "SLURM_CLUSTERS", "SLURM_CONF"):
+            monkeypatch.setenv(name, "theirs")
+        slurm.program("squeue", f"env >{slurm.folder}/seen; cat {slurm.queue}")
+        status(made.run)
+        seen = dict(line.split("=", 1) for line in (slurm.folder / "seen").read_text().splitlines())
+        told = {name: value for name, value in seen.items() if name.startswith(("SQ", "SL", "SA", "LC_ALL"))}
+        assert told == {"SLURM_CONF": "theirs", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+
+
+class TestStates:
+    def test_waiting(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        slurm.tells(("7", "PENDING"), run=made.run, reason="Priority")
+        now = status(made.run)
+        assert (*ending(now), now.reason) == ("pending", None, None, "others come first (Priority)")
+        assert condition_holds("after", made.run) is None
+        assert summary(now).reason == now.reason
+
+    def test_an_attempt_that_has_just_made_its_folder(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        (made.run.path / "attempts/0.0").mkdir()
+        slurm.tells(("7", "RUNNING"), run=made.run)
+        assert status(made.run).state == "running"
+
+    def test_running_before_it_has_written_anything(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        slurm.tells(("7", "RUNNING"), run=made.run)
+        now = status(made.run)
+        assert (now.state, now.members[0].attempts) == ("running", [])
+
+    @pytest.mark.parametrize("word", ["RUNNING", "COMPLETING", "SUSPENDED", "STAGE_OUT"])
+    def test_running(self, slurm: FakeSlurm, made: OnSlurm, word: str) -> None:
+        made.attempt()
+        slurm.tells(("7", word), run=made.run)
+        assert status(made.run).members[0].attempts[0].state == "running"
+        made.write("attempts/0.0/ending.json", {"ending": "cancelled", "code": 143})
+        assert status(made.run).state == "running"  # Slurm may be about to queue it again
+        made.write("attempts/0.0/ending.json", {"ending": "done", "code": 0})
+        assert ending(status(made.run)) == ("ended", "done", 0)
+
+    @pytest.mark.parametrize("source", ["squeue", "sacct"])
+    @pytest.mark.parametrize("script", [None, "cancelled", "failed"])
+    @pytest.mark.parametrize(
+        ("word", "wanted", "code"),
+        [
+            ("TIMEOUT", "walltime", 143),
+            ("OUT_OF_MEMORY", "out-of-memory", 137),
+            ("NODE_FAIL", "node-failure", 1),
+            ("BOOT_FAIL", "node-failure", 1),
+            ("PREEMPTED", "preempted", 143),
+            ("CANCELLED", "cancelled", 143),
+            ("DEADLINE", "walltime", 143),
+        ],
+    )
+    def test_slurm_knows_better(
+        self,
+        slurm: FakeSlurm,
+        made: OnSlurm,
+        source: str,
+        script: str | None,
+        word: str,
+        wanted: str,
+        code: int,
+    ) -> None:
+        made.attempt("0.0", script, 137 if script == "failed" else 143)
+        if source == "squeue":
+            slurm.tells(("7", word), run=made.run)
+        else:
+            slurm.remembers(("7", word, "0:0", 999, 1011), run=made.run)
+        own = {None: code, "cancelled": 143, "failed": 137}[script]
+        for _ in range(2):
+            assert ending(status(made.run)) == ("ended", wanted, own)
+        assert (made.run.path / "attempts/0.0/scheduler.json").exists()
+
+    @pytest.mark.parametrize(
+        ("told", "wanted"),
+        [
+            ("3:0", ("ended", "failed", 3)),
+            ("0:9", ("ended", "failed", 137)),
+            ("143:0", ("ended", "cancelled", 143)),
+            ("75:0", ("ended", "walltime", 75)),
+        ],
+    )
+    def test_a_script_that_could_not_write_its_ending(
+        self, slurm: FakeSlurm, made: OnSlurm, told: str, wanted: tuple[str, str, int]
+    ) -> None:
+        made.attempt()
+        slurm.tells(("7", "FAILED"), run=made.run)
+        slurm.remembers(("7", "FAILED", told, 999, 1011), run=made.run)
+        assert ending(status(made.run)) == wanted
+
+    def test_accounting_hears_of_it_a_little_later(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt()
+        slurm.remembers(("7", "RUNNING", "0:0", 999, 0), run=made.run)
+        for ago, wanted in ((1, ("running", None, None)), (20, ("ended", "failed", 1))):
+            end = int(time.time()) - ago
+            slurm.queue.write_text(f"7|N/A|FAILED|None|900|900|{end}|{made.run.script}\n")
+            assert ending(status(made.run)) == wanted
+        slurm.remembers(("7", "FAILED", "0:9", 999, 1020), run=made.run)
+        assert ending(status(made.run)) == ("ended", "failed", 137)
+
+    def test_and_was_done_all_the_same(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt()
+        slurm.tells(("7", "COMPLETED"), run=made.run)
+        assert ending(status(made.run)) == ("ended", "done", 0)
+
+    @pytest.mark.parametrize("end", [None, "cancelled"])
+    def test_without_accounting(self, slurm: FakeSlurm, made: OnSlurm, end: str | None) -> None:
+        """What squeue has forgotten too ends as its script says, and else nobody knows how."""
+        made.attempt("0.0", end, 143)
+        slurm.program("sacct", "echo disabled >&2; exit 1")
+        now = status(made.run)
+        assert now.ending == (end or "unknown") and now.over
+        assert end or (now.reason or "").startswith("Slurm knows nothing of job 7 any more and no ending")
+        assert not (made.run.path / "attempts/0.0/scheduler.json").exists()
+        assert slurm.questions() == ["squeue", "sacct"]
+
+    def test_cancelled_before_it_began(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        slurm.tells(("7", "CANCELLED"), run=made.run)
+        now = status(made.run)
+        assert (*ending(now), now.members[0].attempts[0].started) == ("ended", "cancelled", 143, None)
+        slurm.tells(run=made.run)
+        assert ending(status(made.run)) == ("ended", "cancelled", 143)
+
+    def test_by_somebody_else(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        slurm.remembers(("7", "CANCELLED by 65534", "0:0", 0, 1000), run=made.run)
+        assert status(made.run).members[0].attempts[0].reason == "user nobody cancelled it"
+
+    def test_it_never_wrote_anything(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        slurm.remembers(("7", "FAILED", "1:0", 999, 1000), run=made.run)
+        now = status(made.run)
+        assert ending(now) == ("ended", "failed", 1)
+        reason = now.members[0].attempts[0].reason or ""
+        assert reason.startswith(
+            f"it failed and wrote nothing: its first node may not see {made.run.path}, and a"
+        )
+
+    def test_it_never_wrote_a_record(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.run.logs.mkdir()
+        made.run.script_log(0).touch()
+        slurm.remembers(("7", "FAILED", "1:0", 999, 1000), run=made.run)
+        reason = status(made.run).members[0].attempts[0].reason
+        assert reason == f"it failed before it wrote any record; see {made.run.path}/logs/job-0.log"
+
+    def test_nor_failed(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        """What was written on another host may need a while to be seen here."""
+        for ago, unsettled in ((1, True), (100, False)):
+            end = int(time.time()) - ago
+            slurm.queue.write_text(f"7|N/A|COMPLETED|None|900|900|{end}|{made.run.script}\n")
+            now = status(made.run)
+            assert now.state == "unknown" and "has written nothing" in (now.reason or "")
+            assert now.unsettled is unsettled
+
+    def test_a_record_that_is_seen_late(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt()
+        slurm.remembers(("7", "FAILED", "75:0", 999, 1000), run=made.run)
+        assert status(made.run).ending == "walltime"
+        made.write("attempts/0.0/ending.json", {"ending": "again", "code": 75})
+        assert ending(status(made.run)) == ("ended", "again", 75)
+
+    def test_all_of_it_while_squeue_was_asked(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        folder = made.run.path / "attempts/0.0"
+        end = '{"ending": "done", "code": 0}'
+        slurm.tells(("7", "COMPLETED"), run=made.run)
+        slurm.program("squeue", f"mkdir {folder}; echo '{end}' >{folder}/ending.json; cat {slurm.queue}")
+        assert ending(status(made.run)) == ("ended", "done", 0)
+
+    def test_another_clusters_job_has_the_same_id(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        slurm.queue.write_text("7|N/A|RUNNING|None|900|900|N/A|/home/a/other.sh\n")
+        assert status(made.run).state == "unknown"
+
+    def test_a_launch_in_an_allocation_is_none_of_this(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.write("local.json", {"pid": 1, "host": os.uname().nodename})
+        made.write("submission.json", {"job": "7", "time": 1})
+        with locked(made.run.path / LOCK):
+            assert status(made.run).state == "pending"
+        assert slurm.questions() == []
+
+
+class TestStartedAgain:
+    def test_by_its_own_wish(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt("0.0", "again")
+        slurm.tells(("7", "COMPLETING"), run=made.run)
+        assert status(made.run).reason == "its next attempt is about to begin"
+        slurm.tells(("7", "PENDING"), run=made.run, reason="BeginTime")
+        now = status(made.run)
+        assert (now.state, now.reason) == ("pending", "its time to begin has not come (BeginTime)")
+        made.attempt("0.1")
+        slurm.tells(("7", "RUNNING"), run=made.run)
+        assert [one.state for one in status(made.run).members[0].attempts] == ["ended", "running"]
+        made.write("attempts/0.1/ending.json", {"ending": "done", "code": 0})
+        assert ending(status(made.run)) == ("ended", "done", 0)
+
+    def test_and_was_cancelled_as_it_waited(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt("0.0", "again")
+        slurm.tells(("7", "CANCELLED"), run=made.run)
+        now = status(made.run)
+        assert (now.ending, [one.ending for one in now.members[0].attempts]) == (
+            "cancelled",
+            ["again", "cancelled"],
+        )
+
+    def test_or_is_nowhere_to_be_found(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt("0.0", "again")
+        now = status(made.run)
+        assert (now.ending, now.reason) == (
+            "again",
+            "it stopped early and can go on: castoff resubmit made-1",
+        )
+
+    @pytest.mark.parametrize("end", [None, "cancelled"])
+    @pytest.mark.parametrize("word", ["PREEMPTED", "NODE_FAIL", "REQUEUED"])
+    def test_by_slurm(self, slurm: FakeSlurm, made: OnSlurm, word: str, end: str | None) -> None:
+        """Its last word on the first start must not end the run, now or later."""
+        made.attempt("0.0", end, 143)
+        slurm.tells(("7", "PENDING"), run=made.run, reason="BeginTime")
+        slurm.remembers(("7", word, "0:0", 999, 1012), ("7", "PENDING", "0:0", 0, 0), run=made.run)
+        wanted = "node-failure" if word == "NODE_FAIL" else "preempted"
+        for _ in range(2):
+            now = status(made.run)
+            assert (now.state, now.members[0].attempts[0].ending) == ("pending", wanted)
+        made.attempt("0.1", "done", time=1100)
+        now = status(made.run)
+        assert [one.ending for one in now.members[0].attempts] == [wanted, "done"]
+        assert ending(now) == ("ended", "done", 0)
+
+    def test_by_slurm_and_cancelled_as_it_waited(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt("0.0", "cancelled", 143)
+        slurm.tells(("7", "PENDING"), run=made.run)
+        slurm.remembers(("7", "PREEMPTED", "0:0", 999, 1012), run=made.run)
+        status(made.run)
+        slurm.tells(("7", "CANCELLED"), run=made.run)
+        now = status(made.run)
+        assert [one.ending for one in now.members[0].attempts] == ["preempted", "cancelled"]
+
+    def test_by_slurm_without_accounting(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt("0.0", "cancelled", 143)
+        slurm.program("sacct", "exit 1")
+        slurm.tells(("7", "PENDING"), run=made.run)
+        now = status(made.run)
+        (attempt,) = now.members[0].attempts
+        assert (now.state, attempt.ending) == ("pending", "preempted")
+        assert attempt.reason == "Slurm ended it, or lost its nodes, and queued it again"
+
+    def test_it_began_since_squeue_was_asked(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        start = json.dumps({"job": "7", "host": "n1", "time": 1000})
+        folder = made.run.path / "attempts/0.0"
+        slurm.tells(("7", "PENDING"), run=made.run)
+        looking = Looking([made.run])
+        assert looking.look()[0].state == "pending"
+        slurm.program("squeue", f"mkdir {folder}; echo '{start}' >{folder}/start.json; cat {slurm.queue}")
+        folder.mkdir()
+        (folder / "start.json").write_text(start)
+        assert looking.look()[0].state == "running"
+
+    def test_submitted_again(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        """What was cancelled then stays so, whatever the new job does."""
+        made.attempt("0.0", "cancelled", 143)
+        sends = [{"job": "9", "offset": 0, "count": None}]
+        earlier = [{"job": "7", "sends": [{"job": "7", "offset": 0, "count": None}]}]
+        record = {"job": "9", "begin": {"0": 1}, "sends": sends, "earlier": earlier}
+        made.write("submission.json", record)
+        slurm.tells(("9", "PENDING"), run=made.run)
+        now = status(made.run)
+        assert (now.state, now.members[0].attempts[0].ending) == ("pending", "cancelled")
+        made.attempt("0.1", "done", job="9")
+        slurm.tells(("9", "COMPLETED"), run=made.run)
+        assert status(made.run).ending == "done"
+
+
+class TestArrays:
+    def test_each_member_for_itself(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        made = OnSlurm(tmp_path, members=6)
+        made.attempt("0.0", "done")
+        made.attempt("1.0")
+        made.attempt("2.0", "cancelled", 143)
+        slurm.tells(("7_1", "RUNNING"), ("7_2", "TIMEOUT"), ("7_4", "PENDING"), run=made.run)
+        slurm.remembers(("7_5", "NODE_FAIL", "0:0", 950, 960), run=made.run)
+        now = status(made.run)
+        states = [member.ending or member.state for member in now.members]
+        assert states == ["done", "running", "walltime", "cancelled", "pending", "node-failure"]
+        assert now.state == "running" and now.reason is None
+
+    def test_in_several_jobs(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        sends = [
+            {"job": "7", "offset": 0, "count": 2},
+            {"job": "9", "offset": 2, "count": 2},
+            {"job": "12", "offset": 4, "count": 1},
+        ]
+        made = OnSlurm(tmp_path, members=5, sends=sends)
+        made.attempt("3.0", job="9")
+        slurm.tells(
+            ("7_0", "PENDING"),
+            ("7_1", "PENDING"),
+            ("9_0", "PENDING"),
+            ("9_1", "RUNNING"),
+            ("12_0", "PENDING"),
+            run=made.run,
+            reason="JobHeldUser",
+        )
+        now = status(made.run)
+        assert [member.state for member in now.members] == [*3 * ["pending"], "running", "pending"]
+        assert now.reason == "it is held (JobHeldUser); `scontrol release 7_0` lets it go"
+
+    def test_only_some_were_submitted_again(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        sends = [{"job": "9", "offset": 0, "count": 2, "members": [1, 3]}]
+        made = OnSlurm(tmp_path, members=4, begin={"1": 1, "3": 1}, sends=sends)
+        for member in range(4):
+            made.attempt(f"{member}.0", "failed" if member % 2 else "done", member % 2)
+        slurm.tells(("9_1", "PENDING"), ("9_3", "PENDING"), run=made.run)
+        states = [member.ending or member.state for member in status(made.run).members]
+        assert states == ["done", "pending", "done", "pending"]
+
+    def test_some_were_never_sent(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        made = OnSlurm(tmp_path, members=2, sends=[{"job": "7", "offset": 0, "count": 1}])
+        made.attempt("0.0", "done")
+        now = status(made.run)
+        assert (now.state, now.reason) == ("unknown", "nothing was submitted for it")
+        with locked(made.run.path / LOCK):
+            assert status(made.run).members[1].reason == "it is just being submitted"
+
+
+class TestSilence:
+    def failing(self, slurm: FakeSlurm) -> None:
+        slurm.program(
+            "squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1"
+        )
+
+    def test_is_no_ending(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        self.failing(slurm)
+        now = status(made.run)
+        assert (now.state, now.unsettled, now.over, now.final) == ("unknown", True, False, False)
+        assert now.reason == (
+            "Slurm could not be asked: squeue failed with exit code 1: "
+            "slurm_load_jobs error: Unable to contact slurm controller"
+        )
+        made.attempt("0.0", "cancelled", 143)
+        assert not status(made.run).over  # it may have been queued again
+        assert condition_holds("afterany", made.run) is None
+        assert slurm.questions() == 3 * ["squeue"]
+
+    def test_its_record_is_enough(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        self.failing(slurm)
+        made.attempt("0.0", "failed", 3)
+        assert ending(status(made.run)) == ("ended", "failed", 3)
+
+    def test_where_there_is_no_slurm(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        """To ask again would be no use, so nobody waits."""
+        (slurm.folder / "squeue").unlink()
+        now = wait(made.run)
+        assert (now.state, now.unsettled) == ("unknown", False)
+        assert now.reason == (
+            "Slurm could not be asked: squeue is not on PATH here; ask on a login node of the machine"
+        )
+        made.attempt("0.0", "cancelled", 143)
+        assert ending(status(made.run)) == ("ended", "cancelled", 143)
+
+    def test_a_wait_outlasts_it(
+        self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(asking, "_ASK", 0.0)
+        monkeypatch.setattr(asking, "_SLOWEST_ASK", 0.0)
+        self.failing(slurm)
+        looked = looks([made.run])
+        assert [next(looked)[0].state for _ in range(2)] == 2 * ["unknown"]
+        slurm.program("squeue", f"cat {slurm.queue}")
+        slurm.tells(("7", "CANCELLED"), run=made.run)
+        assert [now[0].ending for now in looked] == ["cancelled"]
+
+
+class TestResubmitted:
+    @pytest.fixture(autouse=True)
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(resubmission, "_PATIENCE", 0.0)
+
+    def test_what_is_being_cleared_away_is_waited_for(
+        self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(resubmission, "_PATIENCE", 60.0)
+        monkeypatch.setattr("time.sleep", lambda _: slurm.tells(("7", "FAILED"), run=made.run))
+        made.attempt("0.0", "failed", 3)
+        slurm.program("sbatch", "echo 9")
+        slurm.program("scontrol", "true")
+        slurm.tells(("7", "COMPLETING"), run=made.run)
+        assert resubmit(made.run) == {0: 1}
+
+    def test_nothing_while_the_queue_has_a_job_of_its_script(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        """Whatever is said of the id that its records have."""
+        made.attempt("0.0", "failed", 3)
+        slurm.program("sbatch", "echo 9")
+        slurm.program("scontrol", "true")
+        slurm.tells(("8", "RUNNING"), run=made.run)
+        assert status(made.run).over
+        with pytest.raises(CastoffError, match=r"Slurm still has a job of it: 8; .*: scancel 8$"):
+            resubmit(made.run)
+        assert "sbatch" not in slurm.questions()
+        slurm.tells(("8", "COMPLETED"), run=made.run)
+        assert resubmit(made.run) == {0: 1} and made.run.job == "9"
+
+    def test_nothing_while_it_does_not_answer(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        made.attempt("0.0", "failed", 3)
+        slurm.program("sbatch", "echo 9")
+        slurm.program("squeue", "echo busy >&2; exit 1")
+        with pytest.raises(CastoffError, match="whether a job of it is left: squeue failed with exit code 1"):
+            resubmit(made.run)
+        assert "sbatch" not in slurm.questions()
+
+
+class TestLookingAgain:
+    def test_slurm_is_asked_more_and_more_seldom(
+        self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = [0.0]
+        asked: list[float] = []
+
+        def answer(argv: list[str], patience: float, environ: object, **_: object) -> str:
+            asked.append(clock[0])
+            return slurm.queue.read_text()
+
+        monkeypatch.setattr(slurm_queue, "answer_of", answer)
+        monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+        slurm.tells(("7", "PENDING"), run=made.run, reason="Priority")
+        assert wait(made.run, timeout=600).state == "pending"
+        pauses = [after - before for before, after in pairwise(asked)]
+        assert pauses[0] == pytest.approx(2, abs=0.3) and max(pauses) == pytest.approx(31, abs=1.1)
+        assert len(asked) < 35
+
+    def test_its_own_record_is_seen_between(
+        self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(asking, "_ASK", 1000.0)
+        made.attempt()
+        slurm.tells(("7", "RUNNING"), run=made.run)
+        looked = looks([made.run])
+        assert next(looked)[0].state == "running"
+        made.write("attempts/0.0/ending.json", {"ending": "done", "code": 0})
+        assert [now[0].ending for now in looked] == ["done"]
+        assert slurm.questions() == ["squeue"]
+
+
+class TestOfAScriptThatStoodAlone:
+    @pytest.fixture
+    def alone(self, made: OnSlurm) -> OnSlurm:
+        for name in ("plan.json", "submission.json"):
+            (made.run.path / name).unlink()
+        made.attempt()
+        return made
+
+    def test_slurm_is_asked_for_it(self, slurm: FakeSlurm, alone: OnSlurm) -> None:
+        slurm.queue.write_text("7|N/A|RUNNING|None|900|900|N/A|/home/a/job.sh\n")
+        now = status(alone.run)
+        assert (now.state, now.job, now.scheduler) == ("running", "7", "slurm")
+        slurm.queue.write_text("7|N/A|NODE_FAIL|None|900|900|950|/home/a/job.sh\n")
+        assert ending(status(alone.run)) == ("ended", "node-failure", 1)
+
+    def test_an_array(self, slurm: FakeSlurm, alone: OnSlurm) -> None:
+        alone.run.script.write_text("#SBATCH --array=0-2\nexport CASTOFF_ARRAY_COUNT=3\n")
+        slurm.queue.write_text(
+            "7|0|RUNNING|None|900|900|N/A|/home/a/job.sh\n7|1-2%1|PENDING|None|900|N/A|N/A|/home/a/job.sh\n"
+        )
+        assert [one.state for one in status(alone.run).members] == ["running", "pending", "pending"]
+
+
+class TestUnclear:
+    def lost(self, tmp_path: Path, **more: Any) -> OnSlurm:
+        return OnSlurm(tmp_path, job=None, sends=[{"job": None, "count": None, "time": 899.0, **more}])
+
+    def test_it_is_being_submitted(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        made = self.lost(tmp_path)
+        with locked(made.run.path / LOCK):
+            now = status(made.run)
+        assert (now.state, now.reason) == ("pending", "it is just being submitted")
+        assert slurm.questions() == []
+
+    def test_it_arrived(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        made = self.lost(tmp_path)
+        slurm.tells(("12", "PENDING"), run=made.run)
+        now = status(made.run)
+        assert (now.state, now.job, made.run.job) == ("pending", "12", "12")
+        assert slurm.questions() == ["squeue"]
+
+    def test_and_is_over_long_since(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        made = self.lost(tmp_path)
+        slurm.remembers(("12", "NODE_FAIL", "0:0", 1000, 1100), run=made.run)
+        assert ending(status(made.run)) == ("ended", "node-failure", 1)
+        assert made.run.job == "12"
+
+    def test_its_own_records_tell_so(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        made = self.lost(tmp_path)
+        made.attempt("0.0", "done", job="12")
+        assert ending(status(made.run)) == ("ended", "done", 0)
+        assert made.run.job == "12"
+
+    def test_it_did_not(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        made = self.lost(tmp_path, unclear="Socket timed out")
+        for _ in range(2):  # too soon after each other
+            now = status(made.run)
+            assert (now.state, now.unsettled, now.over) == ("unknown", True, False)
+        assert now.reason == (
+            "there was no answer, so it may or may not have been submitted; ask again in some seconds"
+        )
+        record = made.run.submission()
+        record["sends"][0]["asked"] -= 5
+        made.write("submission.json", record)
+        now = status(made.run)
+        assert (*ending(now), now.reason) == (
+            "ended",
+            "failed",
+            1,
+            "it could not be submitted: there was no answer: Socket timed out; "
+            "the queue, asked twice, has no such job",
+        )
+
+    def test_silence_decides_nothing(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        made = self.lost(tmp_path, asked=1.0)
+        slurm.program("squeue", "exit 1")
+        assert status(made.run).unsettled
+        assert made.run.submission()["sends"][0] == {"job": None, "count": None, "time": 899.0, "asked": 1.0}

@@ -1,0 +1,111 @@
+"""What a person sees while a scheduler does not answer: first what is known, then that it does not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.cli import list as list_verb
+from launcher.cli import main as cli
+from launcher.cli import status as status_verb
+from launcher.runs.index import Index
+from launcher.runs.run import Run
+from launcher.schedulers import queue
+from launcher.schedulers.queue import Silent
+from launcher.status.watch import AT_A_GLANCE, wait
+
+from ..fake_slurm import FakeSlurm, OnSlurm
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run that goes on, as far as its records tell."""
+    FakeSlurm(tmp_path, monkeypatch)
+    one = OnSlurm(tmp_path)
+    one.attempt("0.0")
+    Index.of(os.environ).add(one.run, "made")
+    return one.run
+
+
+class Asked:
+    """What had been printed when a scheduler was asked, and how long it was given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+        self.printed = ""
+        self.before: list[str] = []
+        self.patience: list[float] = []
+        self._capsys = capsys
+        monkeypatch.setattr(queue, "run_to_end", self._hang)
+
+    def _hang(
+        self, argv: list[str], patience: float, environ: Mapping[str, str], **_: Any
+    ) -> subprocess.CompletedProcess[str]:
+        self.printed += self._capsys.readouterr().out
+        self.before.append(self.printed)
+        self.patience.append(patience)
+        raise Silent(f"{argv[0]} gave no answer within {patience:.0f} s")
+
+    def run(self, *words: str | Path) -> tuple[str, str]:
+        """What a verb prints in the end, and says."""
+        with pytest.raises(SystemExit):
+            cli.main(list(map(str, words)))
+        captured = self._capsys.readouterr()
+        return self.printed + captured.out, captured.err
+
+
+@pytest.fixture
+def asked(made: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Asked:
+    return Asked(monkeypatch, capsys)
+
+
+def test_status(asked: Asked, made: Run) -> None:
+    output, _ = asked.run("status", made.path)
+    known = asked.before[0]
+    assert known.splitlines()[0] == f"run        {made.id}" and f"directory  {made.path}\n" in known
+    assert "state" not in known and output.startswith(known)
+    assert "state      unknown\n" in output
+    assert "squeue gave no answer within 5 s; by its own records it has begun and not ended\n" in output
+    assert asked.patience == [AT_A_GLANCE]
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_list(asked: Asked, made: Run, tmp_path: Path, words: list[str]) -> None:
+    over = OnSlurm(tmp_path / "over", id="over-1", time=800.0)
+    over.attempt("0.0", "done")
+    index = Index.of(os.environ)
+    index.path.unlink()
+    for run, name in ((over.run, "over"), (made, "made")):
+        index.add(run, name)
+    output, said = asked.run("list", *words)
+    known = asked.before[0]
+    assert "over-1" in known and made.id not in known and output.startswith(known)
+    assert "made-1" in output.removeprefix(known) and "unknown" in output.removeprefix(known)
+    assert "castoff: squeue gave no answer within 5 s: 1 run is shown as unknown, and may go on\n" in said
+    assert set(asked.patience) == {AT_A_GLANCE}
+
+
+def test_who_waits_has_more_patience(asked: Asked, made: Run) -> None:
+    wait(made, timeout=0)
+    assert asked.patience[0] == queue.PATIENCE > AT_A_GLANCE
+
+
+@pytest.mark.parametrize("verb", ["status", "list"])
+def test_a_command_that_never_ends(
+    made: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str
+) -> None:
+    """It is given up for real."""
+    os.mkfifo(tmp_path / "never")
+    squeue = tmp_path / "slurm" / "squeue"
+    squeue.write_text(f"#!/bin/sh\nread line <{tmp_path}/never\n")
+    for module in (status_verb, list_verb):
+        monkeypatch.setattr(module, "AT_A_GLANCE", 0.1)
+    with pytest.raises(SystemExit) as end:
+        cli.main([verb])
+    captured = capsys.readouterr()
+    assert not end.value.code and made.id in captured.out
+    assert "squeue gave no answer within 0.1 s" in captured.out + captured.err

@@ -1,0 +1,230 @@
+"""What castoff says to each scheduler, and how it reads the answer."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher import JobSpec, Plan, Site, plan
+from launcher.errors import CastoffError
+from launcher.schedulers.command import command_environment
+from launcher.schedulers.local import submit as local
+from launcher.schedulers.local.abandoned import INDEX, MARK
+from launcher.schedulers.orders import Restart, sendings_again
+from launcher.schedulers.pbs import submit as pbs
+from launcher.schedulers.slurm import submit as slurm
+from launcher.schedulers.submission import Order, Part, Submission
+
+
+def planned(site: str, **fields: Any) -> Plan:
+    return plan(JobSpec.of({"name": "j", "command": ["true"], **fields}), Site.load(site))
+
+
+def test_sbatch() -> None:
+    submission = Submission(planned("slurm"), "/runs/j-1")
+    assert submission.script == "/runs/j-1/job.sh"
+    assert submission.environment == {"CASTOFF_RUN_DIR": "/runs/j-1"}
+    assert slurm.submit_command(submission) == [
+        *("sbatch", "--parsable", "--output=/runs/j-1/logs/job-0.log", "--export=CASTOFF_RUN_DIR"),
+        "/runs/j-1/job.sh",
+    ]
+
+
+def test_sbatch_of_an_array_that_waits() -> None:
+    job = planned("slurm", array={"count": 3}, inherit=["LANG", "TERM"])
+    command = slurm.submit_command(Submission(job, "/runs/50%/j", "afterok:12"))
+    assert command[2:] == [
+        "--output=/runs/50%%/j/logs/job-%a.log",
+        "--export=LANG,TERM,CASTOFF_RUN_DIR",
+        "--dependency=afterok:12",
+        "/runs/50%/j/job.sh",
+    ]
+    everything = slurm.submit_command(Submission(planned("slurm", inherit="all"), "/r"))
+    assert "--export=ALL,CASTOFF_RUN_DIR" in everything
+
+
+def test_qsub() -> None:
+    submission = Submission(planned("pbs"), "/runs/j-1")
+    assert pbs.submit_command(submission) == [
+        *("qsub", "-f", "-o", "/runs/j-1/logs/job-0.log", "-v", "CASTOFF_RUN_DIR", "/runs/j-1/job.sh")
+    ]
+
+
+def test_qsub_of_an_array_that_waits() -> None:
+    job = planned("pbs", array={"count": 3}, inherit=["LANG"])
+    assert pbs.submit_command(Submission(job, "/r", "afterok:3.head"))[2:] == [
+        *("-o", "/r/logs/job-^array_index^.log", "-v", "LANG,CASTOFF_RUN_DIR"),
+        *("-W", "depend=afterok:3.head", "/r/job.sh"),
+    ]
+
+
+def test_the_local_scheduler() -> None:
+    command = local.submit_command(Submission(planned("local"), "/runs/j-1"))
+    assert command == [sys.executable, "-m", "launcher.cli.local_scheduler", "/runs/j-1"]
+
+
+@pytest.mark.parametrize(("site", "folder"), [("slurm", "/a\\b"), ("pbs", "/é"), ("pbs", "/a\nb")])
+def test_a_run_directory_that_cannot_be_said(site: str, folder: str) -> None:
+    scheduler = {"slurm": slurm, "pbs": pbs}[site]
+    assert scheduler.submit_command(Submission(planned(site), "/a b:'$x"))
+    with pytest.raises(CastoffError, match="--runs-dir") as caught:
+        scheduler.submit_command(Submission(planned(site), folder))
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("answer", "job"),
+    [
+        ("4711\n", "4711"),
+        ("4711;cluster\n", "4711"),
+        ("4711", "4711"),
+        ("", None),
+        ("Submitted batch job 4711\n", None),
+        ("sbatch: error: Socket timed out\n", None),
+        ("\n4711\n", "4711"),
+        ("-1\n", None),
+    ],
+)
+def test_sbatchs_answer(answer: str, job: str | None) -> None:
+    assert slurm.parse_submit(answer) == job
+
+
+@pytest.mark.parametrize(
+    ("answer", "job"),
+    [
+        ("3.head\n", "3.head"),
+        ("7[].head\n", "7[].head"),
+        ("1991684.aurora-pbs-0001.hostmgmt\n", "1991684.aurora-pbs-0001.hostmgmt"),
+        ("", None),
+        ("qsub: Unknown queue\n", None),
+        ("3 jobs are too many\n", None),
+    ],
+)
+def test_qsubs_answer(answer: str, job: str | None) -> None:
+    assert pbs.parse_submit(answer) == job
+
+
+@pytest.mark.parametrize(
+    ("answer", "job"), [("local-12\n", "local-12"), ("", None), ("Traceback\n", None), ("12\n", None)]
+)
+def test_the_local_schedulers_answer(answer: str, job: str | None) -> None:
+    assert local.parse_submit(answer) == job
+
+
+SBATCH = "#!/bin/bash\n#SBATCH --array=0-7%2\n#SBATCH --export=LANG,TOKEN\ncastoff_need TOKEN\n"
+QSUB = "#!/bin/bash\n#PBS -J 0-7\n#PBS -v LANG\ncastoff_need TOKEN\nCASTOFF_FIRST_ATTEMPT=\n"
+
+
+def again(script: str, members: list[int], attempt: int, **fields: Any) -> Order:
+    told = slurm.Again(Part(members), attempt, **{"submitted": False, "dependency": None, **fields})
+    return slurm.resubmission(script, "/r", told, None)
+
+
+def test_sbatch_again() -> None:
+    one = again(SBATCH, [4, 5], 1)
+    assert one.environment == {"CASTOFF_RUN_DIR": "/r", "CASTOFF_ATTEMPT": "1"}
+    names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"
+    assert one.command == ["sbatch", "--parsable", f"--export={names}", "--array=4-5%2", "/r/job.sh"]
+    alone = again("#!/bin/bash\n#SBATCH --export=NIL\n", [0], 3)
+    assert alone.command[2:] == ["--export=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "/r/job.sh"]
+    all_of_it = again("#!/bin/bash\n#SBATCH --export=ALL\n", [0], 3, dependency="")
+    assert all_of_it.command[2:4] == ["--export=ALL,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "--dependency="]
+
+
+def test_sbatch_again_where_castoff_made_the_directory() -> None:
+    """Its logs are there, and its secrets are read from there."""
+    found = again(SBATCH, [1], 2, submitted=True, dependency="afterok:7")
+    assert found.command[2:] == [
+        "--output=/r/logs/job-%a.log",
+        "--export=LANG,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT",
+        *("--array=1%2", "--dependency=afterok:7", "/r/job.sh"),
+    ]
+
+
+def test_an_array_in_parts() -> None:
+    """Slurm bounds the index, so each part counts from 0."""
+    assert slurm.parts(range(20), 8) == [
+        Part([*range(8)]),
+        Part([*range(8, 16)], 8),
+        Part([*range(16, 20)], 16),
+    ]
+    assert [part.indices for part in slurm.parts([17, 3, 9, 8], 8)] == ["3", "0-1", "1"]
+    last = slurm.parts(range(20), 8)[2]
+    submission = Submission(planned("slurm", array={"count": 20, "at_most": 3}), "/r", "afterany:7", last)
+    assert submission.environment == {"CASTOFF_RUN_DIR": "/r", "CASTOFF_ARRAY_OFFSET": "16"}
+    assert slurm.submit_command(submission)[2:] == [
+        "--output=/r/logs/slurm-%A_%a.log",
+        "--export=CASTOFF_RUN_DIR,CASTOFF_ARRAY_OFFSET",
+        *("--array=0-3%3", "--dependency=afterany:7", "/r/job.sh"),
+    ]
+
+
+@given(st.sets(st.integers(0, 5000), min_size=1), st.integers(1, 1000))
+def test_every_member_is_in_one_part(members: set[int], largest: int) -> None:
+    found = slurm.parts(members, largest)
+    assert [member for part in found for member in part.members] == sorted(members)
+    assert all(0 <= member - part.offset < largest for part in found for member in part.members)
+
+
+def test_what_a_cluster_says_of_itself() -> None:
+    config = (
+        "ClusterName             = castoff\nMaxArraySize            = 1001\n"
+        "SchedulerParameters     = bf_window=1,max_array_tasks=500\n"
+    )
+    assert slurm.read_configuration(config) == ("castoff", 500)
+    assert slurm.read_configuration("MaxArraySize = 8\n") == (None, 8)
+    assert slurm.read_configuration("slurm_load_ctl_conf error") == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "refused"),
+    [
+        (1, "sbatch: error: Batch job submission failed: Invalid account or account/partition", True),
+        (1, "Batch job submission failed: Unable to contact slurm controller (connect failure)", True),
+        (255, "sbatch: unrecognized option '--nope'", True),
+        (1, "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", False),
+        (1, "sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received", False),
+        (-15, "", False),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_certain(code: int, words: str, refused: bool) -> None:
+    assert slurm.was_refused(code, words) is refused
+
+
+def test_qsub_again() -> None:
+    begin = {0: 1, 1: 1, 2: 2, 3: 2, 5: 2, 7: 1}
+    alone = Restart(QSUB, "/r", begin, submitted=False, dependency=None)
+    found = [sending.order(None) for sending in sendings_again("pbs", alone, None)]
+    names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT"
+    assert all(one.command[:4] == ["qsub", "-f", "-v", names] for one in found)
+    assert [one.command[5] for one in found] == ["0-1", "2-3", "5-6:2", "7-8:2"]
+    assert [one.environment["CASTOFF_FIRST_ATTEMPT"] for one in found] == ["1", "2", "2", "1"]
+    (order,) = [
+        one.order(None)
+        for one in sendings_again("pbs", Restart("#!/bin/bash\n", "/r", {0: 1}, True, "afterok:3.h"), None)
+    ]
+    log = ["-o", "/r/logs/job-0.log"]
+    passed = ["-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"]
+    assert order.command == ["qsub", "-f", *log, *passed, "-W", "depend=afterok:3.h", "/r/job.sh"]
+
+
+def test_a_chain_again() -> None:
+    """Each link waits for the one before it, and the first for what the run waits for."""
+    restart = Restart("#!/bin/bash\n", "/r", {0: 4}, True, "afterok:3.h", chain=3)
+    orders = [
+        one.order(before)
+        for one, before in zip(sendings_again("pbs", restart, None), (None, "8.h", "9.h"), strict=True)
+    ]
+    waits = [order.command[-2] for order in orders]
+    assert waits == ["depend=afterok:3.h", "depend=afternotok:8.h", "depend=afternotok:9.h"]
+    assert [order.environment["CASTOFF_CHAIN"] for order in orders] == ["0", "1", "2"]
+    assert {order.environment["CASTOFF_ATTEMPT"] for order in orders} == {"4"}
+
+
+def test_what_a_local_run_submits_is_not_known_by_its_mark() -> None:
+    """Or it would be ended with that, were it on the same host."""
+    assert command_environment({"HERE": "1", MARK: "a1", INDEX: "0"}) == {"HERE": "1"}

@@ -1,0 +1,260 @@
+"""Many runs at a glance: what is looked at, what is remembered, and what is left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import CastoffError
+from launcher.runs.index import Index
+from launcher.runs.journal import Journal
+from launcher.runs.run import Run
+from launcher.status import overview
+from launcher.status.overview import Overview, rebuild
+from launcher.status.scenes import Scene, survey
+from tests import patience
+from tests.bench.many_runs import make_runs
+from tests.launcher.status.test_watch import Made
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    return Index(tmp_path / "state" / "runs.jsonl")
+
+
+@pytest.fixture
+def runs(tmp_path: Path, index: Index) -> list[Run]:
+    return make_runs(tmp_path / "runs", index, 12)
+
+
+def ids(rows: list[overview.Row]) -> list[str]:
+    return [row.entry.id for row in rows]
+
+
+COUNT = """
+import sys
+from pathlib import Path
+from launcher.runs.index import Index
+from launcher.status.overview import Overview
+touched = []
+sys.addaudithook(lambda event, words: touched.append((event, str(words[0]))) if words else None)
+chosen, _ = Overview(Index(Path(sys.argv[1]))).choose(newest=20)
+print(len(chosen))
+print(*(f"{event} {path}" for event, path in touched if path.startswith(sys.argv[2])), sep="\\n")
+"""
+
+
+def accesses(index: Index, runs: list[Run]) -> tuple[int, list[str]]:
+    """How many runs a list shows, and what it opens or lists in doing so."""
+    words = [sys.executable, "-c", COUNT, str(index.path), str(runs[0].path.parent)]
+    shown, *touched = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split("\n")
+    return int(shown), [line for line in touched if line]
+
+
+class TestRemembering:
+    def test_a_run_that_is_known_to_be_over_costs_no_file_access(self, index: Index, runs: list[Run]) -> None:
+        shown, first = accesses(index, runs)
+        assert shown == 12 and len(first) > 12 * 5
+        assert accesses(index, runs) == (12, [f"os.listdir {runs[0].path.parent}"])
+
+    def test_what_goes_on_is_looked_at_every_time(self, tmp_path: Path, index: Index) -> None:
+        made = Made(tmp_path)
+        index.add(made.run, "made")
+        with made.alive():
+            for _ in range(2):
+                assert [row.told.state for row in Overview(index).rows] == ["pending"]
+        made.attempt("0.0", "done")
+        assert [row.told.ending for row in Overview(index).rows] == ["done"]
+        assert index.entries()[0].ended is not None
+
+    def test_what_is_unknown_is_never_remembered(self, tmp_path: Path, index: Index) -> None:
+        made = Made(tmp_path)
+        index.add(made.run, "made")
+        assert [row.told.state for row in Overview(index).rows] == ["unknown"]
+        assert index.entries()[0].ended is None
+        made.attempt("0.0", "done")
+        assert [row.told.state for row in Overview(index).rows] == ["ended"]
+
+    def test_begun_again_between_the_look_and_the_note(
+        self, tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever is slow to write down what it saw must not bury the new beginning."""
+        made = Made(tmp_path)
+        made.attempt("0.0", "failed", 3)
+        index.add(made.run, "made")
+
+        def slow_survey(run: Run) -> Scene:
+            seen = survey(run)
+            index.reopen(run)
+            return seen
+
+        monkeypatch.setattr(overview, "survey", slow_survey)
+        Overview(index)
+        monkeypatch.undo()
+        assert index.entries()[0].ended is None
+        with made.alive():
+            made.attempt("0.1")
+            assert [row.told.state for row in Overview(index).rows] == ["running"]
+
+    def test_an_index_that_cannot_be_written(
+        self, index: Index, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Journal, "append", full)
+        seen = Overview(index)
+        assert len(seen.rows) == 12
+        (note,) = seen.notes
+        assert note.startswith(f"{index.path}: the index of runs cannot be written: No space left")
+
+    def test_a_folder_that_may_only_be_read(
+        self, index: Index, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def read_only(*_: object) -> None:
+            raise OSError(30, "Read-only file system")
+
+        monkeypatch.setattr(Journal, "append", read_only)
+        seen = Overview(index)
+        assert len(seen.rows) == 12 and seen.notes == []
+
+    def test_several_lists_at_once(self, index: Index, runs: list[Run]) -> None:
+        seen: list[Overview] = []
+        threads = [threading.Thread(target=lambda: seen.append(Overview(index))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [ids(one.choose()[0]) for one in seen] == [[run.id for run in runs]] * 4
+        assert len({run.id for run in runs}) == len(index.entries())
+
+    @pytest.mark.parametrize("together", [True, False])
+    def test_what_waits_for_its_disk_waits_together(
+        self, together: bool, tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """After a sample, which tells whether the disk is slow: eight looks end when all have begun."""
+        sample, at_once = 2, 8
+        runs = make_runs(tmp_path / "runs", index, sample + 2 * at_once)
+        gate = threading.Barrier(at_once)
+        looks: list[int] = []
+
+        def waiting_survey(run: Run) -> Scene:
+            looks.append(threading.get_ident())
+            if together and len(looks) > sample:
+                gate.wait(patience.SECONDS)
+            return survey(run)
+
+        monkeypatch.setattr(overview, "survey", waiting_survey)
+        monkeypatch.setattr(overview, "_SAMPLE", sample)
+        monkeypatch.setattr(overview, "_SLOW", 0.0 if together else float("inf"))
+        assert ids(Overview(index).rows) == [run.id for run in runs]
+        assert len(looks) == len(runs) and (len({*looks}) > 1) == together
+
+
+class TestChoosing:
+    def test_the_newest_and_all_that_go_on(self, tmp_path: Path, index: Index) -> None:
+        made = Made(tmp_path)
+        index.add(made.run, "made")
+        runs = make_runs(tmp_path / "runs", index, 6)
+        with made.alive():
+            seen = Overview(index)
+        rows, left_out = seen.choose(newest=2)
+        assert (ids(rows), left_out) == (["run", runs[-2].id, runs[-1].id], 4)
+        rows, left_out = seen.choose(lambda row: row.told.name == "causets", newest=2)
+        assert (ids(rows), left_out) == ([runs[0].id, runs[4].id], 0)
+        assert len(seen.choose()[0]) == 7
+
+    def test_those_that_are_gone(self, index: Index, runs: list[Run]) -> None:
+        Overview(index)  # remembers all
+        for run in runs[-3:]:
+            shutil.rmtree(run.path)
+        rows, left_out = Overview(index).choose(newest=2)
+        assert (ids(rows), left_out) == ([run.id for run in runs[7:9]], 7)
+        shutil.rmtree(runs[0].path.parent)
+        seen = Overview(index)
+        assert (seen.choose(newest=2), seen.known) == (([], 0), 12)
+
+    def test_a_folder_whose_names_may_not_be_read(
+        self, index: Index, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shutil.rmtree(runs[0].path)
+        real = os.listdir
+
+        def listdir(path: Path | str) -> list[str]:
+            if str(path) == str(runs[0].path.parent):
+                raise PermissionError(13, "Permission denied")
+            return real(path)
+
+        monkeypatch.setattr(os, "listdir", listdir)
+        for _ in range(2):
+            assert ids(Overview(index).choose()[0]) == [run.id for run in runs[1:]]
+
+    def test_those_that_may_not_be_trusted(self, index: Index, runs: list[Run], tmp_path: Path) -> None:
+        real = runs[0].path.rename(tmp_path / "elsewhere")
+        runs[0].path.symlink_to(real)
+        runs[1].path.chmod(0o777)
+        seen = Overview(index)
+        assert ids(seen.rows) == [run.id for run in runs[2:]]
+        assert len(seen.notes) == 2
+        assert "is a link to" in seen.notes[0] and "others may write to it" in seen.notes[1]
+
+    def test_one_that_cannot_be_read_hides_no_other(self, index: Index, runs: list[Run]) -> None:
+        ending = runs[3].path / "attempts" / "0.0" / "ending.json"
+        ending.unlink()
+        ending.mkdir()
+        seen = Overview(index)
+        told = {row.entry.id: row.told for row in seen.rows}
+        assert len(told) == 12 and told[runs[3].id].state == "unknown"
+        assert told[runs[3].id].reason == f"{ending}: cannot be read: Is a directory"
+
+
+class TestRebuilding:
+    def test_from_nothing(self, index: Index, runs: list[Run], tmp_path: Path) -> None:
+        Overview(index)
+        before = {entry.path: entry.ended for entry in index.entries()}
+        for damage in (b"", b"\x00" * 1000, index.path.read_bytes()[: index.path.stat().st_size // 3]):
+            index.path.write_bytes(damage)
+            left = len(index.entries())
+            rebuilt = rebuild(index, tmp_path)
+            assert (rebuilt.found, rebuilt.new, rebuilt.notes) == (12, 12 - left, [])
+            Overview(index)
+            assert {entry.path: entry.ended for entry in index.entries()} == before
+        size = index.path.stat().st_size
+        assert rebuild(index, tmp_path)[:2] == (12, 0)
+        assert index.path.stat().st_size == size, "what is right already is not written again"
+
+    def test_what_was_remembered_wrongly_is_put_right(self, index: Index, runs: list[Run]) -> None:
+        Overview(index)
+        path = runs[0].path / "attempts" / "0.0" / "ending.json"
+        path.write_text(json.dumps({"ending": "walltime", "code": 75, "time": 1_800_000_000}))
+        assert Overview(index).rows[0].told.ending == "done"
+        rebuild(index, runs[0].path)
+        assert Overview(index).rows[0].told.ending == "walltime"
+        path.unlink()  # and what is no longer over
+        rebuild(index, runs[0].path)
+        assert Overview(index).rows[0].told.state == "unknown"
+
+    def test_one_that_cannot_be_read_is_found_all_the_same(self, index: Index, runs: list[Run]) -> None:
+        (runs[0].path / "plan.json").unlink()
+        (runs[0].path / "plan.json").mkdir()
+        index.path.unlink()
+        assert rebuild(index, runs[0].path) == (1, 1, [])
+        (row,) = Overview(index).rows
+        assert row.told.reason == f"{runs[0].path}/plan.json: cannot be read: Is a directory"
+
+    def test_what_it_could_not_see_is_told(self, index: Index, runs: list[Run], tmp_path: Path) -> None:
+        runs[1].path.chmod(0o722)
+        (tmp_path / "/".join("abcdefghij")).mkdir(parents=True)
+        rebuilt = rebuild(index, tmp_path)
+        assert rebuilt.found == 11
+        assert "others may write" in rebuilt.notes[0]
+        assert rebuilt.notes[1] == f"1 folder more than 8 below {tmp_path} not looked into; name one of them"
+        with pytest.raises(CastoffError, match="cannot be searched"):
+            rebuild(index, tmp_path / "none")

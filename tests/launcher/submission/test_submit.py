@@ -1,0 +1,139 @@
+"""submit and dry_run from Python."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.config.job import JobSpec
+from launcher.config.site import Site
+from launcher.errors import CastoffError, InvalidInput
+from launcher.runs.index import Index
+from launcher.runs.run import Run
+from launcher.schedulers.local import submit as local
+from launcher.status.watch import wait
+from launcher.submission import send as sending
+from launcher.submission import submit as submission
+from launcher.submission.submit import dry_run, submit
+from tests import patience
+
+pytestmark = pytest.mark.usefixtures("for_real")
+
+
+def job(**fields: Any) -> JobSpec:
+    return JobSpec.of({"command": ["true"], **fields})
+
+
+def test_what_a_run_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = submit(job(name="mine", walltime="1h"), Site.load("local"))
+    assert run.path.parent == tmp_path / "castoff-runs" and run.id == run.path.name
+    assert run.script.read_text().startswith("#!/bin/bash")
+    told = run.submission()
+    assert run.job == told["job"] and str(run.job).startswith("local-")
+    assert (told["directory"], told["node_hours"]) == (str(tmp_path), 1.0)
+    assert run.plan()["name"] == "mine"
+    assert wait(run, patience.SECONDS).ending == "done"
+    assert [(member, attempt) for member, attempt, _ in run.attempts()] == [(0, 0)]
+
+
+def test_the_environment_is_the_one_that_is_given(tmp_path: Path) -> None:
+    given = {
+        "HOME": str(tmp_path),
+        "PATH": "/usr/bin:/bin",
+        "MINE": "x y",
+        "CASTOFF_RUNS_DIR": str(tmp_path / "r"),
+    }
+    spec = job(command=["sh", "-c", 'echo "$MINE:$TOKEN"'], env_from=["TOKEN"])
+    with pytest.raises(CastoffError, match="TOKEN not set"):
+        submit(spec, Site.load("local"), environ=given)
+    run = submit(spec, Site.load("local"), environ={**given, "TOKEN": "t"})
+    assert run.path.parent == tmp_path / "r"
+    assert [known.path for known, _ in Index.of(given).runs()] == [run.path]
+    assert wait(run, patience.SECONDS).ending == "done"
+    assert "[0] x y:t\n" in run.script_log().read_text()
+
+
+def test_a_dry_run_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "run", None)
+    would = dry_run(job(), Site.load("slurm"))
+    assert would.command.startswith('CASTOFF_RUN_DIR="$CASTOFF_RUN_DIR" sbatch --parsable ')
+    assert would.command.endswith(' "$CASTOFF_RUN_DIR/job.sh"')
+    with pytest.raises(InvalidInput, match="account"):
+        dry_run(job(), Site.load("aurora"))
+
+
+def test_a_dry_runs_command_is_one_for_a_shell(tmp_path: Path) -> None:
+    """Names of runs are text; only castoff's own placeholder is expanded."""
+    names = ["$CASTOFF_RUN_DIR$(touch x)", "it's", "\x1b[31mred\t\u2028", "`touch y`", "\\"]
+    command = dry_run(job(after={"afterok": names}), Site.load("slurm")).command
+    assert command.isprintable()
+    (tmp_path / "sbatch").write_text('#!/bin/sh\nprintf "%s\\0" "$@"\n')
+    (tmp_path / "sbatch").chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "CASTOFF_RUN_DIR": "/a b"}
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environ, capture_output=True, check=True)
+    words = done.stdout.decode().split("\0")[:-1]
+    assert words[1] == "--output=/a b/logs/job-0.log"
+    assert words[3] == f"--dependency=afterok:{':'.join(names)}"
+    assert [path.name for path in tmp_path.iterdir()] == ["sbatch"]
+
+
+@pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failure_on_the_way_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException
+) -> None:
+    def fail(*_: Any) -> None:
+        raise problem
+
+    monkeypatch.setattr(submission, "write_submission", fail)
+    with pytest.raises((CastoffError, KeyboardInterrupt)):
+        submit(job(), Site.load("local"), runs_dir=tmp_path / "runs")
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def _interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Press Ctrl-C while the scheduler's answer is waited for."""
+    real = subprocess.Popen.communicate
+    interrupts = iter([KeyboardInterrupt])
+
+    def communicate(process: subprocess.Popen[str], **words: Any) -> tuple[str, str]:
+        for interrupt in interrupts:
+            raise interrupt
+        return real(process, **words)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_an_interrupt_is_for_us_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: bool) -> None:
+    """Somebody presses Ctrl-C: it is still found out, and said, whether it was submitted."""
+    _interrupt(monkeypatch)
+    if not starts:
+        monkeypatch.setattr(local, "submit_command", lambda _: ["false"])
+    said = "interrupted, but .* was submitted; `castoff cancel" if starts else "nothing was started"
+    with pytest.raises(CastoffError, match=said):
+        submit(job(), Site.load("local"), runs_dir=tmp_path)
+    (script,) = tmp_path.glob("*/job.sh")
+    assert wait(Run(script.parent), patience.SECONDS).ending == ("done" if starts else "failed")
+
+
+def test_a_scheduler_that_hangs_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "_PATIENCE", 0.2)
+    monkeypatch.setattr(local, "submit_command", lambda _: ["sleep", "86400"])
+    _interrupt(monkeypatch)
+    with pytest.raises(CastoffError, match="failed with exit code -9: killed by signal 9"):
+        submit(job(), Site.load("local"), runs_dir=tmp_path)
+
+
+def test_an_answer_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "submit_command", lambda _: ["echo", "what?"])
+    with pytest.raises(CastoffError, match=r"failed with exit code 0: what\?\n"):
+        submit(job(), Site.load("local"), runs_dir=tmp_path)
+    (record,) = tmp_path.glob("*/submission.json")
+    assert json.loads(record.read_text())["error"] == "what?"
