@@ -56,29 +56,11 @@ SLOW = ("--set", "env.SLOW=yes")
 WRITES_AGAIN = "echo again >$CASTOFF_OUTCOME_FILE"
 
 
-def node(name: str) -> tuple[str, str]:
-    return ("--set", f"directives.nodelist={name}")
-
-
 class Trainings:
-    """The trainings that are interrupted, each in its own way, and one that is not."""
+    """What trainings do that have been submitted."""
 
     def __init__(self, desk: Desk):
         self.desk = desk
-        (desk.folder / "causets.yaml").write_text(CAUSETS)
-        self.causets = desk.submit_file("causets.yaml", *SLOW)
-        self.whole_causets = desk.submit_file("causets.yaml")
-        self.whole = self._submit("whole", *node("n1"))
-        self.stopped = self._submit("stopped", *node("n2"), *SLOW)
-        self.preempted = self._submit("preempted", *node("n3"), *SLOW)
-        self.lost = self._submit("lost", *node("n4"), *SLOW)
-
-    def _submit(self, name: str, *words: str) -> Run:
-        return self.desk.submit(
-            *("--name", name, "--ranks-per-node", "4", "--walltime", "1h", "--set", "requeue.max=2"),
-            *("--set", f"env.PYTHONPATH={CHECKOUT}", *words),
-            command=[sys.executable, "-m", "tests.cluster.toy_training"],
-        )
 
     def folder(self, run: Run) -> Path | None:
         """Where a training keeps what it has, once it has begun."""
@@ -143,9 +125,29 @@ def desk(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Desk:
     return Desk(slurm, tmp_path_factory.mktemp("desk"))
 
 
+class Toys(Trainings):
+    """The trainings that are interrupted, each in its own way, and one that is not."""
+
+    def __init__(self, desk: Desk):
+        super().__init__(desk)
+        self.whole = self._submit("whole", "n1")
+        self.late = self._submit("late", "n1", *SLOW)
+        self.stopped = self._submit("stopped", "n2", *SLOW)
+        self.preempted = self._submit("preempted", "n3", *SLOW)
+        self.lost = self._submit("lost", "n4", *SLOW)
+
+    def _submit(self, name: str, node: str, *words: str) -> Run:
+        return self.desk.submit(
+            *("--name", name, "--ranks-per-node", "2", "--walltime", "1h", "--set", "requeue.max=2"),
+            *("--set", "grace=30m", "--set", f"directives.nodelist={node}"),
+            *("--set", f"env.PYTHONPATH={CHECKOUT}", *words),
+            command=[sys.executable, "-m", "tests.cluster.toy_training"],
+        )
+
+
 @pytest.fixture(scope="module")
-def trainings(desk: Desk) -> Trainings:
-    return Trainings(desk)
+def trainings(desk: Desk) -> Toys:
+    return Toys(desk)
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +164,7 @@ def others(desk: Desk) -> dict[str, Run]:
     }
 
 
-def interrupt_the_others(trainings: Trainings, desk: Desk) -> str:
+def interrupt_the_others(trainings: Toys, desk: Desk) -> str:
     """Stop one, preempt one, and take one's node away; the id of the job that came before the second."""
     trainings.until_step(trainings.stopped, 7)
     assert desk.castoff("stop", trainings.stopped.id).code == 0
@@ -174,14 +176,14 @@ def interrupt_the_others(trainings: Trainings, desk: Desk) -> str:
 
 
 def test_interrupted_trainings_end_with_the_same_weights(
-    trainings: Trainings, others: dict[str, Run], desk: Desk
+    trainings: Toys, others: dict[str, Run], desk: Desk
 ) -> None:
     """Bit for bit: out of time, asked to stop, preempted, with its node gone."""
     # Each as soon as it has come so far: none waits for the others to begin, which may take a while.
-    trainings.until_step(trainings.causets, 7)
-    trainings.near_its_end(trainings.causets)
+    trainings.until_step(trainings.late, 7)
+    trainings.near_its_end(trainings.late)
     with ThreadPoolExecutor(1) as beside:  # its next attempt is not to begin with little time, too
-        has_time_again = beside.submit(trainings.has_time_again, trainings.causets)
+        has_time_again = beside.submit(trainings.has_time_again, trainings.late)
         urgent = interrupt_the_others(trainings, desk)
         has_time_again.result()
     assert trainings.endings(trainings.stopped) == ["again"]
@@ -191,10 +193,9 @@ def test_interrupted_trainings_end_with_the_same_weights(
     until(lambda: last in log.read_text(), "the end of what the lost node ran")
     desk.slurm("scontrol", "update", "NodeName=n4", "State=RESUME")
     wanted = trainings.weights(trainings.whole)
-    assert wanted.endswith(" after 48 steps")
-    assert trainings.endings(trainings.whole_causets) == ["done"]
-    assert trainings.endings(trainings.causets) == ["again", "done"]
-    assert trainings.end(trainings.causets) == trainings.end(trainings.whole_causets)
+    assert wanted.endswith(" after 55 steps")
+    assert trainings.weights(trainings.late) == wanted
+    assert trainings.endings(trainings.late) == ["again", "done"]
     assert trainings.weights(trainings.stopped) == wanted
     assert trainings.endings(trainings.stopped) == ["again", "done"]
     assert trainings.weights(trainings.preempted) == wanted
@@ -202,6 +203,20 @@ def test_interrupted_trainings_end_with_the_same_weights(
     assert trainings.weights(trainings.lost) == wanted
     assert trainings.endings(trainings.lost) == ["node-failure", "done"]
     assert desk.slurm("sacct", "-X", "-n", "-P", "-j", urgent, "-o", "State") == "COMPLETED"
+
+
+@pytest.mark.long
+def test_a_system_that_runs_out_of_time_ends_with_the_same_weights(desk: Desk) -> None:
+    """On two nodes, with all that it measures."""
+    (desk.folder / "causets.yaml").write_text(CAUSETS)
+    trainings = Trainings(desk)
+    late, whole = desk.submit_file("causets.yaml", *SLOW), desk.submit_file("causets.yaml")
+    trainings.until_step(late, 7)
+    trainings.near_its_end(late)
+    trainings.has_time_again(late)
+    assert trainings.endings(whole) == ["done"]
+    assert trainings.endings(late) == ["again", "done"]
+    assert trainings.end(late) == trainings.end(whole)
 
 
 def test_requeues_are_counted(others: dict[str, Run], desk: Desk) -> None:

@@ -38,8 +38,6 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
         submitted[name] = Submitted(slurm, folder / name, site=site, **fields)
 
     two: dict[str, Any] = {"nodes": 2, "ranks_per_node": 2}
-    submit("lightning", command=[*PROGRAMS, "lightning"], **two)
-    submit("accelerate", command=[*PROGRAMS, "accelerate"], **two)
     submit("env", command=[*PROGRAMS, "env"], **two)
     submit("inner", start={"torchrun": True}, python=sys.executable, **two)
     failing = ["sh", "-c", '[ "$RANK" != 3 ] || exit 7; exec sleep 600']
@@ -121,12 +119,19 @@ def test_a_rank_that_fails_under_torchrun(jobs: dict[str, Submitted]) -> None:
     assert (record["rank"], record["code"], record["log"]) == (3, 7, "node-00001.log")
 
 
-@pytest.mark.parametrize("name", ["env", "accelerate", "lightning"])
-def test_programs_that_know_nothing_of_castoff(
-    name: str, slurm: SlurmCluster, jobs: dict[str, Submitted]
-) -> None:
-    """They find the same places, and reach each other at the hosts' own addresses."""
-    job = jobs[name]
+def test_a_program_that_knows_nothing_of_castoff(jobs: dict[str, Submitted]) -> None:
+    finds_its_places(jobs["env"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["accelerate", "lightning"])
+def test_libraries_that_know_nothing_of_castoff(name: str, slurm: SlurmCluster, tmp_path: Path) -> None:
+    command = [*PROGRAMS, name]
+    finds_its_places(Submitted(slurm, tmp_path, command=command, nodes=2, ranks_per_node=2))
+
+
+def finds_its_places(job: Submitted) -> None:
+    """Its ranks find the places that they have, and reach each other at the hosts' own addresses."""
     assert job.ending() == ("done", 0), job.output()
     ranks = job.ranks()
     assert [rank["placed"] for rank in ranks] == [[0, 0, 4], [1, 1, 4], [2, 0, 4], [3, 1, 4]]

@@ -12,7 +12,7 @@ class SlowToy(Slow, Toy):
 
 
 def main() -> None:
-    trained = train(config("trained", num_epochs=8, checkpoint_every_steps=5), SlowToy())
+    trained = train(config("trained", num_epochs=5, checkpoint_every_steps=5), SlowToy())
     if trained.measures is not None:
         print("weights", digest(trained.trainer.model), "after", trained.trainer.step, "steps")
 

@@ -29,6 +29,7 @@ def test_it_has_no_outputs(path: Path) -> None:
     assert set(book["metadata"]) == {"kernelspec", "language_info"}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("for_real")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
