@@ -76,6 +76,8 @@ def new_run(name: str, folder: Path) -> Iterator[Draft]:
             draft.directory = stack.enter_context(opened(draft.run.path))
             for inner in ("attempts", "logs"):
                 (draft.run.path / inner).mkdir(mode=0o700)
+            # git takes no run for code, in whatever working tree it lies.
+            (draft.run.path / ".gitignore").write_text("*\n")
         except OSError as error:
             raise CastoffError(
                 f"{folder}: the run directory cannot be made there: {error.strerror}; "

@@ -11,17 +11,14 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import subprocess
 
 _QUIET = (
     *("--no-pager", "--literal-pathspecs"),
     *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"),
     *("-c", "core.quotePath=true", "-c", "core.safecrlf=false"),
+    *("-c", "core.bigFileThreshold=8m"),  # no text of more than that in a diff
     # `git diff` would write a fresher index, whatever GIT_OPTIONAL_LOCKS says.
     *("-c", "diff.autoRefreshIndex=false"),
 )
@@ -38,17 +35,12 @@ _FORCED = {
     "LC_ALL": "C",
 }
 
+_LONGEST = 2**28
+"""Bytes of an answer at the most."""
+
 
 class GitError(Exception):
     """git gave no answer; the text says why."""
-
-
-class GitMissing(GitError):
-    """There is no git to ask."""
-
-
-class GitLate(GitError):
-    """It was not done in time."""
 
 
 class GitRefused(GitError):
@@ -58,65 +50,71 @@ class GitRefused(GitError):
 class Git:
     """git in one folder, with a moment after which it is not waited for any more."""
 
-    def __init__(self, folder: Path, until: float, environ: Mapping[str, str]):
-        """`until` is a reading of `time.monotonic()`."""
+    def __init__(self, folder: Path, until: float, environ: Mapping[str, str], **settings: str):
+        """`until` is a reading of `time.monotonic()`; `settings` go into git's environment."""
         self.folder = folder
-        self.until = until
+        self._until = until
         self._environ = environ
+        self._settings = settings
 
-    def at(self, folder: Path) -> Git:
+    def at(self, folder: Path | str, **settings: str) -> Git:
         """The same in another folder."""
-        return Git(folder, self.until, self._environ)
-
-    def line(self, *words: str) -> str:
-        """The one line that it answers; it may hold anything but end in a line break."""
-        return os.fsdecode(b"".join(self.chunks(*words)).removesuffix(b"\n"))
+        return Git(Path(folder), self._until, self._environ, **settings)
 
     def ask(self, *words: str) -> str | None:
-        """As `line`; None if it says no."""
-        try:
-            return self.line(*words)
-        except GitRefused:
-            return None
+        """The one line that it answers, which may hold anything but end in a line break; None for a no."""
+        with contextlib.suppress(GitRefused):
+            return os.fsdecode(self.answer(*words).removesuffix(b"\n"))
+        return None
 
     def names(self, *words: str) -> list[str]:
         """The names that it answers, each ended by a NUL byte."""
-        answer = b"".join(self.chunks(*words))
-        return [os.fsdecode(name) for name in answer.split(b"\0")[:-1]]
+        return [os.fsdecode(name) for name in self.answer(*words).split(b"\0")[:-1]]
 
-    def chunks(
-        self, *words: str, given: bytes = b"", settings: Mapping[str, str] | None = None
-    ) -> Iterator[bytes]:
-        """What it writes, as it comes; `given` is its standard input, `settings` go into its environment.
+    def answer(self, *words: str, given: bytes = b"") -> bytes:
+        """What it writes, where `given` is its standard input.
 
         Raises:
-            GitError: it gave none.
+            GitError: it does not.
         """
-        import subprocess
-        import tempfile
+        from subprocess import Popen, TimeoutExpired
+        from tempfile import TemporaryFile
 
-        with tempfile.TemporaryFile() as question, tempfile.TemporaryFile() as complaints:
+        # Files, not pipes: what a filter starts may hold a pipe open for longer than git lives.
+        with TemporaryFile() as question, TemporaryFile() as told, TemporaryFile() as complaints:
             question.write(given)
             question.seek(0)
             try:
-                process = subprocess.Popen(
+                process = Popen(
                     ["git", *_QUIET, *words],
                     cwd=self.folder,
-                    env={**self._environment(), **(settings or {})},
+                    env=self._environment(),
                     stdin=question,
-                    stdout=subprocess.PIPE,
+                    stdout=told,
                     stderr=complaints,
                     start_new_session=True,
                 )
             except OSError as error:
                 what = "is not installed" if error.filename == "git" else f"cannot start: {error}"
-                raise GitMissing(f"git {what}") from error
-            with _ended(process):
-                yield from self._output(process)
-                code = process.wait(max(self.until - time.monotonic(), 0.1))
+                raise GitError(f"git {what}") from error
+            try:
+                code = process.wait(max(self._until - time.monotonic(), 0.1))
+            except TimeoutExpired:
+                raise GitError("git took too long") from None
+            finally:
+                if process.returncode is None:  # so its group is its own still, even if git has just ended
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    with contextlib.suppress(TimeoutExpired):  # a dead file system holds it
+                        process.wait(1)
+            told.seek(0)
+            complaints.seek(0)
             if code:
-                complaints.seek(0)
                 raise GitRefused(_reason(complaints.read(10_000)) or f"git ended with code {code}")
+            answer = told.read(_LONGEST + 1)
+            if len(answer) > _LONGEST:
+                raise GitError(f"git has more to say than {_LONGEST >> 20} MiB")
+            return answer
 
     def _environment(self) -> dict[str, str]:
         kept = {
@@ -124,42 +122,7 @@ class Git:
             for name, value in self._environ.items()
             if not name.startswith("GIT_") or name in _KEPT or name.startswith("GIT_CONFIG")
         }
-        return {**kept, **_FORCED}
-
-    def _output(self, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
-        """Not read to its end by whoever breaks off; a filter that keeps it open does not keep us."""
-        import select
-
-        assert process.stdout is not None
-        poll = select.poll()
-        poll.register(process.stdout, select.POLLIN)
-        while True:
-            left = self.until - time.monotonic()
-            if left <= 0 or not poll.poll(left * 1000):
-                raise GitLate("git took too long")
-            chunk = os.read(process.stdout.fileno(), 1 << 16)
-            if not chunk:
-                return
-            yield chunk
-
-
-@contextlib.contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """See to it that git and all that it started are gone."""
-    import subprocess
-
-    try:
-        yield
-    except subprocess.TimeoutExpired:
-        raise GitLate("git took too long") from None
-    finally:
-        if process.stdout is not None:
-            process.stdout.close()
-        if process.returncode is None:  # so its group is its own still, even if git itself has ended
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # a dead file system holds it
-                process.wait(1)
+        return {**kept, **_FORCED, **self._settings}
 
 
 def _reason(complaint: bytes) -> str:

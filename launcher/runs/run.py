@@ -2,6 +2,7 @@
 
 castoff-runs/causets-20261120-231502-k3x9/   0700
   job.yaml         the job as it was asked for, overrides applied
+  .gitignore       so that git takes nothing of it for code
   plan.json        every decision
   job.sh           the script
   secrets.sh       0600, only with env_from

@@ -3,57 +3,50 @@
 RUN/code/          the tree: the whole repository, or outside of git the folder of the submission
 RUN/code.workdir   a link to the folder in it from which the job was submitted; the script goes there
 
-Files are copied as they are on disk. A hard link would let later edits show through.
+What is code, git says: what it knows, and what it does not ignore. Files are copied as they are on disk. A
+hard link would let later edits show through.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from launcher.config.quantities import size, size_words
 from launcher.errors import CastoffError
-from launcher.runs.git import GitError
-from launcher.runs.worktree import (
-    Names,
-    Secrets,
-    Worktree,
-    files_words,
-    is_secret,
-    own_folders,
-    parents,
-    shown,
-)
+from launcher.runs.git import Git, GitError
 
 if TYPE_CHECKING:
     from launcher.config.job import Snapshot
 
 MAX_FILES = 20_000
 
-_SURVEY = 5 * MAX_FILES
-"""Of what is far too much, no more than so many files are looked at."""
-
-_LOOKED_INTO = 2**20
-"""Bytes of a file in which a secret is looked for."""
-
 PATIENCE = 120.0
 """Seconds that git may take to list the files."""
 
-_CACHES = frozenset(
-    ("__pycache__", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis")
-)
-"""Folders that nobody misses."""
+_IGNORED = ("--exclude-standard", "--exclude=__pycache__", "--exclude=.venv", "--exclude=venv")
+"""What git does not know and these name is no code."""
 
-_NOT_CODE = _CACHES | frozenset((".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".tox", ".nox"))
-"""Folders that are left out where there is no git to say so."""
+_NAMED = 100
+
+
+class Names(msgspec.Struct):
+    """A list of files for a record. It may be long: all are counted, and the first are named."""
+
+    count: int = 0
+    first: list[str] = []
+
+    def add(self, *names: str) -> None:
+        """Some more."""
+        self.count += len(names)
+        self.first = [*self.first, *names][:_NAMED]
 
 
 class Taken(msgspec.Struct):
@@ -62,256 +55,146 @@ class Taken(msgspec.Struct):
     files: int
     bytes: int
     left_out: Names
-    """What git ignores, or where there is no git the folders of tools; and of what git does not know, what
-    may hold a secret. Whole folders end in `/`."""
-    links: dict[str, str]
-    """Links that lead out of the snapshot, and where to."""
+    """What git ignores. Whole folders end in `/`."""
 
     def words(self) -> str:
         """In one line: `214 files, 1.2 MiB; not in it: data/, venv/`."""
-        held = f"{files_words(self.files)}, {size_words(self.bytes)}"
-        if not self.left_out.count:
-            return held
-        more = self.left_out.count - 5
-        named = ", ".join(map(shown, self.left_out.first[:5])) + (f" and {more} more" if more > 0 else "")
-        return f"{held}; not in it: {named}"
+        named = [_shown(name) for name in self.left_out.first[:5]]
+        more = self.left_out.count - len(named)
+        without = f"; not in it: {', '.join(named)}" + (f" and {more} more" if more else "")
+        return f"{files_words(self.files)}, {size_words(self.bytes)}{without if named else ''}"
 
 
-class _Entry(NamedTuple):
-    """A file or a link of the tree."""
-
-    name: str
-    about: os.stat_result
-    known: bool
-    """Whether git knows it, or the job names it."""
-
-    @property
-    def is_link(self) -> bool:
-        return stat.S_ISLNK(self.about.st_mode)
-
-
-class _Tree(NamedTuple):
-    """What there is to copy. Names count from `top`, the submission's folder is `here`."""
-
-    top: Path
-    here: str
-    entries: Iterator[_Entry]
-    left_out: list[str]
-    """Complete when all entries were looked at."""
-
-
-def take(
-    run_path: Path,
-    directory: Path,
-    asked: Snapshot,
-    environ: Mapping[str, str],
-    secrets: Secrets | None = None,
-) -> Taken:
-    """Copy the code around `directory` into a run directory, but no `secrets` that git does not know.
+def take(run_path: Path, directory: Path, asked: Snapshot, environ: Mapping[str, str]) -> Taken:
+    """Copy the code around `directory` into a run directory.
 
     Raises:
         CastoffError: there is too much of it, or it cannot be read, or what is named is not there.
         OSError: the run directory cannot be written.
     """
+    from tempfile import TemporaryDirectory
+
     directory = Path(os.path.realpath(directory))
-    try:
-        tree = _tree(run_path, directory, asked.paths, environ)
-        linked = {_link_name(tree, directory, wish): wish for wish in asked.link}
-        wanted = (
-            entry for entry in _without_secret_names(tree) if linked.keys().isdisjoint(parents(entry.name))
-        )
-        entries = list(itertools.islice(wanted, _SURVEY))
-    except GitError as error:
-        message = f"snapshot: {directory}: git does not tell which files are code: {error}"
-        raise CastoffError(message) from error
-    except OSError as error:
-        raise CastoffError(f"snapshot: {error.filename}: cannot be read: {error.strerror}") from error
-    _check_size(tree.top, entries, asked)
-    entries = list(_without_secrets(tree, entries, secrets or Secrets()))
-    code = run_path / "code"
-    code.mkdir(mode=0o700)
-    (code / tree.here).mkdir(parents=True, exist_ok=True)
-    leading_out = _copy(tree.top, code, entries)
-    for name, wish in linked.items():
-        leading_out[name] = _link(tree.top, code, name, wish)
-    (run_path / "code.workdir").symlink_to(Path("code", tree.here))
-    left_out = (name for name in tree.left_out if linked.keys().isdisjoint(parents(name)))
-    return Taken(
-        files=len(entries),
-        bytes=sum(entry.about.st_size for entry in entries),
-        left_out=Names.of(sorted(left_out)),
-        links=leading_out,
-    )
+    with TemporaryDirectory(prefix="castoff-") as scratch:
+        try:
+            git = _git(directory, environ, scratch)
+            top = git.folder
+            paths = [os.path.relpath(os.path.normpath(directory / path), top) for path in asked.paths]
+            links = _links(top, directory, asked.link)
+            found = _files(git, paths, asked.limit)
+            files = {name: about for name, about in found.items() if not _within(name, links)}
+            left_out = [name for name in _ignored(git, paths) if not _within(name, links)]
+        except GitError as error:
+            raise CastoffError(f"snapshot: {directory}: git says: {error}") from error
+        except OSError as error:
+            raise CastoffError(f"snapshot: {error.filename}: cannot be read: {error.strerror}") from error
+    _check_size(top, {name: about.st_size for name, about in files.items()}, asked.limit)
+    code, here = run_path / "code", os.path.relpath(directory, top)
+    (code / here).mkdir(parents=True)
+    symbolic = [name for name, about in files.items() if stat.S_ISLNK(about.st_mode)]
+    for name in files.keys() - symbolic:
+        _copy(top / name, _place(code, name))
+    for name in symbolic:
+        _copy_link(top, code, name)
+    for name, target in links.items():
+        _place(code, name).symlink_to(target)
+    (run_path / "code.workdir").symlink_to(Path("code", here))
+    taken = Taken(len(files), sum(about.st_size for about in files.values()), Names())
+    taken.left_out.add(*sorted(left_out))
+    return taken
+
+
+def files_words(count: int) -> str:
+    """How many files, for people."""
+    return "1 file" if count == 1 else f"{count:,} files"
 
 
 # Which files
 
 
-def _tree(run_path: Path, directory: Path, paths: list[str], environ: Mapping[str, str]) -> _Tree:
+def _git(directory: Path, environ: Mapping[str, str], scratch: str) -> Git:
+    """git in the top folder around `directory`, which it takes for an empty repository if it is in none."""
+    git = Git(directory, time.monotonic() + PATIENCE, environ)
     try:
-        git = Worktree.around(directory, run_path, time.monotonic() + PATIENCE, environ)
+        return git.at(os.fsdecode(git.answer("rev-parse", "--show-toplevel").removesuffix(b"\n")))
     except GitError:
         if any(os.path.lexists(folder / ".git") for folder in (directory, *directory.parents)):
             raise
-        return _tree_on_disk(run_path, directory, paths)
-    wanted = _wanted(git.top, directory, paths)
-    tracked, untracked = git.tracked(wanted), git.untracked(wanted)
-    found = {parent for name in (*tracked, *untracked) for parent in parents(name)} if wanted else set()
-    for name in wanted:
-        if name not in found:
-            raise CastoffError(
-                f"snapshot.paths: {git.top / name}: there is nothing that git does not ignore; "
-                "what it ignores can be linked (snapshot.link)"
-            )
-    left_out = [name for name in git.ignored(wanted) if Path(name).name not in _CACHES]
-    known, new = _entries(git, tracked, known=True), _entries(git, untracked, known=False)
-    entries = (
-        entry._replace(known=entry.known or entry.name in wanted) for entry in itertools.chain(known, new)
-    )
-    return _Tree(git.top, os.path.relpath(directory, git.top), entries, left_out)
+    git.answer("init", "--quiet", "--template=", scratch)
+    return git.at(directory, GIT_DIR=f"{scratch}/.git", GIT_WORK_TREE=str(directory))
 
 
-def _without_secret_names(tree: _Tree) -> Iterator[_Entry]:
-    for entry in tree.entries:
-        if entry.known or not is_secret(entry.name):
-            yield entry
-        else:
-            tree.left_out.append(entry.name)
+def _files(git: Git, paths: list[str], limit: str, prefix: str = "") -> dict[str, os.stat_result]:
+    """The files and links to be copied of a tree, those of repositories within included.
 
-
-def _without_secrets(tree: _Tree, entries: Iterable[_Entry], secrets: Secrets) -> Iterator[_Entry]:
-    """The entries in which none stands; what is as long as data is not looked into."""
-    for entry in entries:
-        if entry.known or entry.is_link or entry.about.st_size > _LOOKED_INTO:
-            yield entry
-        elif secrets.are_in(_content(tree.top / entry.name)):
-            tree.left_out.append(entry.name)
-        else:
-            yield entry
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise CastoffError(f"snapshot: {path}: cannot be read: {error.strerror}") from error
-
-
-def _entries(git: Worktree, names: Iterable[str], prefix: str = "", *, known: bool) -> Iterator[_Entry]:
-    """Files and links of a working tree, those of repositories in it included."""
-    real = {"": True}
+    `prefix` leads to it if it is within another.
+    """
+    words = ["ls-files", "-z", "--cached", "--others", *_IGNORED, "--error-unmatch", "--"]
+    names = dict.fromkeys(git.names(*words, *paths))
+    _check_size(git.folder, dict.fromkeys(names, 0), limit)
+    found: dict[str, os.stat_result] = {}
+    links = set()
     for name in names:
-        if not _is_real_folder(git.top, name.rstrip("/").rpartition("/")[0], real):
-            continue  # a link took the place of a folder that git knows
+        path = git.folder / name
         try:
-            about = os.lstat(git.top / name)
-        except (FileNotFoundError, NotADirectoryError):
-            continue  # git knows it, but it is gone
-        if stat.S_ISDIR(about.st_mode):
-            inner = git.within(name)
-            if inner is not None:
-                here = f"{prefix}{name.rstrip('/')}/"
-                yield from _entries(inner, inner.tracked(), here, known=True)
-                yield from _entries(inner, inner.untracked(), here, known=False)
-        elif stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
-            yield _Entry(prefix + name, about, known)
-
-
-def _is_real_folder(top: Path, name: str, known: dict[str, bool]) -> bool:
-    """Whether a folder is reached without a link."""
-    if name not in known:
-        known[name] = _is_real_folder(top, name.rpartition("/")[0], known) and not (top / name).is_symlink()
-    return known[name]
-
-
-def _tree_on_disk(run_path: Path, directory: Path, paths: list[str]) -> _Tree:
-    """The folder itself, where there is no git to say which files are code."""
-    wanted = _wanted(directory, directory, paths)
-    for name in wanted:
-        if not os.path.lexists(directory / name):
-            raise CastoffError(f"snapshot.paths: {directory / name}: there is no such file or folder")
-    left_out: list[str] = []
-    runs = own_folders(directory, run_path)
-    entries = (entry for name in wanted or ["."] for entry in _on_disk(directory, name, runs, left_out))
-    return _Tree(directory, ".", entries, left_out)
-
-
-def _on_disk(top: Path, name: str, runs: list[str], left_out: list[str]) -> Iterator[_Entry]:
-    """Files and links of a folder, or a file; folders that are no code are added to `left_out`."""
-    about = os.lstat(top / name)
-    if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
-        yield _Entry(name, about, known=True)
-        return
-    for folder, folders, files in os.walk(top / name, onerror=_raise):
-        prefix = os.path.relpath(folder, top) + "/"
-        prefix = "" if prefix == "./" else prefix
-        if prefix and "job.sh" in files and "attempts" in folders:  # a run
-            folders.clear()
+            about = path.lstat()
+        except (FileNotFoundError, NotADirectoryError):  # git knows it, but it is gone
             continue
-        for one in sorted([*folders, *files]):
-            about = os.lstat(f"{folder}/{one}")
-            if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
-                yield _Entry(prefix + one, about, known=False)
-            elif stat.S_ISDIR(about.st_mode) and (prefix + one in runs or _is_no_code(Path(folder, one))):
-                folders.remove(one)
-                if one not in _CACHES and prefix + one not in runs:
-                    left_out.append(f"{prefix}{one}/")
+        if stat.S_ISLNK(about.st_mode):
+            links.add(prefix + name)
+        if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
+            found[prefix + name] = about
+        elif os.path.lexists(path / ".git"):
+            found |= _files(git.at(path), [], limit, f"{prefix}{name.rstrip('/')}/")
+    # A link may have taken the place of a folder that git knows.
+    return {name: found[name] for name in found if not _within(str(Path(name).parent), links)}
 
 
-def _is_no_code(folder: Path) -> bool:
-    return folder.name in _NOT_CODE or is_secret(folder.name) or os.path.lexists(folder / "pyvenv.cfg")
+def _ignored(git: Git, paths: list[str]) -> list[str]:
+    """What git ignores, a whole folder as `x/`; but for folders that ignore themselves, as runs do."""
+    words = ["ls-files", "-z", "--others", "--ignored", *_IGNORED, "--directory", "--"]
+    names = git.names(*words, *paths)
+    own = {name.rpartition("/")[0] for name in names if name.endswith(("/.gitignore", "__pycache__/"))}
+    around = {parent for name in own for parent in _parents(name)}
+    return [name for name in names if name[:-1] not in around and not _within(name, own)]
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def _within(name: str, folders: Container[str]) -> bool:
+    """Whether a name is one of these, or lies in one."""
+    return any(parent in folders for parent in _parents(name))
 
 
-def _wanted(top: Path, directory: Path, paths: list[str]) -> list[str]:
-    """The names of `paths`, none of them inside another; empty for all."""
-    names = dict.fromkeys(_within(top, directory, path, "paths") for path in paths)
-    if "." in names:
-        return []
-    return [name for name in names if names.keys().isdisjoint(parents(name)[:-1])]
+def _parents(name: str) -> list[str]:
+    words = name.rstrip("/").split("/")
+    return ["/".join(words[:count]) for count in range(1, len(words) + 1)]
 
 
-def _within(top: Path, directory: Path, wish: str, field: str) -> str:
-    """The name of what counts from the submission's folder."""
-    name = os.path.relpath(os.path.normpath(directory / wish), top)
-    if name.split("/")[0] == "..":
-        raise CastoffError(
-            f"snapshot.{field}: {wish}: is not in {top}, which is what the snapshot is taken of"
-        )
-    return name
+def _links(top: Path, directory: Path, wishes: list[str]) -> dict[str, str]:
+    """The names that are to be links, and the originals."""
+    links: dict[str, str] = {}
+    for wish in wishes:
+        name = os.path.relpath(os.path.normpath(directory / wish), top)
+        if f"{os.path.relpath(directory, top)}/".startswith(f"{name}/") or name.split("/")[0] in (".", ".."):
+            raise CastoffError(f"snapshot.link: {wish}: is not below {top}, or the job runs in there")
+        if not os.path.lexists(top / name):
+            raise CastoffError(f"snapshot.link: {wish}: {top / name} is not there")
+        links[name] = os.path.realpath(top / name)
+    return links
 
 
-def _link_name(tree: _Tree, directory: Path, wish: str) -> str:
-    name = _within(tree.top, directory, wish, "link")
-    if name in (".", *parents(tree.here)):
-        raise CastoffError(f"snapshot.link: {wish}: the job runs in there; it cannot be the original too")
-    if not os.path.lexists(tree.top / name):
-        raise CastoffError(f"snapshot.link: {wish}: {tree.top / name} is not there")
-    return name
-
-
-def _check_size(top: Path, entries: list[_Entry], asked: Snapshot) -> None:
-    total = sum(entry.about.st_size for entry in entries)
-    if len(entries) <= MAX_FILES and total <= size(asked.limit):
+def _check_size(top: Path, sizes: Mapping[str, int], limit: str) -> None:
+    total, many = sum(sizes.values()), len(sizes) > MAX_FILES
+    if not many and total <= size(limit):
         return
-    counts: Counter[str] = Counter()
-    sizes: Counter[str] = Counter()
-    for entry in entries:
-        first, slash, _ = entry.name.partition("/")
-        counts[first + slash] += 1
-        sizes[first + slash] += entry.about.st_size
-    by = counts if len(entries) > MAX_FILES else sizes
-    largest = ", ".join(
-        f"{shown(name)} ({files_words(counts[name])}, {size_words(sizes[name])})"
-        for name, _ in by.most_common(5)
-    )
-    least = "at least " if len(entries) == _SURVEY else ""
+    weights: Counter[str] = Counter()
+    for name, bytes_ in sizes.items():
+        first, slash, _ = name.partition("/")
+        weights[first + slash] += 1 if many else bytes_
+    words = files_words if many else size_words
+    largest = ", ".join(f"{_shown(name)} ({words(weight)})" for name, weight in weights.most_common(5))
     raise CastoffError(
-        f"snapshot: {top} holds {least}{files_words(len(entries))}, {size_words(total)}, and a snapshot "
-        f"{MAX_FILES:,} files and {asked.limit} at the most\n"
+        f"snapshot: {top} holds {files_words(len(sizes))}{'' if many else f', {size_words(total)}'}, and a "
+        f"snapshot {MAX_FILES:,} files and {limit} at the most\n"
         f"the largest in it: {largest}\n"
         "let .gitignore name what is no code, or the job what is: snapshot: {paths: [src]}; "
         "snapshot: {limit: 2G} allows for larger files"
@@ -321,69 +204,36 @@ def _check_size(top: Path, entries: list[_Entry], asked: Snapshot) -> None:
 # Copying
 
 
-def _copy(top: Path, code: Path, entries: list[_Entry]) -> dict[str, str]:
-    """Copy files, then links; the links that lead out of the snapshot, and where to."""
-    for entry in entries:
-        if not entry.is_link:
-            _copy_file(top / entry.name, _place(code, entry.name), entry.about)
-    leading_out = {}
-    for entry in entries:
-        if entry.is_link and (target := _copy_link(top, code, entry.name)):
-            leading_out[entry.name] = target
-    return leading_out
-
-
-def _copy_file(source: Path, target: Path, about: os.stat_result) -> None:
-    import shutil
+def _copy(source: Path, target: Path) -> None:
+    from shutil import copy2
 
     try:
-        shutil.copyfile(source, target)
+        copy2(source, target, follow_symlinks=False)
     except OSError as error:
-        if error.filename == str(source) and error.filename2 is None:  # else it is about the target
+        if error.filename == str(source) and error.filename2 is None:  # else it is about the copy
             raise CastoffError(f"snapshot: {source}: cannot be read: {error.strerror}") from error
         raise
-    target.chmod(stat.S_IMODE(about.st_mode) & 0o777)
-    os.utime(target, ns=(about.st_atime_ns, about.st_mtime_ns))
 
 
-def _copy_link(top: Path, code: Path, name: str) -> str | None:
-    """Copy a link so that it leads to the copy of what it led to, or to the original if there is no copy.
-
-    Returns where it leads to in the second case.
-    """
-    text = str((top / name).readlink())
-    target = Path(os.path.realpath(top / name))
+def _copy_link(top: Path, code: Path, name: str) -> None:
+    """A link to the copy of what it led to, or to the original where there is no copy."""
+    target = os.path.realpath(top / name)
     inside = os.path.relpath(target, top)
     place = _place(code, name)
     if inside.split("/")[0] != ".." and os.path.lexists(code / inside):
-        lexically = os.path.normpath(Path(name).parent / text)  # absolute, if the text is
-        if lexically.startswith(("/", "..")):
-            text = os.path.relpath(code / inside, place.parent)
-        place.symlink_to(text)
-        return None
-    if not target.exists():  # it leads nowhere, and may be meant to
-        place.symlink_to(text)
-        return None
+        target = os.path.relpath(code / inside, place.parent)
     place.symlink_to(target)
-    return str(target)
-
-
-def _link(top: Path, code: Path, name: str, wish: str) -> str:
-    """Put a link to the original where a copy would be; where it leads to."""
-    folder = code
-    for word in name.split("/")[:-1]:
-        folder /= word
-        if folder.is_symlink():
-            raise CastoffError(
-                f"snapshot.link: {wish}: {folder.relative_to(code)} leads to the original already"
-            )
-    target = os.path.realpath(top / name)
-    _place(code, name).symlink_to(target)
-    return target
 
 
 def _place(code: Path, name: str) -> Path:
-    """Where a file goes; its folder is there then."""
+    """Where a file goes; its folder is there then, and not that of an original."""
     place = code / name
+    if os.path.realpath(place.parent) != os.path.normpath(os.path.realpath(code) / Path(name).parent):
+        raise CastoffError(f"snapshot.link: {name}: lies in what leads to the original already")
     place.parent.mkdir(parents=True, exist_ok=True)
     return place
+
+
+def _shown(name: str) -> str:
+    """A name for a message: on one line, and writable in UTF-8."""
+    return name if name.isprintable() else ascii(name)[1:-1]

@@ -52,7 +52,7 @@ class TestRunDirectory:
         assert json.loads((run.path / "plan.json").read_text())["command"] == ["echo", "hello"]
         assert {path.name for path in run.path.iterdir()} == {
             *("job.yaml", "plan.json", "job.sh", "code.json", "submission.json", "local.json"),
-            *("attempts", "logs", "local.lock"),
+            *("attempts", "logs", "local.lock", ".gitignore"),
         }
         assert {path.name for path in (run.path / "attempts" / "0.0").iterdir()} == {
             "start.json",

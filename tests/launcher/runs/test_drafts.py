@@ -73,7 +73,7 @@ class TestSweep:
             (tmp_path / ".half-1.swept").mkdir()
             assert sweep_drafts(tmp_path) == ["left-1"]
             assert everything(tmp_path) == {
-                *(f"{held.run.id}{name}" for name in ("", "/attempts", "/logs", "/local.lock"))
+                *(f"{held.run.id}{name}" for name in ("", "/attempts", "/logs", "/local.lock", "/.gitignore"))
             }
         assert everything(tmp_path) == set()
         assert sweep_drafts(tmp_path / "none") == []

@@ -84,9 +84,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 class TestWhatItHolds:
     def test_a_clean_one(self, repository: Repository) -> None:
-        repository.git("tag", "v1")
         code, diff = recorded(repository.folder)
-        assert (code.repository, code.branch, code.tags) == (str(repository.folder), "main", ["v1"])
+        assert (code.repository, code.branch, code.remote) == (str(repository.folder), "main", None)
         assert code.commit == repository.git("rev-parse", "HEAD")
         assert (code.changed.count, code.untracked.count, diff, code.incomplete) == (0, 0, b"", None)
         assert code.castoff and code.python
@@ -183,9 +182,7 @@ class TestWhatItHolds:
         repository.write("libs/one/a.py", "changed\n")
         repository.write("libs/one/new.py", "new\n")
         code, diff = recorded(repository.folder)
-        one, two = code.modules
-        assert (one.path, one.changed, len(one.commit or "")) == ("libs/one", True, 40)
-        assert (two.path, two.changed, two.commit) == ("libs/two", False, None)
+        assert (code.changed.first, code.untracked.first) == (["libs/one/a.py"], ["libs/one/new.py"])
         again = tmp_path / "again"
         repository.git("clone", "-q", "--recurse-submodules", ".", str(again))
         done = subprocess.run(["git", "apply"], input=diff, cwd=again, capture_output=True, check=False)
@@ -247,56 +244,12 @@ class TestLimits:
         repository.write("new.bin", b"\0\3")
         repository.write("a.py", "changed\n")
         code, diff = recorded(repository.folder)
-        assert set(code.left_out["binary"].first) == {"old.bin", "new.bin"}
+        assert set(code.left_out["binary or very long"].first) == {"old.bin", "new.bin"}
         assert rebuilt(repository, code, diff, tmp_path / "again")["a.py"] == b"changed\n"
-
-    @pytest.mark.parametrize("size", [1, 7, 11, 12, 13, 100])
-    def test_files_are_found_however_the_text_arrives(self, size: int) -> None:
-        first = b"diff --git a/x b/x\n+++ b/x\n+1\n"
-        long = b'diff --git "a/\\303\\244" "b/\\303\\244"\n+' + b"diff --git a/no b/no " * 20 + b"\n"
-        last = b"diff --git a/z z b/z z\n+2\n"
-        text = first + long + last
-        chunks = (text[at : at + size] for at in range(0, len(text), size))
-        assert list(provenance._sections(chunks, 100)) == [("x", first), ("ä", None), ("z z", last)]
 
 
 class TestSecrets:
     SECRET = "hunter2-hunter2"
-
-    @pytest.mark.parametrize(
-        "name",
-        [
-            *(".env", "prod.env", ".env.local", "key.pem", "id_rsa", "id_ed25519.bak", ".netrc", "token"),
-            *("aws_credentials", "CREDENTIALS.json", "my-secrets.yaml", ".ssh/config", "wandb_api_key.txt"),
-        ],
-    )
-    def test_files_that_are_called_so_are_named_alone(self, repository: Repository, name: str) -> None:
-        repository.write(name, self.SECRET)
-        code, diff = recorded(repository.folder)
-        assert code.untracked.first == [name] and code.left_out["may hold a secret"].first == [name]
-        assert diff == b""
-
-    @pytest.mark.parametrize("name", ["tokenizer.py", "environment.yaml", "keys.py", "model.py"])
-    def test_others_are_not_taken_for_some(self, repository: Repository, name: str) -> None:
-        repository.write(name)
-        assert recorded(repository.folder)[0].left_out == {}
-
-    def test_one_that_git_knows(self, repository: Repository) -> None:
-        repository.write("config/secrets.yaml", "token: none\n")
-        repository.commit()
-        repository.write("config/secrets.yaml", f"token: {self.SECRET}\n")
-        code, diff = recorded(repository.folder)
-        assert code.changed.first == code.left_out["may hold a secret"].first == ["config/secrets.yaml"]
-        assert diff == b""
-
-    def test_private_keys(self, repository: Repository) -> None:
-        begin, key = "-----BEGIN OPENSSH PRIVATE KEY-----", "b3BlbnNzaC1rZXktdjEAAAAABG5vbmU"
-        repository.write("x.txt", f"{begin}\n{key}\n")
-        repository.write("y.json", f'{{"private_key": "{begin}\\n{key}\\n"}}\n')
-        repository.write("z.py", f'KEY = "{begin}"\n')
-        code, diff = recorded(repository.folder)
-        assert code.left_out["may hold a secret"].first == ["x.txt", "y.json"]
-        assert key.encode() not in diff and b"+++ b/z.py" in diff
 
     def test_values_of_env_from(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("TOKEN", f"{self.SECRET}\nthe second line")
@@ -305,7 +258,7 @@ class TestSecrets:
         repository.write("b.py", "# the second line\n")
         repository.write("c.py", "fine\n")
         code, diff = recorded(repository.folder, secrets=["TOKEN", "SHORT", "NOT_SET"])
-        assert code.left_out["may hold a secret"].first == ["a.py", "b.py"]
+        assert code.left_out["holds a value of env_from"].first == ["a.py", "b.py"]
         assert self.SECRET.encode() not in diff and b"+fine" in diff
 
     @pytest.mark.parametrize(
@@ -317,10 +270,10 @@ class TestSecrets:
             ("https://me:hun@ter2@github.com/x@y", "https://github.com/x@y"),
             ("https://host/x?private_token=hunter2#hunter2", "https://host/x"),
             ("git@github.com:me/x.git", "git@github.com:me/x.git"),
-            ("ssh://git@host:22/x.git", "ssh://git@host:22/x.git"),
-            ("ssh://me:hunter2@host/x", "ssh://me@host/x"),
+            ("ssh://git@host:22/x.git", "ssh://host:22/x.git"),
+            ("ssh://me:hunter2@host/x", "ssh://host/x"),
             ("/srv/git/x.git", "/srv/git/x.git"),
-            ("ext::sh -c hunter2", "ext::…"),
+            ("ext::sh -c hunter2", "ext::"),
         ],
     )
     def test_remotes(self, repository: Repository, url: str, kept: str) -> None:
@@ -438,7 +391,7 @@ class TestWhereGitDoesNotTell:
         (tmp_path / "git").chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
         code, _ = recorded(repository.folder)
-        assert (code.incomplete or "").startswith("git took longer than 0.5 s")
+        assert (code.incomplete or "").startswith("git took too long")
 
     def test_a_filter_that_hangs(
         self, repository: Repository, impatient: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -455,7 +408,7 @@ class TestWhereGitDoesNotTell:
         while not hangs.exists() and provenance.PATIENCE < patience.SECONDS:
             monkeypatch.setattr(provenance, "PATIENCE", 2 * provenance.PATIENCE)
             code, _ = recorded(repository.folder)
-        assert (code.incomplete or "").startswith(f"git took longer than {provenance.PATIENCE:g} s")
+        assert (code.incomplete or "").startswith("git took too long")
         assert code.commit and code.branch == "main"
 
 
@@ -509,4 +462,7 @@ class TestSubmission:
         repository.write("notes.txt", "my token is s3cr3t-s3cr3t\n")
         run = jobs.submit("--set", "env_from=[TOKEN]", env={"TOKEN": "s3cr3t-s3cr3t"}, sh="true")
         assert jobs.holders(run, "s3cr3t") == ["secrets.sh"]
-        assert json.loads((run.path / "code.json").read_text())["left_out"]["may hold a secret"]["count"] == 1
+        assert (
+            json.loads((run.path / "code.json").read_text())["left_out"]["holds a value of env_from"]["count"]
+            == 1
+        )
