@@ -41,6 +41,13 @@ def on_the_head_node(login: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(login)
 
 
+@pytest.fixture(autouse=True)
+def slurm_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine; a job of which it says nothing would be UNKNOWN for a while."""
+    monkeypatch.setattr("launcher.schedulers.queue.PATIENCE", SECONDS)
+    monkeypatch.setattr("launcher.schedulers.slurm.queue._HISTORY_PATIENCE", SECONDS)
+
+
 @pytest.fixture(scope="module")
 def jobs(login: Path) -> Jobs:
     """All jobs that need no hands, so that they run at the same time."""
