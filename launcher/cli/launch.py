@@ -125,7 +125,7 @@ def command(
         workdir=None,
         log_dir=log_dir,
         failure_file=failure_file,
-        job_id=job_id or f"launch-{os.getpid()}",
+        job_id=job_id or os.urandom(8).hex(),
         hosts=hosts,
         inherited=inherited_lock(os.environ),  # while a rank lives, its run is not free
     )

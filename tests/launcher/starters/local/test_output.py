@@ -144,8 +144,3 @@ os.write(1, b"\\r50%\\r100%")
     def test_many_ranks(self, run: Run) -> None:
         outcome = run(shell("echo $RANK"), 40)
         assert sorted(outcome.output.splitlines()) == sorted(f"[{n}] {n}" for n in range(40))
-
-    def test_starts_at_the_same_moment_have_ports_of_their_own(self, spawn: Spawn) -> None:
-        command = shell("sleep 0.5; echo $MASTER_PORT")
-        starts = [spawn(command, 1, job_id="same") for _ in range(6)]
-        assert len({finish(start).output for start in starts}) == 6
