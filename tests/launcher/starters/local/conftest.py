@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 
 
 def request(command: list[str], ranks: int = 2, **fields: Any) -> StartRequest:
-    defaults: dict[str, Any] = dict.fromkeys(StartRequest._fields)
+    defaults: dict[str, Any] = dict.fromkeys(StartRequest._fields) | StartRequest._field_defaults
     environment = {"PATH": os.environ["PATH"], **fields.pop("environment", {})}
     defaults |= {"command": command, "ranks": ranks, "environment": environment}
     defaults |= {"job_id": str(os.getpid()), "grace_seconds": 3.0}
