@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from launcher.cli.output import json_option, print_json
+from launcher.cli.output import ending_words, json_option, print_json
 from launcher.cli.run_options import run_options, runs_meant
 from launcher.errors import CastoffError
-from launcher.runs.states import RunStatus
 from launcher.status.watch import statuses
 
 
@@ -29,16 +28,10 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int
             if as_json:
                 print_json({"id": now.id, "state": now.state, "ending": now.ending})
             else:
-                click.echo(_words(now, asked=one.asked))
+                click.echo(f"{now.id}: {ending_words(now, '' if one.asked else ' already')}")
             if one.patience is not None:
                 why = f"; {now.reason}" if now.reason else ""
                 problems.append(f"{now.id}: still not over after {one.patience:g} s{why}")
     if problems:
         raise CastoffError("\n".join(problems))
     return 0
-
-
-def _words(now: RunStatus, *, asked: bool) -> str:
-    already = "" if asked else " already"
-    ending = f", {now.ending}" if now.ending not in (None, now.state) else ""
-    return f"{now.id}: {now.state}{already}{ending}"

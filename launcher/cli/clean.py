@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sized
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import click
 
 from launcher.cli.completion import complete_runs
-from launcher.cli.output import is_terminal, json_option, print_json, print_table, say
-from launcher.cli.times import brief, duration
+from launcher.cli.output import Table, brief, duration, is_terminal, json_option, print_json, say, several
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
 from launcher.runs.index import Index
@@ -103,7 +101,7 @@ def command(
     if as_json:
         print_json(*({**_plain(one), "removed": one.run in removed} for one in candidates))
     elif removed:
-        say(f"removed {_count(removed)}")
+        say(f"removed {several(len(removed), 'run')}")
     if problems:
         raise CastoffError("\n".join(problems))
 
@@ -198,11 +196,11 @@ def _show(candidates: list[_Candidate]) -> None:
         ended = _ended(told)
         since = f"{brief(now - ended)} ago" if ended else ""
         rows.append((run.id, told.ending or "", since, _size_words(bytes), str(run.path.parent)))
-    print_table(("run", "state", "ended", "size", "folder"), rows, dispensable=("folder", "ended"))
+    Table(("run", "state", "ended", "size", "folder"), rows, dispensable=("folder", "ended")).print(rows)
 
 
 def _ask(candidates: list[_Candidate]) -> None:
-    what = f"{_count(candidates)}, {_size_words(sum(one.bytes for one in candidates))}"
+    what = f"{several(len(candidates), 'run')}, {_size_words(sum(one.bytes for one in candidates))}"
     if not click.confirm(f"Remove {what}?", err=True):
         raise CastoffError("nothing was removed")
 
@@ -222,10 +220,6 @@ def _remove(candidates: list[_Candidate], index: Index) -> tuple[list[Run], list
     except CastoffError as error:
         problems.append(str(error))
     return removed, list(dict.fromkeys(problems))
-
-
-def _count(runs: Sized) -> str:
-    return "1 run" if len(runs) == 1 else f"{len(runs)} runs"
 
 
 def _size_words(number: float) -> str:

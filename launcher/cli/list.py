@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 
-from launcher.cli.output import Table, is_terminal, json_option, print_json, say
-from launcher.cli.times import brief, duration
+from launcher.cli.output import Table, brief, duration, is_terminal, json_option, print_json, say, several
 from launcher.runs.index import Index
 from launcher.runs.states import ENDINGS, RunSummary, members_words
 from launcher.status.overview import Overview, Row, rebuild
@@ -112,8 +111,7 @@ def _scan(index: Index, folder: Path) -> None:
     rebuilt = rebuild(index, folder)
     for one in rebuilt.notes:
         say(one)
-    runs = "1 run" if rebuilt.found == 1 else f"{rebuilt.found} runs"
-    say(f"{folder}: {runs} found, {rebuilt.new or 'none'} new")
+    say(f"{folder}: {several(rebuilt.found, 'run')} found, {rebuilt.new or 'none'} new")
 
 
 def _announce(count: int) -> None:

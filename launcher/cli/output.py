@@ -1,51 +1,59 @@
-"""What the verbs share in how they answer: tables for people, JSON for programs, and files."""
+"""What the verbs share in how they answer: tables and times for people, JSON for programs, and files."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from launcher.errors import Problem, printable
+from launcher.config.quantities import DURATION_PATTERN, DURATION_TAKES, seconds
+from launcher.errors import CastoffError, Problem, printable
 from launcher.errors import say as say
 from launcher.runs.run import write_file
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from launcher.runs.states import RunStatus
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs, an object a line; errors too."
 )
 
-_MOST_STYLED = 400
-"""Rows; more would take rich a second, and nobody reads them at a glance."""
-
-_STYLES = {
-    "done": "green",
-    "running": "cyan",
-    "stopping": "cyan",
-    "pending": "blue",
-    "again": "yellow",
-    "cancelled": "yellow",
-    "preempted": "yellow",
-    "walltime": "yellow",
-    "unknown": "magenta",
-    "failed": "bold red",
-    "out-of-memory": "bold red",
-    "node-failure": "bold red",
+_COLOURS = {
+    "done": "32",
+    **dict.fromkeys(("running", "stopping"), "36"),
+    "pending": "34",
+    **dict.fromkeys(("again", "cancelled", "preempted", "walltime"), "33"),
+    "unknown": "35",
+    **dict.fromkeys(("failed", "out-of-memory", "node-failure"), "1;31"),
 }
 """Of a cell that holds such a word alone."""
+
+
+class StillGoing(CastoffError):
+    """What was waited for is not over after the time that was given."""
+
+    exit_code = 124  # as timeout(1)
 
 
 def print_json(*answers: Any) -> None:
     """Print plain data as JSON, each on a line of its own."""
     for answer in answers:
         click.echo(json.dumps(answer))
+
+
+def print_facts(**facts: object) -> None:
+    """Print what is known of one thing for people, a line each; what is None is left out."""
+    for name, fact in facts.items():
+        if fact is not None:
+            click.echo(f"{name.replace('_', '-'):11} {fact}")
 
 
 def error_as_json(message: str, code: int, problems: Sequence[Problem]) -> str:
@@ -61,6 +69,12 @@ def error_as_json(message: str, code: int, problems: Sequence[Problem]) -> str:
 def is_terminal(stream: TextIO | None) -> bool:
     """Whether a stream is a terminal; one that was closed is None."""
     return stream is not None and stream.isatty()
+
+
+def has_colours() -> bool:
+    """Whether standard output is a terminal that shows colours, and nobody has asked it not to."""
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return wanted and is_terminal(sys.stdout)
 
 
 class Table:
@@ -82,77 +96,72 @@ class Table:
         `dispensable`: the headings of columns that a terminal which is too narrow for all goes without, the
         first of them first. `room`: characters that a column has at least, though nothing be in it.
         """
-        shown = [[cell or "-" for cell in row] for row in map(_printable, rows)]
-        least = [(room or {}).get(heading, 0) for heading in headings]
-        self._headings = list(headings)
-        self._widths = [
-            max(wide, *each) for wide, each in zip(least, _lengths([headings, *shown]), strict=True)
-        ]
-        self._used = list(range(len(headings)))
-        self._console: Console | None = None
-        if is_terminal(sys.stdout) and len(rows) <= _MOST_STYLED:
-            from rich.console import Console
-
-            self._console = Console(markup=False, emoji=False, highlight=False)
-            self._used = [at for at in self._used if least[at] or any(row[at] for row in rows)] or [0]
-            for heading in dispensable:
-                if self._least > self._console.width:
-                    self._used = [at for at in self._used if headings[at] != heading]
-            self._console.width = max(self._console.width, self._least)  # no id is ever folded
+        self._nothing = "" if is_terminal(sys.stdout) else "-"
+        self._headings = headings
+        cells = [[len(printable(cell)) for cell in row] for row in rows]
+        self._widths = {
+            at: max([len(heading), (room or {}).get(heading, 0), *(row[at] for row in cells)])
+            for at, heading in enumerate(headings)
+            if self._nothing or at == 0 or heading in (room or {}) or any(row[at] for row in cells)
+        }
+        for heading in () if self._nothing else dispensable:
+            if sum(self._widths.values()) + 2 * len(self._widths) - 2 > shutil.get_terminal_size().columns:
+                self._widths.pop(headings.index(heading), None)
         self._has_begun = False
 
     def print(self, rows: Sequence[Sequence[str]]) -> None:
         """Print rows, the first ones below the headings."""
-        shown = list(map(_printable, rows))
-        if self._console is not None:
-            self._print_styled(self._console, shown)
-        else:
-            headings = [] if self._has_begun else [self._headings]
-            for row in (*headings, *([cell or "-" for cell in row] for row in shown)):
-                cells = (cell.ljust(width) for cell, width in zip(row, self._widths, strict=True))
-                click.echo("  ".join(cells).rstrip())
-        self._has_begun = True
-
-    @property
-    def _least(self) -> int:
-        """The characters that its columns need."""
-        *before, last = (self._widths[at] for at in self._used)
-        return sum(width + 2 for width in before) + (min(last, _LAST) if before else last)
-
-    def _print_styled(self, console: Console, rows: list[list[str]]) -> None:
-        from rich.table import Table as RichTable
-        from rich.text import Text
-
-        table = RichTable(
-            box=None, header_style="bold", pad_edge=False, show_header=not self._has_begun, expand=False
-        )
-        *before, last = self._used
-        for at in before:
-            table.add_column(self._headings[at], no_wrap=True, min_width=self._widths[at])
-        table.add_column(self._headings[last], overflow="fold")
+        if not self._has_begun:
+            self._line(self._headings, dict.fromkeys(self._headings, "1"))
+            self._has_begun = True
         for row in rows:
-            table.add_row(*(Text(row[at], style=_STYLES.get(row[at], "")) for at in self._used))
-        console.print(table, soft_wrap=True)
+            self._line([printable(cell) or self._nothing for cell in row], _COLOURS)
+
+    def _line(self, cells: Sequence[str], colours: Mapping[str, str]) -> None:
+        line = ""
+        for at, width in self._widths.items():
+            colour = colours.get(cells[at]) if has_colours() else None
+            padded = cells[at].ljust(width)
+            line += (f"\x1b[{colour}m{padded}\x1b[0m" if colour else padded) + "  "
+        click.echo(line.rstrip())
 
 
-def print_table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], *, dispensable: Sequence[str] = ()
-) -> None:
-    """Print a `Table` of these rows."""
-    Table(headings, rows, dispensable=dispensable).print(rows)
+def ending_words(now: RunStatus, already: str = "") -> str:
+    """A run's state, and how it ended where that is more."""
+    return f"{now.state}{already}" + (f", {now.ending}" if now.ending not in (None, now.state) else "")
 
 
-def _printable(row: Sequence[str]) -> list[str]:
-    return [printable(cell) for cell in row]
+def several(count: int, what: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"1 {what}" if count == 1 else f"{count} {what}s"
 
 
-def _lengths(rows: Sequence[Sequence[str]]) -> list[list[int]]:
-    """The lengths of the cells of each column."""
-    return [[len(cell) for cell in column] for column in zip(*rows, strict=True)]
+def duration(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
+    """An option's callback: the seconds of a duration as job files have it."""
+    if value is not None and not re.search(DURATION_PATTERN, value):
+        raise click.BadParameter(f"{value!r} is not {DURATION_TAKES}")
+    return None if value is None else seconds(value)
 
 
-_LAST = 12
-"""Characters that the last column needs at least; it alone may be folded."""
+def brief(span: float) -> str:
+    """A number of seconds at a glance: 45s, 12m, 3h05m, 2d07h, 53d.
+
+    What a clock that was set back made negative is 0s.
+    """
+    total = max(int(span), 0)
+    minutes, hours, days = total // 60, total // 3600, total // 86400
+    if total < 100:
+        return f"{total}s"
+    if hours == 0:
+        return f"{minutes}m"
+    if days == 0:
+        return f"{hours}h{minutes % 60:02d}m"
+    return f"{days}d{hours % 24:02d}h" if days < 10 else f"{days}d"
+
+
+def moment(at: float) -> str:
+    """A point in time, in local time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def write_output(path: Path, text: str, mode: int) -> None:

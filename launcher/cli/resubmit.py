@@ -7,7 +7,7 @@ import os
 import click
 
 from launcher.cli.completion import complete_runs
-from launcher.cli.output import json_option, print_json
+from launcher.cli.output import json_option, print_facts, print_json
 from launcher.runs.index import Index
 from launcher.submission.resubmit import resubmit
 
@@ -27,9 +27,7 @@ def command(run: str, members: tuple[int, ...], done_too: bool, as_json: bool) -
     if as_json:
         print_json({"id": found.id, "job": found.job, "directory": str(found.path), "attempts": begin})
         return
-    click.echo(f"run         {found.id}")
-    click.echo(f"job         {found.job} ({found.submission().get('scheduler')})")
-    click.echo(f"directory   {found.path}")
     attempts = [f"{member}.{attempt}" for member, attempt in begin.items()]
     more = f" and {len(attempts) - 10} more" if len(attempts) > 10 else ""
-    click.echo(f"attempts    {', '.join(attempts[:10])}{more}")
+    job = f"{found.job} ({found.submission().get('scheduler')})"
+    print_facts(run=found.id, job=job, directory=found.path, attempts=", ".join(attempts[:10]) + more)

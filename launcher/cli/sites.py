@@ -10,7 +10,7 @@ import yaml
 
 from launcher.cli.completion import complete_sites
 from launcher.cli.job_options import load_site
-from launcher.cli.output import json_option, print_json
+from launcher.cli.output import json_option, print_json, several
 from launcher.config.site import Search, Site
 from launcher.errors import CastoffError
 
@@ -125,8 +125,9 @@ def _check(site: Site, as_json: bool) -> int:
             f"{one.field}: {site.name} says {one.profile}{source}; {told.scheduler} says {one.scheduler}"
         )
     count = len(found.differences)
-    many = "nothing differs" if not count else "1 difference" if count == 1 else f"{count} differences"
-    click.echo(f"{site.name} and {told.scheduler}: {many}")
+    click.echo(
+        f"{site.name} and {told.scheduler}: {several(count, 'difference') if count else 'nothing differs'}"
+    )
     if mended:
         click.echo(f"to say what {told.scheduler} says, put this into {place}:")
         click.echo("".join(f"  {line}\n" for line in _yaml(mended).splitlines()), nl=False)

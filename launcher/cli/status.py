@@ -10,8 +10,7 @@ import click
 import msgspec
 
 from launcher.cli.completion import complete_runs
-from launcher.cli.output import json_option, print_json, print_table, say
-from launcher.cli.times import brief, moment
+from launcher.cli.output import Table, brief, json_option, moment, print_json, say
 from launcher.config.quantities import cpulist
 from launcher.errors import printable
 from launcher.runs.index import Index
@@ -107,9 +106,10 @@ def _print_members(one: RunStatus, now: float) -> None:
     if len(one.members) <= _ROWS:
         headings = ("member", "state", "code", "attempts", "began", "took", "host")
         rows = [_cells(member, now) for member in one.members]
-        print_table(headings, rows, dispensable=("attempts", "took", "code", "began"))
+        Table(headings, rows, dispensable=("attempts", "took", "code", "began")).print(rows)
     else:
-        print_table(("state", "code", "count", "members"), _groups(one.members))
+        groups = _groups(one.members)
+        Table(("state", "code", "count", "members"), groups).print(groups)
     bad = [
         (member, member.attempts[-1])
         for member in one.members

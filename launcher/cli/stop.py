@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import click
 
-from launcher.cli.output import json_option, print_json, say
+from launcher.cli.output import StillGoing, ending_words, json_option, print_json, say
 from launcher.cli.run_options import run_options, runs_meant
-from launcher.errors import CastoffError
 from launcher.runs.run import Run, ask_to_stop
 from launcher.runs.states import RunStatus
 from launcher.schedulers.local.control import other_host
 from launcher.status.watch import looks, statuses
-
-
-class _StillGoing(CastoffError):
-    exit_code = 124  # as timeout(1)
 
 
 @click.command("stop")
@@ -52,12 +47,13 @@ def command(
         if now.scheduler != "local" and now.state == "pending":
             queued.append(run.id)
         if not as_json:
-            click.echo(f"{run.id}: {_words(now, asked)}")
+            words = f"asked to stop; {ending_words(now)}" if asked else ending_words(now, " already")
+            click.echo(f"{run.id}: {words}")
     if as_json:
         print_json(*told)
     going = [str(one["id"]) for one in told if one["state"] in ("pending", "running")]
     if going and timeout is not None:
-        raise _StillGoing(
+        raise StillGoing(
             f"{', '.join(going)}: not over after {timeout:g} s; its program may not look for "
             "CASTOFF_STOP_FILE; `castoff cancel` ends it"
         )
@@ -76,8 +72,3 @@ def _is_over(run: Run, now: RunStatus) -> bool:
     if not run.submission():  # a script at work by hand may run anywhere
         return now.state == "ended" and all(member.ending != "again" for member in now.members)
     return now.over and (now.state == "ended" or other_host(run) is None)
-
-
-def _words(now: RunStatus, asked: bool) -> str:
-    ending = f", {now.ending}" if now.ending not in (None, now.state) else ""
-    return f"asked to stop; {now.state}{ending}" if asked else f"{now.state} already{ending}"

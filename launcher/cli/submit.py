@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from launcher.cli.job_options import job_options, load_job, load_site
-from launcher.cli.output import json_option, print_json, say
+from launcher.cli.output import json_option, print_facts, print_json, say
 
 if TYPE_CHECKING:
     from launcher.submission.submit import DryRun
@@ -60,15 +60,15 @@ def command(
         told = {"id": run.id, "job": record["job"], "directory": str(run.path), "node_hours": hours}
         print_json(told)
         return
-    click.echo(f"run         {run.id}")
-    click.echo(f"job         {record['job']} ({site.scheduler})")
-    click.echo(f"directory   {run.path}")
-    if line := words(run):
-        click.echo(f"code        {line}")
     code = read(run)
-    if code is not None and code.snapshot is not None:
-        click.echo(f"snapshot    {code.snapshot.words()}")
-    click.echo(f"node-hours  {'no walltime, so no bound' if hours is None else f'at most {hours:.2f}'}")
+    print_facts(
+        run=run.id,
+        job=f"{record['job']} ({site.scheduler})",
+        directory=run.path,
+        code=words(run) or None,
+        snapshot=code.snapshot.words() if code and code.snapshot else None,
+        node_hours="no walltime, so no bound" if hours is None else f"at most {hours:.2f}",
+    )
 
 
 def _options(overrides: tuple[str, ...], flags: dict[str, Any]) -> Iterator[str]:

@@ -9,20 +9,15 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from launcher.cli.output import is_terminal, json_option, print_json
+from launcher.cli.output import StillGoing, brief, is_terminal, json_option, print_json
 from launcher.cli.run_options import newest_and_not_over, run_options, runs_meant
-from launcher.cli.times import brief
-from launcher.errors import CastoffError, printable
+from launcher.errors import printable
 from launcher.runs.states import RunStatus, members_words
 from launcher.status.watch import looks
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.spinner import Spinner
-
-
-class _StillGoing(CastoffError):
-    exit_code = 124  # as timeout(1)
 
 
 @click.command("wait")
@@ -51,7 +46,7 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None
                     click.echo("\n".join(f"{one.id}: {one.ending}" for one in ended))
             progress.show([one for one in now if not one.over])
     if left := [one for one in now if not one.over]:
-        raise _StillGoing("\n".join(f"{one.id} is still {one.state} after {timeout:g} s" for one in left))
+        raise StillGoing("\n".join(f"{one.id} is still {one.state} after {timeout:g} s" for one in left))
     return next((code for one in now if (code := 1 if one.code is None else one.code)), 0)
 
 
