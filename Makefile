@@ -1,4 +1,4 @@
-# make demo        show a job's Aurora script, then train here on two ranks
+# make demo        show the head of a job's Aurora script, then train here on two ranks
 # make test        lint, types and the everyday tests; TEST_PROCESSES=1 runs one at a time
 # make test-fast   those that start no ranks, containers or clusters: while one works
 # make test-long   the others, most of an hour: what tries more of what make test shows already
@@ -54,8 +54,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 demo: $(READY)
 	@export PATH="$$PWD/.venv/bin:$$PATH" XDG_STATE_HOME="$$PWD/$(DEMO)/state"
-	echo "== The script that Aurora's scheduler gets: castoff render $(JOB) --site aurora"
-	castoff render $(JOB) --site aurora
+	echo "== The job as Aurora's scheduler gets it: castoff render --head $(JOB) --site aurora"
+	castoff render --head $(JOB) --site aurora
 	echo
 	echo "== The same job on this machine: castoff submit $(JOB) $(LOCALLY)"
 	run=$$(castoff submit $(JOB) $(LOCALLY) --runs-dir $(DEMO) --json |

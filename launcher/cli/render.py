@@ -14,12 +14,14 @@ from launcher.errors import CastoffError, printable
 
 @click.command("render")
 @job_options
+@click.option("--head", is_flag=True, help="Only what is the job: all above castoff's own functions.")
 @click.option("-o", "--output", type=click.Path(), help="Write the script to a file.")
 @json_option
 def command(
     job: str | None,
     site_name: str | None,
     overrides: tuple[str, ...],
+    head: bool,
     output: str | None,
     as_json: bool,
     **flags: Any,
@@ -33,10 +35,11 @@ def command(
 
     from launcher.planning.planner import plan
     from launcher.planning.render import render
+    from launcher.runs.script import head_of
 
     spec = load_job(job, overrides, flags)
     decided = plan(spec, load_site(site_name, spec))
-    script = render(decided)
+    script = head_of(render(decided)) if head else render(decided)
     if as_json:
         print_json({"plan": msgspec.to_builtins(decided), "script": script})
     elif output is None:

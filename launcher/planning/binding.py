@@ -90,7 +90,7 @@ def devices(node: Node, ranks: int, per_rank: int) -> Devices:
         raise ValueError(f"a node has {total} devices; what fits: {fits}")
     numbers = _in_order_of_cores(node)
     if shared:
-        return Devices(per_rank=[str(numbers[rank * total // ranks]) for rank in range(ranks)], index="0")
+        return Devices(per_rank=[str(numbers[rank * total // ranks]) for rank in range(ranks)], step=0)
     if ranks * per_rank > total:
         needed = f"{ranks} ranks with {per_rank} devices each need {ranks * per_rank}"
         works = [f"up to {total // per_rank} ranks"] if per_rank <= total else []
@@ -98,10 +98,10 @@ def devices(node: Node, ranks: int, per_rank: int) -> Devices:
         raise ValueError(f"{needed}, and a node has {total}; what fits: {' or '.join(works) or 'fewer'}")
     chosen = [[numbers[place] for place in places] for places in _spread(node, ranks, per_rank)]
     if per_rank > 1:
-        return Devices(per_rank=[",".join(map(str, mine)) for mine in chosen], index="0")
+        return Devices(per_rank=[",".join(map(str, mine)) for mine in chosen], step=0)
     flat = [mine[0] for mine in chosen]
     mask = None if flat == list(range(total)) else ",".join(map(str, flat))
-    return Devices(visible=mask, index='"$LOCAL_RANK"')
+    return Devices(visible=mask, step=1)
 
 
 def scheduler_devices(per_rank: int, *, per_task: bool) -> Devices:
@@ -112,8 +112,8 @@ def scheduler_devices(per_rank: int, *, per_task: bool) -> Devices:
     if per_rank == 0:
         return Devices()
     if per_task:
-        return Devices(index="0")
-    return Devices(index='"$LOCAL_RANK"' if per_rank == 1 else f"$((LOCAL_RANK * {per_rank}))")
+        return Devices(step=0)
+    return Devices(step=per_rank)
 
 
 def _in_order_of_cores(node: Node) -> list[int]:

@@ -30,12 +30,27 @@ class Runtime(NamedTuple):
     """Characters that no path which it binds can hold: it has no way to escape them."""
     gpus: dict[Gpus, list[str]]
     """Flags that bring GPUs and their libraries inside."""
+    image_is_file: bool = False
+    """Whether an absolute path as an image is one of a file."""
+    binds_run: bool = True
+    """Whether it has to be told the folders of the run."""
+    of_starter: bool = False
+    """Whether it is a part of the starter, which then starts the ranks inside."""
+    hides_libraries: bool = False
+    """Whether a job's own LD_LIBRARY_PATH would hide the GPUs' libraries."""
 
 
 RUNTIMES: dict[RuntimeName, Runtime] = {
     # Intel's GPUs are in /dev, which is there anyway.
-    "apptainer": Runtime(["apptainer", "exec"], "--bind", ":,\\^", {"nvidia": ["--nv"], "amd": ["--rocm"]}),
-    "shifter": Runtime(["shifter"], "--volume", ":;", {"nvidia": ["--module=gpu"]}),
+    "apptainer": Runtime(
+        ["apptainer", "exec"],
+        "--bind",
+        ":,\\^",
+        {"nvidia": ["--nv"], "amd": ["--rocm"]},
+        image_is_file=True,
+        hides_libraries=True,
+    ),
+    "shifter": Runtime(["shifter"], "--volume", ":;", {"nvidia": ["--module=gpu"]}, binds_run=False),
     # The host's network and shared memory are what NCCL needs. Its processes, because the first
     # process of a PID namespace is deaf to a TERM that it does not handle.
     "podman-hpc": Runtime(
@@ -52,7 +67,7 @@ RUNTIMES: dict[RuntimeName, Runtime] = {
         },
     ),
     # enroot reads the mounts from lines of shell: echo "SOURCE TARGET FLAGS".
-    "pyxis": Runtime([], None, ':,"\\$`', {}),
+    "pyxis": Runtime([], None, ':,"\\$`', {}, image_is_file=True, of_starter=True),
 }
 """The runtimes by name."""
 

@@ -1,14 +1,13 @@
-"""render(plan) -> the job script, through templates/. Pure but for templates and their cache.
+"""render(plan) -> the job script, through templates/. Pure but for those.
 
-A script's bytes follow from the Plan alone. A user's template folder wins block by block; there,
-`{% include "castoff/blocks/setup.j2" %}` still reaches castoff's own. docs/templates.md is the
-contract: blocks, variables and filters.
+A script's bytes follow from the Plan alone: the head from `<scheduler>.sh.j2`, and below it the machinery,
+whose parts are shell. A user's template folder wins file by file: `blocks/NAME.sh` there replaces that part
+of the machinery, and a head may extend castoff's own. docs/templates.md is the contract.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import textwrap
 import traceback
 from collections.abc import Callable
@@ -21,10 +20,8 @@ from launcher.config.document import Document
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput, Problem, printable
-from launcher.planning.containers import RUNTIMES
-from launcher.planning.template_cache import template_cache
+from launcher.planning.machinery import STALE, Machinery, machinery, stale
 from launcher.quoting import comment, interpreter, pbs_directive, shell_word, slurm_directive, yaml_word
-from launcher.ranks import STALE_VARIABLES
 from launcher.runs.plan import ContainerPlan, Plan
 from launcher.starters.registry import STARTERS
 
@@ -41,9 +38,15 @@ def render(plan: Plan) -> str:
         InvalidInput: a value cannot stand in a script.
         CastoffError: a template of the user's fails; the text names its file and line.
     """
+    texts, own = _texts(plan)
+    below = machinery(plan, texts)
+    return _head(plan, below) + below.marker(own) + below.text(texts)
+
+
+def _head(plan: Plan, below: Machinery) -> str:
     environment = _environment(plan.templates)
     try:
-        return environment.get_template(f"{plan.scheduler}.sh.j2").render(_variables(plan))
+        return environment.get_template(f"{plan.scheduler}.sh.j2").render(_variables(plan, below))
     except jinja2.TemplateSyntaxError as error:
         raise CastoffError(f"{error.filename}:{error.lineno}: {error.message}") from error
     except UnicodeDecodeError as error:
@@ -52,6 +55,38 @@ def render(plan: Plan) -> str:
         raise InvalidInput([Problem(f"{plan.name} on {plan.site}", "", str(error))]) from error
     except (jinja2.TemplateError, *_TEMPLATE_FAULTS) as error:
         raise CastoffError(f"{_place(error)}: {_reason(error)}") from error
+
+
+def _texts(plan: Plan) -> tuple[dict[str, str], set[str]]:
+    """The machinery's parts by name, and which of them the user has replaced."""
+    own = _parts_in(template_folder() / "machinery")
+    own[STALE] = stale()
+    theirs = {} if plan.templates is None else _parts_in(Path(plan.templates) / "blocks")
+    for name in sorted(theirs.keys() - own.keys()):
+        place = printable(f"{plan.templates}/blocks/{name}.sh")
+        raise CastoffError(
+            f"{place}: castoff's scripts have no part {name}; docs/templates.md has all of them"
+        )
+    return {**own, **theirs}, set(theirs)
+
+
+def _parts_in(folder: Path) -> dict[str, str]:
+    """The shell files of a folder and of those in it, by their names without the ending."""
+    for path in sorted(folder.rglob("*.j2")):
+        raise CastoffError(
+            f"{printable(str(path))}: blocks are shell now, and replace a part of castoff's machinery; "
+            f"docs/templates.md tells how one of the old kind moves"
+        )
+    found = {}
+    for path in sorted(folder.rglob("*.sh")):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CastoffError(f"{printable(str(path))}: cannot be read as UTF-8: {error}") from error
+        found[path.relative_to(folder).with_suffix("").as_posix()] = (
+            text if text.endswith("\n") else f"{text}\n"
+        )
+    return found
 
 
 def example_job(site: Site) -> str:
@@ -89,7 +124,6 @@ def _environment(user_folder: str | None) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        bytecode_cache=template_cache(os.environ),
         autoescape=False,  # shell, not HTML: every value passes a quoting filter
     )
     environment.filters.update(FILTERS)
@@ -107,87 +141,34 @@ def _reason(error: Exception) -> str:
     if isinstance(error, jinja2.TemplateNotFound):
         return f"there is no template {error.name}"
     if isinstance(error, RecursionError):
-        return "it includes itself; castoff's own is castoff/blocks/…"
+        return "it extends itself; castoff's own is castoff/…"
     return str(error)
 
 
-def _variables(plan: Plan) -> dict[str, Any]:
+def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
     """What templates are given; docs/templates.md explains each."""
-    starter = STARTERS[plan.starter]
-    layout = [(1, plan.nodes)] if plan.torchrun else plan.layout
-    # On TERM Open MPI kills its ranks a second later and srun (22.05.8) at once; both hand USR1 on.
-    ends_by_usr1 = plan.starter in ("openmpi", "srun")
     return {
         "plan": plan,
-        "stale_variables": _stale(plan),
+        "parts": below.names,
         "program": _program(plan),
-        "device_masks": _device_masks(plan),
-        "processes": plan.nodes if plan.torchrun else plan.ranks,
-        "node_rank": _node_rank(layout),
-        "local_world_size": _local_world_size(plan),
-        "local_size_variable": starter.local_size,
-        "hostfile": _hostfile(plan, layout),
-        "hostfile_flag": starter.hostfile_flag,
-        "goes_on": starter.goes_on,
-        "terminate_signal": "USR1" if ends_by_usr1 else "TERM",
-        "first_log": "rank-00000.log" if plan.per_rank_logs else "node-00000.log",
-        **_container_variables(plan),
-        "staged_path": _staged_path(plan),
-        "stage_hostfile": _hostfile(plan, [(1, plan.nodes)]) if plan.stage else None,
+        "fullest": plan.layout[0][0],
+        "full_nodes": plan.layout[0][1],
+        "image": _image(plan.container) if plan.container else None,
+        "kept": _kept(plan, plan.container) if plan.container else [],
     }
 
 
-def _device_masks(plan: Plan) -> list[tuple[str, list[int]]]:
-    """The masks of a node's local ranks, each with the ranks that share it."""
-    sharing: dict[str, list[int]] = {}
-    for rank, mask in enumerate(plan.devices.per_rank):
-        sharing.setdefault(mask, []).append(rank)
-    return list(sharing.items())
-
-
-def _container_variables(plan: Plan) -> dict[str, Any]:
-    container = plan.container
-    if container is None:
-        return {
-            "pyxis": False,
-            "image": None,
-            "image_file": False,
-            "bind_flag": None,
-            "mounts": [],
-            "kept": [],
-        }
+def _image(container: ContainerPlan) -> str:
     folder = '"$CASTOFF_STAGE_DIR"/' if container.staged else ""
-    flag = RUNTIMES[container.runtime].bind_flag
-    return {
-        "pyxis": container.runtime == "pyxis",
-        "image": folder + shell_word(container.image),
-        "image_file": container.image.startswith("/") and container.runtime in ("apptainer", "pyxis"),
-        "bind_flag": flag,
-        "mounts": [word for mount in container.mounts for word in ([flag, mount] if flag else [mount])],
-        "kept": _kept(plan, container),
-    }
+    return folder + shell_word(container.image)
 
 
 def _kept(plan: Plan, container: ContainerPlan) -> list[str]:
-    """Variables that the job decides, whatever an image says; under pyxis the shim is inside."""
-    names = ["MASTER_ADDR", "MASTER_PORT"]
-    if container.runtime != "pyxis":
-        names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", *names]
-        names += [plan.device_variable] if plan.device_variable else []
-    names += ["OMP_NUM_THREADS", *plan.env, *plan.env_from]
+    """Variables of the job, whatever an image says, beside those that tell ranks who they are."""
+    names = ["OMP_NUM_THREADS", *plan.env, *plan.env_from]
+    if plan.device_variable:
+        names.insert(0, plan.device_variable)
     return [name for name in dict.fromkeys(names) if name not in container.env]
-
-
-def _staged_path(plan: Plan) -> str | None:
-    """PATH with the environments that `stage` activates, as a shell word."""
-    folders = [f'"$CASTOFF_STAGE_DIR"/{shell_word(item.to)}/bin:' for item in plan.stage if item.activate]
-    return "".join(folders) + '"$PATH"' if folders else None
-
-
-def _stale(plan: Plan) -> list[str]:
-    """What a start block unsets by name; on PBS all of Slurm's goes, by its prefix."""
-    by_prefix = plan.scheduler == "pbs"
-    return [name for name in STALE_VARIABLES if not (by_prefix and name.startswith("SLURM_"))]
 
 
 def _program(plan: Plan) -> str:
@@ -196,7 +177,7 @@ def _program(plan: Plan) -> str:
     if plan.torchrun:  # which would take $$ for $ and put the local rank in place of ${local_rank}
         words = [word.replace("$", "$$") for word in words]
     program = _submitit_program(plan) if plan.function else _words(words)
-    if plan.torchrun and plan.starter == "local":  # elsewhere each node's shim starts torchrun
+    if plan.torchrun and STARTERS[plan.starter].here:  # elsewhere each node's shim starts torchrun
         agent = ["python", "-m", "torch.distributed.run", "--standalone"]
         agent += [f"--nproc-per-node={plan.ranks}", "--no-python"]
         shim = '"$CASTOFF_ATTEMPT_DIR/torchrun_rank.sh"'
@@ -206,7 +187,7 @@ def _program(plan: Plan) -> str:
 
 def _one_program(plan: Plan) -> list[str]:
     """The command; srun and every mpiexec would take a lone : for the start of another program."""
-    if ":" not in plan.command or plan.starter == "local":
+    if ":" not in plan.command or STARTERS[plan.starter].here:
         return plan.command
     others = [word for word in plan.command if word != ":"]
     places = itertools.count(1)  # each word its own: together they might be longer than one may be
@@ -216,7 +197,7 @@ def _one_program(plan: Plan) -> list[str]:
 
 def _submitit_program(plan: Plan) -> str:
     python = shell_word(plan.python) if plan.python else '"${CASTOFF_PYTHON:-python}"'
-    if plan.python is None and (plan.container or _staged_path(plan)):
+    if plan.python is None and (plan.container or any(item.activate for item in plan.stage)):
         python = "python"  # theirs; CASTOFF_PYTHON is the submitter's
     return f'{python} -u -m submitit.core._submit "$CASTOFF_RUN_DIR"'
 
@@ -272,42 +253,3 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "layout_words": _layout_words,
 }
 """What templates may put values through; docs/templates.md explains each."""
-
-
-def _local_world_size(plan: Plan) -> str:
-    if plan.own_distribution:  # then srun alone knows
-        return '$(($(echo "$SLURM_GTIDS" | tr -cd , | wc -c) + 1))'
-    return _per_node(plan.layout, "NODE_RANK", "sh")
-
-
-def _per_node(layout: list[tuple[int, int]], node: str, language: str) -> str:
-    """How many processes a node has, as an expression over its number from 0."""
-    (first, times), *rest = layout
-    if not rest:
-        return str(first)
-    ((second, _),) = rest
-    if language == "awk":
-        return f"({node} < {times} ? {first} : {second})"
-    return f"$(({node} < {times} ? {first} : {second}))"
-
-
-def _node_rank(layout: list[tuple[int, int]]) -> str:
-    """NODE_RANK of a process by its number, in POSIX shell arithmetic, for a block layout."""
-    (first, times), *rest = layout
-    if not rest:
-        return f"NODE_RANK=$((RANK / {first}))"
-    ((second, _),) = rest
-    edge = first * times
-    return f"NODE_RANK=$((RANK < {edge} ? RANK / {first} : {times} + (RANK - {edge}) / {second}))"
-
-
-def _hostfile(plan: Plan, layout: list[tuple[int, int]]) -> str | None:
-    """The awk program that turns the job's hosts into the starter's host file."""
-    count = _per_node(layout, "NR - 1", "awk")
-    if plan.starter in ("hydra", "intelmpi"):
-        return f'{{ print $0 ":" {count} }}'
-    if plan.starter == "openmpi":
-        return f'{{ print $0 " slots=" {count} }}'
-    if plan.starter == "srun" and len(layout) > 1 and not plan.own_distribution:
-        return f"{{ for (i = 0; i < {count}; i++) print }}"
-    return None

@@ -19,8 +19,8 @@ class Devices(msgspec.Struct, frozen=True):
     """One mask for every rank of a node; a rank's device is then its local rank among these."""
     per_rank: list[str] = []
     """A mask for each local rank, where ranks share a device or own several."""
-    index: str | None = None
-    """A rank's first device among the visible ones, as shell arithmetic over LOCAL_RANK."""
+    step: int | None = None
+    """A rank's first device among the visible ones is so many times its local rank; None: it is not known."""
 
 
 class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from launcher.runs.run import Run, record_bytes
+from launcher.runs.script import head_of, scheduler_of
 
 MOST_MEMBERS = 1_000_000
 """More than any scheduler takes in an array."""
@@ -174,9 +175,8 @@ def read(path: Path, kind: type[Record]) -> Record | None:
         return None
 
 
-_ABOUT = re.compile(rb"^# (\S[^\n]*?) on (\S+): ", re.MULTILINE)
-_SCHEDULER = re.compile(rb"^#(SBATCH|PBS) ", re.MULTILINE)
-_COUNT = re.compile(rb"^export CASTOFF_ARRAY_COUNT=([0-9]{1,7})$", re.MULTILINE)
+_ABOUT = re.compile(r"^# (\S[^\n]*?) on (\S+): ", re.MULTILINE)
+_COUNT = re.compile(r"^export CASTOFF_ARRAY_COUNT=([0-9]{1,7})$", re.MULTILINE)
 
 
 def facts(run: Run) -> Facts:
@@ -188,13 +188,13 @@ def facts(run: Run) -> Facts:
     planned = read(run.path / "plan.json", Facts)
     if planned is not None:
         return planned
-    text = record_bytes(run.script) or b""
+    text = (record_bytes(run.script) or b"").decode(errors="replace")
+    head = head_of(text)
     told = Facts()
-    if about := _ABOUT.search(text):
-        told.name, told.site = (word.decode(errors="replace") for word in about.groups())
+    if about := _ABOUT.search(head):
+        told.name, told.site = about.groups()
     if text:
-        marked = _SCHEDULER.search(text)
-        told.scheduler = {b"SBATCH": "slurm", b"PBS": "pbs"}[marked[1]] if marked else "local"
-    if (count := _COUNT.search(text)) and int(count[1]) > 1:
+        told.scheduler = scheduler_of(text) or "local"
+    if (count := _COUNT.search(head)) and int(count[1]) > 1:
         told.array_count = min(int(count[1]), MOST_MEMBERS)
     return told

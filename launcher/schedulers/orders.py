@@ -28,6 +28,7 @@ class Restart(NamedTuple):
     """What is known of a run that starts again."""
 
     script: str
+    """Its head."""
     run_dir: str
     begin: Mapping[int, int]
     """The members that start, and with which attempt."""
@@ -91,7 +92,7 @@ def sendings_again(scheduler: str, restart: Restart, largest: int | None) -> lis
     if scheduler == "pbs":
         return _again_on_pbs(restart)
     script, begin = restart.script, restart.begin
-    is_array = "\n#SBATCH --array=" in script
+    is_array = slurm.is_array(script)
     found = []
     for attempt in sorted(set(begin.values())):
         members = (member for member in begin if begin[member] == attempt)
@@ -106,7 +107,7 @@ def _again_on_pbs(restart: Restart) -> list[Sending]:
     if restart.chain:
         links = range(restart.chain)
         return [Sending(None, partial(_pbs_again, restart, [0], link), link) for link in links]
-    is_array = "\n#PBS -J " in restart.script
+    is_array = pbs.is_array(restart.script)
     return [
         Sending(Part(members) if is_array else None, partial(_pbs_again, restart, members, None))
         for members in pbs.spans(restart.begin)

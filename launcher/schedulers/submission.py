@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from launcher.config.quantities import cpulist
 from launcher.runs.plan import Plan
+from launcher.runs.script import directives_of
 
 ELSEWHERE = "choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
 """What to do about a run directory that a scheduler cannot be told."""
@@ -70,7 +71,7 @@ class Submission(NamedTuple):
 
 def directive_in(script: str, prefix: str) -> str | None:
     """The value of a script's directive that begins so, as `#SBATCH --export=`; None if there is none."""
-    found = re.search(f"^{re.escape(prefix)}(.*)$", script, re.MULTILINE)
+    found = re.search(f"^{re.escape(prefix)}(.*)$", directives_of(script), re.MULTILINE)
     return found.group(1).strip("\"'") if found else None
 
 
@@ -79,7 +80,7 @@ def variables_again(script: str, run_dir: str, attempt: int, part: Part | None =
     told = {"CASTOFF_RUN_DIR": run_dir, "CASTOFF_ATTEMPT": str(attempt)}
     if part and part.offset:
         told["CASTOFF_ARRAY_OFFSET"] = str(part.offset)
-    if "CASTOFF_FIRST_ATTEMPT" in script:  # it counts how often it was requeued
+    if re.search(r"^castoff_requeue_max=", script, re.MULTILINE):  # it counts how often it was requeued
         told["CASTOFF_FIRST_ATTEMPT"] = str(attempt)
     return told
 

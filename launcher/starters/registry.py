@@ -1,7 +1,7 @@
 """What starts processes inside an allocation: a Layout to the argv of srun or of an mpiexec.
 
-What is known only inside the job, such as its hosts, is not here: the start block adds the host
-file with `hostfile_flag`. Under torchrun the starter starts one process per node.
+What is known only inside the job, such as its hosts, is not here: a part of templates/machinery/starters adds
+the host file. Under torchrun the starter starts one process per node.
 """
 
 from __future__ import annotations
@@ -152,12 +152,18 @@ class Starter(NamedTuple):
     """A starter's argv and what the job script must do around it."""
 
     argv: Callable[[Request], list[str]]
-    hostfile_flag: str | None
-    """How it is told the hosts; None where it knows them from the scheduler."""
-    local_size: str
-    """The variable that tells a rank how many there are on its node."""
-    goes_on: bool
+    tells: str
+    """Which part of the machinery reads who a rank is: `nodes/starters/…`."""
+    tells_node: bool = True
+    """Whether a rank is told on which node it is; else node after node is filled."""
+    goes_on: bool = False
     """Whether it lets the other ranks run on when one exits non-zero."""
+    ends_by_usr1: bool = False
+    """Whether it hands on USR1, and on TERM kills its ranks: srun (22.05.8) at once, Open MPI soon."""
+    is_mpiexec: bool = True
+    """Whether another one may go by its name."""
+    here: bool = False
+    """Whether it is castoff itself, on this host, and tells the ranks who they are."""
     bind_flags: tuple[str, ...] = ()
     """Its own flags that bind processes to cores."""
     takes_lists: bool = False
@@ -168,30 +174,31 @@ class Starter(NamedTuple):
 
 STARTERS: dict[StarterName, Starter] = {
     "srun": Starter(
-        *(srun, None, "SLURM_TASKS_PER_NODE"),
-        goes_on=False,
+        *(srun, "srun"),
+        ends_by_usr1=True,
+        is_mpiexec=False,
         bind_flags=("--cpu-bind", "--cpu_bind"),
         takes_lists=True,
     ),
-    "pals": Starter(
-        *(pals, None, "PALS_LOCAL_SIZE"), goes_on=True, bind_flags=("--cpu-bind",), takes_lists=True
-    ),
+    "pals": Starter(pals, "pals", goes_on=True, bind_flags=("--cpu-bind",), takes_lists=True),
     # MPICH 4.0.2 takes 999 words and dies of SIGSEGV at one more (HYD_NUM_TMP_STRINGS in its hydra.h);
     # the three that look for rank.sh, and that itself, are four, and a command with a lone : takes four.
     "hydra": Starter(
-        *(hydra, "-f", "MPI_LOCALNRANKS"),
+        *(hydra, "pmi"),
+        tells_node=False,
         goes_on=True,
         bind_flags=("-bind-to", "--bind-to"),
         takes_lists=True,
         most_words=991,
     ),
-    "intelmpi": Starter(intelmpi, "-machinefile", "MPI_LOCALNRANKS", goes_on=True, takes_lists=True),
+    "intelmpi": Starter(intelmpi, "pmi", tells_node=False, goes_on=True, takes_lists=True),
     "openmpi": Starter(
-        *(openmpi, "--hostfile", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-        goes_on=False,
+        *(openmpi, "openmpi"),
+        tells_node=False,
+        ends_by_usr1=True,
         bind_flags=("--bind-to", "-bind-to"),
     ),
-    "local": Starter(local, None, "LOCAL_WORLD_SIZE", goes_on=False),
+    "local": Starter(local, "", is_mpiexec=False, here=True),
 }
 """The starters by name."""
 

@@ -14,6 +14,7 @@ from launcher.runs.directory import Sealed, check_folder, opened
 from launcher.runs.index import write_down
 from launcher.runs.records import Submission, read
 from launcher.runs.run import LOCK, STOP, Run, locked, read_record, write_file, write_submission
+from launcher.runs.script import head_of, scheduler_of
 from launcher.schedulers.local import submit as local
 from launcher.schedulers.local.abandoned import Marked
 from launcher.schedulers.local.control import forget_cancellation, other_host, started_by
@@ -185,7 +186,7 @@ def _dependency(run: Run, record: Mapping[str, Any], environ: Mapping[str, str])
     """What it still waits for, in its scheduler's words; None: what its script's own directive says."""
     if record["after"]:
         return resolve(record["after"], record["scheduler"], environ).words
-    if not _has_begun(run) or "\n#SBATCH --dependency=" not in _script(run):
+    if not _has_begun(run) or "\n#SBATCH --dependency=" not in _head(run):
         return None
     return ""  # it has held once, and those jobs may be forgotten
 
@@ -194,7 +195,7 @@ def _sendings(
     run: Run, record: Mapping[str, Any], largest: int | None, environ: Mapping[str, str]
 ) -> list[Sending]:
     """The commands that start members again on Slurm or PBS, in arrays of at most so many."""
-    script, plan = _script(run), run.plan()
+    script, plan = _head(run), run.plan()
     chain = 1 + plan["requeue_max"] if plan.get("requeue_how") == "chain" else 0
     dependency = _dependency(run, record, environ)
     restart = Restart(script, str(run.path), record["begin"], bool(plan), dependency, chain)
@@ -231,7 +232,7 @@ def _count(run: Run) -> int:
     plan = run.plan()
     if plan:
         return plan.get("array_count") or 1
-    found = re.search(r"^export CASTOFF_ARRAY_COUNT=(\d+)$", _script(run), re.MULTILINE)
+    found = re.search(r"^export CASTOFF_ARRAY_COUNT=(\d+)$", _head(run), re.MULTILINE)
     return int(found.group(1)) if found else 1
 
 
@@ -266,8 +267,14 @@ def _scheduler_of(run: Run) -> str:
     """The run's scheduler; a directory that a script standing alone has made holds no plan."""
     if known := run.plan().get("scheduler"):
         return str(known)
-    script = _script(run)
-    return "slurm" if "\n#SBATCH " in script else "pbs" if "\n#PBS " in script else "local"
+    found = scheduler_of(_script(run))
+    if found is None:
+        raise CastoffError(f"{run.script}: does not say which scheduler it is for")
+    return found
+
+
+def _head(run: Run) -> str:
+    return head_of(_script(run))
 
 
 def _script(run: Run) -> str:

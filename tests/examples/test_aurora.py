@@ -38,7 +38,7 @@ def test_six_ranks_on_each_of_two_nodes_use_every_gpu() -> None:
 def test_today_each_tile_has_a_rank() -> None:
     before, found = planned("dpo_6_ranks.yaml"), planned("dpo.yaml")
     assert found.start[:5] == ["mpiexec", "-n", "24", "--ppn", "12"]
-    assert found.devices.visible is None and found.devices.index == '"$LOCAL_RANK"'
+    assert found.devices.visible is None and found.devices.step == 1
     assert before.command == found.command
     assert (found.requeue_how, found.requeue_max) == ("copy", 3)
 

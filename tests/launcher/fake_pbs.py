@@ -77,7 +77,7 @@ class OnPbs:
             sends = [{**sends[0], "job": f"{7 + link}.head", "link": link} for link in range(chain)]
         record = {"scheduler": "pbs", "job": job, "time": 899.0, "sends": sends, **submission}
         self.write("submission.json", record)
-        self.run.script.write_text("#PBS -N made\n")
+        self.run.script.write_text("#PBS -N made\n# === castoff for pbs and pals\n")
 
     def write(self, name: str, record: Any) -> None:
         (self.run.path / name).write_text(json.dumps(record))

@@ -69,7 +69,7 @@ class OnSlurm:
         sends = [{"job": "7", "offset": 0, "count": count, "time": 899.0}]
         record = {"scheduler": "slurm", "job": "7", "time": 899.0, "sends": sends, **submission}
         self.write("submission.json", record)
-        self.run.script.write_text("#SBATCH --nodes=1\n")
+        self.run.script.write_text("#SBATCH --nodes=1\n# === castoff for slurm and srun\n")
 
     def write(self, name: str, record: Any) -> None:
         (self.run.path / name).write_text(json.dumps(record))

@@ -21,6 +21,11 @@ _QSUB = ("qsub", "-f")
 lock for a minute (qsub(1B))."""
 
 
+def is_array(script: str) -> bool:
+    """Whether a script's own directives make an array."""
+    return directive_in(script, "#PBS -J ") is not None
+
+
 def submit_command(submission: Submission) -> list[str]:
     """The qsub command. Its -o and -v replace those of the script's directives.
 

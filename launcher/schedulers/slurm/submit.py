@@ -58,6 +58,11 @@ def read_configuration(answer: str) -> Configuration:
     return Configuration(name[1] if name else None, min(limits, default=None))
 
 
+def is_array(script: str) -> bool:
+    """Whether a script's own directives make an array."""
+    return directive_in(script, "#SBATCH --array=") is not None
+
+
 def submit_command(submission: Submission) -> list[str]:
     """The sbatch command. Its --output, --export and --array replace those of the script's directives.
 

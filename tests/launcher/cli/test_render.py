@@ -43,7 +43,7 @@ class TestRender:
             "--nodes=3\n",
             "--job-name=other\n",
             "export A=line\n",
-            "echo 'hello you' &\n",
+            "echo 'hello you'\n",
             "B:USR2@7\n",
         ):
             assert words in shown
@@ -53,6 +53,13 @@ class TestRender:
         answer = castoff("render", "--", "true", env={"CASTOFF_SITE": "pbs"})
         assert answer.stderr == "castoff: site pbs: CASTOFF_SITE is set\n"
         assert "#PBS" in answer.stdout
+
+    def test_the_head_alone(self, castoff: Castoff) -> None:
+        words = ["--site", "slurm", "--", "true"]
+        head = script(castoff, "--head", *words)
+        assert head.splitlines()[-1].startswith("# === castoff for slurm and srun")
+        whole = script(castoff, *words)
+        assert whole.startswith(head) and len(whole) > 3 * len(head)
 
     def test_json(self, castoff: Castoff) -> None:
         words = ["--site", "slurm", "--", "true"]

@@ -143,9 +143,9 @@ class TestWait:
 class TestCancel:
     def test_a_run_that_is_not_ours_to_end(self, castoff: Castoff, tmp_path: Path) -> None:
         for scheduler, mark, way in (
-            ("slurm", "#SBATCH --nodes=1", "scancel x"),
-            ("pbs", "#PBS -N x", "qdel x"),
-            ("local", "", "end the process that runs its script"),
+            ("slurm", "# === castoff for slurm", "scancel x"),
+            ("pbs", "# === castoff for pbs", "qdel x"),
+            ("local", "# === castoff for local", "end the process that runs its script"),
         ):
             (tmp_path / scheduler).mkdir()
             made = Made(tmp_path / scheduler)

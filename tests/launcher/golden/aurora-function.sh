@@ -14,127 +14,28 @@
 # 12 ranks per node: the node has 12 devices
 # OMP_NUM_THREADS=8: a rank's cores
 set -euo pipefail
+# First of all, castoff's functions: they stand below the last line that begins with "# === castoff".
+if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = $0 }
+    END { while (last && ++i <= NR) print (i > last ? line[i] : "") }' <"$0") ||
+  [[ $castoff_below != *$'\ncastoff_loaded=1' ]]; then
+  echo "castoff: the functions at the end of $0 cannot be read: is all of it there?" >&2
+  exit 1
+fi
+eval "${castoff_below:LINENO-1}" # so that their errors name the right lines
 
-castoff_job=${PBS_JOBID:?castoff: submit this script with qsub}
-castoff_index=0
-castoff_submit_dir=$PBS_O_WORKDIR
-castoff_restarts=0
-castoff_hosts() { awk '!seen[$0]++' "$PBS_NODEFILE"; }
-castoff_end_time() { echo $(($(date +%s) + 1800)); } # PBS does not tell it
-
-# --- Run directory: records and logs --------------------------------------------------------------
-# `castoff submit` names it. A script that stands alone makes castoff-<job id> where it was submitted,
-# and copies itself there; a directory that a parent job left in the environment is not believed.
-if [[ -n ${CASTOFF_RUN_DIR:-} && ! -e $CASTOFF_RUN_DIR ]]; then
-  echo "castoff: $(hostname) does not see $CASTOFF_RUN_DIR: a run directory must lie where all nodes see it;" \
-    "castoff submit --runs-dir names another folder; should it be another job's, unset CASTOFF_RUN_DIR first" >&2
-  exit 1
-fi
-if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh"; then
-  CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
-  unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET
-  # shellcheck disable=SC2174 # its parent is there
-  [[ -L $CASTOFF_RUN_DIR ]] || mkdir -p -m 700 "$CASTOFF_RUN_DIR"
-fi
-if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then # somebody put it where ours belongs
-  echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
-  exit 1
-fi
-castoff_mode=$(stat --format %a "$CASTOFF_RUN_DIR")
-if ((8#$castoff_mode & 8#22)); then
-  echo "castoff: $CASTOFF_RUN_DIR: others may write to it (mode $castoff_mode), so what it says may be theirs;" \
-    "if you trust it, chmod go-w $(printf %q "$CASTOFF_RUN_DIR")" >&2
-  exit 1
-fi
-cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh" || (
-  umask 077
-  cp "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
-  mv "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
-)
-export CASTOFF_RUN_DIR
-export CASTOFF_ARRAY_INDEX=$((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index))
+castoff_nodes=1 castoff_ranks=12 castoff_ranks_per_node=12 castoff_full_nodes=1
+castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
+castoff_device_step=1
 export CASTOFF_ARRAY_COUNT=1
-export CASTOFF_ATTEMPT=$((${CASTOFF_ATTEMPT:-0} + castoff_restarts))
-while [[ -e $CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT ]]; do
-  CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) # started again without a count, as after a node failure
-done
-export CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
-export CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
-export CASTOFF_STOP_FILE=$CASTOFF_ATTEMPT_DIR/stop            # when it appears: stop early, please
-export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or again
-export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank that failed
-(
-  umask 077
-  mkdir -p "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
-  printf '{"job": "%s", "host": "%s", "time": %s}\n' "$castoff_job" "$(hostname)" "$(date +%s)" \
-    >"$CASTOFF_ATTEMPT_DIR/start.json"
-  printf '%400s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
-)
-if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
+castoff_begin # the run directory and its records; what asks this job to stop
 
-castoff_ending=failed
-castoff_record_ending() { # ENDING CODE
-  # A child that a signal ends as it begins still has this script's traps.
-  if [[ $BASHPID != "$$" ]]; then return 0; fi
-  if [[ $1 == failed && $2 == 0 ]]; then set -- failed 1; fi # a signal ended it, or an `exit` in setup
-  (
-    umask 077
-    printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \
-      1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
-      mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
-  )
-}
-trap 'castoff_record_ending "$castoff_ending" $? || true' EXIT # which must not change the code
-
-if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
-  echo "castoff: stopped before it began; castoff resubmit starts it again" >&2
-  castoff_ending=cancelled
-  exit 143
-fi
-
-# --- When it has to stop, and what asks it to -----------------------------------------------------
-CASTOFF_DEADLINE=$(castoff_end_time) # seconds since 1970
-export CASTOFF_DEADLINE
-export CASTOFF_GRACE=120 # a stop is asked for so many seconds before
-castoff_starter=
-castoff_signalled=
-castoff_terminated=
-castoff_terminate() { # somebody ends this job: the ranks may still save what they have
-  castoff_signalled=1
-  castoff_terminated=1
-  if [[ -z $castoff_starter ]]; then
-    castoff_ending=cancelled
-    exit 143
-  fi
-  kill -s TERM "$castoff_starter" 2>/dev/null || true
-}
-trap castoff_terminate TERM INT HUP
-trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE" || true' USR2
-
-# --- Setup ----------------------------------------------------------------------------------------
-cd "$castoff_submit_dir"
+# --- Setup
 set +u # module files and activate scripts read variables that are not set
 module load frameworks
 set -u
 
-# --- Environment of the ranks ---------------------------------------------------------------------
-# What a parent's ranks were told must not reach ours, nor another scheduler's job the starter.
-unset -v CASTOFF_STARTER CASTOFF_RANK CASTOFF_DEVICE RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
-  NODE_RANK GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME MASTER_ADDR \
-  MASTER_PORT TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS \
-  TORCHELASTIC_USE_AGENT_STORE TORCHELASTIC_ERROR_FILE TORCHELASTIC_SIGNALS_TO_HANDLE PMI_RANK \
-  PMI_SIZE PMI_FD PMI_PORT PMI_ID PMI_JOBID PMI_SPAWNED PMI_LOCAL_RANK PMI_LOCAL_SIZE \
-  PMI_UNIVERSE_SIZE PMI_HOSTNAME PMI_CONTROL_PORT PMI_CONTROL_FD PMI_SHARED_SECRET PMI_APP_NUM \
-  MPI_LOCALRANKID MPI_LOCALNRANKS HYDI_CONTROL_FD I_MPI_HYDRA_UUID HYDRA_BSTRAP_NODE_ID \
-  HYDRA_BSTRAP_PROXY_ID HYDRA_BSTRAP_LOCALHOST HYDRA_BSTRAP_UPSTREAM_FD OMPI_COMM_WORLD_RANK \
-  OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_NODE_RANK OMPI_COMM_WORLD_LOCAL_RANK \
-  OMPI_COMM_WORLD_LOCAL_SIZE PMIX_RANK PMIX_LOCAL_RANK PMIX_NAMESPACE PMIX_ID PMIX_HOSTNAME \
-  PMIX_SERVER_URI2 PMIX_SERVER_URI21 PMIX_SERVER_URI3 PMIX_SERVER_URI4 PMIX_SERVER_URI41 \
-  PMIX_SERVER_TMPDIR PALS_RANKID PALS_LOCAL_RANKID PALS_LOCAL_SIZE PALS_NODEID PALS_SIZE \
-  PALS_APID FLUX_TASK_RANK FLUX_TASK_LOCAL_ID FLUX_JOB_SIZE FLUX_JOB_NNODES JSM_NAMESPACE_RANK \
-  JSM_NAMESPACE_SIZE JSM_NAMESPACE_LOCAL_RANK
-unset -v "${!SLURM_@}"
-export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
+# --- Environment of the ranks
+castoff_forget # what a parent's ranks were told must not reach ours
 export ZE_FLAT_DEVICE_HIERARCHY=FLAT
 export CCL_PROCESS_LAUNCHER=pmix
 export CCL_ATL_TRANSPORT=mpi
@@ -143,206 +44,13 @@ export FI_MR_CACHE_MONITOR=userfaultfd
 export TMPDIR=/tmp
 export OMP_NUM_THREADS=8
 export SUBMITIT_EXECUTOR=castoff # so that submitit asks castoff which function is whose
+castoff_rendezvous .hsn.cm.aurora.alcf.anl.gov # MASTER_ADDR and MASTER_PORT
 
-# --- Rendezvous: where the ranks meet -------------------------------------------------------------
-castoff_hosts >"$CASTOFF_ATTEMPT_DIR/hosts"
-castoff_count=$(wc -l <"$CASTOFF_ATTEMPT_DIR/hosts")
-if ((castoff_count != 1)); then
-  echo "castoff: this script is for 1 host, but the job has $((castoff_count)):" >&2
-  cat "$CASTOFF_ATTEMPT_DIR/hosts" >&2
-  echo "castoff: render it anew with --nodes $((castoff_count))" >&2
-  exit 1
-fi
-read -r castoff_first <"$CASTOFF_ATTEMPT_DIR/hosts"
-export MASTER_ADDR=${castoff_first%%.*}.hsn.cm.aurora.alcf.anl.gov
-if [[ $castoff_first =~ ^[0-9.]+$ ]]; then MASTER_ADDR=$castoff_first; fi
-castoff_sum=$(echo "$CASTOFF_ATTEMPT_DIR" | cksum) # another for each start, also within one job
-export MASTER_PORT=$((20000 + ${castoff_sum%% *} % 10000))
-for _ in {1..50}; do # a port that takes a connection is somebody else's; this is that host
-  # shellcheck disable=SC2016 # the inner bash reads the address itself; -p keeps it off BASH_ENV
-  timeout 5 bash -pc ': <>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null || break
-  MASTER_PORT=$((20000 + (MASTER_PORT + 1) % 10000))
-done
-
-# --- Who each rank is: this runs once for each of them --------------------------------------------
-cat >"$CASTOFF_ATTEMPT_DIR/rank.sh" <<'CASTOFF_RANK'
-#!/bin/sh
-set -u
-RANK=${PALS_RANKID:?castoff: PALS did not say which rank this is}
-LOCAL_RANK=${PALS_LOCAL_RANKID:?castoff: PALS did not say which local rank this is}
-NODE_RANK=${PALS_NODEID:?castoff: PALS did not say which node this is}
-LOCAL_WORLD_SIZE=12
-castoff_refuse() { # this is not how the script laid the ranks out
-  echo "castoff: $*" >&2
-  kill -s KILL "$$" # on an exit code alone some starters let the other ranks run on
-}
-[ "${PALS_LOCAL_SIZE:-$LOCAL_WORLD_SIZE}" -eq "$LOCAL_WORLD_SIZE" ] ||
-  castoff_refuse "rank $RANK has $PALS_LOCAL_SIZE ranks on its node;" \
-    "this script lays $LOCAL_WORLD_SIZE out there"
-[ "$LOCAL_RANK" -lt "$LOCAL_WORLD_SIZE" ] ||
-  castoff_refuse "rank $RANK has local rank $LOCAL_RANK; this script lays $LOCAL_WORLD_SIZE ranks out there"
-WORLD_SIZE=12
-CASTOFF_STARTER=pals
-CASTOFF_RANK=$RANK/$WORLD_SIZE # tells this rank from those that its program may start itself
-export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK CASTOFF_STARTER CASTOFF_RANK
-export CASTOFF_DEVICE="$LOCAL_RANK" # among those that this rank sees
-
-castoff_log=rank-$(printf %05d "$RANK").log
-exec 3>>"$CASTOFF_LOG_DIR/$castoff_log"
-castoff_become() {
-  exec </dev/null >&3 2>&1 3>&-
-  exec "$@" # so that a program named echo is none of sh's own
-}
-castoff_on_usr1() {
-  castoff_pass_on USR1
-}
-castoff_told= # whether somebody ended this rank: then its code says nothing
-castoff_program=
-castoff_pass_on() {
-  castoff_interrupted=1
-  [ -z "$castoff_program" ] || kill -s "$1" "$castoff_program" 2>/dev/null
-}
-trap 'castoff_told=1; castoff_pass_on TERM' TERM INT HUP
-trap castoff_on_usr1 USR1
-trap 'castoff_pass_on USR2' USR2
-(castoff_become "$@") &
-castoff_program=$!
-[ -z "$castoff_told" ] || castoff_pass_on TERM
-castoff_code=127
-castoff_interrupted=1
-while [ -n "$castoff_interrupted" ] || kill -s 0 "$castoff_program" 2>/dev/null; do # a signal ends wait alone
-  castoff_interrupted=
-  wait "$castoff_program"
-  castoff_last=$?
-  # 127: its code is known already, or there is no such program. bash 5.2 says -1 where it has lost the code
-  # to a signal; then what the signal left counts, as it is most often what the program died of.
-  [ "$castoff_last" -ge 0 ] && [ "$castoff_last" -ne 127 ] || break
-  castoff_code=$castoff_last
-done
-castoff_record_failure() { # RANK
-  castoff_signal=null
-  if [ "$castoff_code" -gt 128 ] && castoff_name=$(kill -l "$castoff_code" 2>/dev/null); then
-    castoff_signal="\"SIG$castoff_name\""
-  fi
-  # noclobber: the first writer wins
-  (set -C && printf '{"rank": %s, "host": "%s", "code": %s, "signal": %s, "log": "%s", "time": %s}\n' \
-    "$1" "$(hostname)" "$castoff_code" "$castoff_signal" \
-    "$castoff_log" "$(date +%s)" \
-    >"$CASTOFF_FAILURE_FILE") 2>/dev/null
-}
-if [ "$castoff_code" -ne 0 ] && [ -z "$castoff_told" ]; then
-  castoff_record_failure "$RANK"
-  kill -s KILL "$$" # on an exit code alone the starter would let the others run on
-fi
-[ "$castoff_code" -ne 0 ] || [ "$RANK" -ne 0 ] || (: >"$CASTOFF_ATTEMPT_DIR/finished") 2>/dev/null
-exit "$castoff_code"
-CASTOFF_RANK
-chmod 700 "$CASTOFF_ATTEMPT_DIR/rank.sh"
-
-# --- Start the ranks ------------------------------------------------------------------------------
-: >"$CASTOFF_LOG_DIR/rank-00000.log"
-mpiexec -n 12 --ppn 12 \
+# --- Start
+castoff_start mpiexec -n 12 --ppn 12 \
   --cpu-bind list:1-8:9-16:17-24:25-32:33-40:41-48:53-60:61-68:69-76:77-84:85-92:93-100 \
   --line-buffer --pmi=pmix \
-  "$CASTOFF_ATTEMPT_DIR/rank.sh" \
-  "${CASTOFF_PYTHON:-python}" -u -m submitit.core._submit "$CASTOFF_RUN_DIR" &
-castoff_starter=$!
-tail -n +1 -f -s 0.2 --pid="$castoff_starter" "$CASTOFF_LOG_DIR/rank-00000.log" & # the others' are beside it
-castoff_tail=$!
-( # Nobody else asks for a stop in time. read -t, unlike sleep, is no process that could stay behind.
-  castoff_left=$((CASTOFF_DEADLINE - CASTOFF_GRACE - $(date +%s)))
-  if ((castoff_left > 0)); then read -r -t "$castoff_left" _ <> <(:) || true; fi
-  : >>"$CASTOFF_STOP_FILE"
-) &
-castoff_timer=$!
-disown "$castoff_timer" # or bash would tell of its end
-( # mpiexec should end the ranks when one has failed. Where it does not, they would wait for that one.
-  exec 9<> <(:) # never says anything
-  until [[ -s $CASTOFF_FAILURE_FILE ]]; do
-    kill -0 "$castoff_starter" 2>/dev/null || exit 0
-    read -r -t 2 -u 9 _ || true
-  done
-  read -r -t 4 -u 9 _ || true
-  kill -0 "$castoff_starter" 2>/dev/null || exit 0
-  echo "castoff: a rank has failed and pals lets the others go on, so they are ended" >&2
-  kill -s TERM "$castoff_starter" 2>/dev/null || true
-  read -r -t 6 -u 9 _ || true
-  kill -s KILL "$castoff_starter" 2>/dev/null || true
-) &
-castoff_watcher=$!
-disown "$castoff_watcher"
-# bash may lose the code of what a signal ends while `wait` waits for it: so that asks when it has ended.
-while kill -0 "$castoff_starter" 2>/dev/null; do
-  read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
-done 9<> <(:)
-castoff_signalled=1
-while [[ -n $castoff_signalled ]]; do # a signal ends wait alone
-  castoff_signalled=
-  castoff_code=0
-  wait "$castoff_starter" || castoff_code=$?
-done
-kill -s KILL "$castoff_timer" 2>/dev/null || true # one that has just begun may miss a TERM
-kill -s KILL "$castoff_watcher" 2>/dev/null || true
-wait "$castoff_tail" || true
-
-# --- How it ended ---------------------------------------------------------------------------------
-# The first failure and the program's own word decide; a starter's exit code may be a victim's.
-set +e # a message that a full disk does not take must not become the job's code
-castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
-castoff_late= # whether it is the walltime that ends this job
-if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_late=1; fi
-
-if ((castoff_code != 0)) && [[ -z $castoff_terminated && ! -e $CASTOFF_FAILURE_FILE ]]; then # and no rank has failed
-  case $(timeout 10 mpiexec --version 2>&1 </dev/null || true) in
-    *"Open MPI"* | *OpenRTE* | *PRTE*) castoff_found=openmpi ;;
-    *"Intel(R) MPI"*) castoff_found=intelmpi ;;
-    *HYDRA*) castoff_found=hydra ;;
-    *) castoff_found=pals ;;
-  esac
-  if [[ $castoff_found != pals ]]; then
-    echo "castoff: this job's starter is $(command -v mpiexec), which is $castoff_found," \
-      "and the site's is pals. Have setup put the site's own first on PATH (module load)," \
-      "or set the profile's starter to $castoff_found" >&2
-  fi
-fi
-
-if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk was full
-  castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
-  castoff_code=$(castoff_field code)
-  castoff_log=$(castoff_field log)
-  castoff_who="rank $(castoff_field rank)"
-  echo "castoff: $castoff_who on $(castoff_field host) was the first to fail," \
-    "with code $castoff_code; see $CASTOFF_LOG_DIR/$castoff_log" >&2
-  if [[ $castoff_log != rank-00000.log ]]; then tail -n 40 "$CASTOFF_LOG_DIR/$castoff_log" >&2 || true; fi
-  exit "${castoff_code:-1}"
-fi
-if [[ $castoff_outcome == again && (-z $castoff_terminated || -n $castoff_late) ]]; then
-  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop asked for it; castoff resubmit lets it go on
-    castoff_ending=again
-    exit 75
-  fi
-  castoff_ending=walltime
-  exit 75 # EX_TEMPFAIL: it can go on, but nobody starts it again
-fi
-castoff_ended_well() { [[ -e $CASTOFF_ATTEMPT_DIR/finished || ! -d $CASTOFF_ATTEMPT_DIR ]]; } # or deleted
-if ((castoff_code == 0)) && [[ $castoff_outcome != 'done' && -z $castoff_terminated ]]; then
-  # srun exits 0, too, when it loses a node: rank 0 itself has to have said that it ended well.
-  for _ in {1..10}; do # it may have run on another host
-    if castoff_ended_well; then break; fi
-    sleep 1
-  done
-  if ! castoff_ended_well; then
-    echo "castoff: pals exited with 0, but rank 0 did not end: its node was lost" >&2
-    castoff_terminated=1
-  fi
-fi
-if [[ $castoff_outcome == 'done' || (-z $castoff_terminated && $castoff_code -eq 0) ]]; then
-  castoff_ending='done'
-  exit 0
-fi
-if [[ -n $castoff_terminated ]]; then
-  castoff_ending=cancelled
-  if [[ -n $castoff_late ]]; then castoff_ending=walltime; fi
-  if ((castoff_code == 0)); then castoff_code=143; fi
-fi
-exit "$castoff_code"
+  "$castoff_rank" \
+  "${CASTOFF_PYTHON:-python}" -u -m submitit.core._submit "$CASTOFF_RUN_DIR"
+castoff_end # its ending, on record; starts it again where that is due
+# === castoff for pbs and pals, walltime, devices: nothing below is about this job ===

@@ -2,238 +2,33 @@
 
 # causets on local: 2 ranks, 2 on 1 node.
 set -euo pipefail
-
-if [[ $0 -ef ${CASTOFF_RUN_DIR:-}/job.sh ]]; then # castoff's local scheduler runs it
-  castoff_job=${CASTOFF_JOB_ID:?}
-  castoff_submit_dir=${CASTOFF_SUBMIT_DIR:?}
-  castoff_index=${CASTOFF_LOCAL_INDEX:?}
-else # it stands alone: what a run around it left in the environment is not ours
-  castoff_job=local-$(date +%Y%m%d-%H%M%S)-$$
-  castoff_submit_dir=$PWD
-  castoff_index=0
-  unset -v CASTOFF_RUN_DIR
-fi
-castoff_restarts=0
-
-# --- Run directory: records and logs --------------------------------------------------------------
-# `castoff submit` names it. A script that stands alone makes castoff-<job id> where it was submitted,
-# and copies itself there; a directory that a parent job left in the environment is not believed.
-if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh"; then
-  CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
-  unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET
-  # shellcheck disable=SC2174 # its parent is there
-  [[ -L $CASTOFF_RUN_DIR ]] || mkdir -p -m 700 "$CASTOFF_RUN_DIR"
-fi
-if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then # somebody put it where ours belongs
-  echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
+# First of all, castoff's functions: they stand below the last line that begins with "# === castoff".
+if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = $0 }
+    END { while (last && ++i <= NR) print (i > last ? line[i] : "") }' <"$0") ||
+  [[ $castoff_below != *$'\ncastoff_loaded=1' ]]; then
+  echo "castoff: the functions at the end of $0 cannot be read: is all of it there?" >&2
   exit 1
 fi
-castoff_mode=$(stat --format %a "$CASTOFF_RUN_DIR")
-if ((8#$castoff_mode & 8#22)); then
-  echo "castoff: $CASTOFF_RUN_DIR: others may write to it (mode $castoff_mode), so what it says may be theirs;" \
-    "if you trust it, chmod go-w $(printf %q "$CASTOFF_RUN_DIR")" >&2
-  exit 1
-fi
-cmp -s "$0" "$CASTOFF_RUN_DIR/job.sh" || (
-  umask 077
-  cp "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
-  mv "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
-)
-export CASTOFF_RUN_DIR
-export CASTOFF_ARRAY_INDEX=$((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index))
+eval "${castoff_below:LINENO-1}" # so that their errors name the right lines
+
+castoff_nodes=1 castoff_ranks=2 castoff_ranks_per_node=2 castoff_full_nodes=1
 export CASTOFF_ARRAY_COUNT=1
-export CASTOFF_ATTEMPT=$((${CASTOFF_ATTEMPT:-0} + castoff_restarts))
-while [[ -e $CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT ]]; do
-  CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) # started again without a count, as after a node failure
-done
-export CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
-export CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
-export CASTOFF_STOP_FILE=$CASTOFF_ATTEMPT_DIR/stop            # when it appears: stop early, please
-export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or again
-export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank that failed
-(
-  umask 077
-  mkdir -p "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
-  printf '{"job": "%s", "host": "%s", "time": %s}\n' "$castoff_job" "$(hostname)" "$(date +%s)" \
-    >"$CASTOFF_ATTEMPT_DIR/start.json"
-  printf '%400s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
-)
-if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
+castoff_begin # the run directory and its records; what asks this job to stop
 
-castoff_ending=failed
-castoff_record_ending() { # ENDING CODE
-  # A child that a signal ends as it begins still has this script's traps.
-  if [[ $BASHPID != "$$" ]]; then return 0; fi
-  if [[ $1 == failed && $2 == 0 ]]; then set -- failed 1; fi # a signal ended it, or an `exit` in setup
-  (
-    umask 077
-    printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \
-      1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
-      mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
-  )
-}
-trap 'castoff_record_ending "$castoff_ending" $? || true' EXIT # which must not change the code
-
-if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
-  echo "castoff: stopped before it began; castoff resubmit starts it again" >&2
-  castoff_ending=cancelled
-  exit 143
-fi
-
-# --- When it has to stop, and what asks it to -----------------------------------------------------
-unset -v CASTOFF_DEADLINE CASTOFF_GRACE # no walltime; these would be a parent job's
-castoff_starter=
-castoff_signalled=
-castoff_terminated=
-castoff_terminate() { # somebody ends this job: the ranks may still save what they have
-  castoff_signalled=1
-  castoff_terminated=1
-  if [[ -z $castoff_starter ]]; then
-    castoff_ending=cancelled
-    exit 143
-  fi
-  kill -s TERM "$castoff_starter" 2>/dev/null || true
-}
-trap castoff_terminate TERM INT HUP
-trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE" || true' USR2
-
-# --- Setup ----------------------------------------------------------------------------------------
-cd "$castoff_submit_dir"
+# --- Setup
 PATH=/opt/conda/bin:$PATH
 
-# --- Environment of the ranks ---------------------------------------------------------------------
-# What a parent's ranks were told must not reach ours.
-unset -v CASTOFF_STARTER CASTOFF_RANK CASTOFF_DEVICE RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
-  NODE_RANK GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME MASTER_ADDR \
-  MASTER_PORT TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS \
-  TORCHELASTIC_USE_AGENT_STORE TORCHELASTIC_ERROR_FILE TORCHELASTIC_SIGNALS_TO_HANDLE PMI_RANK \
-  PMI_SIZE PMI_FD PMI_PORT PMI_ID PMI_JOBID PMI_SPAWNED PMI_LOCAL_RANK PMI_LOCAL_SIZE \
-  PMI_UNIVERSE_SIZE PMI_HOSTNAME PMI_CONTROL_PORT PMI_CONTROL_FD PMI_SHARED_SECRET PMI_APP_NUM \
-  MPI_LOCALRANKID MPI_LOCALNRANKS HYDI_CONTROL_FD I_MPI_HYDRA_UUID HYDRA_BSTRAP_NODE_ID \
-  HYDRA_BSTRAP_PROXY_ID HYDRA_BSTRAP_LOCALHOST HYDRA_BSTRAP_UPSTREAM_FD OMPI_COMM_WORLD_RANK \
-  OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_NODE_RANK OMPI_COMM_WORLD_LOCAL_RANK \
-  OMPI_COMM_WORLD_LOCAL_SIZE PMIX_RANK PMIX_LOCAL_RANK PMIX_NAMESPACE PMIX_ID PMIX_HOSTNAME \
-  PMIX_SERVER_URI2 PMIX_SERVER_URI21 PMIX_SERVER_URI3 PMIX_SERVER_URI4 PMIX_SERVER_URI41 \
-  PMIX_SERVER_TMPDIR PALS_RANKID PALS_LOCAL_RANKID PALS_LOCAL_SIZE PALS_NODEID PALS_SIZE \
-  PALS_APID FLUX_TASK_RANK FLUX_TASK_LOCAL_ID FLUX_JOB_SIZE FLUX_JOB_NNODES JSM_NAMESPACE_RANK \
-  JSM_NAMESPACE_SIZE JSM_NAMESPACE_LOCAL_RANK SLURM_PROCID SLURM_LOCALID SLURM_NODEID \
-  SLURM_GTIDS SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NUM_TASKS SLURM_STEP_NUM_NODES \
-  SLURM_STEP_NODELIST SLURM_STEP_TASKS_PER_NODE SLURM_STEP_LAUNCHER_PORT \
-  SLURM_LAUNCH_NODE_IPADDR SLURM_SRUN_COMM_HOST SLURM_SRUN_COMM_PORT
-export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
+# --- Environment of the ranks
+castoff_forget # what a parent's ranks were told must not reach ours
 
-# --- Container: what each rank's program runs in ---------------------------------------------------
-if ! command -v apptainer >/dev/null; then
-  echo "castoff: container: apptainer is not on PATH on $(hostname); load it in setup," \
-    "as in setup: [module load apptainer]" >&2
-  exit 1
-fi
-if [[ ! -e /images/torch.sif ]]; then
-  echo "castoff: container: the image is not on $(hostname):" /images/torch.sif >&2
-  exit 1
-fi
-export CASTOFF_WORKDIR=$PWD
-export CASTOFF_BINDS= # folders that are inside what they are outside, one a line
-castoff_bind() {      # FOLDER, unless it lies in one that is there already
-  local castoff_around
-  case $1 in
-    / | *[':,\^']* | *$'\n'*)
-      echo "castoff: container: apptainer cannot bind a folder of this name: $1" >&2
-      exit 1
-      ;;
-  esac
-  while IFS= read -r castoff_around; do
-    if [[ -n $castoff_around && $1/ == "$castoff_around"/* ]]; then return; fi
-  done <<<"$CASTOFF_BINDS"
-  CASTOFF_BINDS+=${CASTOFF_BINDS:+$'\n'}$1
-}
-castoff_bind "$castoff_submit_dir"
-castoff_bind "$CASTOFF_RUN_DIR"
-castoff_bind "$PWD"
-cat >"$CASTOFF_ATTEMPT_DIR/container.sh" <<'CASTOFF_CONTAINER'
-#!/bin/sh
-set -u
-# Should the image set one of these too, inside.sh puts it back.
-for castoff_name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT OMP_NUM_THREADS; do
-  eval "[ -z \"\${$castoff_name+set}\" ] || export CASTOFF_GIVEN_$castoff_name=\"\$$castoff_name\""
-done
-set -- /images/torch.sif /bin/sh "$CASTOFF_ATTEMPT_DIR/inside.sh" "$@"
-while IFS= read -r castoff_folder; do
-  set -- --bind "$castoff_folder:$castoff_folder" "$@"
-done <<FOLDERS
-$CASTOFF_BINDS
-FOLDERS
-exec apptainer exec "$@"
-CASTOFF_CONTAINER
-chmod 700 "$CASTOFF_ATTEMPT_DIR/container.sh"
-cat >"$CASTOFF_ATTEMPT_DIR/inside.sh" <<'CASTOFF_INSIDE'
-#!/bin/sh
-# Runs first in the container: what the job says counts more than what the image says.
-set -u
-if [ -z "${CASTOFF_WORKDIR:-}" ]; then
-  echo "castoff: the environment did not reach the container: leave out flags that drop it, as --cleanenv does" >&2
-  exit 1
-fi
-for castoff_name in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT OMP_NUM_THREADS; do
-  eval "[ -z \"\${CASTOFF_GIVEN_$castoff_name+set}\" ] || export $castoff_name=\"\$CASTOFF_GIVEN_$castoff_name\""
-  unset -v "CASTOFF_GIVEN_$castoff_name"
-done
-export PATH=/opt/conda/bin:"$PATH"
-if ! cd "$CASTOFF_WORKDIR"; then
-  printf 'castoff: %s is not in the container; name it in container.binds\n' "$CASTOFF_WORKDIR" >&2
-  exit 1
-fi
-exec "$@"
-CASTOFF_INSIDE
+# --- Container round each rank
+castoff_image=/images/torch.sif
+castoff_python_folder=/opt/conda/bin
+castoff_kept="OMP_NUM_THREADS" # whatever the image sets
+castoff_container apptainer exec
 
-# --- Start the ranks ------------------------------------------------------------------------------
-( # bash lets a background command ignore INT and QUIT; the ranks would inherit that
-  trap - INT QUIT
-  exec "${CASTOFF_COMMAND:-castoff}" launch --here --ranks-per-node 2 \
-    --job-id "$castoff_job.$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT" \
-    --log-dir "$CASTOFF_LOG_DIR" --failure-file "$CASTOFF_FAILURE_FILE" -- \
-    "$CASTOFF_ATTEMPT_DIR/container.sh" \
-    python -m trainers.gnn --config causets.yaml
-) &
-castoff_starter=$!
-# bash may lose the code of what a signal ends while `wait` waits for it: so that asks when it has ended.
-while kill -0 "$castoff_starter" 2>/dev/null; do
-  read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
-done 9<> <(:)
-castoff_signalled=1
-while [[ -n $castoff_signalled ]]; do # a signal ends wait alone
-  castoff_signalled=
-  castoff_code=0
-  wait "$castoff_starter" || castoff_code=$?
-done
-
-# --- How it ended ---------------------------------------------------------------------------------
-# The first failure and the program's own word decide; a starter's exit code may be a victim's.
-set +e # a message that a full disk does not take must not become the job's code
-castoff_outcome=$(cat "$CASTOFF_OUTCOME_FILE" 2>/dev/null || true)
-castoff_late= # whether it is the walltime that ends this job
-if [[ -n ${CASTOFF_DEADLINE:-} ]] && (($(date +%s) + 15 > CASTOFF_DEADLINE)); then castoff_late=1; fi
-
-if [[ -s $CASTOFF_FAILURE_FILE ]]; then # an empty one says nothing: the disk was full
-  castoff_field() { sed -n 's/.*"'"$1"'": *"\{0,1\}\([^",}]*\).*/\1/p' "$CASTOFF_FAILURE_FILE"; }
-  castoff_code=$(castoff_field code)
-  exit "${castoff_code:-1}"
-fi
-if [[ $castoff_outcome == again && (-z $castoff_terminated || -n $castoff_late) ]]; then
-  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop asked for it; castoff resubmit lets it go on
-    castoff_ending=again
-    exit 75
-  fi
-  castoff_ending=walltime
-  exit 75 # EX_TEMPFAIL: it can go on, but nobody starts it again
-fi
-if [[ $castoff_outcome == 'done' || (-z $castoff_terminated && $castoff_code -eq 0) ]]; then
-  castoff_ending='done'
-  exit 0
-fi
-if [[ -n $castoff_terminated ]]; then
-  castoff_ending=cancelled
-  if [[ -n $castoff_late ]]; then castoff_ending=walltime; fi
-  if ((castoff_code == 0)); then castoff_code=143; fi
-fi
-exit "$castoff_code"
+# --- Start
+castoff_start "${CASTOFF_COMMAND:-castoff}" launch --here --ranks-per-node 2 -- \
+  python -m trainers.gnn --config causets.yaml
+castoff_end # its ending, on record; starts it again where that is due
+# === castoff for local and local, apptainer: nothing below is about this job ===

@@ -1,1 +1,1 @@
-PYTHON -m launcher.local.scheduler "$CASTOFF_RUN_DIR"
+PYTHON -m launcher.cli.local_scheduler "$CASTOFF_RUN_DIR"

@@ -95,18 +95,18 @@ def test_too_few_cores(aurora: Node, ranks: int, asked: int | None, words: str) 
 )
 def test_fewer_ranks_than_tiles_spread_over_auroras_node(aurora: Node, ranks: int, masks: str) -> None:
     found = binding.devices(aurora, ranks, 1)
-    assert found == Devices(visible=masks, index='"$LOCAL_RANK"')
+    assert found == Devices(visible=masks, step=1)
 
 
 def test_a_rank_per_tile_sees_the_whole_node(aurora: Node) -> None:
-    assert binding.devices(aurora, 12, 1) == Devices(index='"$LOCAL_RANK"')
+    assert binding.devices(aurora, 12, 1) == Devices(step=1)
 
 
 @pytest.mark.parametrize(("ranks", "sharing"), [(24, 2), (36, 3), (48, 4)])
 def test_more_ranks_than_tiles_share_them_in_order(aurora: Node, ranks: int, sharing: int) -> None:
     found = binding.devices(aurora, ranks, 1)
     assert found.per_rank == [str(rank // sharing) for rank in range(ranks)]
-    assert found.index == "0"
+    assert found.step == 0
     assert found.visible is None
 
 
@@ -160,7 +160,7 @@ def test_a_rank_has_the_device_beside_its_cores(site: str, ranks: int) -> None:
     lists, masks = BESIDE[site, ranks]
     assert ":".join(binding.core_lists(node, ranks, None)) == lists
     found = binding.devices(node, ranks, 1)
-    assert (found.visible, found.index) == (masks, '"$LOCAL_RANK"')
+    assert (found.visible, found.step) == (masks, 1)
     for own, device in zip(binding.cores(node, ranks, None), masks.split(","), strict=True):
         assert set(cpus(node.device_cores[int(device)])) & set(own)
 
@@ -197,17 +197,17 @@ def test_where_nothing_may_be_shared_nothing_is_offered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("each", "per_task", "index"),
+    ("each", "per_task", "step"),
     [
         (0, False, None),
         (0, True, None),
-        (1, False, '"$LOCAL_RANK"'),
-        (2, False, "$((LOCAL_RANK * 2))"),
-        (2, True, "0"),
+        (1, False, 1),
+        (2, False, 2),
+        (2, True, 0),
     ],
 )
-def test_devices_that_the_scheduler_hands_out(each: int, per_task: bool, index: str | None) -> None:
-    assert binding.scheduler_devices(each, per_task=per_task) == Devices(index=index)
+def test_devices_that_the_scheduler_hands_out(each: int, per_task: bool, step: int | None) -> None:
+    assert binding.scheduler_devices(each, per_task=per_task) == Devices(step=step)
 
 
 @st.composite

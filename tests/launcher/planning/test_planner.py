@@ -90,7 +90,7 @@ class TestAurora:
 
     def test_without_devices(self) -> None:
         found = planned("aurora", devices_per_rank=0)
-        assert (found.layout, found.devices.index, found.cpu_lists) == ([(1, 1)], None, ["1-51,53-103"])
+        assert (found.layout, found.devices.step, found.cpu_lists) == ([(1, 1)], None, ["1-51,53-103"])
 
     def test_no_flag_of_another_mpi_and_none_that_was_not_asked_for(self) -> None:
         # mlcommons/storage 549; ezpz 156: --no-vni is for those who need it.
@@ -180,7 +180,7 @@ class TestPerlmutter:
         assert (directives["cpus-per-task"], found.cores_per_rank) == ("32", 16)
         assert "--cpus-per-task=32" in found.start
         assert found.env["OMP_NUM_THREADS"] == "16", "threads count cores, whatever Slurm counts"
-        assert found.devices == Devices(visible="3,2,1,0", index='"$LOCAL_RANK"')
+        assert found.devices == Devices(visible="3,2,1,0", step=1)
         assert "--cpus-per-task=32: a rank's 16 cores, which have 2 CPUs each" in found.notes
 
     @pytest.mark.parametrize(("ranks", "masks", "cpus"), [(1, "3", "128"), (2, "3,1", "64")])
@@ -199,7 +199,7 @@ class TestPerlmutter:
         found = planned("perlmutter", qos="shared", ranks_per_node=1)
         directives = dict(found.directives)
         assert (directives["gpus-per-node"], directives["cpus-per-task"]) == ("1", "32")
-        assert (found.devices.visible, found.devices.index) == (None, '"$LOCAL_RANK"')
+        assert (found.devices.visible, found.devices.step) == (None, 1)
         both = planned("perlmutter", qos="shared")
         assert (both.layout, dict(both.directives)["cpus-per-task"]) == ([(2, 1)], "32")
         assert "2 ranks per node: shared gives a job 2 of a node's devices" in both.notes
@@ -229,13 +229,13 @@ class TestFrontier:
         assert (directives["cpus-per-task"], directives["ntasks-per-node"]) == ("7", "8")
         assert not [name for name in directives if "gpu" in name]
         assert found.start[4:7] == ["--cpus-per-task=7", "--gpus-per-task=1", "--gpu-bind=closest"]
-        assert found.devices == Devices(index="0"), "each rank sees its own alone"
+        assert found.devices == Devices(step=0), "each rank sees its own alone"
 
     @pytest.mark.parametrize(("ranks", "cores"), [(1, 56), (2, 28), (4, 14)])
     def test_fewer_ranks_have_more_cores_and_the_step_all_devices(self, ranks: int, cores: int) -> None:
         found = planned("frontier", ranks_per_node=ranks)
         assert found.start[4:7] == [f"--cpus-per-task={cores}", "--gpus-per-node=8", "--gpu-bind=closest"]
-        assert found.devices.index == "0"
+        assert found.devices.step == 0
 
     def test_the_first_core_of_each_l3_is_nobodys(self) -> None:
         assert set(refused("frontier", cores_per_rank=8)) == {"cores_per_rank"}
@@ -318,13 +318,13 @@ class TestTorchrun:
 
     def test_it_hands_out_no_devices(self) -> None:
         found = planned("aurora", ranks_per_node=24, start={"torchrun": True})
-        assert (found.devices.index, found.devices.per_rank) == (None, [])
+        assert (found.devices.step, found.devices.per_rank) == (None, [])
         assert any("torchrun hands out no devices" in note for note in found.notes)
         assert not any("torchrun" in note for note in planned("aurora", start={"torchrun": True}).notes)
 
     def test_a_nodes_ranks_see_devices_spread_over_it(self) -> None:
         found = planned("aurora", ranks_per_node=6, start={"torchrun": True})
-        assert (found.devices.index, found.devices.visible) == (None, "0,2,4,6,8,10")
+        assert (found.devices.step, found.devices.visible) == (None, "0,2,4,6,8,10")
 
     def test_ranks_must_fit_all_the_same(self) -> None:
         assert set(refused("aurora", ranks_per_node=13, start={"torchrun": True})) == {"ranks_per_node"}
@@ -449,17 +449,17 @@ class TestNothingSlipsPast:
 
 class TestDevices:
     @pytest.mark.parametrize(
-        ("request_", "flag", "index"),
+        ("request_", "flag", "step"),
         [
-            ("gpus-per-node", ("gpus-per-node", "4"), '"$LOCAL_RANK"'),
-            ("gres", ("gres", "gpu:4"), '"$LOCAL_RANK"'),
-            ("gpus-per-task", ("gpus-per-task", "1"), "0"),
+            ("gpus-per-node", ("gpus-per-node", "4"), 1),
+            ("gres", ("gres", "gpu:4"), 1),
+            ("gpus-per-task", ("gpus-per-task", "1"), 0),
         ],
     )
-    def test_where_slurm_hands_them_out(self, request_: str, flag: tuple[str, str], index: str) -> None:
+    def test_where_slurm_hands_them_out(self, request_: str, flag: tuple[str, str], step: int) -> None:
         found = planned(derived("slurm", gpu_request=request_), ranks_per_node=4, devices_per_rank=1)
         assert flag in found.directives
-        assert found.devices.index == index  # lightning 13605: with gpus-per-task each sees its own as 0
+        assert found.devices.step == step  # lightning 13605: with gpus-per-task each sees its own as 0
 
     @pytest.mark.parametrize(
         ("request_", "flag"),
@@ -518,14 +518,14 @@ class TestDevices:
     def test_none_unless_asked_for_where_nobody_knows_the_nodes(self) -> None:
         found = planned("slurm", ranks_per_node=4)
         assert found.devices_per_rank == 0
-        assert found.devices.index is None
+        assert found.devices.step is None
         assert not [name for name, _ in found.directives if "g" in name[:1]]
 
     def test_some_of_a_known_nodes_devices_are_numbered_by_slurm(self) -> None:
         node = {"sockets": ["0-63"], "devices": [4], "device_variable": "CUDA_VISIBLE_DEVICES", **FACT}
         found = planned(derived("slurm", node=node), ranks_per_node=2)
         assert dict(found.directives)["gpus-per-node"] == "2"
-        assert found.devices == Devices(index='"$LOCAL_RANK"'), "0 and 2 would be none of the job's"
+        assert found.devices == Devices(step=1), "0 and 2 would be none of the job's"
         whole = planned(derived("slurm", node=node), ranks_per_node=2, exclusive=True)
         assert dict(whole.directives)["gpus-per-node"] == "4"
         assert whole.devices.visible == "0,2"

@@ -116,7 +116,7 @@ def test_the_local_schedulers_answer(answer: str, job: str | None) -> None:
 
 
 SBATCH = "#!/bin/bash\n#SBATCH --array=0-7%2\n#SBATCH --export=LANG,TOKEN\ncastoff_need TOKEN\n"
-QSUB = "#!/bin/bash\n#PBS -J 0-7\n#PBS -v LANG\ncastoff_need TOKEN\nCASTOFF_FIRST_ATTEMPT=\n"
+QSUB = "#!/bin/bash\n#PBS -J 0-7\n#PBS -v LANG\ncastoff_need TOKEN\ncastoff_requeue_max=1\n"
 
 
 def again(script: str, members: list[int], attempt: int, **fields: Any) -> Order:

@@ -14,7 +14,6 @@ from launcher.errors import InvalidInput
 from launcher.schedulers.pbs import submit as pbs
 from launcher.schedulers.slurm import submit as slurm
 from launcher.schedulers.submission import Submission
-from launcher.starters.registry import STARTERS
 
 from . import pals
 from .hostile_cluster import MARK
@@ -40,6 +39,9 @@ _IN_A_RUN_DIRECTORY = {
     *("local.lock", "code.json", "code.diff"),
 }
 
+
+HOSTFILE_FLAGS = {"hydra": "-f", "intelmpi": "-machinefile", "openmpi": "--hostfile"}
+"""How starters are told the hosts that do not know them."""
 
 _NO_CHAIN = b"castoff: stopped early, and no chain follows: castoff submit sends one\n"
 
@@ -130,7 +132,7 @@ def _started_as_asked(trial: Trial) -> None:
         pals.parse([word.decode() for word in own[: len(own) - len(asked)]] + ["rank.sh"])
     rank = f"{trial.run_directory}/attempts/{trial.case.member}.0/rank.sh"
     at = words.index(os.fsencode(rank))
-    flag = STARTERS[trial.plan.starter].hostfile_flag
+    flag = HOSTFILE_FLAGS.get(trial.plan.starter)
     first = words[len(own) : at][:1]
     if trial.plan.nodes > 1:
         assert words[at - 3 : at - 1] == [b"/bin/sh", b"-c"]

@@ -14,6 +14,7 @@ import yaml
 from launcher import JobSpec, Plan, Site
 from launcher.config.site import Search
 from launcher.errors import CastoffError
+from launcher.planning.render import template_folder
 from launcher.runs.drafts import new_run
 from launcher.runs.run import Run, write_file
 from launcher.schedulers.local import submit as local
@@ -25,10 +26,12 @@ from .hostile_jobs import FLAGS, WRITERS, Case, Fields
 from .hostile_surroundings import write_source
 from .hostile_text import HERE
 
-"""Seconds for one script."""
-
 RUN_DIR = "/runs/it's $(canary)"
 """The run directory in what `castoff submit --dry-run` shows, once somebody fills it in."""
+
+MACHINERY = template_folder() / "machinery"
+
+_HEAD = '{% extends "castoff/head.sh.j2" %}{% block about %}{{ super() }}# {{ plan.ranks }}\n{% endblock %}'
 
 _BUILT_IN = {kind: Site.load(kind, search=Search({}, None)) for kind in ("slurm", "pbs", "local")}
 
@@ -99,9 +102,10 @@ class Trial:
         for folder in (self.submit_folder, self.here / "job", self.here / "home", self.here / "seen"):
             folder.mkdir(parents=True)
         if self.case.blamed != "templates" and "templates" in self.fields:
-            blocks = self.here / "job" / self.fields["templates"] / "blocks"
-            blocks.mkdir(parents=True)
-            (blocks / "about.j2").write_text('{% include "castoff/blocks/about.j2" %}\n# {{ plan.ranks }}\n')
+            templates = self.here / "job" / self.fields["templates"]
+            (templates / "blocks").mkdir(parents=True)
+            (templates / "head.sh.j2").write_text(_HEAD)
+            (templates / "blocks" / "waiting.sh").write_bytes((MACHINERY / "waiting.sh").read_bytes())
         try:
             self.spec = self._load()
             self.site = self._site()

@@ -19,7 +19,18 @@ SIGNS = [
     *(" ", "  ", "\t", "'", '"', "''", "\\", "\\\\", "$", "`", "${IFS}", "$HOME", "$((1+1))", "$@", "$0"),
     *("*", "?", "[a-z]", "~", "~root", "!", "!!", "#", " #", "--", "-", "-n", "--help", ":", ";", "{}"),
     *("{a,b}", "=", "a=b", "%", "%j", "%%", "%a", "%s", "^array_index^", ",", "&", "|", "<", ">", "(", ")"),
-    *("{{ plan }}", "{% raw %}", "{#", "CASTOFF_RANK", "EOF", "#PBS -q evil", "#SBATCH --x", "null", "1e3"),
+    *(
+        "{{ plan }}",
+        "{% raw %}",
+        "{#",
+        "CASTOFF_RANK",
+        "EOF",
+        "#PBS -q evil",
+        "#SBATCH --x",
+        "null",
+        "1e3",
+    ),
+    "# === castoff ",
     *("é", "e\u0301", "ü€", "\u202e", "\u2028", "\u2029", "\u0085", "\u00a0", "\u200b", "\ufeff", "🦊"),
     *("\x01", "\x1b[31m", "\x7f", "\x0b", "\x0c", "\x1c", "\x81", "\x88", "a", "word", "0", "afterok"),
 ]
@@ -27,6 +38,7 @@ SIGNS = [
 
 BREAKS = [
     *("\n", "\r", "\r\n", "\n\n", "\\\n", "\ntouch CANARY\n", "\r\ncanary\r\n", "\nCASTOFF_RANK\n"),
+    *("\n# === castoff for local\ntouch CANARY\ncastoff_loaded=1\n", "\ncastoff_loaded=1"),
     *("\n#SBATCH --comment=evil\n", "\n#PBS -A evil\n", "\n---\n", "\nEOF\ncanary\n"),
 ]
 """Line breaks, and what might stand behind them."""

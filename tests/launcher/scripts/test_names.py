@@ -18,8 +18,8 @@ MEANT = {
     *("PYTHONUNBUFFERED", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
     # For srun, and for submitit.
     *("SLURM_HOSTFILE", "SUBMITIT_EXECUTOR"),
-    # The shell's own, and for a single read.
-    *("_", "IFS"),
+    # The shell's own, and for a single read or command.
+    *("_", "IFS", "LC_ALL"),
 }
 """Names that the scripts set because programs are to see them."""
 
@@ -36,7 +36,7 @@ ASSIGNED = re.compile(
 def assigned(script: str) -> set[str]:
     """The names that a script, or one that it writes, assigns: rather one too many than one too few."""
     # What is awk's, a comment's or a directive's is no shell.
-    text = re.sub(r"""awk (?:-v \S+ )?'[^']*'|-W "[^"]*\"""", "", script)
+    text = re.sub(r"""awk (?:-v \S+ )*(?:\\\n *)?'[^']*'|-W "[^"]*\"""", "", script)
     text = re.sub(r"(?:^|(?<=\s))#.*", "", text, flags=re.MULTILINE)
     found: set[str] = set()
     for *names, several in ASSIGNED.findall(text):

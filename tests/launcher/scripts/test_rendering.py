@@ -6,22 +6,24 @@ import functools
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from launcher import JobSpec, Site, plan, render
+from launcher.planning.machinery import machinery
 from launcher.planning.render import example_job
+from launcher.runs.script import head_of
 from launcher.submission.submit import dry_run
 from tests.command_line import Castoff
 
 from .examples import EXAMPLES, GOLDEN, NEEDED
+from .harness import CHECKOUT
+from .machine import known_parts
 from .readers import read_pbs, read_slurm
-
-SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 
 Compare = Callable[[str, str], None]
 
@@ -31,15 +33,32 @@ def rendered(name: str) -> str:
     return render(EXAMPLES[name].plan())
 
 
-def inner(script: str) -> dict[str, str]:
-    """The here-documents of a script by their marks: what runs in sh, RANK as each rank's parent."""
-    found = re.findall(r"<<'CASTOFF_(\w+)'\n(.*?\n)CASTOFF_\1\n", script, re.DOTALL)
-    return dict(found)
+def head(name: str) -> str:
+    return head_of(rendered(name))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_golden_script(name: str, same_as_golden: Compare) -> None:
-    same_as_golden(f"{name}.sh", rendered(name))
+def test_golden_head(name: str, same_as_golden: Compare) -> None:
+    same_as_golden(f"{name}.sh", head(name))
+
+
+def test_golden_machinery(same_as_golden: Compare) -> None:
+    """Which files it is made of, in order; they are read, and tried, by themselves."""
+    lines = []
+    for name in ("aurora-2-nodes", "aurora-array-requeue", "slurm-requeue", "slurm-torchrun", "slurm-pyxis"):
+        found = machinery(EXAMPLES[name].plan(), known_parts())
+        lines += [f"{name}: {found.words}", *found.parts]
+        lines += [f"{program}.sh: {' '.join(parts)}" for program, parts in found.programs.items()]
+    same_as_golden("machinery.parts", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_head_is_short(name: str) -> None:
+    """Beside what the user says: setup, environment and the program's arguments."""
+    decided = EXAMPLES[name].plan()
+    program = head(name).partition('"$castoff_rank"' if decided.scheduler != "local" else " -- ")[2]
+    theirs = len(decided.setup) + len(decided.env) + program.partition("\ncastoff_end")[0].count("\n")
+    assert head(name).count("\n") - theirs <= 60
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if "dependency" in name])
@@ -52,7 +71,7 @@ def test_golden_command_line(name: str, same_as_golden: Compare) -> None:
 
 def test_no_golden_file_is_left_over() -> None:
     kept = {path.name for path in GOLDEN.iterdir() if path.is_file()}
-    expected = {f"{name}.sh" for name in EXAMPLES}
+    expected = {"machinery.parts", *(f"{name}.sh" for name in EXAMPLES)}
     assert kept == expected | {f"{name}.command" for name in EXAMPLES if "dependency" in name}
 
 
@@ -65,7 +84,7 @@ def test_a_missing_or_other_golden_file_fails(
         same_as_golden("never-there.sh", "text")
     assert not (GOLDEN / "never-there.sh").exists()
     with pytest.raises(AssertionError, match="has changed"):
-        same_as_golden("local-1-node.sh", rendered("local-1-node") + "\n")
+        same_as_golden("local-1-node.sh", head("local-1-node") + "\n")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -99,63 +118,15 @@ def test_aurora_as_alcf_asks_for_it() -> None:
 def test_the_request_of_each_new_site_as_its_guide_shows_it() -> None:
     script = rendered("polaris-2-nodes")
     assert "\n#PBS -l filesystems=home:eagle\n" in script
-    assert "\nmpiexec -n 8 --ppn 4 --cpu-bind list:0-7:8-15:16-23:24-31 --line-buffer \\\n" in script
-    assert "\nexport CUDA_VISIBLE_DEVICES=3,2,1,0\n" in script
+    assert " mpiexec -n 8 --ppn 4 --cpu-bind list:0-7:8-15:16-23:24-31 --line-buffer \\\n" in script
+    assert "\ncastoff_device_variable=CUDA_VISIBLE_DEVICES castoff_visible=3,2,1,0\n" in script
     script = rendered("perlmutter-2-nodes")
     for line in ("--constraint=gpu", "--ntasks-per-node=4", "--gpus-per-node=4", "--cpus-per-task=32"):
         assert f"\n#SBATCH {line}\n" in script
     script = rendered("frontier-2-nodes")
     assert "\n#SBATCH --network=disable_rdzv_get\n" in script
     assert " --cpus-per-task=7 --gpus-per-task=1 \\\n  --gpu-bind=closest " in script
-    assert "VISIBLE_DEVICES" not in script, "srun shows each rank its own"
-
-
-def test_shells_parse_every_script(tmp_path: Path, system_program: Callable[[str, str], Path]) -> None:
-    dash = system_program("dash", "dash")
-    for name in EXAMPLES:
-        script = tmp_path / "job.sh"
-        script.write_text(rendered(name))
-        subprocess.run(["bash", "-n", script], check=True)
-        found = inner(rendered(name))
-        assert ("RANK" in found) != name.startswith("local")
-        for text in found.values():
-            script.write_text(text)
-            subprocess.run([dash, "-n", script], check=True)
-
-
-@pytest.mark.parametrize("shell", ["bash", "sh"])
-def test_shellcheck_finds_nothing(shell: str, tmp_path: Path) -> None:
-    """The scripts as bash, and what they write for the nodes as sh."""
-    if shell == "bash":
-        distinct = {rendered(name): name for name in EXAMPLES}
-    else:
-        distinct = {
-            text: f"{name}-{mark}" for name in EXAMPLES for mark, text in inner(rendered(name)).items()
-        }
-    paths = [tmp_path / f"{name}.sh" for name in distinct.values()]
-    for path, text in zip(paths, distinct, strict=True):
-        path.write_text(text)
-    people = [path for path in paths if path.stem in EXAMPLES and EXAMPLES[path.stem].file]
-    others = [path for path in paths if path not in people]
-    # SC2329: traps and other blocks call functions, which shellcheck does not see. In people's own words
-    # SC1091: it would read what they activate; SC2016: no shell is to read a program's $SCRATCH.
-    checks = [
-        ("SC2329", others[::2]),
-        ("SC2329", others[1::2]),
-        ("SC2329,SC1091,SC2016", people),
-    ]
-    started = [
-        subprocess.Popen(
-            [str(SHELLCHECK), f"--exclude={exclude}", f"--shell={shell}", *each],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for exclude, each in checks
-        if each
-    ]
-    assert [each.communicate()[0] for each in started] == ["" for each in started]
-    assert {each.returncode for each in started} == {0}
+    assert "VISIBLE_DEVICES" not in script.partition("castoff_stale=")[0], "srun shows each rank its own"
 
 
 def test_a_script_follows_from_job_and_site_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -177,7 +148,7 @@ def test_lines_fit_a_window() -> None:
 def test_words_are_not_divided_from_their_flags() -> None:
     command = ["python", "train.py"] + [word for n in range(12) for word in (f"--option-{n}", f"value-{n}")]
     script = render(plan(JobSpec.of({"command": command}), Site.load("local")))
-    program = script.partition(" -- \\\n    ")[2].partition("\n) &\n")[0]
+    program = head_of(script).partition(" -- \\\n  ")[2].partition("\ncastoff_end")[0]
     assert program.replace(" \\\n ", "").split() == command
     assert all(line.split()[0].startswith("--option") for line in program.split(" \\\n")[1:])
     assert all(len(line) <= 100 for line in program.split("\n"))
@@ -207,3 +178,12 @@ def test_render_prints_what_submit_writes(castoff: Castoff, tmp_path: Path) -> N
     assert castoff("wait", run_dir).returncode == 0
     assert (run_dir / "job.sh").read_bytes() == render(decided).encode()
     assert castoff("submit", job, "--site", "local", "--dry-run").stdout == render(decided)
+
+
+def test_the_script_that_a_page_reads_line_by_line() -> None:
+    page = (CHECKOUT / "docs" / "script.md").read_text()
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (job,) = (yaml.safe_load(text) for language, text in blocks if language == "yaml")
+    shown = "".join(text for language, text in blocks if language == "bash")
+    decided = plan(JobSpec.of({**job, "queue": "capacity"}), Site.load("aurora"))
+    assert shown == head_of(render(decided))

@@ -12,7 +12,11 @@ from jinja2 import meta, nodes
 
 from launcher import CastoffError, JobSpec, Plan, Site, plan, render
 from launcher.planning import render as rendering
+from launcher.planning.machinery import machinery
 from launcher.planning.render import FILTERS, template_folder
+from launcher.runs.script import head_of
+
+from .machine import known_parts
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "templates.md"
 
@@ -31,28 +35,63 @@ def write(folder: Path, name: str, text: str) -> Path:
     return folder
 
 
-def test_one_block_replaces_castoffs(tmp_path: Path) -> None:
-    own = write(tmp_path, "blocks/setup.j2", "echo {{ plan.name | sh }}\n")
-    before, after = render(planned(None)), render(planned(own))
-    start, end = before.index("# --- Setup"), before.index("# --- Environment")
-    assert after == before[:start] + "echo j\n\n" + before[end:]
+HEAD = '{{% extends "castoff/head.sh.j2" %}}{{% block {} %}}{}{{% endblock %}}'
+"""A head of one's own, with one block that differs."""
+
+
+def test_one_block_of_the_head_replaces_castoffs(tmp_path: Path) -> None:
+    own = write(tmp_path, "head.sh.j2", HEAD.format("setup", "echo {{ plan.name | sh }}\n"))
+    before, after = render(planned(None, setup=["true"])), render(planned(own, setup=["true"]))
+    start, end = before.index("\n# --- Setup"), before.index("\n# --- Environment")
+    assert after == before[:start] + "echo j\n" + before[end:]
 
 
 @pytest.mark.parametrize("site", ["slurm", "pbs", "local"])
 def test_castoffs_own_block_is_within_reach(site: str, tmp_path: Path) -> None:
-    own = write(tmp_path, "blocks/about.j2", '{% include "castoff/blocks/about.j2" %}\n# of our group\n')
+    own = write(tmp_path, "head.sh.j2", HEAD.format("about", "{{ super() }}# of our group\n"))
     before, after = render(planned(None, site)), render(planned(own, site))
     assert after.replace("# of our group\n", "") == before != after
 
 
-def test_a_whole_script_may_be_replaced(tmp_path: Path) -> None:
-    own = write(tmp_path, "slurm.sh.j2", '#!/bin/sh\n{% include "blocks/about.j2" %}\nexec {{ program }}\n')
-    assert render(planned(own, command=["echo", "a b"])).endswith("\nexec echo 'a b'\n")
+def test_a_whole_head_may_be_replaced(tmp_path: Path) -> None:
+    own = write(tmp_path, "slurm.sh.j2", "#!/bin/sh\nexec {{ program }}\n")
+    assert head_of(render(planned(own, command=["echo", "a b"]))).splitlines()[1] == "exec echo 'a b'"
     assert render(planned(own, "local")) == render(planned(None, "local"))
 
 
+def test_a_part_of_the_machinery_replaces_castoffs(tmp_path: Path) -> None:
+    """And the marker says so, of those that this job has."""
+    own = write(tmp_path, "blocks/waiting.sh", "castoff_wait() { builtin wait; }")
+    write(tmp_path, "blocks/nodes/program.sh", "# ours\n")
+    write(tmp_path, "blocks/stage.sh", "# of no use here\n")
+    before, after = render(planned(None)), render(planned(own))
+    theirs = (template_folder() / "machinery" / "waiting.sh").read_text()
+    program = (template_folder() / "machinery" / "nodes" / "program.sh").read_text()
+    expected = before.replace(theirs, "castoff_wait() { builtin wait; }\n").replace(program, "# ours\n")
+    said = "; your own: nodes/program, waiting: nothing below is about this job ===\n"
+    assert after == expected.replace(": nothing below is about this job ===\n", said)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (
+            "blocks/setup.j2",
+            "blocks are shell now, and replace a part of castoff's machinery; docs/",
+        ),
+        ("blocks/nope.sh", "castoff's scripts have no part nope; docs/templates.md has all of them"),
+        ("blocks/nodes/slurm.sh", "have no part nodes/slurm"),
+    ],
+)
+def test_a_block_that_is_none(name: str, reason: str, tmp_path: Path) -> None:
+    own = write(tmp_path, name, '{% include "castoff/blocks/setup.j2" %}\n')
+    with pytest.raises(CastoffError) as caught:
+        render(planned(own))
+    assert str(caught.value).startswith(f"{own / name}: ") and reason in str(caught.value)
+
+
 def test_the_folder_lies_beside_the_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "deep" / "ours", "blocks/about.j2", "# ours\n")
+    write(tmp_path / "deep" / "ours", "head.sh.j2", HEAD.format("about", "# ours\n"))
     job = tmp_path / "deep" / "job.yaml"
     job.write_text("command: ['true']\ntemplates: ours\n")
     monkeypatch.chdir(tmp_path)
@@ -69,23 +108,27 @@ def test_the_folder_lies_beside_the_job_file(tmp_path: Path, monkeypatch: pytest
         ("one\n{{ plan.name.nodes() }}\n", 2, "has no attribute 'nodes'"),
         ("{{ plan.nodes | sh }}\n", 1, ""),
         ("{{ plan | upsidedown }}\n", 1, "No filter named 'upsidedown'"),
-        ('one\n{% include "blocks/nope.j2" %}\n', 2, "there is no template blocks/nope.j2"),
-        ('{% include "blocks/about.j2" %}\n', 1, "it includes itself"),
+        ('one\n{% include "nope.j2" %}\n', 2, "there is no template nope.j2"),
+        ('{% extends "head.sh.j2" %}\n', 1, "it extends itself; castoff's own is castoff/…"),
     ],
 )
 def test_mistakes_name_file_and_line(text: str, line: int, reason: str, tmp_path: Path) -> None:
-    own = write(tmp_path, "blocks/about.j2", text)
+    own = write(tmp_path, "head.sh.j2", text)
     with pytest.raises(CastoffError) as caught:
         render(planned(own))
-    assert str(caught.value).startswith(f"{own / 'blocks' / 'about.j2'}:{line}: "), caught.value
+    assert str(caught.value).startswith(f"{own / 'head.sh.j2'}:{line}: "), caught.value
     assert reason in str(caught.value)
 
 
 def test_a_template_that_is_no_text(tmp_path: Path) -> None:
-    own = write(tmp_path, "blocks/about.j2", "")
-    (own / "blocks" / "about.j2").write_bytes(b"\xff\xfe")
-    with pytest.raises(CastoffError, match="a template is not UTF-8"):
-        render(planned(own))
+    for name, said in (
+        ("head.sh.j2", "a template is not UTF-8"),
+        ("blocks/waiting.sh", "cannot be read as UTF-8"),
+    ):
+        own = write(tmp_path / "of" / name, name, "")
+        (own / name).write_bytes(b"\xff\xfe")
+        with pytest.raises(CastoffError, match=said):
+            render(planned(own))
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
@@ -94,10 +137,10 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_no_traceback_on_the_command_line(tmp_path: Path, castoff: Any) -> None:
-    own = write(tmp_path / "own", "blocks/about.j2", "{{ nonsense }}\n")
+    own = write(tmp_path / "own", "head.sh.j2", "{{ nonsense }}\n")
     answer = castoff("render", "--site", "local", "--set", f"templates={own}", "--", "true")
     assert answer.returncode == 1
-    assert answer.stderr.startswith(f"castoff: {own}/blocks/about.j2:1: 'nonsense' is undefined")
+    assert answer.stderr.startswith(f"castoff: {own}/head.sh.j2:1: 'nonsense' is undefined")
     assert answer.stdout == "" and "Traceback" not in answer.stderr
 
 
@@ -108,22 +151,28 @@ def named_in(section: str) -> set[str]:
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
 
 
-def sources() -> dict[str, str]:
-    folder = template_folder()
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.j2")}
+def heads() -> dict[str, str]:
+    return {path.name: path.read_text() for path in template_folder().glob("*.j2")}
 
 
 def test_every_file_is_documented() -> None:
-    assert named_in("Files") == set(sources())
+    assert named_in("Files") == set(heads())
+    assert named_in("The machinery") == known_parts()
+
+
+def test_every_block_is_documented() -> None:
+    blocks = {name for text in heads().values() for name in re.findall(r"{% block (\w+) %}", text)}
+    assert named_in("Blocks of a head") == blocks
 
 
 def test_every_variable_is_documented_and_used() -> None:
-    given = set(rendering._variables(planned(None)))
+    decided = planned(None)
+    given = set(rendering._variables(decided, machinery(decided, known_parts())))
     assert named_in("Variables") == given
     environment = jinja2.Environment()
     environment.filters.update(FILTERS)
     used: set[str] = set()
-    for name, text in sources().items():
+    for name, text in heads().items():
         if name != "job.yaml.j2":
             used |= meta.find_undeclared_variables(environment.parse(text))
     assert used == given
@@ -133,13 +182,14 @@ def test_every_filter_is_documented_and_used() -> None:
     assert named_in("Filters") == set(FILTERS)
     environment = jinja2.Environment()
     environment.filters.update(FILTERS)
-    trees = [environment.parse(text) for text in sources().values()]
+    trees = [environment.parse(text) for text in heads().values()]
     used = {found.name for tree in trees for found in tree.find_all(nodes.Filter)}
     assert set(FILTERS) <= used
 
 
 def test_every_variable_of_the_job_is_documented() -> None:
-    text = "\n".join(sources().values())
+    parts = (template_folder() / "machinery").rglob("*.sh")
+    text = "\n".join([*heads().values(), *(path.read_text() for path in parts)])
     exported = set(re.findall(r"(?<![\w\"$!{])(CASTOFF_[A-Z_]+)=", text)) - {"CASTOFF_RANK"}
     ours = {name for name in named_in("Variables of the job") if name.startswith("CASTOFF_")}
-    assert exported == ours
+    assert exported - {"CASTOFF_GIVEN_"} == ours

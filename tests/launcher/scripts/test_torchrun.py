@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from launcher import JobSpec, Run, Site, plan, render
+from launcher import JobSpec, Run, Site, plan
 
 from .conftest import Benches
-from .test_rendering import inner
+from .machine import written
 
 OTHERS_WAIT = 'if [ "$RANK" = 2 ]; then {}; fi; exec sleep 60'
 SECOND_ROUND = """
@@ -61,8 +61,7 @@ def shim(
 ) -> Callable[..., dict[str, Any] | None]:
     """What castoff puts round each of torchrun's ranks, under both shells; the failure that it records."""
     decided = plan(JobSpec.of({"command": ["x"], "start": {"torchrun": True}}), Site.load("slurm"))
-    script, failure = tmp_path / "torchrun_rank.sh", tmp_path / "failure.json"
-    script.write_text(inner(render(decided))["TORCHRUN_RANK"])
+    script, failure = written(decided, "torchrun_rank", tmp_path), tmp_path / "failure.json"
     shell = tmp_path / "sh"
     shell.symlink_to(system_program(request.param, request.param))
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher import JobSpec, Site, plan, render
+from launcher import JobSpec, Site, plan
 from launcher.planning.render import template_folder
 
-from .test_rendering import inner
+from .machine import written
 
 TRIES = 4  # bash loses a code in about two of three
 
@@ -35,6 +35,7 @@ trap 'castoff_signalled=1; :' USR2
 "$@" &
 castoff_starter=$!
 {waiting}
+castoff_wait
 exit "$castoff_code"
 """
 
@@ -59,7 +60,7 @@ def signalled(command: list[str | Path], env: dict[str, str], signals: list[int]
 
 
 def test_a_script_reads_the_starters_code(tmp_path: Path) -> None:
-    waiting = (template_folder() / "blocks" / "wait.j2").read_text()
+    waiting = (template_folder() / "machinery" / "waiting.sh").read_text()
     script = tmp_path / "waits.sh"
     script.write_text(SCRIPT.format(waiting=waiting))
     for _ in range(TRIES):
@@ -76,8 +77,7 @@ def shell(request: pytest.FixtureRequest, system_program: Callable[[str, str], P
 
 def test_the_shim_reads_its_programs_code(shell: Path, tmp_path: Path) -> None:
     decided = plan(JobSpec.of({"command": ["x"], "ranks_per_node": 1}), Site.load("slurm"))
-    script = tmp_path / "rank.sh"
-    script.write_text(inner(render(decided))["RANK"])
+    script = written(decided, "rank", tmp_path)
     told = {f"SLURM_{name}": "0" for name in ("PROCID", "LOCALID", "NODEID")} | {"SLURM_STEP_NUM_TASKS": "1"}
     failure = tmp_path / "failure.json"
     told |= {f"CASTOFF_{name}_DIR": str(tmp_path) for name in ("ATTEMPT", "LOG")}

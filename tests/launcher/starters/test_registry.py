@@ -128,10 +128,6 @@ class TestMpiexec:
     def test_open_mpi_binds_nothing(self) -> None:
         assert argv("openmpi", PBS, EVEN) == ["/opt/pals/bin/mpiexec", "-n", "4", "--bind-to", "none"]
 
-    def test_each_takes_its_host_file_by_its_own_flag(self) -> None:
-        flags = {name: starter.hostfile_flag for name, starter in STARTERS.items() if starter.hostfile_flag}
-        assert flags == {"hydra": "-f", "intelmpi": "-machinefile", "openmpi": "--hostfile"}
-
     def test_no_starter_gets_anothers_flags(self) -> None:
         for name in ("pals", "hydra", "intelmpi"):  # mlcommons/storage 549
             assert not {"--bind-to", "--hostfile", "--map-by", "-x"} & set(argv(name, PBS, EVEN, cores=2))

@@ -234,6 +234,7 @@ class TestFinal:
         for name in ("plan.json", "submission.json"):
             (made.run.path / name).unlink()
         text = "#SBATCH --array=0-1\n\n# sweep on big: 4 ranks\nexport CASTOFF_ARRAY_COUNT=2\n"
+        text += "# === castoff for slurm\n"
         made.run.script.write_text(text)
         made.attempt("0.0", "done")
         now = status(made.run)

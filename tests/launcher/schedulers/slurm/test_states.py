@@ -542,7 +542,9 @@ class TestOfAScriptThatStoodAlone:
         assert ending(status(alone.run)) == ("ended", "node-failure", 1)
 
     def test_an_array(self, slurm: FakeSlurm, alone: OnSlurm) -> None:
-        alone.run.script.write_text("#SBATCH --array=0-2\nexport CASTOFF_ARRAY_COUNT=3\n")
+        alone.run.script.write_text(
+            "#SBATCH --array=0-2\nexport CASTOFF_ARRAY_COUNT=3\n# === castoff for slurm\n"
+        )
         slurm.queue.write_text(
             "7|0|RUNNING|None|900|900|N/A|/home/a/job.sh\n7|1-2%1|PENDING|None|900|N/A|N/A|/home/a/job.sh\n"
         )

@@ -1,0 +1,114 @@
+# --- Run directory: records and logs --------------------------------------------------------------
+# What parts of this machinery do at these times; each adds to them.
+castoff_at_attempt=(:) castoff_at_records=(:) castoff_at_start=(:) castoff_beside=(:) castoff_at_over=(:)
+castoff_at_end=(:) castoff_at_lone_failure=(:) castoff_at_failure=(:) castoff_at_again=(:) castoff_at_success=(:)
+castoff_at_exit=(:)
+castoff_do() { # STEP...
+  local castoff_step
+  for castoff_step; do "$castoff_step"; done
+}
+castoff_begin() {
+  castoff_locate
+  castoff_find_run_directory
+  castoff_count_attempts
+  castoff_do "${castoff_at_attempt[@]}"
+  castoff_begin_records
+  castoff_do "${castoff_at_records[@]}"
+  if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
+  castoff_ending=failed
+  trap 'castoff_finish $? || true' EXIT # which must not change the code
+  if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
+    echo "castoff: stopped before it began; castoff resubmit starts it again" >&2
+    castoff_ending=cancelled
+    exit 143
+  fi
+  castoff_set_deadline
+  castoff_listen
+  cd "$castoff_submit_dir" || exit
+}
+# `castoff submit` names it. A script that stands alone makes castoff-<job id> where it was submitted,
+# and copies itself there; a directory that a parent job left in the environment is not believed.
+castoff_find_run_directory() {
+  if [[ -n ${CASTOFF_RUN_DIR:-} && ! -e $CASTOFF_RUN_DIR ]]; then
+    echo "castoff: $(hostname) does not see $CASTOFF_RUN_DIR: a run directory must lie where all nodes see it;" \
+      "castoff submit --runs-dir names another folder; should it be another job's, unset CASTOFF_RUN_DIR first" >&2
+    exit 1
+  fi
+  if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s -- "$0" "$CASTOFF_RUN_DIR/job.sh"; then
+    CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
+    unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET CASTOFF_FIRST_ATTEMPT CASTOFF_CHAIN
+    # shellcheck disable=SC2174 # its parent is there
+    [[ -L $CASTOFF_RUN_DIR ]] || mkdir -p -m 700 -- "$CASTOFF_RUN_DIR"
+  fi
+  if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then # somebody put it where ours belongs
+    echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
+    exit 1
+  fi
+  local castoff_mode
+  castoff_mode=$(stat --format %a -- "$CASTOFF_RUN_DIR")
+  if ((8#$castoff_mode & 8#22)); then
+    echo "castoff: $CASTOFF_RUN_DIR: others may write to it (mode $castoff_mode), so what it says may be theirs;" \
+      "if you trust it, chmod go-w $(printf %q "$CASTOFF_RUN_DIR")" >&2
+    exit 1
+  fi
+  cmp -s -- "$0" "$CASTOFF_RUN_DIR/job.sh" || (
+    umask 077
+    cp -- "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
+    mv -- "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
+  )
+  export CASTOFF_RUN_DIR
+}
+castoff_count_attempts() {
+  export CASTOFF_ARRAY_INDEX=$((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index))
+  export CASTOFF_ATTEMPT=$((${CASTOFF_ATTEMPT:-0} + castoff_restarts))
+  while [[ -e $CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT ]]; do
+    CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) # started again without a count, as after a node failure
+  done
+}
+castoff_begin_records() {
+  export CASTOFF_ATTEMPT_DIR=$CASTOFF_RUN_DIR/attempts/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
+  export CASTOFF_LOG_DIR=$CASTOFF_RUN_DIR/logs/$CASTOFF_ARRAY_INDEX.$CASTOFF_ATTEMPT
+  export CASTOFF_STOP_FILE=$CASTOFF_ATTEMPT_DIR/stop            # when it appears: stop early, please
+  export CASTOFF_OUTCOME_FILE=$CASTOFF_ATTEMPT_DIR/outcome      # the program may write: done or again
+  export CASTOFF_FAILURE_FILE=$CASTOFF_ATTEMPT_DIR/failure.json # the first rank that failed
+  castoff_rank=$CASTOFF_ATTEMPT_DIR/rank.sh                     # tells each rank who it is
+  (
+    umask 077
+    mkdir -p -- "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
+    castoff_about_start >"$CASTOFF_ATTEMPT_DIR/start.json"
+    printf '%400s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
+  )
+}
+castoff_record_ending() { # ENDING CODE
+  if [[ $1 == failed && $2 == 0 ]]; then set -- failed 1; fi # a signal ended it, or an `exit` in setup
+  (
+    umask 077
+    printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \
+      1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
+      mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
+  )
+}
+castoff_finish() { # CODE: the last that this script does
+  # A child that a signal ends as it begins still has this script's traps.
+  if [[ $BASHPID != "$$" ]]; then return 0; fi
+  castoff_use_own_words
+  castoff_do "${castoff_at_exit[@]}"
+  castoff_record_ending "$castoff_ending" "$1"
+}
+castoff_write() { # FILE [VALUE...]: a program for the nodes, which begins with these values
+  local castoff_name
+  {
+    printf '%s\n' '#!/bin/sh' 'set -u'
+    for castoff_name in "${@:2}"; do
+      printf '%s=%s\n' "$castoff_name" "$(castoff_quoted "${!castoff_name-}")"
+    done
+    "castoff_text_${1%.sh}"
+  } >"$CASTOFF_ATTEMPT_DIR/$1"
+  chmod 700 "$CASTOFF_ATTEMPT_DIR/$1"
+}
+castoff_quoted() { # WORD...: as sh reads them
+  local castoff_word castoff_tick="'\\''"
+  for castoff_word; do printf "'%s' " "${castoff_word//\'/"$castoff_tick"}"; done
+}
+readonly -f castoff_do castoff_begin castoff_find_run_directory castoff_count_attempts castoff_begin_records
+readonly -f castoff_record_ending castoff_finish castoff_write castoff_quoted

@@ -1,0 +1,1 @@
+castoff_runtime_name=shifter castoff_bind_flag=--volume

@@ -1,0 +1,14 @@
+castoff_inherit() { # NAME...: what is not named here is dropped
+  local castoff_name castoff_kept_names=" $* "
+  while read -r castoff_name; do
+    case $castoff_name in
+      CASTOFF_* | HOME | LANG | LOGNAME | PATH | PWD | SHELL | TERM | TMPDIR | USER) ;;
+      *)
+        if [[ $castoff_kept_names != *" $castoff_name "* ]]; then
+          unset -v "$castoff_name" 2>/dev/null || true # some are read-only
+        fi
+        ;;
+    esac
+  done < <(compgen -e)
+}
+readonly -f castoff_inherit

@@ -1,0 +1,1 @@
+castoff_first_log=node-00000.log

@@ -1,0 +1,1 @@
+set -- "$CASTOFF_ATTEMPT_DIR/container.sh" "$@"

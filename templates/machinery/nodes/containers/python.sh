@@ -1,0 +1,1 @@
+export PATH="$castoff_python_folder:$PATH"

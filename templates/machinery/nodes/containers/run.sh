@@ -1,0 +1,1 @@
+eval "exec $castoff_runtime"'"$@"'

@@ -1,0 +1,1 @@
+eval "set -- $castoff_mounts"'/bin/sh "$CASTOFF_ATTEMPT_DIR/inside.sh" "$@"'

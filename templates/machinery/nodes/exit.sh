@@ -1,0 +1,1 @@
+exit "$castoff_code"

@@ -1,0 +1,1 @@
+castoff_log=rank-00000.log # torchrun's

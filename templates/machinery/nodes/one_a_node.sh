@@ -1,0 +1,1 @@
+NODE_RANK=$castoff_process

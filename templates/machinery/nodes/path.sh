@@ -1,0 +1,1 @@
+export PATH="$castoff_staged_path$PATH"

@@ -1,0 +1,135 @@
+# VERB STAGE_DIR SUBMIT_DIR: `measure` runs once; then, on each node, `copy` and `clean`.
+castoff_verb=$1
+castoff_stage_dir=$2
+castoff_submit_dir=$3
+castoff_attempt=${0%/*}
+castoff_host=$(hostname)
+castoff_complain() { printf 'castoff: stage: on %s: %s\n' "$castoff_host" "$1" >&2; } # echo may take a \ for its own
+castoff_fail() { # MESSAGE [CODE]
+  castoff_complain "$1"
+  # noclobber: the first writer wins
+  (set -C && printf '{"rank": null, "host": "%s", "code": %s, "signal": null, "log": "%s", "time": %s}\n' \
+    "$castoff_host" "${2:-1}" stage.log "$(date +%s)" >"$castoff_attempt/failure.json") 2>/dev/null
+  castoff_clean
+  exit "${2:-1}"
+}
+castoff_clean() { # what this attempt has made, and nothing else
+  rmdir "$castoff_stage_dir" 2>/dev/null && return
+  [ "$(cat "$castoff_stage_dir/.castoff" 2>/dev/null)" = "$castoff_attempt" ] || return 0
+  # Two ranks may both be the last; a copied folder may be one that nobody may write.
+  castoff_empty 2>/dev/null || { chmod -R u+rwx "$castoff_stage_dir" && castoff_empty; } 2>/dev/null
+  rm -rf "$castoff_stage_dir" || ! castoff_complain "cannot remove all of $castoff_stage_dir"
+}
+castoff_empty() { # .castoff goes last: should this be cut short, the next to clean still knows whose it is
+  find "$castoff_stage_dir" -mindepth 1 -maxdepth 1 ! -name .castoff -exec rm -rf {} +
+}
+castoff_each_item() { # FUNCTION, which is given: FROM TO unpack|copy activate|leave [SHA-256]
+  eval "$castoff_items"
+}
+castoff_mib() { awk -v "kib=$1" 'BEGIN { printf "%.1f MiB\n", kib / 1024 }'; }
+castoff_count() { # PATH; says how many files it has, and their bytes
+  castoff_sizes=$(find -H "$1" -type f -printf '%s\n') || return 1
+  echo "$castoff_sizes" | awk 'NF { files++; bytes += $1 } END { printf "%d %.0f\n", files, bytes }'
+}
+castoff_measure() {
+  [ -f "$1" ] || [ -d "$1" ] || castoff_fail "there is no file or folder $1"
+  [ -f "$1" ] || [ -z "${5:-}" ] || castoff_fail "$1 is a folder, and a sha256 is a file's"
+  castoff_count "$1" || castoff_fail "cannot read all of $1"
+}
+
+castoff_child=
+castoff_give_up() { # this job ends, or another node has failed
+  trap '' TERM INT HUP USR1
+  [ -z "$castoff_child" ] || kill "$castoff_child" 2>/dev/null
+  wait
+  castoff_clean
+  exit 143
+}
+castoff_run() { # COMMAND...
+  "$@" &
+  castoff_child=$!
+  castoff_looks=0
+  while kill -s 0 "$castoff_child" 2>/dev/null; do
+    [ ! -e "$castoff_attempt/failure.json" ] || castoff_give_up
+    castoff_looks=$((castoff_looks + 1))
+    if [ "$castoff_looks" -lt 20 ]; then sleep 0.02; else sleep 0.5; fi
+  done
+  wait "$castoff_child"
+}
+castoff_sum() { exec sha256sum <"$1" >"$castoff_stage_dir/.castoff-sum"; }
+castoff_check_sum() { # PATH [SHA-256]
+  [ -n "${2:-}" ] || return 0
+  castoff_run castoff_sum "$1" || castoff_fail "cannot read $1" $?
+  read -r castoff_found _ <"$castoff_stage_dir/.castoff-sum"
+  [ "$castoff_found" = "$2" ] || castoff_fail "$1 has the SHA-256 sum $castoff_found, and not $2"
+}
+castoff_compare() { # FROM TARGET: as many files and bytes, and links that lead where they led
+  castoff_expected=$(sed -n "${castoff_item}p" "$castoff_attempt/stage-sizes")
+  castoff_found=$(castoff_count "$2") || castoff_fail "cannot read all of $2"
+  [ "$castoff_found" = "$castoff_expected" ] ||
+    castoff_fail "the copy of $1 has ${castoff_found% *} files of ${castoff_found#* } bytes,\
+ the original ${castoff_expected% *} of ${castoff_expected#* }"
+  castoff_lost=$(find "$2" -xtype l -printf '%P\n')
+  while IFS= read -r castoff_link; do
+    [ -z "$castoff_link" ] || [ ! -e "$1/$castoff_link" ] ||
+      castoff_fail "$1/$castoff_link is a link out of the folder, so the copy lacks it"
+  done <<LOST
+$castoff_lost
+LOST
+}
+castoff_copy() {
+  castoff_item=$((castoff_item + 1))
+  castoff_target=$castoff_stage_dir/$2
+  case $2 in # never the stage directory itself, which somebody may have cleaned
+    */*) (cd "$castoff_stage_dir" && mkdir -p "./${2%/*}") || castoff_fail "cannot make ${castoff_target%/*}" ;;
+  esac
+  if [ -d "$1" ]; then
+    mkdir "$castoff_target" || castoff_fail "cannot make $castoff_target"
+    castoff_run cp -a "$1/." "$castoff_target" || castoff_fail "cannot copy $1" $?
+    castoff_compare "$1" "$castoff_target"
+  elif [ "$3" = unpack ]; then
+    castoff_check_sum "$1" "${5:-}"
+    mkdir "$castoff_target" || castoff_fail "cannot make $castoff_target"
+    case $1 in
+      *.zip) castoff_run unzip -q "$1" -d "$castoff_target" ;;
+      *) castoff_run tar --no-unquote -x -f "$1" -C "$castoff_target" ;;
+    esac || castoff_fail "cannot unpack $1" $?
+  else
+    castoff_run cp -p "$1" "$castoff_target" || castoff_fail "cannot copy $1" $?
+    castoff_compare "$1" "$castoff_target"
+    castoff_check_sum "$castoff_target" "${5:-}"
+  fi
+  if [ "$4" = activate ]; then
+    [ -d "$castoff_target/bin" ] || castoff_fail "$1 is to be activated, but has no bin"
+    [ ! -x "$castoff_target/bin/conda-unpack" ] || castoff_run env PATH="$castoff_target/bin:$PATH" conda-unpack ||
+      castoff_fail "conda-unpack cannot make $1 fit its place" $?
+  fi
+}
+castoff_copy_all() {
+  castoff_began=$(date +%s)
+  castoff_storage=${castoff_stage_dir%/*}
+  [ -d "$castoff_storage" ] && [ -w "$castoff_storage" ] ||
+    castoff_fail "there is no folder $castoff_storage that can be written"
+  castoff_need=$(awk '{ bytes += $2 } END { printf "%.0f\n", bytes / 1024 }' "$castoff_attempt/stage-sizes")
+  castoff_free=$(df -k --output=avail "$castoff_storage" | tail -n 1)
+  [ "$castoff_free" -ge "$castoff_need" ] ||
+    castoff_fail "$castoff_storage has $(castoff_mib "$castoff_free") free,\
+ and stage needs at least $(castoff_mib "$castoff_need")"
+  (umask 077 && mkdir "$castoff_stage_dir" && printf '%s\n' "$castoff_attempt" >"$castoff_stage_dir/.castoff") ||
+    castoff_fail "cannot make $castoff_stage_dir anew; is $castoff_storage really a folder of this node alone?"
+  castoff_item=0
+  castoff_each_item castoff_copy
+  echo "castoff: staged in $(($(date +%s) - castoff_began)) s on $castoff_host"
+}
+
+if [ "$castoff_verb" = clean ]; then
+  castoff_clean
+  exit
+fi
+cd "$castoff_submit_dir" || castoff_fail "cannot enter $castoff_submit_dir"
+if [ "$castoff_verb" = measure ]; then
+  castoff_each_item castoff_measure
+else
+  trap castoff_give_up TERM INT HUP USR1
+  castoff_copy_all
+fi

@@ -1,0 +1,2 @@
+castoff_prepare() { :; }
+castoff_on_usr1() { castoff_pass_on USR1; }

@@ -1,0 +1,1 @@
+export "$castoff_device_variable=$castoff_visible"

@@ -1,0 +1,7 @@
+castoff_locate() {
+  castoff_job=${PBS_JOBID:?castoff: submit this script with qsub}
+  castoff_index=0
+  castoff_submit_dir=$PBS_O_WORKDIR
+  castoff_restarts=0
+}
+readonly -f castoff_locate

@@ -1,0 +1,1 @@
+castoff_first_log=rank-00000.log

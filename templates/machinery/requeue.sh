@@ -1,0 +1,14 @@
+castoff_start_again() {
+  if ((CASTOFF_ATTEMPT - CASTOFF_FIRST_ATTEMPT < castoff_requeue_max)); then
+    castoff_record_ending again 0 # before anything ends this job
+    if castoff_requeue; then
+      castoff_ending=again
+      exit 0
+    fi
+    echo "castoff: stopped early, but could not be started again" >&2
+  else
+    echo "castoff: stopped early once more, and requeue.max ($castoff_requeue_max) is used up" >&2
+  fi
+}
+castoff_at_again+=(castoff_start_again)
+readonly -f castoff_start_again

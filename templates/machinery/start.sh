@@ -1,0 +1,44 @@
+# --- Start of the ranks ---------------------------------------------------------------------------
+castoff_start() { # STARTER... "$castoff_rank" PROGRAM...
+  castoff_command=() castoff_flags=()
+  while [[ $1 != "$castoff_rank" ]]; do
+    castoff_command+=("$1")
+    shift
+  done
+  castoff_place
+  castoff_do "${castoff_at_start[@]}"
+  castoff_write_rank
+  : >"$CASTOFF_LOG_DIR/$castoff_first_log"
+  "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} ${castoff_look[@]+"${castoff_look[@]}"} "$@" &
+  castoff_starter=$!
+  # The others' logs are beside it.
+  tail -n +1 -f -s 0.2 --pid="$castoff_starter" "$CASTOFF_LOG_DIR/$castoff_first_log" &
+  castoff_tail=$!
+  castoff_do "${castoff_beside[@]}"
+  castoff_wait
+  castoff_do "${castoff_at_over[@]}"
+  builtin wait "$castoff_tail" || true
+}
+castoff_show_failure() {
+  local castoff_log castoff_who
+  castoff_log=$(castoff_field log)
+  castoff_who="rank $(castoff_field rank)"
+  if [[ $castoff_who == "rank null" ]]; then castoff_who=$castoff_last_to_end; fi
+  echo "castoff: $castoff_who on $(castoff_field host) was the first to fail," \
+    "with code $castoff_code; see $CASTOFF_LOG_DIR/$castoff_log" >&2
+  if [[ $castoff_log != "$castoff_first_log" ]]; then tail -n 40 "$CASTOFF_LOG_DIR/$castoff_log" >&2 || true; fi
+}
+castoff_ended_well() { [[ -e $CASTOFF_ATTEMPT_DIR/finished || ! -d $CASTOFF_ATTEMPT_DIR ]]; } # or deleted
+castoff_check_success() { # srun exits 0, too, when it loses a node: rank 0 itself has to have said that it ended well
+  for _ in {1..10}; do # it may have run on another host
+    if castoff_ended_well; then return; fi
+    sleep 1
+  done
+  if ! castoff_ended_well; then
+    echo "castoff: $castoff_starter_name exited with 0, but $castoff_last_to_end did not end: its node was lost" >&2
+    castoff_terminated=1
+  fi
+}
+castoff_at_failure+=(castoff_show_failure)
+castoff_at_success+=(castoff_check_success)
+readonly -f castoff_start castoff_show_failure castoff_ended_well castoff_check_success

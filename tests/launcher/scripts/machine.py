@@ -1,0 +1,47 @@
+"""What a script's machinery writes for the nodes, without the job round it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from launcher import Plan, render
+from launcher.planning.machinery import STALE
+from launcher.planning.render import template_folder
+from launcher.runs.script import head_of
+
+
+def known_parts() -> set[str]:
+    """The names of all parts of the machinery."""
+    folder = template_folder() / "machinery"
+    return {STALE, *(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.sh"))}
+
+
+def below(script: str) -> str:
+    """The machinery of a script."""
+    return script.removeprefix(head_of(script))
+
+
+def values(script: str) -> str:
+    """The lines of a script's head that assign what the machinery works on."""
+    assigned = head_of(script).partition("\ncastoff_nodes=")[2].partition("\nexport CASTOFF_ARRAY_COUNT=")[0]
+    return f"castoff_nodes={assigned}\n"
+
+
+def written(decided: Plan, name: str, folder: Path) -> Path:
+    """The program of that name, as the job's script would write it into the folder of its attempt."""
+    script = render(decided)
+    lines = [below(script), values(script), f"castoff_write_{name}"]
+    subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
+        env={"CASTOFF_ATTEMPT_DIR": str(folder), "PATH": "/usr/bin:/bin"},
+        check=True,
+    )
+    return folder / f"{name}.sh"
+
+
+def inner(script: str) -> dict[str, str]:
+    """The here-documents of a script by their marks: what runs in sh, RANK as each rank's parent."""
+    found = re.findall(r"<<'CASTOFF_(\w+)'\n(.*?\n)CASTOFF_\1\n", script, re.DOTALL)
+    return dict(found)

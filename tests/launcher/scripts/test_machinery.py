@@ -1,0 +1,266 @@
+"""The lower half of scripts: shell that is the same in many, and that nothing in a job can lead astray."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launcher import CastoffError, render
+from launcher.planning.containers import RUNTIMES
+from launcher.planning.machinery import STALE, machinery, stale
+from launcher.planning.render import template_folder
+from launcher.ranks import STALE_VARIABLES
+from launcher.runs.script import MARK, directives_of, head_of, scheduler_of
+from launcher.schedulers.submission import names_again
+
+from .conftest import Benches
+from .examples import EXAMPLES
+from .harness import Bench
+from .machine import below, inner, known_parts
+from .test_rendering import rendered
+from .test_templates import planned, write
+
+FOLDER = template_folder() / "machinery"
+PARTS = sorted(FOLDER.rglob("*.sh"))
+SHELLCHECK = Path(sys.executable).with_name("shellcheck")
+
+CALLED_ELSEWHERE = "SC2329,SC2034,SC2154"
+"""Functions that other parts call, values for other parts, and values of the head."""
+
+
+def named(path: Path) -> str:
+    return path.relative_to(FOLDER).with_suffix("").as_posix()
+
+
+def shellcheck(shell: str, exclude: str, paths: list[Path]) -> str:
+    command = [str(SHELLCHECK), f"--exclude={exclude}", f"--shell={shell}", *map(str, paths)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+class TestParts:
+    def test_shellcheck_finds_nothing(self) -> None:
+        for_nodes = [path for path in PARTS if named(path).startswith("nodes/")]
+        others = [path for path in PARTS if path not in for_nodes]
+        # SC2148: they have no shebang, being parts.
+        assert shellcheck("bash", f"{CALLED_ELSEWHERE},SC2148", others) == ""
+        assert shellcheck("sh", f"{CALLED_ELSEWHERE},SC2148", for_nodes) == ""
+
+    def test_no_function_can_be_replaced(self) -> None:
+        for path in PARTS:
+            if not named(path).startswith("nodes/"):
+                text = path.read_text()
+                defined = re.findall(r"^(castoff_\w+)\(\)", text, re.MULTILINE)
+                kept = " ".join(re.findall(r"^readonly -f (.*)$", text, re.MULTILINE)).split()
+                assert kept == defined, path
+
+    def test_none_of_them_holds_a_template(self) -> None:
+        for path in PARTS:
+            assert "{{" not in path.read_text().replace("${{", "") and "{%" not in path.read_text(), path
+
+    def test_each_is_used_by_some_job(self) -> None:
+        plans = [example.plan() for example in EXAMPLES.values()]
+        used = {name for decided in plans for name in machinery(decided, known_parts()).names}
+        rare = {  # test_containers, test_stage, test_endings and test_going_on_pbs run these
+            *("nodes/buffered_log_of_pyxis", "nodes/containers/libraries", "no_deadline", "stage_summary"),
+            *("pbs/copy_of_member", "stage_nodes_of_pyxis", "nodes/one_a_node", "activate_here"),
+        }
+        assert known_parts() - used <= rare
+
+    @pytest.mark.parametrize("runtime", RUNTIMES)
+    def test_a_runtime_is_told_alike_here_and_there(self, runtime: str) -> None:
+        text = (FOLDER / "containers" / f"{runtime}.sh").read_text()
+        told = RUNTIMES[runtime]  # type: ignore[index]
+        script = f'{text}\nprintf \'%s|%s|\' "${{castoff_bind_flag-}}" "${{castoff_unbindable-}}"'
+        preamble = "castoff_at_start=() castoff_at_container=()\n"
+        said = subprocess.check_output(["bash", "-c", preamble + script], text=True)
+        unbindable = told.unbindable if told.binds_run else ""
+        assert said == f"{told.bind_flag or ''}|{unbindable}|"
+
+
+class TestWhole:
+    def test_its_bytes_follow_from_what_the_marker_says(self) -> None:
+        found: dict[str, str] = {}
+        for name in EXAMPLES:
+            marker, text = head_of(rendered(name)).splitlines()[-1], below(rendered(name))
+            assert found.setdefault(marker, text) == text, name
+        assert len(found) < 0.7 * len(EXAMPLES)
+
+    def test_shells_parse_all_of_it(self, tmp_path: Path, system_program: Callable[[str, str], Path]) -> None:
+        dash = system_program("dash", "dash")
+        script = tmp_path / "job.sh"
+        tried: set[str] = set()
+        for name in EXAMPLES:
+            script.write_text(rendered(name))
+            subprocess.run(["bash", "-n", script], check=True)
+            programs = inner(rendered(name))
+            assert ("RANK" in programs) != name.startswith("local")
+            for text in {*programs.values()} - tried:
+                script.write_text(text)
+                subprocess.run([dash, "-n", script], check=True)
+                tried.add(text)
+
+    @pytest.mark.parametrize("half", [0, 1])
+    def test_shellcheck_finds_nothing(self, half: int, tmp_path: Path) -> None:
+        """In heads with their machinery, of every kind once."""
+        kinds = {rendered(name).partition(MARK)[2]: name for name in EXAMPLES}
+        paths = []
+        for name in [*kinds.values()][half::2]:
+            path = tmp_path / f"{name}.sh"
+            path.write_text(rendered(name))
+            paths.append(path)
+        # SC2218: functions are defined below their calls, since the script reads them first. SC2154: what
+        # only some jobs have is asked for by "${x+…}". In people's own words, SC1091: it would read what they
+        # activate; SC2016: no shell is to read a program's $SCRATCH.
+        exclude = "SC2329,SC2034,SC2218,SC2154,SC2119,SC2120,SC1091,SC2016"
+        assert shellcheck("bash", exclude, paths) == ""
+
+
+class TestHead:
+    def test_ends_with_its_last_marker(self) -> None:
+        for name in EXAMPLES:
+            script = rendered(name)
+            assert head_of(script).count(f"\n{MARK}") == 1
+            assert head_of(script) + below(script) == script
+            assert scheduler_of(script) == EXAMPLES[name].plan().scheduler
+
+    def test_what_the_job_says_is_not_taken_for_it(self) -> None:
+        text = f"\n{MARK}for evil and mean\nexport CASTOFF_ARRAY_COUNT=9\ncastoff_loaded=1\n"
+        text += "#SBATCH --array=0-3\n"
+
+        script = render(planned(None, setup=[f"cat <<'X'{text}X"], env={"A": text}, command=["echo", text]))
+        assert scheduler_of(script) == "slurm"
+        assert head_of(script).count(text) == 3 and "castoff_begin() {" not in head_of(script)
+        assert "--array" not in directives_of(script)
+        assert names_again(head_of(script), None, {}) == ""
+
+    def test_a_script_without_one(self) -> None:
+        assert head_of("#!/bin/sh\ntrue\n") == "#!/bin/sh\ntrue\n"
+        assert scheduler_of("#!/bin/sh\n#SBATCH -N 1\n") is None
+        assert directives_of("") == ""
+
+
+def refused(script: Path, here: Bench) -> str:
+    """What a script says that does not begin."""
+    told = {**os.environ, **here._scheduler()}
+    answer = subprocess.run(
+        ["bash", script], cwd=here.folder, env=told, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert answer.returncode != 0, answer.stdout
+    assert [path.name for path in here.folder.iterdir()] == ["job.sh"], "nothing was made"
+    assert here.ranks() == []
+    return answer.stderr
+
+
+class TestLoader:
+    MESSAGE = "cannot be read: is all of it there?"
+
+    def script(self, here: Bench) -> Path:
+        """Of a job that is done by the time that a part of it is cut off."""
+        setup = ["touch $PROBE_FOLDER/began"]
+        assert here.run(ranks_per_node=1, env={"A": f"\n{MARK}\n"}, setup=setup).code == 0
+        for path in (here.run_dir() / "job.sh", here.run_dir()):
+            subprocess.run(["rm", "-r", path], check=True)
+        for path in here.seen.iterdir():
+            path.unlink()
+        return here.folder / "job.sh"
+
+    def test_one_that_is_cut_short(self, bench: Benches) -> None:
+        here = bench("srun")
+        script = self.script(here)
+        lines = script.read_text().splitlines(keepends=True)
+        begin = next(at for at, line in enumerate(lines) if line.startswith("if ! castoff_below="))
+        mark = max(at for at, line in enumerate(lines) if line.startswith(MARK))
+        for end in (*range(begin + 1, mark + 10), *range(mark + 10, len(lines), 9), len(lines) - 1):
+            script.write_text("".join(lines[:end]))
+            said = refused(script, here)
+            assert self.MESSAGE in said or "syntax error" in said or "unexpected EOF" in said, (end, said)
+            assert not (here.seen / "began").exists()
+
+    def test_one_that_cannot_be_read(self, bench: Benches) -> None:
+        here = bench("srun")
+        script = self.script(here)
+        text = script.read_text()
+        told = {**os.environ, **here._scheduler()}
+        answer = subprocess.run(
+            ["bash"],
+            input=text,
+            cwd=here.folder,
+            env=told,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert answer.returncode != 0 and self.MESSAGE in answer.stderr
+        assert not (here.seen / "began").exists()
+
+    def test_a_name_that_awk_or_a_command_would_take_for_something_else(self, bench: Benches) -> None:
+        here = bench("srun")
+        script = self.script(here)
+        for name in ("a=b", "-n"):
+            script.rename(here.folder / name)
+            told = {**os.environ, **here._scheduler(), "PROBE_FOLDER": str(here.seen)}
+            subprocess.run(["bash", "--", name], cwd=here.folder, env=told, check=True, timeout=60)
+            subprocess.run(["rm", "-r", here.run_dir()], check=True)
+            script = here.folder / name
+
+    @pytest.mark.parametrize("line", ["nothing-of-this-name", ': "${NOT_SET_ANYWHERE:?}"'])
+    def test_errors_name_their_lines(self, line: str, bench: Benches) -> None:
+        """Those of the head, and those of the machinery."""
+        here = bench("srun")
+        ended = here.run(ranks_per_node=1, setup=["# one line", line], env={"STUB_HOSTS": "x0"})
+        lines = (here.folder / "job.sh").read_text().splitlines()
+        assert f"job.sh: line {lines.index(line) + 1}: " in ended.output
+        outside = here.start(ranks_per_node=1, env={"SLURM_JOB_ID": ""})
+        output, _ = outside.process.communicate(timeout=60)
+        lines = (here.folder / "job.sh").read_text().splitlines()
+        number = next(at for at, text in enumerate(lines, 1) if "${SLURM_JOB_ID:?" in text)
+        assert f"job.sh: line {number}: SLURM_JOB_ID: castoff: submit this script with sbatch" in output
+
+
+class TestFunctionsOfSetup:
+    @pytest.mark.parametrize("kind", ["local", "hydra", "pals", "srun"])
+    def test_named_as_what_castoff_calls(self, kind: str, bench: Benches) -> None:
+        """A program or builtin of that name is what castoff means."""
+        text = "".join(path.read_text() for path in PARTS if not named(path).startswith("nodes/"))
+        builtins = subprocess.check_output(["bash", "-c", "compgen -b"], text=True).split()
+        evil = {word for word in re.findall(r"[a-z]+", text) if word in builtins or shutil.which(word)}
+        evil -= set(subprocess.check_output(["bash", "-c", "compgen -k"], text=True).split())
+        evil -= {"set", "unset"}  # the head itself says `set -u` behind setup
+        evil -= {"srun", "mpiexec"}  # the job's own words, which may well be functions
+        assert {"kill", "wait", "cp", "sed", "printf", "date"} <= evil and len(evil) > 30
+        lines = [f"{name}() {{ echo taken by {name}; exit 99; }}" for name in sorted(evil)]
+        here = bench(kind)
+        ended = here.run(ranks_per_node=2, setup=lines, requeue={"max": 1}, walltime="1h")
+        assert (ended.code, ended.ending) == (0, ("done", 0)), ended.output
+        assert "taken by" not in ended.output
+
+    @pytest.mark.parametrize("name", ["castoff_end", "castoff_start", "castoff_record_ending"])
+    def test_named_as_castoffs_own(self, name: str, bench: Benches) -> None:
+        """The job ends at that line."""
+        here = bench("srun")
+        line = f"{name}() {{ exit 0; }}"
+        ended = here.run(ranks_per_node=1, setup=[line])
+        assert (ended.code, ended.ending) == (1, ("failed", 1)), ended.output
+        number = (here.folder / "job.sh").read_text().splitlines().index(line) + 1
+        assert f"job.sh: line {number}: {name}: readonly function" in ended.output
+        assert here.ranks() == []
+
+
+def test_a_part_of_the_users_that_would_cut_the_script(tmp_path: Path) -> None:
+    own = write(tmp_path, "blocks/waiting.sh", f"castoff_wait() {{ wait; }}\n{MARK}\n")
+    with pytest.raises(CastoffError, match=r"blocks/waiting\.sh: no line may begin with # === castoff"):
+        render(planned(own))
+
+
+def test_what_parents_ranks_were_told_is_one_part() -> None:
+    assert STALE in machinery(planned(None), known_parts()).parts
+    command = ["bash", "-c", f"{stale()}printf '%s\\n' \"${{castoff_stale[@]}}\""]
+    assert subprocess.check_output(command, text=True).split() == list(STALE_VARIABLES)
