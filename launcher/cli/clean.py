@@ -15,7 +15,7 @@ from launcher.cli.output import Table, brief, duration, is_terminal, json_option
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
 from launcher.runs.index import Index
-from launcher.runs.records import Submission, read
+from launcher.runs.records import Submission
 from launcher.runs.removal import remove, size, sweep
 from launcher.runs.run import Run
 from launcher.runs.states import ENDINGS, RunSummary, summary
@@ -149,7 +149,7 @@ def _needed(rows: list[Row]) -> dict[str, str]:
     needed = {}
     for row in rows:
         if row.told.state in ("pending", "unknown"):
-            submission = read(row.run.path / "submission.json", Submission) or Submission()
+            submission = row.run.submission() or Submission()
             needed.update({path: row.entry.id for paths in submission.after.values() for path in paths})
     return needed
 
@@ -168,7 +168,7 @@ def _examine(run: Run, needed: dict[str, str], wish: _Wish, *, named: bool) -> _
         raise CastoffError(f"{run.id}: is {now.state}; castoff cancel {run.id} ends it")
     if waiting := needed.get(str(run.path)):
         raise CastoffError(f"{run.id}: {waiting} waits for it, and needs to see how it ended")
-    alone = read(run.path / "submission.json", Submission) is None
+    alone = run.submission() is None
     likely = not alone or (named and now.ending != "again")
     certain = now.state == "ended" and (now.final or likely)
     if not certain and not (named and wish.unknown):

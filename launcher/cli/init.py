@@ -11,7 +11,7 @@ from launcher.cli.job_options import load_site
 from launcher.errors import CastoffError, printable
 from launcher.planning.render import example_job
 from launcher.quoting import visible_word
-from launcher.runs.run import write_file
+from launcher.runs.records import write_file
 
 
 @click.command("init")

@@ -127,11 +127,11 @@ def _check_ranks(run: Run, selection: Selection) -> None:
     Raises:
         CastoffError: it never will, because there is no such rank.
     """
-    plan = run.plan()
-    count = plan.get("ranks")
-    if isinstance(count, int) and (wrong := sorted(rank for rank in selection.ranks if rank >= count)):
+    plan = run.facts()
+    count = plan.ranks
+    if count is not None and (wrong := sorted(rank for rank in selection.ranks if rank >= count)):
         raise CastoffError(f"{run.id}: there is no rank {wrong[0]}; there are 0 to {count - 1}")
-    if selection.ranks and plan.get("starter") != "local" and plan.get("per_rank_logs") is False:
+    if selection.ranks and plan.starter != "local" and not plan.per_rank_logs:
         say(f"{run.id}: its ranks share one log a node; one has its own only where it fails first")
 
 

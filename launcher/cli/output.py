@@ -17,7 +17,7 @@ import click
 from launcher.config.quantities import DURATION_PATTERN, DURATION_TAKES, seconds
 from launcher.errors import CastoffError, Problem, printable
 from launcher.errors import say as say
-from launcher.runs.run import write_file
+from launcher.runs.records import write_file
 
 if TYPE_CHECKING:
     from launcher.runs.states import RunStatus

@@ -29,5 +29,5 @@ def command(run: str, members: tuple[int, ...], done_too: bool, as_json: bool) -
         return
     attempts = [f"{member}.{attempt}" for member, attempt in begin.items()]
     more = f" and {len(attempts) - 10} more" if len(attempts) > 10 else ""
-    job = f"{found.job} ({found.submission().get('scheduler')})"
+    job = f"{found.job} ({found.facts().scheduler})"
     print_facts(run=found.id, job=job, directory=found.path, attempts=", ".join(attempts[:10]) + more)

@@ -68,7 +68,7 @@ def command(
 def _is_over(run: Run, now: RunStatus) -> bool:
     """Whether nothing of it runs or can still begin; False if that cannot be known here."""
     if now.scheduler != "local":  # which was asked
-        return now.state == "ended" and (bool(run.submission()) or now.ending != "again")
-    if not run.submission():  # a script at work by hand may run anywhere
+        return now.state == "ended" and (run.submission() is not None or now.ending != "again")
+    if run.submission() is None:  # a script at work by hand may run anywhere
         return now.state == "ended" and all(member.ending != "again" for member in now.members)
     return now.over and (now.state == "ended" or other_host(run) is None)

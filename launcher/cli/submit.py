@@ -55,15 +55,15 @@ def command(
         return
     run = submit(spec, site, runs_dir=runs_dir)
     record = run.submission()
-    hours = record["node_hours"]
+    hours = record.node_hours if record else None
     if as_json:
-        told = {"id": run.id, "job": record["job"], "directory": str(run.path), "node_hours": hours}
+        told = {"id": run.id, "job": run.job, "directory": str(run.path), "node_hours": hours}
         print_json(told)
         return
     code = read(run)
     print_facts(
         run=run.id,
-        job=f"{record['job']} ({site.scheduler})",
+        job=f"{run.job} ({site.scheduler})",
         directory=run.path,
         code=words(run) or None,
         snapshot=code.snapshot.words() if code and code.snapshot else None,

@@ -175,7 +175,7 @@ class CastoffExecutor(core.Executor):
     def _jobs(self, run: Run) -> Iterable[FunctionJob[Any]]:
         from launcher.executors.jobs import ids
 
-        ranks, job_class = range(run.plan()["ranks"]), self._job_class()
+        ranks, job_class = range(run.facts().ranks or 0), self._job_class()
         return (job_class(run.path, job, ranks, member=member) for member, job in sorted(ids(run).items()))
 
     def _job_class(self) -> type[FunctionJob[Any]]:

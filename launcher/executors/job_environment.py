@@ -21,7 +21,7 @@ from launcher.executors.paths import FunctionPaths, member_job_id, pickle_of
 from launcher.executors.stopping import Stopping, say_again
 from launcher.ranks import RankEnv
 from launcher.runs.directory import opened
-from launcher.runs.run import read_record
+from launcher.runs.records import Start, read
 
 
 class CastoffJobEnvironment(job_environment.JobEnvironment):
@@ -42,7 +42,8 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
     @property
     def raw_job_id(self) -> str:
         """The scheduler's id of the job, or of the array that it belongs to."""
-        return str(read_record(_attempt_folder() / "start.json").get("job", "unknown"))
+        start = read(_attempt_folder() / "start.json", Start)
+        return (start and start.job) or "unknown"
 
     @property
     def array_job_id(self) -> str | None:

@@ -18,7 +18,7 @@ from launcher.executors.ended import says_again
 from launcher.executors.paths import FunctionPaths, member_job_id
 from launcher.executors.watcher import RunWatcher, key_of
 from launcher.runs.directory import open_own, opened
-from launcher.runs.records import Failure, read
+from launcher.runs.records import Failure, Send, begins, read
 from launcher.runs.run import Run
 from launcher.schedulers.local.control import cancel
 from launcher.schedulers.queue import NOT_ASKED
@@ -105,8 +105,8 @@ class FunctionJob(core.Job[R]):
             return
         if written != self._written:
             self._written = written
-            begin = self.run.submission().get("begin") or {}
-            self._attempt = max(self._attempt, begin.get(str(self.member), 0))
+            begin = begins(self.run.submission(), self.run.facts())
+            self._attempt = max(self._attempt, begin.get(self.member, 0))
             self.watcher.reopen(self._key)
 
     def submission(self) -> utils.DelayedSubmission:
@@ -272,16 +272,12 @@ def member_of(run: Run, job_id: str) -> int:
 def ids(run: Run) -> dict[int, str]:
     """The scheduler's ids of a run's members, as it was last submitted."""
     record = run.submission()
-    count = run.plan().get("array_count")
     found: dict[int, str] = {}
-    for send in record.get("sends") or [{"job": record.get("job"), "offset": 0, "count": count}]:
-        if not isinstance(send.get("job"), str):
-            continue  # nobody knows it
-        offset = send.get("offset", 0)
-        members = send.get("members") or range(offset, offset + (send.get("count") or 1))
-        for member in members:
-            index = None if count is None else member - offset
-            found.setdefault(member, member_job_id(send["job"], index))  # of a chain the first link
+    if record is not None:
+        for send in record.sends or [Send(job=record.job, count=run.facts().array_count)]:
+            if send.job is not None:  # else nobody knows it
+                for member, index in send.starts().items():  # of a chain the first link
+                    found.setdefault(member, member_job_id(send.job, index))
     return found
 
 
@@ -291,12 +287,12 @@ def _cancel(run: Run, member: int) -> None:
     Raises:
         CastoffError: its scheduler cannot be asked to.
     """
-    plan = run.plan()
-    if plan.get("scheduler") == "local":
-        cancel(run, member if plan.get("array_count") else None)
+    plan = run.facts()
+    if plan.scheduler == "local":
+        cancel(run, member if plan.array_count else None)
         return
     queued = survey(run).queued
-    queue = queue_of(plan["scheduler"])
+    queue = queue_of(plan.scheduler)
     asked = queued.jobs if queued else set()
     elsewhere = queue.elsewhere(queued.clusters) if queued else None
     answer = NOT_ASKED if elsewhere else queue.ask(asked)

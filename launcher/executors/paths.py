@@ -13,7 +13,7 @@ from pathlib import Path
 
 from submitit.core import utils
 
-from launcher.runs.run import read_record
+from launcher.runs.run import Run
 
 FUNCTIONS = "functions"
 """The folder of pickled functions in a run directory."""
@@ -84,8 +84,8 @@ class FunctionPaths(utils.JobPaths):
     def _node(self) -> int:
         """The node of this rank, as the plan laid the ranks out."""
         node, before = 0, 0
-        for ranks, nodes in read_record(self.folder / "plan.json").get("layout", []):
+        for ranks, nodes in Run(self.folder).facts().layout:
             if self.task_id < before + ranks * nodes:
-                return int(node + (self.task_id - before) // ranks)
+                return node + (self.task_id - before) // ranks
             node, before = node + nodes, before + ranks * nodes
         return 0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from launcher.logs.excerpt import LOOK_BACK, excerpt
 from launcher.runs.records import Failure
-from launcher.runs.run import Run, read_record
+from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus
 
 _ROOM = 64 * 1024
@@ -41,11 +41,10 @@ def failed_rank(run: Run, member: int, attempt: AttemptStatus) -> FailedRank | N
     """The rank of an attempt that failed first; None where none is known to have."""
     if attempt.failure is None:
         return None
-    record = read_record(run.path / "attempts" / f"{member}.{attempt.attempt}" / "failure.json")
-    name = record.get("log")
-    if not isinstance(name, str) and attempt.failure.rank is not None:
+    name = attempt.failure.log
+    if name is None and attempt.failure.rank is not None:
         name = f"rank-{attempt.failure.rank:05d}.log"
-    if not isinstance(name, str) or "/" in name:
+    if name is None or "/" in name:
         return FailedRank(attempt.failure, None)
     log = run.logs / f"{member}.{attempt.attempt}" / name
     return FailedRank(attempt.failure, log if log.is_file() else None)

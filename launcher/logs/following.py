@@ -130,7 +130,7 @@ class Follower:
         if self._status.scheduler in ("slurm", "pbs"):
             self._is_seen = self._looking.answered and not self._status.unsettled
         else:
-            local = self._status.scheduler == "local" and bool(self._run.submission())
+            local = self._status.scheduler == "local" and self._run.submission() is not None
             self._is_seen = local and other_host(self._run) is None
         """Whether castoff knows if the run goes on: by Slurm or PBS, or by its own scheduler on this host."""
 
@@ -321,6 +321,7 @@ def _when(failed: FailedRank) -> float:
 def _because(now: RunStatus, run: Run) -> str:
     if now.reason:
         return f": {now.reason}"
-    after = run.submission().get("after") or {}
-    others = [f"{condition} of {Path(path).name}" for condition, paths in after.items() for path in paths]
+    record = run.submission()
+    after = record.after.items() if record else ()
+    others = [f"{condition} of {Path(path).name}" for condition, paths in after for path in paths]
     return f", it waits for {', '.join(others)}" if others else f", it is {now.state}"

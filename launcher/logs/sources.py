@@ -227,7 +227,7 @@ class OwnLog(Log):
 
 def is_merged(run: Run) -> bool:
     """Whether castoff's starter merges the ranks' lines into the script's log."""
-    return run.plan().get("starter") == "local"
+    return run.facts().starter == "local"
 
 
 def attempts_with_logs(run: Run) -> list[tuple[int, int]]:

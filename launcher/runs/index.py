@@ -15,7 +15,6 @@ directories tell all of it themselves: `castoff list --scan` does that.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +27,7 @@ import msgspec
 from launcher.errors import CastoffError, say
 from launcher.runs.directory import check_trusted, draft_of, is_run_directory
 from launcher.runs.journal import Journal
-from launcher.runs.records import Seconds, Submission, read
+from launcher.runs.records import Seconds, decode
 from launcher.runs.run import LOCK, Run, is_locked
 from launcher.runs.states import RunSummary
 
@@ -77,9 +76,6 @@ class _Event(msgspec.Struct):
     of: int = 0
     begun: bool = False
     removed: bool = False
-
-
-_decode = msgspec.json.Decoder(_Event).decode
 
 
 class Index:
@@ -249,7 +245,7 @@ class Index:
         """The lines that say something of a run."""
         try:
             for line in self._journal.lines():
-                event = _event(line)
+                event = decode(line, _Event)
                 if event and event.path.startswith("/") and "\0" not in event.path:
                     yield event
         except OSError as error:
@@ -303,18 +299,6 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> Run:
     raise CastoffError(f"{reference or 'an empty name'}: {_missing(reference, entries)}")
 
 
-def _event(line: bytes) -> _Event | None:
-    """A line of the index; None if it is none."""
-    try:
-        return _decode(line)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        pass  # msgspec takes no lone surrogates, in which Python's JSON holds bytes that are no text
-    try:
-        return msgspec.convert(json.loads(line), _Event)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-
-
 def _trusted(path: str | Path) -> Run:
     """The run at a path, its parents' links resolved.
 
@@ -333,10 +317,10 @@ def _has_job(entry: Entry, reference: str) -> bool:
         job = entry.ended.job
     else:
         try:
-            submission = read(entry.run.path / "submission.json", Submission)
+            submission = entry.run.submission()
         except CastoffError:
             return False  # one run that cannot be read must not hide the others
-        if submission and reference in (send.job for send in submission.sends or []):
+        if submission and reference in (send.job for send in submission.sends):
             return True  # a large array takes several
         # A script that stands alone names its directory after its job.
         job = submission.job if submission else entry.id.removeprefix("castoff-")

@@ -7,7 +7,6 @@ value of a variable that `env_from` names.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import time
@@ -18,7 +17,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from launcher.runs.git import Git, GitError
-from launcher.runs.run import Run, read_record, write_file
+from launcher.runs.records import read as read_record
+from launcher.runs.records import write, write_file
+from launcher.runs.run import Run
 from launcher.runs.snapshot import Names, Taken, files_words, take
 
 if TYPE_CHECKING:
@@ -93,17 +94,14 @@ def record(
         code.incomplete = str(error)
     if snapshot is not None:
         code.snapshot = take(run_path, directory, snapshot, environ)
-    write_file(run_path / "code.json", json.dumps(msgspec.to_builtins(code), indent=2) + "\n")
+    write(run_path / "code.json", code)
     if code.diff_bytes:
         write_file(run_path / "code.diff", b"".join(diff.texts).decode(errors="surrogateescape"))
 
 
 def read(run: Run) -> Code | None:
     """The code of a run; None if nothing was written down."""
-    try:
-        return msgspec.convert(read_record(run.path / "code.json"), Code)
-    except msgspec.ValidationError:
-        return None
+    return read_record(run.path / "code.json", Code)
 
 
 def words(run: Run) -> str | None:

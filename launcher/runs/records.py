@@ -1,4 +1,4 @@
-"""The records of a run directory, typed: what the scripts, schedulers and starters wrote down.
+"""The records of a run directory, typed: what castoff, its scripts, schedulers and starters wrote down.
 
 A record may be half written, damaged, or somebody else's file of that name: what does not fit counts as
 not there.
@@ -6,14 +6,17 @@ not there.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import stat
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
 
-from launcher.runs.run import Run, record_bytes
+from launcher.errors import CastoffError
 from launcher.runs.script import head_of, scheduler_of
 
 MOST_MEMBERS = 1_000_000
@@ -84,7 +87,7 @@ class LastWord(msgspec.Struct, frozen=True):
     """Whether its script ended by itself, whose own record counts more if it comes late."""
 
 
-class Send(msgspec.Struct):
+class Send(msgspec.Struct, omit_defaults=True):
     """One sbatch or qsub of a submission."""
 
     job: str | None = None
@@ -120,27 +123,41 @@ class Send(msgspec.Struct):
         return {member: member - self.offset for member in members}
 
 
-class Earlier(msgspec.Struct):
+class Earlier(msgspec.Struct, omit_defaults=True):
     """A submission before the last one."""
 
+    time: Seconds | None = None
+    job: str | None = None
+    error: str | None = None
     sends: list[Send] = []
 
 
-class Submission(msgspec.Struct):
-    """What is needed of a submission.json."""
+class Submission(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A submission.json: how a run was submitted, last and before."""
 
-    job: str | None = None
-    error: str | None = None
+    scheduler: str = ""
+    directory: str | None = None
+    """Where it was submitted."""
     time: Seconds | None = None
+    job: str | None = None
+    """The scheduler's id, the first one's if it took several; None where it did not come about."""
+    error: str | None = None
+    """Why it did not."""
     after: dict[str, list[str]] = {}
     """The run directories that it waits for, by condition."""
-    begin: dict[int, int] | None = None
-    """The members that it starts, and with which attempt; None: all, with their first."""
-    sends: list[Send] | None = None
-    """What was sent to Slurm or PBS, in order; None where castoff itself is the scheduler."""
-    earlier: list[Earlier] = []
+    node_hours: float | None = None
     cluster: str | None = None
     """Slurm's name of the cluster that has its jobs; None where it did not say."""
+    begin: dict[int, int] | None = None
+    """The members that it starts, and with which attempt; None: all, with their first."""
+    sends: list[Send] = []
+    """What was sent to Slurm or PBS, in order; nothing where castoff itself is the scheduler."""
+    earlier: list[Earlier] = []
+
+    @property
+    def all_sends(self) -> list[Send]:
+        """Those of the submissions before, too."""
+        return [*(send for one in self.earlier for send in one.sends), *self.sends]
 
 
 class Facts(msgspec.Struct):
@@ -149,11 +166,56 @@ class Facts(msgspec.Struct):
     name: str = ""
     site: str = ""
     scheduler: str = ""
+    shell: str = "/bin/bash"
+    ranks: Number | None = None
+    layout: list[tuple[Number, Number]] = []
+    starter: str = ""
+    cores_per_rank: Number | None = None
     array_count: MemberCount | None = None
+    array_at_most: Number | None = None
     walltime: Number | None = None
+    requeue_max: Number = 0
+    requeue_how: str | None = None
+    env_from: list[str] = []
+    per_rank_logs: bool = True
+    by_script: bool = False
+    """Whether there is no plan, and the script tells this: it stood alone and made the directory itself."""
 
+
+def begins(submission: Submission | None, planned: Facts) -> dict[int, int]:
+    """The members that the newest submission starts, and with which attempt."""
+    if submission and submission.begin is not None:
+        return submission.begin
+    return dict.fromkeys(range(planned.array_count or 1), 0)
+
+
+_LARGEST_RECORD = 1 << 24
+"""Bytes; a larger file is no record of ours."""
 
 Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+def record_bytes(path: Path) -> bytes | None:
+    """What a record holds; None if it is not there, is no plain file, or is too large to be one.
+
+    Raises:
+        CastoffError: it is there and cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place is not waited for
+        try:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
+                return None
+            if about.st_size > _LARGEST_RECORD:
+                return None
+            return os.read(descriptor, about.st_size)
+        finally:
+            os.close(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise CastoffError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def read(path: Path, kind: type[Record]) -> Record | None:
@@ -162,35 +224,81 @@ def read(path: Path, kind: type[Record]) -> Record | None:
     Raises:
         CastoffError: it is there and cannot be read.
     """
-    data = record_bytes(path)
-    if not data:
-        return None
+    return decode(record_bytes(path) or b"", kind)
+
+
+def decode(data: bytes, kind: type[Record]) -> Record | None:
+    """A record of JSON; None where it is no such record."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         pass  # msgspec takes no lone surrogates, in which Python's JSON holds bytes that are no text
     try:
-        return msgspec.convert(json.loads(data), kind)
+        return msgspec.convert(json.loads(data), kind, str_keys=True)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
+
+
+def write(path: Path, record: msgspec.Struct) -> None:
+    """Write a record, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    write_file(path, encode(record))
+
+
+def encode(record: msgspec.Struct) -> str:
+    """A record as text; JSON of Python's, for msgspec takes no lone surrogates."""
+    return json.dumps(msgspec.to_builtins(record), indent=2) + "\n"
+
+
+def write_file(path: Path, text: str, mode: int = 0o600, *, new: bool = False) -> None:
+    """Write a file so that it is either there whole or not at all; with `new`, never over another.
+
+    A link or a device in its place is replaced, never written through. Bytes that are no UTF-8,
+    which Python holds as surrogates, are written as they were.
+
+    Raises:
+        FileExistsError: `new`, and something is there already.
+        OSError: it cannot be written there.
+    """
+    # Not derived from the file's own name, which may be as long as names can be.
+    draft = path.with_name(f".castoff-{os.urandom(6).hex()}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            _publish(draft, path)
+        else:
+            draft.replace(path)
+    finally:
+        with contextlib.suppress(OSError):  # it is not there: renamed, or never made
+            draft.unlink()
+
+
+def _publish(draft: Path, path: Path) -> None:
+    """Give a draft its name, which must be free."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: it may be seen half written
+        with path.open("xb") as file:
+            file.write(draft.read_bytes())
 
 
 _ABOUT = re.compile(r"^# (\S[^\n]*?) on (\S+): ", re.MULTILINE)
 _COUNT = re.compile(r"^export CASTOFF_ARRAY_COUNT=([0-9]{1,7})$", re.MULTILINE)
 
 
-def facts(run: Run) -> Facts:
-    """What was planned, by plan.json; by the script where it stood alone and made the directory itself.
-
-    Raises:
-        CastoffError: they are there and cannot be read.
-    """
-    planned = read(run.path / "plan.json", Facts)
-    if planned is not None:
-        return planned
-    text = (record_bytes(run.script) or b"").decode(errors="replace")
+def facts_of(text: str) -> Facts:
+    """What a script tells that stood alone, and made the run directory itself."""
     head = head_of(text)
-    told = Facts()
+    told = Facts(by_script=True)
     if about := _ABOUT.search(head):
         told.name, told.site = about.groups()
     if text:

@@ -26,16 +26,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
+from launcher.runs.records import Facts, Submission, facts_of, read, record_bytes, write
 
 RUNS_FOLDER = "castoff-runs"
 """Where run directories go if nobody says otherwise, in the working directory."""
@@ -72,7 +71,8 @@ class Run:
     @property
     def job(self) -> str | None:
         """The scheduler's id; None where the submission did not come about."""
-        return self.submission().get("job")
+        record = self.submission()
+        return record.job if record else None
 
     @property
     def script(self) -> Path:
@@ -84,13 +84,31 @@ class Run:
         """The folder of logs."""
         return self.path / "logs"
 
-    def submission(self) -> dict[str, Any]:
-        """How it was submitted; empty if that never came about."""
-        return read_record(self.path / "submission.json")
+    def submission(self) -> Submission | None:
+        """How castoff submitted it; None if that never came about, or its record is damaged.
 
-    def plan(self) -> dict[str, Any]:
-        """The plan, as plain data."""
-        return read_record(self.path / "plan.json")
+        Raises:
+            CastoffError: it cannot be read.
+        """
+        return read(self.path / "submission.json", Submission)
+
+    def write_submission(self, record: Submission) -> None:
+        """Write down how it was submitted.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        write(self.path / "submission.json", record)
+
+    def facts(self) -> Facts:
+        """What was planned, by plan.json; by the script where that is all there is.
+
+        Raises:
+            CastoffError: they are there and cannot be read.
+        """
+        return read(self.path / "plan.json", Facts) or facts_of(
+            (record_bytes(self.script) or b"").decode(errors="replace")
+        )
 
     def attempts(self) -> list[tuple[int, int, Path]]:
         """(member, attempt, folder) of every attempt that began, in order.
@@ -125,23 +143,6 @@ def names_in(folder: Path) -> list[str]:
         raise CastoffError(f"{folder}: cannot be read: {error.strerror}") from error
 
 
-def write_submission(run: Run, record: Mapping[str, Any]) -> None:
-    """Write down how a run was submitted.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    write_file(run.path / "submission.json", json.dumps(record, indent=2) + "\n")
-
-
-def begins(submission: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[int, int]:
-    """The members that the newest submission starts, and with which attempt."""
-    begin = submission.get("begin")
-    if isinstance(begin, dict):
-        return {int(member): int(attempt) for member, attempt in begin.items()}
-    return dict.fromkeys(range(plan.get("array_count") or 1), 0)
-
-
 def ask_to_stop(run: Run) -> None:
     """Ask what runs to stop early, and see to it that nothing of the run begins any more.
 
@@ -171,83 +172,6 @@ SETTLED = "settled"
 
 Before, an ending is the script's word alone: one that was cancelled may call itself done.
 """
-
-_LARGEST_RECORD = 1 << 24
-"""Bytes; a larger file is no record of ours."""
-
-
-def record_bytes(path: Path) -> bytes | None:
-    """What a record holds; None if it is not there, is no plain file, or is too large to be one.
-
-    Raises:
-        CastoffError: it is there and cannot be read.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place is not waited for
-        try:
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
-                return None
-            if about.st_size > _LARGEST_RECORD:
-                return None
-            return os.read(descriptor, about.st_size)
-        finally:
-            os.close(descriptor)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise CastoffError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """A JSON record; empty if it is not there, or is not yet whole.
-
-    Raises:
-        CastoffError: it is there and cannot be read.
-    """
-    try:
-        record = json.loads(record_bytes(path) or b"")
-    except (ValueError, RecursionError):
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
-def write_file(path: Path, text: str, mode: int = 0o600, *, new: bool = False) -> None:
-    """Write a file so that it is either there whole or not at all; with `new`, never over another.
-
-    A link or a device in its place is replaced, never written through. Bytes that are no UTF-8,
-    which Python holds as surrogates, are written as they were.
-
-    Raises:
-        FileExistsError: `new`, and something is there already.
-        OSError: it cannot be written there.
-    """
-    # Not derived from the file's own name, which may be as long as names can be.
-    draft = path.with_name(f".castoff-{os.urandom(6).hex()}")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if new:
-            _publish(draft, path)
-        else:
-            draft.replace(path)
-    finally:
-        with contextlib.suppress(OSError):  # it is not there: renamed, or never made
-            draft.unlink()
-
-
-def _publish(draft: Path, path: Path) -> None:
-    """Give a draft its name, which must be free."""
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links: it may be seen half written
-        with path.open("xb") as file:
-            file.write(draft.read_bytes())
 
 
 @contextlib.contextmanager

@@ -5,17 +5,15 @@ nothing changes.
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
-from launcher.runs.run import Run, write_file
+from launcher.runs.records import write
+from launcher.runs.run import Run
 from launcher.status.scenes import Scene, survey
 
 if TYPE_CHECKING:
@@ -195,4 +193,4 @@ def _keep(run: Run, learnt: list[tuple[Path, LastWord]]) -> None:
         for folder, last in learnt:
             check_trusted(run.path)
             folder.mkdir(mode=0o700, exist_ok=True)
-            write_file(folder / LAST_WORD, json.dumps(msgspec.to_builtins(last)) + "\n")
+            write(folder / LAST_WORD, last)

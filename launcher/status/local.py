@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.runs.records import Ending, Facts, Failure, Start, Submission, read
+from launcher.runs.records import Ending, Facts, Failure, Start, Submission, begins, read
 from launcher.runs.run import SETTLED, Run, names_in
 from launcher.runs.states import AttemptStatus, MemberStatus, known_ending
 
@@ -36,11 +36,8 @@ def judge(run: LocalRun, attempts: Mapping[int, list[tuple[int, Path]]]) -> list
     Raises:
         CastoffError: a record cannot be read.
     """
-    count = run.plan.array_count or 1
-    begin = dict.fromkeys(range(count), 0)
-    if run.submission and run.submission.begin is not None:
-        begin = run.submission.begin
-    numbers = sorted({*range(count), *attempts})
+    begin = begins(run.submission, run.plan)
+    numbers = sorted({*range(run.plan.array_count or 1), *attempts})
     return [_member(run, number, attempts.get(number, []), begin.get(number)) for number in numbers]
 
 

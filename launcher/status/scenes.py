@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from launcher.runs.records import Facts, Submission, facts, read
+from launcher.runs.records import Facts, Submission
 from launcher.runs.run import STOP, Run, names_in
 from launcher.schedulers.local.control import is_alive, took_newest
 
@@ -42,8 +42,7 @@ def survey(run: Run, *, held: bool = False) -> Scene:
     # Before the records: what is written between the two looks then counts.
     alive = not held and is_alive(run)
     holds = names_in(run.path)
-    submission = read(run.path / "submission.json", Submission)
-    plan = facts(run)
+    submission, plan = run.submission(), run.facts()
     attempts: dict[int, list[tuple[int, Path]]] = {}
     for member, attempt, folder in run.attempts():
         attempts.setdefault(member, []).append((attempt, folder))

@@ -11,14 +11,11 @@ import contextlib
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
-
-import msgspec
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
-from launcher.runs.records import Send, Start, Submission, facts, read
-from launcher.runs.run import LOCK, Run, locked, write_submission
+from launcher.runs.records import Send, Start, Submission, read
+from launcher.runs.run import LOCK, Run, locked
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.queue import Answer, Queue
 from launcher.schedulers.registry import queue_of
@@ -42,7 +39,7 @@ def settle(
     Raises:
         CastoffError: a record cannot be read or written.
     """
-    queue = queue_of(facts(run).scheduler, environ)
+    queue = queue_of(run.facts().scheduler, environ)
     give_up = time.monotonic() + patience
     queued = survey(run, held=held).queued
     if queued and queue.elsewhere(queued.clusters):
@@ -87,39 +84,35 @@ def _holding(run: Run, *, held: bool) -> Iterator[bool]:
 
 
 def _decide(run: Run, queue: Queue, answer: Answer, of: Collection[float | None] | None) -> bool:
-    submission = read(run.path / "submission.json", Submission)
-    sends = (submission.sends if submission else None) or []
-    unclear = [place for place, send in enumerate(sends) if send.is_unclear]
-    if submission is None or not unclear:
+    record = run.submission()
+    unclear = [place for place, send in enumerate(record.sends) if send.is_unclear] if record else []
+    if record is None or not unclear:
         return True
-    if answer.silence or (of is not None and any(sends[place].time not in of for place in unclear)):
+    if answer.silence or (of is not None and any(record.sends[place].time not in of for place in unclear)):
         return False
-    candidates = _candidates(run, queue, answer, submission)
+    candidates = _candidates(run, queue, answer, record)
     if candidates is None:
         return False
-    found = _match(sends, candidates)
-    record = run.submission()
+    found = _match(record.sends, candidates)
     for place in unclear:
-        _write_down(record["sends"][place], found.get(place), time.time())
-    if record.get("job") is None:
-        record["job"] = next((send["job"] for send in record["sends"] if send.get("job")), None)
+        _write_down(record.sends[place], found.get(place), time.time())
+    record.job = record.job or next((send.job for send in record.sends if send.job), None)
     try:
-        write_submission(run, record)
+        run.write_submission(record)
     except OSError as error:
         raise CastoffError(f"{run.path}: cannot be written: {error.strerror}") from error
-    return not any(msgspec.convert(send, Send).is_unclear for send in record["sends"])
+    return not any(send.is_unclear for send in record.sends)
 
 
-def _write_down(send: dict[str, Any], job: str | None, now: float) -> None:
+def _write_down(send: Send, job: str | None, now: float) -> None:
     """What a question has brought to light of a send."""
-    asked = send.get("asked")
     if job is not None:
-        send["job"] = job
-    elif asked is None or asked > now:  # a clock that was set back: begin anew
-        send["asked"] = now
-    elif now - asked >= APART:
-        words = f": {send['unclear']}" if send.get("unclear") else ""
-        send["error"] = f"there was no answer{words}; the queue, asked twice, has no such job"
+        send.job = job
+    elif send.asked is None or send.asked > now:  # a clock that was set back: begin anew
+        send.asked = now
+    elif now - send.asked >= APART:
+        words = f": {send.unclear}" if send.unclear else ""
+        send.error = f"there was no answer{words}; the queue, asked twice, has no such job"
 
 
 def _candidates(
@@ -129,13 +122,12 @@ def _candidates(
 
     None: the scheduler does not say.
     """
-    sends = [*(submission.sends or []), *(send for one in submission.earlier for send in one.sends)]
-    owned = {send.job for send in sends}
+    owned = {send.job for send in submission.all_sends}
     script = str(run.script)
     told: list[JobTold] | None = [one for one in answer.jobs.values() if one.runs(script)]
     if not any(one.job not in owned for one in told or []):
-        first = min(send.time or 0.0 for send in submission.sends or [] if send.is_unclear)
-        told = queue.find(script, facts(run).name, first)
+        first = min(send.time or 0.0 for send in submission.sends if send.is_unclear)
+        told = queue.find(script, run.facts().name, first)
     if told is None:
         return None
     found: dict[str, set[int | None]] = {}

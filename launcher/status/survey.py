@@ -6,7 +6,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.runs.records import Ending, Facts, Failure, LastWord, Next, Send, Start, Submission, read
+from launcher.runs.records import (
+    Ending,
+    Facts,
+    Failure,
+    LastWord,
+    Next,
+    Send,
+    Start,
+    Submission,
+    begins,
+    read,
+)
 from launcher.runs.run import Run
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.queue import Answer, Key
@@ -111,14 +122,10 @@ class QueuedRun:
         self.plan = plan
         self.attempts = attempts
         self.being_sent = being_sent
-        self.sends = (submission.sends if submission else None) or []
-        count = plan.array_count or 1
-        self.begin = dict.fromkeys(range(count), 0)
-        if submission and submission.begin is not None:
-            self.begin = submission.begin
-        self.numbers = sorted({*range(count), *attempts})
-        earlier = [send for one in (submission.earlier if submission else []) for send in one.sends]
-        self._of_job = {send.job: send for send in [*earlier, *self.sends] if send.job}
+        self.sends = submission.sends if submission else []
+        self.begin = begins(submission, plan)
+        self.numbers = sorted({*range(plan.array_count or 1), *attempts})
+        self._of_job = {send.job: send for send in (submission.all_sends if submission else []) if send.job}
         self._places: dict[int, Send] = {}
         for send in self.sends:
             for member in send.starts():

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from launcher.errors import CastoffError, printable
-from launcher.runs.records import Submission, read
 from launcher.runs.run import Run
 from launcher.runs.states import RunStatus
 from launcher.schedulers.jobs import JobTold
@@ -116,7 +115,7 @@ def _ask_ours(wish: _Wish) -> None:
     """
     run, now = wish.run, wish.before
     ours = now.scheduler == "local" or took_newest(run)
-    if not ours or read(run.path / "submission.json", Submission) is None:
+    if not ours or run.submission() is None:
         raise CastoffError(_by_hand(now))
     if now.state != "unknown" or other_host(run) is not None:
         cancel(run)
@@ -161,12 +160,12 @@ def _jobs_of(wish: _Wish, queue: Queue, answer: Answer, asked: set[str]) -> set[
     if is_alive(run):
         raise CastoffError(f"{now.id}: it is just being submitted; cancel it when it has been")
     silence = answer.silence_on(sorted(asked))
-    if silence and not run.submission():
+    if silence and run.submission() is None:
         raise CastoffError(_by_hand(now))  # whose job it is cannot be confirmed
     if silence:
         raise CastoffError(_unheard(wish, queue, silence))
     left = {one.job: one for one in _left(answer)}.values()
-    if run.submission():
+    if run.submission() is not None:
         script = str(run.script)
         jobs = {one.job for one in left if one.runs(script)}
     else:

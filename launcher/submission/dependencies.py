@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from launcher.errors import CastoffError
 from launcher.runs.index import Index
-from launcher.runs.records import facts
 from launcher.runs.run import Run
 from launcher.schedulers.directives import is_job_id
 from launcher.schedulers.registry import NAMES, queue_of
@@ -78,8 +77,8 @@ def _jobs(scheduler: str, run: Run, environ: Mapping[str, str]) -> list[str]:
     Raises:
         CastoffError: this scheduler cannot wait for it.
     """
-    planned, submission = run.plan(), run.submission()
-    theirs = facts(run).scheduler
+    planned, submission = run.facts(), run.submission()
+    theirs = planned.scheduler
     if theirs != scheduler:
         raise CastoffError(
             f"{run.id} is a run of {NAMES[theirs]}, for which {NAMES[scheduler]} cannot wait; "
@@ -91,13 +90,13 @@ def _jobs(scheduler: str, run: Run, environ: Mapping[str, str]) -> list[str]:
             f"{run.id}: {NAMES[scheduler]} cannot wait for it: {elsewhere}, or submit this when "
             f"`castoff wait {run.id}` returns"
         )
-    if most := planned.get("requeue_max"):
+    if most := planned.requeue_max:
         raise CastoffError(
             f"{run.id} may be started again (requeue.max {most}), and whoever waits for its job may begin "
             f"before its work is done; submit this when `castoff wait {run.id}` returns"
         )
-    jobs = [str(send["job"]) for send in submission.get("sends", []) if send.get("job")]
-    if not submission and (job := status(run).job):  # of a script that stood alone
+    jobs = [send.job for send in submission.sends if send.job] if submission else []
+    if submission is None and (job := status(run).job):  # of a script that stood alone
         jobs = [job]
     if not jobs:
         raise CastoffError(f"{run.id} has no job: see `castoff status {run.id}`")

@@ -7,7 +7,6 @@ it keeps the log, asks for a stop in time, passes signals on, and leaves nothing
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import shlex
@@ -23,7 +22,8 @@ from launcher.config.site import Site
 from launcher.errors import CastoffError
 from launcher.planning.render import FILTERS, render
 from launcher.runs.plan import Plan
-from launcher.runs.run import AGAIN, SETTLED, Run, read_record, said_again, write_file
+from launcher.runs.records import Ending, Submission, read, write, write_file
+from launcher.runs.run import AGAIN, SETTLED, Run, said_again
 from launcher.schedulers.local.control import cancel_asked, introduce
 from launcher.starters.local.processes import GRACE, Family, Guardian, send
 from launcher.starters.local.streams import RankLines, RankLog, Sink
@@ -63,14 +63,10 @@ def run_in_foreground(
     decided = plan_in(allocation, spec, site, environ)
     script = render(decided)
     directory = working_directory()
-    record = {
-        "scheduler": decided.scheduler,
-        "directory": directory,
-        "after": {},
-        "time": time.time(),
-        "node_hours": None,  # they are the allocation's, whatever runs in it
-        "job": allocation.job,
-    }
+    # No node-hours: they are the allocation's, whatever runs in it.
+    record = Submission(
+        scheduler=decided.scheduler, directory=directory, time=time.time(), job=allocation.job
+    )
     with contextlib.ExitStack() as stack:
         made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ)
         draft = stack.enter_context(made)
@@ -293,7 +289,8 @@ class _Attempt:
     def _code(self, returncode: int | None) -> int:
         """The script's code, or that of the signal that ended it; sees to it that an ending is on record."""
         code = 137 if returncode is None else returncode if returncode >= 0 else 128 - returncode
-        ending = read_record(self._folder / "ending.json").get("ending")
+        record = read(self._folder / "ending.json", Ending)
+        ending = record.ending if record else None
         if ending is None:
             ending = "failed" if self._asked is None else "cancelled"
             killer = f"killed by signal {code - 128}" if code > 128 else "unable to write its records"
@@ -303,10 +300,9 @@ class _Attempt:
         return code
 
     def _record(self, ending: str, code: int, reason: str) -> None:
-        record = {"ending": ending, "code": code, "time": int(time.time()), "reason": reason}
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            write_file(self._folder / "ending.json", json.dumps(record) + "\n")
+            write(self._folder / "ending.json", Ending(ending, code, int(time.time()), reason))
         except OSError as error:
             self.say(f"{self._folder}: {ending} could not be recorded: {error.strerror}")
 

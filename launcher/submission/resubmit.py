@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import time
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import Sealed, check_folder, opened
 from launcher.runs.index import write_down
-from launcher.runs.records import Submission, read
-from launcher.runs.run import LOCK, STOP, Run, locked, read_record, write_file, write_submission
-from launcher.runs.script import head_of, scheduler_of
+from launcher.runs.records import Earlier, Ending, Facts, Submission, read, write_file
+from launcher.runs.run import LOCK, STOP, Run, locked
+from launcher.runs.script import head_of
 from launcher.schedulers.local import submit as local
 from launcher.schedulers.local.abandoned import Marked
 from launcher.schedulers.local.control import forget_cancellation, other_host, started_by
@@ -64,35 +62,36 @@ def resubmit(
 def _resubmit(
     run: Run, seal: Sealed, members: Collection[int], done_too: bool, environ: Mapping[str, str]
 ) -> dict[int, int]:
-    scheduler = _scheduler_of(run)
-    plan = run.plan()
+    plan = run.facts()
+    scheduler = plan.scheduler
+    _check_records(run, plan)
     if scheduler != "local":
         check_reachable(scheduler, environ)
-    _check_records(run, scheduler)
     try:
         with locked(run.path / LOCK, patience=0.5) as lock:
             _check_over(run, scheduler, environ)
-            begin = _next_attempts(run, members, done_too)
+            begin = _next_attempts(run, plan, members, done_too)
             if scheduler != "local":
                 _check_none_left(run, scheduler, environ)
-            record = _renewed(run, begin)
+            record = _renewed(run, scheduler, begin)
             sendings = []  # all that can be wrong with them is said before anything has changed
             if scheduler != "local":
                 here = configuration(scheduler, environ)
-                record["cluster"] = here.cluster or record.get("cluster")
-                sendings = _sendings(run, record, here.largest_array, environ)
-            _renew_secrets(run, plan.get("env_from", []), environ)
+                record.cluster = here.cluster or record.cluster
+                sendings = _sendings(run, plan, record, here.largest_array, environ)
+            _renew_secrets(run, plan.env_from, environ)
             (run.path / STOP).unlink(missing_ok=True)
             forget_cancellation(run)
             write_down(environ, lambda index: index.reopen(run), _NOT_REOPENED.format(run.id))
-            write_submission(run, record)
+            run.write_submission(record)
             try:
                 if scheduler != "local":
                     send_to_queue(run, seal, record, sendings, lock, environ)
                 else:
                     send_to_local(run, seal, local.start_command(str(run.path)), lock, environ)
             except NotSent as error:
-                write_submission(run, {**record, "error": error.said})
+                record.error = error.said
+                run.write_submission(record)
                 raise
     except BlockingIOError:
         raise CastoffError(_still(run)) from None
@@ -101,15 +100,15 @@ def _resubmit(
     return begin
 
 
-def _check_records(run: Run, scheduler: str) -> None:
+def _check_records(run: Run, plan: Facts) -> None:
     """Make sure that they tell how it is started, and what was sent already.
 
     Raises:
         CastoffError: they do not.
     """
-    record = run.path / "submission.json"
-    alone = scheduler != "local" and not record.exists()  # its script was submitted by hand
-    if (read(record, Submission) is None and not alone) or (scheduler == "local" and not run.plan()):
+    local = plan.scheduler in ("", "local")
+    alone = not local and not (run.path / "submission.json").exists()  # its script was submitted by hand
+    if (run.submission() is None and not alone) or (local and plan.by_script):
         raise CastoffError(
             f"{run.id}: plan.json or submission.json is missing or damaged, so castoff does not know how "
             "to start it, nor what may run already; `castoff submit` makes a new run"
@@ -146,7 +145,7 @@ def _check_none_left(run: Run, scheduler: str, environ: Mapping[str, str]) -> No
     queue = queue_of(scheduler, environ)
     queued = survey(run, held=True).queued
     alone: set[str] = set()  # the ids of a script that stood alone, which lay elsewhere
-    if not run.submission() and queued:
+    if run.submission() is None and queued:
         alone = queued.jobs
     give_up = time.monotonic() + _PATIENCE
     try:
@@ -182,58 +181,48 @@ def _still(run: Run) -> str:
     return f"{run.id}: still running; `castoff stop` asks it to stop, `castoff cancel` ends it"
 
 
-def _dependency(run: Run, record: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
+def _dependency(run: Run, record: Submission, environ: Mapping[str, str]) -> str | None:
     """What it still waits for, in its scheduler's words; None: what its script's own directive says."""
-    if record["after"]:
-        return resolve(record["after"], record["scheduler"], environ).words
+    if record.after:
+        return resolve(record.after, record.scheduler, environ).words
     if not _has_begun(run) or "\n#SBATCH --dependency=" not in _head(run):
         return None
     return ""  # it has held once, and those jobs may be forgotten
 
 
 def _sendings(
-    run: Run, record: Mapping[str, Any], largest: int | None, environ: Mapping[str, str]
+    run: Run, plan: Facts, record: Submission, largest: int | None, environ: Mapping[str, str]
 ) -> list[Sending]:
     """The commands that start members again on Slurm or PBS, in arrays of at most so many."""
-    script, plan = _head(run), run.plan()
-    chain = 1 + plan["requeue_max"] if plan.get("requeue_how") == "chain" else 0
-    dependency = _dependency(run, record, environ)
-    restart = Restart(script, str(run.path), record["begin"], bool(plan), dependency, chain)
-    return sendings_again(record["scheduler"], restart, largest)
+    chain = 1 + plan.requeue_max if plan.requeue_how == "chain" else 0
+    dependency, begin = _dependency(run, record, environ), record.begin or {}
+    restart = Restart(_head(run), str(run.path), begin, not plan.by_script, dependency, chain)
+    return sendings_again(record.scheduler, restart, largest)
 
 
-def _next_attempts(run: Run, members: Collection[int], done_too: bool) -> dict[int, int]:
+def _next_attempts(run: Run, plan: Facts, members: Collection[int], done_too: bool) -> dict[int, int]:
     """The members to start, and the attempt that each begins with.
 
     Raises:
         CastoffError: there is none, or one of `members` does not exist, is done, or may still run.
     """
-    count = _count(run)
+    count = plan.array_count or 1
     last = {member: (attempt, folder) for member, attempt, folder in run.attempts()}
     if unknown := sorted(set(members) - set(range(count))):
         raise CastoffError(f"{run.id}: there is no member {unknown[0]}; there are 0 to {count - 1}")
     begin = {}
     for member in sorted(members) or range(count):
         attempt, folder = last.get(member, (-1, None))
-        ending = None if folder is None else read_record(folder / "ending.json").get("ending")
-        if ending is None and (host := other_host(run)):
+        record = None if folder is None else read(folder / "ending.json", Ending)
+        if record is None and (host := other_host(run)):
             raise CastoffError(f"{run.id}: its scheduler runs, or ran, on {host}: resubmit it there")
-        if ending != "done" or done_too:
+        if record is None or record.ending != "done" or done_too:
             begin[member] = attempt + 1
         elif members:
             raise CastoffError(f"{run.id}: member {member} is done; with --done-too it starts again")
     if not begin:
         raise CastoffError(f"{run.id}: it is done; with --done-too it starts again")
     return begin
-
-
-def _count(run: Run) -> int:
-    """How many members a run has."""
-    plan = run.plan()
-    if plan:
-        return plan.get("array_count") or 1
-    found = re.search(r"^export CASTOFF_ARRAY_COUNT=(\d+)$", _head(run), re.MULTILINE)
-    return int(found.group(1)) if found else 1
 
 
 def _renew_secrets(run: Run, names: list[str], environ: Mapping[str, str]) -> None:
@@ -243,34 +232,25 @@ def _renew_secrets(run: Run, names: list[str], environ: Mapping[str, str]) -> No
         write_file(path, secrets(names, environ))
 
 
-def _renewed(run: Run, begin: dict[int, int]) -> dict[str, Any]:
+def _renewed(run: Run, scheduler: str, begin: dict[int, int]) -> Submission:
     """The record of a new submission; the one before becomes history."""
-    record = run.submission()
-    earlier = record.pop("earlier", [])
-    last = {name: record[name] for name in ("time", "job", "error", "sends") if name in record}
-    for gone in ("error", "sends"):
-        record.pop(gone, None)
-    told = {
-        "scheduler": _scheduler_of(run),
-        "directory": str(run.path.parent),  # where a script that stands alone made it
-        **record,
-        "after": {} if _has_begun(run) else record.get("after", {}),  # what it waited for has held once
-    }
-    return {**told, "time": time.time(), "job": None, "begin": begin, "earlier": [*earlier, last]}
+    # A script that stands alone was submitted where it made the directory.
+    before = run.submission() or Submission(directory=str(run.path.parent))
+    last = Earlier(before.time, before.job, before.error, before.sends)
+    return Submission(
+        scheduler=scheduler,
+        directory=before.directory,
+        time=time.time(),
+        after={} if _has_begun(run) else before.after,  # what it waited for has held once
+        node_hours=before.node_hours,
+        cluster=before.cluster,
+        begin=begin,
+        earlier=[*before.earlier, last],
+    )
 
 
 def _has_begun(run: Run) -> bool:
     return any((folder / "start.json").exists() for _, _, folder in run.attempts())
-
-
-def _scheduler_of(run: Run) -> str:
-    """The run's scheduler; a directory that a script standing alone has made holds no plan."""
-    if known := run.plan().get("scheduler"):
-        return str(known)
-    found = scheduler_of(_script(run))
-    if found is None:
-        raise CastoffError(f"{run.script}: does not say which scheduler it is for")
-    return found
 
 
 def _head(run: Run) -> str:

@@ -14,11 +14,14 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
+
+import msgspec
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import Replaced, Sealed
-from launcher.runs.run import Run, write_submission
+from launcher.runs.records import Send, Submission
+from launcher.runs.run import Run
 from launcher.schedulers.command import command_environment
 from launcher.schedulers.local import submit as local
 from launcher.schedulers.local.abandoned import MARK
@@ -90,7 +93,7 @@ class _Answer(NamedTuple):
 def send_to_queue(
     run: Run,
     seal: Sealed,
-    record: dict[str, Any],
+    record: Submission,
     sendings: Sequence[Sending],
     lock: IO[str],
     environ: Mapping[str, str],
@@ -104,34 +107,34 @@ def send_to_queue(
         CastoffError: somebody interrupted this; what was sent until then is written down.
     """
     cleaned = command_environment(environ)
-    sends: list[dict[str, Any]] = []
-    record = {**record, "sends": sends}
+    sends: list[Send] = []
+    record = msgspec.structs.replace(record, sends=sends)
     for number, sending in enumerate(sendings, 1):
-        variables, command = sending.order(sends[-1]["job"] if sends else None)
-        sends.append({"job": None, "time": time.time(), **_members(sending)})
-        write_submission(run, record)
+        variables, command = sending.order(sends[-1].job if sends else None)
+        sends.append(_send_of(sending))
+        run.write_submission(record)
         try:
             around = seal.check()
-            answer = _answer(run, command, {**cleaned, **variables}, record["directory"], [lock.fileno()])
-            sends[-1]["job"] = _job(run, record, command, answer, environ)
+            answer = _answer(run, command, {**cleaned, **variables}, record.directory, [lock.fileno()])
+            sends[-1].job = _job(run, record, command, answer, environ)
             seal.check(around)  # the command has read the script between the two
         except NotSent as refusal:
             sends.pop()
-            write_submission(run, record)
-            _withdraw(record["scheduler"], sends, environ, refusal)
+            run.write_submission(record)
+            _withdraw(record.scheduler, sends, environ, refusal)
             raise
         except Replaced as problem:
-            _withdraw(record["scheduler"], sends, environ, problem)
+            _withdraw(record.scheduler, sends, environ, problem)
             raise
-        record["job"] = record.get("job") or sends[-1]["job"]
-        write_submission(run, record)
+        record.job = record.job or sends[-1].job
+        run.write_submission(record)
         if answer.interrupted:
             parts = "" if number == len(sendings) else f", {number} of its {len(sendings)} parts"
             raise CastoffError(_interrupted(run, parts))
 
 
 def _job(
-    run: Run, record: Mapping[str, Any], command: list[str], answer: _Answer, environ: Mapping[str, str]
+    run: Run, record: Submission, command: list[str], answer: _Answer, environ: Mapping[str, str]
 ) -> str:
     """The job that a command has become; where its answer does not tell, the queue is asked.
 
@@ -139,20 +142,21 @@ def _job(
         NotSent: none.
         Unclear: the queue does not tell either.
     """
-    scheduler = _COMMANDS[record["scheduler"]]
+    scheduler = _COMMANDS[record.scheduler]
     job = scheduler.parse_submit(answer.output) if answer.code == 0 else None
     if job is not None:
         return job
     if scheduler.was_refused(answer.code, answer.words):
         raise NotSent(run, command, answer.code, answer.said)
-    record["sends"][-1]["unclear"] = answer.said
-    write_submission(run, record)
+    record.sends[-1].unclear = answer.said
+    run.write_submission(record)
     if not settle(run, patience=_UNCLEAR_PATIENCE, held=True, environ=environ):
         raise Unclear(run, command, answer.said)
-    found = run.submission()["sends"][-1]
-    if "error" in found:
-        raise NotSent(run, command, answer.code, found["error"])
-    return str(found["job"])
+    settled = run.submission()
+    found = settled.sends[-1] if settled else Send()
+    if found.job is None:
+        raise NotSent(run, command, answer.code, found.error or answer.said)
+    return found.job
 
 
 def _interrupted(run: Run, parts: str = "") -> str:
@@ -209,25 +213,22 @@ def configuration(scheduler: str, environ: Mapping[str, str]) -> slurm.Configura
     return slurm.read_configuration(answer.stdout)
 
 
-def _members(sending: Sending) -> dict[str, Any]:
+def _send_of(sending: Sending) -> Send:
     part = sending.part
     if part is None:
-        told: dict[str, Any] = {"offset": 0, "count": None}
-        return told if sending.link is None else {**told, "link": sending.link}
-    told = {"offset": part.offset, "count": len(part.members)}
-    without_gaps = part.members[-1] - part.offset + 1 == len(part.members)
-    return told if without_gaps else {**told, "members": list(part.members)}
+        return Send(time=time.time(), link=sending.link)
+    gaps = part.members[-1] - part.offset + 1 != len(part.members)
+    members = list(part.members) if gaps else None
+    return Send(time=time.time(), offset=part.offset, count=len(part.members), members=members)
 
 
-def _withdraw(
-    scheduler: str, sends: Sequence[Mapping[str, Any]], environ: Mapping[str, str], why: CastoffError
-) -> None:
+def _withdraw(scheduler: str, sends: Sequence[Send], environ: Mapping[str, str], why: CastoffError) -> None:
     """Cancel what a scheduler took of a run, the rest of which cannot be sent.
 
     Raises:
         CastoffError: it cannot be cancelled.
     """
-    jobs = [str(send["job"]) for send in sends if send["job"]]
+    jobs = [send.job for send in sends if send.job]
     if refused := queue_of(scheduler, environ).cancel(jobs):
         which = f"jobs {', '.join(refused)}, which it took of the same run, go on"
         words = "; ".join(dict.fromkeys(refused.values()))
@@ -260,7 +261,7 @@ def _answer(
     run: Run,
     command: list[str],
     environ: Mapping[str, str],
-    folder: str,
+    folder: str | None,
     inherited: list[int],
     stdin: IO[str] | int = subprocess.DEVNULL,
 ) -> _Answer:
@@ -300,7 +301,7 @@ def _talk(process: subprocess.Popen[str], timeout: float | None) -> tuple[int, s
     return process.returncode, output, words
 
 
-def _why_not(folder: str, error: OSError) -> str:
-    if not Path(folder).is_dir():
+def _why_not(folder: str | None, error: OSError) -> str:
+    if folder is not None and not Path(folder).is_dir():
         return f"{folder} is gone, from which it is submitted"
     return str(error)

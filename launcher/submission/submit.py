@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import yaml
@@ -27,7 +27,9 @@ from launcher.runs.directory import Sealed
 from launcher.runs.drafts import Draft, new_run, sweep_drafts
 from launcher.runs.index import write_down
 from launcher.runs.plan import Plan
-from launcher.runs.run import Run, runs_folder, write_file, write_submission
+from launcher.runs.records import Submission as Record
+from launcher.runs.records import write_file
+from launcher.runs.run import Run, runs_folder
 from launcher.schedulers.directives import own_dependency
 from launcher.schedulers.local import submit as local
 from launcher.schedulers.orders import first_sendings
@@ -128,15 +130,14 @@ def submit(
     itself = (awaited.words or None) == own_dependency(decided.directives)
     dependency = None if itself else awaited.words
     here = configuration(decided.scheduler, environ)
-    record = {
-        "scheduler": decided.scheduler,
-        "directory": working_directory(),
-        "after": awaited.runs,
-        "time": time.time(),
-        "node_hours": decided.node_hours,
-        "cluster": here.cluster,
-        "job": None,
-    }
+    record = Record(
+        scheduler=decided.scheduler,
+        directory=working_directory(),
+        time=time.time(),
+        after=awaited.runs,
+        node_hours=decided.node_hours,
+        cluster=here.cluster,
+    )
     made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ, prepare=prepare)
     with made as draft:
         run = draft.final
@@ -151,7 +152,8 @@ def submit(
                 send_to_local(run, seal, command, draft.lock, environ)
         except NotSent as error:
             try:
-                write_submission(run, {**record, "error": error.said})
+                record.error = error.said
+                run.write_submission(record)
             except OSError:  # as where the disk is full
                 draft.withdraw()
                 raise CastoffError(f"{error.said}\nnothing was started, and nothing of it is left") from error
@@ -168,7 +170,7 @@ def recorded(
     spec: JobSpec,
     decided: Plan,
     script: str,
-    record: Mapping[str, Any],
+    record: Record,
     *,
     runs_dir: Path | None,
     environ: Mapping[str, str],
@@ -191,12 +193,12 @@ def recorded(
             files.write(draft.run)
             provenance.record(
                 draft.run.path,
-                Path(record["directory"]),
+                Path(record.directory or "."),
                 environ,
                 secrets=decided.env_from,
                 snapshot=decided.snapshot,
             )
-            write_submission(draft.run, record)
+            draft.run.write_submission(record)
             if prepare:
                 prepare(draft.run.path)
             path = visible_word(str(draft.final.path))

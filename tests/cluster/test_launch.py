@@ -21,6 +21,7 @@ from launcher.status.watch import status
 from tests import patience
 from tests.launcher.scripts.harness import PROBE, STALE, marked
 from tests.patience import until
+from tests.records import submission_of
 
 from .slurm import HEAD, SlurmCluster
 
@@ -66,7 +67,7 @@ class Shell:
     def runs(self) -> list[RunStatus]:
         """What became of the runs here, oldest first."""
         runs = [Run(path) for path in (self.folder / "castoff-runs").iterdir()]
-        return [status(run) for run in sorted(runs, key=lambda run: run.submission()["time"])]
+        return [status(run) for run in sorted(runs, key=lambda run: submission_of(run).time or 0)]
 
     def ranks(self) -> list[dict[str, Any]]:
         """What each rank of the last run saw, by rank."""

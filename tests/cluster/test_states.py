@@ -16,6 +16,7 @@ import pytest
 from launcher.runs.run import Run
 from tests.launcher.conftest import processes_of
 from tests.patience import until
+from tests.records import submission_of
 
 from .desk import Desk
 from .slurm import SlurmCluster
@@ -300,7 +301,7 @@ class TestUnclear:
         job = run.job
         self.forget(run)
         now = desk.status(run)
-        assert now["job"] == run.job == run.submission()["sends"][0]["job"] == job
+        assert now["job"] == run.job == submission_of(run).sends[0].job == job
         desk.begun()
         assert desk.castoff("cancel", "arrived").code == 0
         self.forget(run)
@@ -321,7 +322,7 @@ class TestUnclear:
         now = desk.status(moved)
         assert (now["state"], now["unsettled"]) == ("unknown", True)
         assert now["reason"].startswith("there was no answer")
-        assert "asked" in moved.submission()["sends"][0]
+        assert submission_of(moved).sends[0].asked
         # As if never asked: on a slow machine the second time could come late enough to be believed.
         (moved.path / "submission.json").write_text(unasked)
         assert desk.castoff("clean", moved.path, "--yes").code == 1

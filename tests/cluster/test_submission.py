@@ -11,6 +11,7 @@ import pytest
 from launcher.runs.run import Run
 from tests.launcher.scripts.harness import STALE
 from tests.patience import until
+from tests.records import submission_of
 
 from .desk import Desk
 from .slurm import SlurmCluster
@@ -48,7 +49,7 @@ env_from: [TOKEN]
     said = [(run.logs / "0.0" / f"rank-{rank:05}.log").read_text() for rank in range(4)]
     assert said == [f"rank {rank} of 4: s3cret, it's mine, no terminal\n" for rank in range(4)]
     assert desk.over(run) == [f"{run.job} COMPLETED"]
-    assert run.submission()["cluster"] == desk.record(run, "start")["cluster"] == "castoff"
+    assert submission_of(run).cluster == desk.record(run, "start")["cluster"] == "castoff"
     assert run.script_log().exists() and run.path.stat().st_mode & 0o777 == 0o700
 
 
@@ -82,9 +83,9 @@ def test_an_array_larger_than_slurm_takes(desk: Desk) -> None:
         *("--name", "sweep", "--set", "array.count=20", "--set", "array.at_most=3"),
         sh=f"echo + >>{log}; echo member $CASTOFF_ARRAY_INDEX of $CASTOFF_ARRAY_COUNT; echo - >>{log}",
     )
-    sends = run.submission()["sends"]
-    assert [(send["offset"], send["count"]) for send in sends] == [(0, 8), (8, 8), (16, 4)]
-    assert run.job == sends[0]["job"] and len({send["job"] for send in sends}) == 3
+    sends = submission_of(run).sends
+    assert [(send.offset, send.count) for send in sends] == [(0, 8), (8, 8), (16, 4)]
+    assert run.job == sends[0].job and len({send.job for send in sends}) == 3
     desk.over(run, 20)
     for member in range(20):
         assert f"member {member} of 20\n" in run.script_log(member).read_text()
@@ -101,7 +102,7 @@ def test_slurms_refusal_in_its_own_words(desk: Desk) -> None:
     assert "sbatch: error: Batch job submission failed: Invalid partition name specified\n" in answer.errors
     (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
     assert f"nothing was started; the script is {run.script}\n" in answer.errors
-    assert "Invalid partition name" in run.submission()["error"] and run.job is None
+    assert "Invalid partition name" in str(submission_of(run).error) and run.job is None
     assert desk.accounted(run) == []
 
 
@@ -119,7 +120,7 @@ exec {REAL_SBATCH} --hold "$@"
     (run,) = map(Run, desk.folder.glob("castoff-runs/*"))
     queue = desk.slurm("squeue", "-h", "-t", "all", "-o", "%T %o").splitlines()
     assert {line.split()[0] for line in queue if str(run.script) in line} == {"CANCELLED"}
-    assert run.submission()["error"] == "sbatch: error: a limit"
+    assert submission_of(run).error == "sbatch: error: a limit"
 
 
 class TestDependencies:
@@ -130,7 +131,7 @@ class TestDependencies:
         third = desk.submit("--set", f"after={{afterany: ['{second.job}']}}", sh="true")
         waits = desk.slurm("squeue", "-h", "-o", "%E", "-j", f"{second.job}")
         assert waits == f"afterok:{first.job}(unfulfilled)"
-        assert second.submission()["after"] == {"afterok": [str(first.path)]}
+        assert submission_of(second).after == {"afterok": [str(first.path)]}
         (desk.folder / "go").touch()
         assert desk.over(third) and desk.record(second, "ending")["ending"] == "done"
         log = second.logs / "0.0" / "rank-00000.log"
@@ -142,7 +143,7 @@ class TestDependencies:
         desk.over(done), desk.over(failed)
         after = "after={afterok: [good], afternotok: [bad], afterany: [bad]}"
         run = desk.submit("--set", after)
-        assert run.submission()["after"].keys() == {"afterok", "afternotok", "afterany"}
+        assert submission_of(run).after.keys() == {"afterok", "afternotok", "afterany"}
         assert desk.over(run)
         answer = desk.castoff("submit", "--site", "slurm", "--set", "after={afterok: [bad]}", "--", "true")
         assert answer.code == 1
@@ -254,8 +255,8 @@ class TestExactlyOnce:
             slurm.continue_controller()
         answer = desk.end(submitting)
         assert answer.code == 0 and f"job         {run.job} (slurm)\n" in answer.output, answer.errors
-        (send,) = run.submission()["sends"]
-        assert "Socket timed out" in send["unclear"] and send["job"] == run.job
+        (send,) = submission_of(run).sends
+        assert "Socket timed out" in str(send.unclear) and send.job == run.job
         assert desk.over(run) == [f"{run.job} COMPLETED"]
 
     def test_castoff_is_killed_when_sbatch_has_done_its_work(self, desk: Desk) -> None:

@@ -20,6 +20,7 @@ from tests.cluster import HEAD, functions
 from tests.cluster.functions import Jobs, Train, fail, nested, number, place, sleep
 from tests.patience import until
 from tests.pbs.cluster import PbsCluster
+from tests.records import submission_of
 
 trap = pytest.mark.trap
 
@@ -254,7 +255,7 @@ def test_a_training_goes_on_as_another_job(jobs: Jobs) -> None:
 
 def test_going_on_in_a_chain(jobs: Jobs) -> None:
     job = jobs["chain"]
-    sent = [send["job"] for send in job.run.submission()["sends"]]
+    sent = [send.job for send in submission_of(job.run).sends]
     assert job.job_id == sent[0] and job.result() == (0, 1, "1", sent[1])
 
 

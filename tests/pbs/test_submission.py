@@ -10,6 +10,7 @@ import pytest
 from launcher.runs.run import Run
 from tests.cluster.desk import Desk
 from tests.patience import until
+from tests.records import submission_of
 
 from .cluster import PbsCluster
 
@@ -187,8 +188,8 @@ class TestGoingOn:
         going = ("--walltime", "5m", "--set", "requeue={max: 2, how: chain}")
         run = desk.submit(*going, sh="exit 3")
         assert desk.castoff("wait", run.id).code == 3
-        last = run.submission()["sends"][-1]["job"]
-        until(lambda: last not in desk.run("qstat").output, "the end of the chain")
+        last = submission_of(run).sends[-1].job
+        until(lambda: str(last) not in desk.run("qstat").output, "the end of the chain")
         assert desk.endings(run) == ["failed"]
 
     def test_too_often(self, desk: PbsDesk) -> None:

@@ -9,7 +9,6 @@ processes, or may be started in an empty one.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import time
@@ -17,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from launcher.runs.run import LOCK, SETTLED, Run, write_file
+from launcher.runs.records import Ending, write
+from launcher.runs.run import LOCK, SETTLED, Run
 
 if TYPE_CHECKING:
     import psutil
@@ -155,11 +155,11 @@ def _holds(pid: int, descriptor: str, path: str) -> bool:
 def _settle(run: Run, member: int | None) -> None:
     """Write down that nothing of it lives any more, and that what had no ending was cancelled."""
     reason = "its scheduler was killed before; what it left running was ended on request"
-    record = {"ending": "cancelled", "code": 143, "time": int(time.time()), "reason": reason}
+    record = Ending("cancelled", 143, int(time.time()), reason)
     newest = {number: folder for number, _, folder in run.attempts()}
     for number, folder in newest.items():
         if member in (None, number):
             with contextlib.suppress(OSError):  # then nobody knows it
                 if not (folder / "ending.json").exists():
-                    write_file(folder / "ending.json", json.dumps(record) + "\n")
+                    write(folder / "ending.json", record)
                 (folder / SETTLED).touch(mode=0o600)

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 from pathlib import Path
 
+import msgspec
+
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
-from launcher.runs.run import LOCK, Run, is_locked, read_record, write_file
+from launcher.runs.records import read, write, write_file
+from launcher.runs.run import LOCK, Run, is_locked
 from launcher.schedulers.local import abandoned
 from launcher.schedulers.local.abandoned import SCHEDULER, Started
 
 _WHO = "local.json"
 _CANCEL = "cancel"
+
+
+class _Who(msgspec.Struct):
+    """A local.json: the scheduler that takes, or took, the newest submission."""
+
+    pid: int | None = None
+    host: str | None = None
+    submission: int | None = None
+    """Which one it took, counted from 0; None: none was ever taken."""
+    mark: str | None = None
+    since: float | None = None
 
 
 def introduce(run: Run, submission: int, started: Started | None = None) -> None:
@@ -26,20 +39,23 @@ def introduce(run: Run, submission: int, started: Started | None = None) -> None
     Raises:
         OSError: it cannot be written.
     """
-    record = {"pid": os.getpid(), "host": socket.gethostname(), "submission": submission}
-    known = started._asdict() if started else {}
-    write_file(run.path / _WHO, json.dumps({**record, **known}) + "\n")
+    known = started or (None, None)
+    write(run.path / _WHO, _Who(os.getpid(), socket.gethostname(), submission, *known))
+
+
+def _who(run: Run) -> _Who:
+    return read(run.path / _WHO, _Who) or _Who()
 
 
 def taken(run: Run) -> int | None:
     """The newest submission that a scheduler took, counted from 0; None if none ever did."""
-    number = read_record(run.path / _WHO).get("submission")
-    return number if isinstance(number, int) else None
+    return _who(run).submission
 
 
 def took_newest(run: Run) -> bool:
     """Whether the newest submission is castoff's own affair: the local scheduler's, or a launch's."""
-    return taken(run) == len(run.submission().get("earlier", []))
+    record = run.submission()
+    return taken(run) == (len(record.earlier) if record else 0)
 
 
 def is_alive(run: Run) -> bool:
@@ -52,8 +68,8 @@ def other_host(run: Run) -> str | None:
 
     Locks of another host cannot be seen on every file system that the two may share.
     """
-    host = read_record(run.path / _WHO).get("host")
-    return None if host in (None, socket.gethostname()) else str(host)
+    host = _who(run).host
+    return None if host == socket.gethostname() else host
 
 
 def cancel(run: Run, member: int | None = None) -> None:
@@ -76,11 +92,10 @@ def cancel(run: Run, member: int | None = None) -> None:
 
 def started_by(run: Run) -> Started | None:
     """How what its newest scheduler has started here is known; None if it is not to be found here."""
-    record = read_record(run.path / _WHO)
-    mark, since = record.get("mark"), record.get("since")
-    if other_host(run) is None and isinstance(mark, str) and isinstance(since, float):
-        return Started(mark, since)
-    return None
+    who = _who(run)
+    if other_host(run) is not None or who.mark is None or who.since is None:
+        return None
+    return Started(who.mark, who.since)
 
 
 def is_abandoned(run: Run) -> bool:
@@ -90,8 +105,8 @@ def is_abandoned(run: Run) -> bool:
 
 def _has_scheduler(run: Run) -> bool:
     """Whether the scheduler that took its newest submission lives."""
-    pid = read_record(run.path / _WHO).get("pid")
-    if not isinstance(pid, int):
+    pid = _who(run).pid
+    if pid is None:
         return False
     with contextlib.suppress(OSError):
         return SCHEDULER.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

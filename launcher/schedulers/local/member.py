@@ -8,12 +8,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
 
+from launcher.runs.records import Facts
 from launcher.runs.run import Run
 from launcher.schedulers.local.abandoned import INDEX, MARK
 from launcher.starters.local.processes import on_cores_if_allowed
@@ -40,13 +40,14 @@ class Member:
     def __init__(
         self,
         run: Run,
-        plan: Mapping[str, Any],
+        plan: Facts,
+        directory: str | None,
         start: Start,
         lock: int,
         mark: str,
         cores: list[int],
     ):
-        """Start it on `cores`; it inherits `lock`, and has `mark` in its environment.
+        """Start it in `directory` on `cores`; it inherits `lock`, and has `mark` in its environment.
 
         Raises:
             OSError: it cannot be started.
@@ -55,22 +56,21 @@ class Member:
         self.cores = cores
         self.start = start
         self.folder = attempt_folder(run, start)
-        walltime = plan.get("walltime")
         self.kill_at: float | None = None
         self.why: str | None = None
         """Why it was asked to end; None: it was not."""
         with run.script_log(self.number).open("ab") as log, on_cores_if_allowed(cores):
             self.process = subprocess.Popen(
-                [*shlex.split(str(plan.get("shell", "/bin/bash"))), str(run.script)],
-                env=_environment(run, start, mark),
-                cwd=run.submission().get("directory"),
+                [*shlex.split(plan.shell), str(run.script)],
+                env=_environment(run, directory, start, mark),
+                cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 pass_fds=[lock],
             )
-        self.deadline = None if walltime is None else time.monotonic() + walltime
+        self.deadline = None if plan.walltime is None else time.monotonic() + plan.walltime
 
     @property
     def ended(self) -> bool:
@@ -118,7 +118,7 @@ def attempt_folder(run: Run, start: Start) -> Path:
     return run.path / "attempts" / f"{start.member}.{start.attempt}"
 
 
-def _environment(run: Run, start: Start, mark: str) -> dict[str, str]:
+def _environment(run: Run, directory: str | None, start: Start, mark: str) -> dict[str, str]:
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -126,7 +126,7 @@ def _environment(run: Run, start: Start, mark: str) -> dict[str, str]:
     }
     environment.update(
         CASTOFF_RUN_DIR=str(run.path),
-        CASTOFF_SUBMIT_DIR=str(run.submission().get("directory", run.path)),
+        CASTOFF_SUBMIT_DIR=directory or str(run.path),
         CASTOFF_JOB_ID=f"local-{os.getpid()}",
         CASTOFF_ATTEMPT=str(start.attempt),
         CASTOFF_FIRST_ATTEMPT=str(start.first),

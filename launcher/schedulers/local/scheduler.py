@@ -14,7 +14,6 @@ scripts that hold the lock until they are over.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -27,17 +26,8 @@ import psutil
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
-from launcher.runs.run import (
-    LOCK,
-    SETTLED,
-    Run,
-    begins,
-    read_record,
-    stop_asked,
-    take,
-    write_file,
-    write_submission,
-)
+from launcher.runs.records import Ending, Submission, begins, encode, read, write
+from launcher.runs.run import LOCK, SETTLED, Run, stop_asked, take
 from launcher.schedulers.local.abandoned import Started
 from launcher.schedulers.local.control import cancel_asked, cancelled_members, introduce, taken
 from launcher.schedulers.local.member import Member, Start, attempt_folder
@@ -61,16 +51,17 @@ _DEFAULT = (signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signa
 class _Scheduler:
     """Runs all members of a run."""
 
-    def __init__(self, run: Run, lock: int, mark: str, waits: Waits):
+    def __init__(self, run: Run, submission: Submission, lock: int, mark: str, waits: Waits):
         self.run = run
         self.waits = waits
         self.lock = lock
         self.mark = mark
-        self.plan = run.plan()
-        due = begins(run.submission(), self.plan)
+        self.plan = run.facts()
+        self.submission = submission
+        due = begins(submission, self.plan)
         self.waiting = [Start(member, attempt, attempt) for member, attempt in sorted(due.items())]
-        at_most = self.plan.get("array_at_most") or len(due)
-        needed = self.plan.get("ranks", 1) * (self.plan.get("cores_per_rank") or 1)
+        at_most = self.plan.array_at_most or len(due)
+        needed = (self.plan.ranks or 1) * (self.plan.cores_per_rank or 1)
         self.free = shares(min(at_most, len(due)), needed)
         """The cores of each member that could run beside those that do."""
         self.running: list[Member] = []
@@ -149,7 +140,8 @@ class _Scheduler:
     def _begin(self, start: Start) -> None:
         cores = self.free.pop(0)
         try:
-            self.running.append(Member(self.run, self.plan, start, self.lock, self.mark, cores))
+            where = self.submission.directory
+            self.running.append(Member(self.run, self.plan, where, start, self.lock, self.mark, cores))
         except OSError as error:
             self.free.append(cores)
             self._record_unstarted(start, "failed", 126, f"its script could not be started: {error}")
@@ -158,7 +150,8 @@ class _Scheduler:
         """See to it that the ending is on record, and that a requeue happens."""
         code = member.process.returncode
         code = 128 - code if code < 0 else code
-        said = read_record(member.folder / "ending.json").get("ending")
+        record = read(member.folder / "ending.json", Ending)
+        said = record.ending if record else None
         if member.why is not None and said not in ("again", member.why) and not member.is_done:
             # The script knows only that it was asked to end, and tells why by a clock that may be wrong.
             self._record(member.folder, member.why, code or 143, None)
@@ -190,15 +183,15 @@ class _Scheduler:
             psutil.wait_procs(left, timeout=0.2)
 
     def _record(self, folder: Path, ending: str, code: int, reason: str | None) -> None:
-        record = {"ending": ending, "code": code, "time": int(time.time()), "reason": reason}
+        record = Ending(ending, code, int(time.time()), reason)
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
-            write_file(folder / "ending.json", json.dumps(record) + "\n")
+            write(folder / "ending.json", record)
         except OSError as error:  # must not end the other members
             trouble = f"its records could not be written: {error.strerror}"
-            record["reason"] = f"{reason}; {trouble}" if reason else trouble
+            record.reason = f"{reason}; {trouble}" if reason else trouble
             try:
-                _use_spare(self.run, folder, json.dumps(record) + "\n")
+                _use_spare(self.run, folder, encode(record).encode())
             except OSError:
                 _say(f"{folder}: {record}")
 
@@ -208,7 +201,7 @@ class _Scheduler:
         _settle(folder)
 
     def _wait_for_others(self) -> None:
-        for condition, paths in (self.run.submission().get("after") or {}).items():
+        for condition, paths in self.submission.after.items():
             for path in paths:
                 other = Run(Path(path))
                 holds = self.waits(condition, other)
@@ -234,15 +227,15 @@ def _make_spare(run: Run) -> None:
     (spare / "ending.json").write_text(" " * 1000)
 
 
-def _use_spare(run: Run, folder: Path, text: str) -> None:
+def _use_spare(run: Run, folder: Path, record: bytes) -> None:
     """Record an ending in the room that was kept for it.
 
     Raises:
         OSError: there is none any more.
     """
     spare = run.path / "attempts" / _SPARE
-    with (spare / "ending.json").open("r+", encoding="utf-8") as file:
-        file.write(text)
+    with (spare / "ending.json").open("r+b") as file:
+        file.write(record)
         file.truncate()
     if folder.exists():
         (spare / "ending.json").replace(folder / "ending.json")
@@ -285,8 +278,8 @@ def main(waits: Waits) -> None:
     run = Run(Path(sys.argv[1]).resolve())
     lock = _take_lock(run)
     record = run.submission()
-    number = len(record.get("earlier", []))
-    if not record or "error" in record or taken(run) == number:
+    number = len(record.earlier) if record else 0
+    if record is None or record.error is not None or taken(run) == number:
         # To begin again would start twice what was submitted once.
         sys.exit(f"castoff: {run.path}: no submission is left to take; `castoff resubmit` makes a new one")
     os.chdir(run.path)  # which tells later where it was moved to
@@ -306,14 +299,15 @@ def main(waits: Waits) -> None:
         _make_spare(run)
         introduce(run, number, started)
         # Here, and last: who submitted may be killed, or may not hear us, but this is found.
-        write_submission(run, {**record, "job": job})
+        record.job = job
+        run.write_submission(record)
     except OSError as error:
         sys.exit(f"castoff: {run.path}: cannot be written: {error.strerror}")
     _redirect(log)
     with contextlib.suppress(BrokenPipeError):
         os.write(write_end, f"{job}\n".encode())
     os.close(write_end)
-    _Scheduler(run, lock, started.mark, waits).main()
+    _Scheduler(run, record, lock, started.mark, waits).main()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     os._exit(0)  # the lock goes with the process: who finds it free finds nothing left running

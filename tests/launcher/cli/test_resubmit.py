@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from launcher.runs.index import Index
+from launcher.runs.records import Earlier
 from launcher.runs.run import Run
+from tests.records import submission_of
 
 from ..conftest import Castoff, LocalJobs
 
@@ -41,16 +43,16 @@ class TestGoingOn:
     def test_the_next_attempt_in_the_same_directory(self, jobs: LocalJobs) -> None:
         run = jobs.submit("--name", "mine", sh=SECOND)
         assert jobs.wait(run)["ending"] == "failed"
-        first = run.submission()
+        first = submission_of(run)
         told = json.loads(again(jobs, run, "--json"))
         assert told == {"id": run.id, "job": run.job, "directory": str(run.path), "attempts": {"0": 1}}
-        assert run.job != first["job"]
+        assert run.job != first.job
         now = jobs.wait(run)
         assert (now["ending"], now["code"], endings(now)) == ("done", 0, [["failed", "done"]])
         assert ran(jobs) == ["0.0", "0.1"]
-        record = run.submission()
-        assert record["earlier"] == [{"time": first["time"], "job": first["job"]}]
-        assert record["time"] > first["time"] and record["directory"] == first["directory"]
+        record = submission_of(run)
+        assert record.earlier == [Earlier(first.time, first.job)]
+        assert (record.time or 0) > (first.time or 0) and record.directory == first.directory
         assert sorted(path.name for path in run.logs.iterdir() if path.is_dir()) == ["0.0", "0.1"]
 
     def test_in_words(self, jobs: LocalJobs) -> None:
@@ -198,7 +200,7 @@ class TestRefusals:
         ]
         assert json.loads(again(jobs, run, "--json"))["attempts"] == {"0": 1}
         assert jobs.wait(run)["ending"] == "done"
-        assert len(run.submission()["earlier"]) == 2 and "broken" in run.submission()["earlier"][1]["error"]
+        assert len(submission_of(run).earlier) == 2 and "broken" in str(submission_of(run).earlier[1].error)
 
 
 class TestSecrets:
@@ -230,7 +232,7 @@ class TestAfter:
         assert jobs.wait(run)["ending"] == "failed"
         jobs.submit("--name", "first", sh="true")
         again(jobs, run)
-        assert run.submission()["after"] == {}
+        assert submission_of(run).after == {}
         assert jobs.wait(run)["ending"] == "done"
 
     def test_what_never_held_is(self, jobs: LocalJobs) -> None:

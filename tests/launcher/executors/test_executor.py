@@ -241,7 +241,7 @@ def test_an_array_is_one_run_with_our_script(executors: Executors) -> None:
     assert all(type(job) is FunctionJob for job in jobs)
     assert [job.job_id for job in jobs] == [f"{jobs[0].run.job}_{member}" for member in range(3)]
     assert [job.result() for job in jobs] == [32, 243, 1024]
-    plan = jobs[0].run.plan()
+    plan = json.loads((jobs[0].run.path / "plan.json").read_text())
     assert (plan["array_count"], plan["array_at_most"], plan["function"]) == (3, 2, True)
     assert jobs[0].run.script.read_text() == executor.render(pow, count=3)
     assert [path.name for path in (executor.folder).iterdir()] == [jobs[0].run.id]

@@ -18,12 +18,13 @@ from launcher import JobSpec, Site, plan, render
 from launcher.cli import main as cli
 from launcher.runs.directory import is_draft
 from launcher.runs.index import Index
-from launcher.runs.run import LOCK, Run, is_locked, write_submission
+from launcher.runs.run import LOCK, Run, is_locked
 from launcher.runs.states import RunStatus
 from launcher.schedulers.local import submit as local
 from launcher.status.watch import status, wait
 from launcher.submission import submit as submission
 from tests import patience
+from tests.records import submission_of
 
 from ..conftest import processes_of
 from .kill_at import Killer
@@ -109,7 +110,7 @@ class Workplace:
         for run in found:
             for name in ("job.yaml", "plan.json", "job.sh", "submission.json", "attempts", "logs", LOCK):
                 assert (run.path / name).exists(), f"{run.id} has no {name}"
-            assert run.plan()["name"] == "job" and run.submission()["scheduler"] == "local"
+            assert run.facts().name == "job" and submission_of(run).scheduler == "local"
         return found
 
     def ran(self) -> list[str]:
@@ -128,7 +129,9 @@ class Workplace:
         """A run that was submitted elsewhere, as if it had been here."""
         copy = Run(self.folder / "castoff-runs" / run.id)
         shutil.copytree(run.path, copy.path)
-        write_submission(copy, {**run.submission(), "directory": str(self.folder)})
+        record = submission_of(run)
+        record.directory = str(self.folder)
+        copy.write_submission(record)
         Index.of(os.environ).add(copy, "job")
         return copy
 

@@ -15,6 +15,7 @@ from launcher.runs.run import LOCK, Run, ask_to_stop, locked, stop_asked
 from launcher.schedulers.local.control import cancel
 from launcher.submission import resubmit as resubmission
 from launcher.submission.resubmit import resubmit
+from tests.records import submission_of
 
 from .conftest import Workplace
 
@@ -164,7 +165,7 @@ def test_resubmit(workplace: Workplaces, failed: Run, monkeypatch: pytest.Monkey
         assert here.castoff("status", run.id).code == 0
         if "after _fork_exec" in here.effects():
             assert now.ending == "done" and here.ran() == ["1"]
-            assert len(now.members[0].attempts) == 2 and len(run.submission()["earlier"]) == 1
+            assert len(now.members[0].attempts) == 2 and len(submission_of(run).earlier) == 1
             return
         assert here.ran() == [] and now.ending == "failed" and len(now.members[0].attempts) == 1
         sent: list[Run] = []
@@ -172,7 +173,7 @@ def test_resubmit(workplace: Workplaces, failed: Run, monkeypatch: pytest.Monkey
             patch.setattr(resubmission, "send_to_local", lambda run, *_: sent.append(run))
             assert here.castoff("resubmit", run.id).code == 0
         assert [one.path for one in sent] == [run.path]
-        assert run.submission()["begin"] == {"0": 1}
+        assert submission_of(run).begin == {0: 1}
         assert not (run.path / "stop").exists() and not (run.path / "cancel").exists()
 
     each_kill(len(effects), workplace, kill)

@@ -13,6 +13,7 @@ import pytest
 
 from launcher.runs.index import Index
 from launcher.runs.run import LOCK, Run, is_locked
+from tests.records import submission_of
 
 from ..conftest import LocalJobs
 
@@ -107,7 +108,7 @@ class TestClock:
             patch.setattr(time, "strftime", lambda *_: stamp)
             patch.setattr(time, "time", lambda: past)
             second = jobs.submit("--name", "job", sh="true")
-        assert second.id < first.id and second.submission()["time"] < first.submission()["time"]
+        assert second.id < first.id and (submission_of(second).time or 0) < (submission_of(first).time or 0)
         assert Index.of(os.environ).find("job").path == second.path
 
     def test_no_time_is_negative(self, jobs: LocalJobs) -> None:

@@ -9,9 +9,8 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,10 +18,10 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError
 from launcher.executors import job_environment
-from launcher.runs.directory import Sealed, opened
+from launcher.runs.directory import Sealed, is_draft, opened
 from launcher.runs.drafts import new_run
-from launcher.runs.run import Run, write_submission
-from launcher.submission import send as sending
+from launcher.runs.records import Submission
+from launcher.runs.run import Run
 from launcher.submission.resubmit import resubmit
 from launcher.submission.submit import submit
 
@@ -78,11 +77,14 @@ def submitted(runs_dir: Path) -> Run:
 def before_sending(monkeypatch: pytest.MonkeyPatch, act: Callable[[Run], object]) -> None:
     """Do something once a run has its name, and before its script is sent."""
 
-    def write(run: Run, record: Mapping[str, Any]) -> None:
-        write_submission(run, record)
-        act(run)
+    real = Run.write_submission
 
-    monkeypatch.setattr(sending, "write_submission", write)
+    def write(run: Run, record: Submission) -> None:
+        real(run, record)
+        if not is_draft(run.path):
+            act(run)
+
+    monkeypatch.setattr(Run, "write_submission", write)
 
 
 def swap(folder: Path, script: str) -> str:

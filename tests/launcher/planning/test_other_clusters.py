@@ -15,12 +15,14 @@ import pytest
 from launcher.errors import CastoffError
 from launcher.executors.jobs import FunctionJob
 from launcher.runs.index import Index
+from launcher.runs.records import Earlier, Send
 from launcher.status.settle import settle
 from launcher.status.watch import Looking, condition_holds, status
 from launcher.submission import resubmit as resubmission
 from launcher.submission.cancel import end
 from launcher.submission.dependencies import resolve
 from launcher.submission.resubmit import resubmit
+from tests.records import submission_of
 
 from ..conftest import Castoff
 from ..fake_slurm import FakeSlurm, OnSlurm
@@ -79,12 +81,12 @@ class TestFromTheOtherOne:
 
     def test_but_where_nothing_of_it_was_ever_taken(self, slurm: FakeSlurm, tmp_path: Path) -> None:
         made = OnSlurm(tmp_path, cluster="alps", job=None, sends=[], error="invalid account")
-        assert resubmit(made.run) == {0: 0} and made.run.submission()["cluster"] == "pilatus"
+        assert resubmit(made.run) == {0: 0} and submission_of(made.run).cluster == "pilatus"
 
     def test_what_is_unclear_is_not_taken_for_lost(self, slurm: FakeSlurm, tmp_path: Path) -> None:
         made = OnSlurm(tmp_path, cluster="alps", job=None, sends=[LOST])
         assert not settle(made.run) and status(made.run).unsettled
-        assert made.run.submission()["sends"] == [LOST]
+        assert submission_of(made.run).sends == [Send(time=899.0, asked=1.0)]
         is_refused(slurm, made)
 
     def test_it_is_not_cancelled(self, slurm: FakeSlurm, made: OnSlurm) -> None:
@@ -157,8 +159,9 @@ class TestWhichOneItIs:
         made.attempt("0.0", "failed", 3, job="5")
         (made.run.path / "attempts/0.0/settled").touch()
         made.write("local.json", {"pid": 1, "host": socket.gethostname(), "submission": 0})
-        record = made.run.submission()
-        made.write("submission.json", {**record, "begin": {0: 1}, "earlier": [{"time": 1.0, "job": "5"}]})
+        record = submission_of(made.run)
+        record.begin, record.earlier = {0: 1}, [Earlier(1.0, "5")]
+        made.run.write_submission(record)
         is_refused(slurm, made)
         is_called(slurm, "alps")
         slurm.tells(("7", "PENDING"), run=made.run)
@@ -166,14 +169,14 @@ class TestWhichOneItIs:
 
     def test_a_damaged_record(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         made.attempt("0.0", "failed", 3)
-        made.write("submission.json", {**made.run.submission(), "time": "x"})
+        made.write("submission.json", {"job": "7", "time": "x"})
         is_refused(slurm, made, why="missing or damaged, so castoff does not know how to start it, nor what")
 
     def test_the_record_has_it(self, slurm: FakeSlurm, tmp_path: Path) -> None:
         made = OnSlurm(tmp_path)
         made.attempt("0.0", "failed", 3)
         resubmit(made.run)
-        assert (made.run.job, made.run.submission()["cluster"]) == ("9", "pilatus")
+        assert (made.run.job, submission_of(made.run).cluster) == ("9", "pilatus")
 
 
 class TestThisOne:

@@ -9,7 +9,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,7 +20,7 @@ from launcher.errors import CastoffError
 from launcher.planning.planner import plan
 from launcher.planning.render import render
 from launcher.runs.index import Index
-from launcher.runs.records import Ending, Facts, Failure, Start, facts, read
+from launcher.runs.records import Ending, Facts, Failure, Start, read
 from launcher.runs.run import Run
 from launcher.status.watch import status
 from tests.launcher.status.test_watch import Made
@@ -178,7 +177,7 @@ def test_what_a_script_tells_where_it_stood_alone(
     job = JobSpec.of({"command": ["true"], "name": "my-job", "walltime": "1h", **array})
     run = Run(tmp_path)
     run.script.write_text(render(plan(job, Site.load(site))))
-    told = facts(run)
-    assert msgspec.structs.astuple(told) == ("my-job", site, scheduler, count, None)
+    told = run.facts()
+    assert told == Facts("my-job", site, scheduler, array_count=count, by_script=True)
     (tmp_path / "plan.json").write_text('{"name": "planned"}')
-    assert facts(run) == Facts(name="planned")
+    assert run.facts() == Facts(name="planned")

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import CastoffError
-from launcher.runs.run import is_locked, locked, read_record, write_file
+from launcher.runs.records import Start, read, write_file
+from launcher.runs.run import is_locked, locked
 
 
 class TestWriteFile:
@@ -56,18 +57,20 @@ class TestWriteFile:
 
 
 class TestReadRecord:
-    @pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '{"a": 1}}', "\x00", "[" * 100_000])
+    @pytest.mark.parametrize(
+        "text", ["", "{", '{"job": 3}', "[]", "null", '{"a": 1}}', "\x00", "[" * 100_000]
+    )
     def test_what_is_no_whole_record(self, tmp_path: Path, text: str) -> None:
         (tmp_path / "record.json").write_text(text)
-        assert read_record(tmp_path / "record.json") == {}
+        assert read(tmp_path / "record.json", Start) is None
 
     def test_what_is_not_there(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        assert read_record(tmp_path / "none") == read_record(tmp_path / "file" / "none") == {}
+        assert read(tmp_path / "none", Start) is read(tmp_path / "file" / "none", Start) is None
 
     def test_what_cannot_be_read(self, tmp_path: Path) -> None:
         with pytest.raises(CastoffError, match="cannot be read: Is a directory"):
-            read_record(tmp_path)
+            read(tmp_path, Start)
 
 
 class TestLocks:

@@ -16,7 +16,8 @@ from launcher.config.site import Search
 from launcher.errors import CastoffError
 from launcher.planning.render import template_folder
 from launcher.runs.drafts import new_run
-from launcher.runs.run import Run, write_file
+from launcher.runs.records import write_file
+from launcher.runs.run import Run
 from launcher.schedulers.local import submit as local
 from launcher.submission import submit as submission
 from tests import patience

@@ -17,9 +17,9 @@ from launcher.runs.run import Run
 from launcher.schedulers.local import submit as local
 from launcher.status.watch import wait
 from launcher.submission import send as sending
-from launcher.submission import submit as submission
 from launcher.submission.submit import dry_run, submit
 from tests import patience
+from tests.records import submission_of
 
 pytestmark = pytest.mark.usefixtures("for_real")
 
@@ -33,10 +33,10 @@ def test_what_a_run_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     run = submit(job(name="mine", walltime="1h"), Site.load("local"))
     assert run.path.parent == tmp_path / "castoff-runs" and run.id == run.path.name
     assert run.script.read_text().startswith("#!/bin/bash")
-    told = run.submission()
-    assert run.job == told["job"] and str(run.job).startswith("local-")
-    assert (told["directory"], told["node_hours"]) == (str(tmp_path), 1.0)
-    assert run.plan()["name"] == "mine"
+    told = submission_of(run)
+    assert run.job == told.job and str(run.job).startswith("local-")
+    assert (told.directory, told.node_hours) == (str(tmp_path), 1.0)
+    assert run.facts().name == "mine"
     assert wait(run, patience.SECONDS).ending == "done"
     assert [(member, attempt) for member, attempt, _ in run.attempts()] == [(0, 0)]
 
@@ -89,7 +89,7 @@ def test_a_failure_on_the_way_leaves_nothing(
     def fail(*_: Any) -> None:
         raise problem
 
-    monkeypatch.setattr(submission, "write_submission", fail)
+    monkeypatch.setattr(Run, "write_submission", fail)
     with pytest.raises((CastoffError, KeyboardInterrupt)):
         submit(job(), Site.load("local"), runs_dir=tmp_path / "runs")
     assert list((tmp_path / "runs").iterdir()) == []

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from launcher.errors import CastoffError
+from launcher.runs.records import Send
 from launcher.runs.run import LOCK, locked
 from launcher.runs.states import RunStatus, summary
 from launcher.schedulers.slurm import queue as slurm_queue
@@ -19,6 +20,7 @@ from launcher.status import asking
 from launcher.status.watch import Looking, condition_holds, looks, status, statuses, wait
 from launcher.submission import resubmit as resubmission
 from launcher.submission.resubmit import resubmit
+from tests.records import submission_of
 
 from ...fake_slurm import FakeSlurm, OnSlurm
 
@@ -589,9 +591,10 @@ class TestUnclear:
         assert now.reason == (
             "there was no answer, so it may or may not have been submitted; ask again in some seconds"
         )
-        record = made.run.submission()
-        record["sends"][0]["asked"] -= 5
-        made.write("submission.json", record)
+        record = submission_of(made.run)
+        assert record.sends[0].asked
+        record.sends[0].asked -= 5
+        made.run.write_submission(record)
         now = status(made.run)
         assert (*ending(now), now.reason) == (
             "ended",
@@ -605,4 +608,4 @@ class TestUnclear:
         made = self.lost(tmp_path, asked=1.0)
         slurm.program("squeue", "exit 1")
         assert status(made.run).unsettled
-        assert made.run.submission()["sends"][0] == {"job": None, "count": None, "time": 899.0, "asked": 1.0}
+        assert submission_of(made.run).sends[0] == Send(time=899.0, asked=1.0)

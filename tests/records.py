@@ -1,0 +1,13 @@
+"""What tests read of a run's records."""
+
+from __future__ import annotations
+
+from launcher.runs.records import Submission
+from launcher.runs.run import Run
+
+
+def submission_of(run: Run) -> Submission:
+    """How a run was submitted, which has to be on record."""
+    found = run.submission()
+    assert found is not None, f"{run.path} has no submission.json, or a damaged one"
+    return found
