@@ -21,7 +21,6 @@ from launcher.executors.paths import FunctionPaths, member_job_id, pickle_of
 from launcher.executors.stopping import Stopping, say_again
 from launcher.ranks import RankEnv
 from launcher.runs.directory import opened
-from launcher.runs.records import Start, read
 
 
 class CastoffJobEnvironment(job_environment.JobEnvironment):
@@ -42,6 +41,8 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
     @property
     def raw_job_id(self) -> str:
         """The scheduler's id of the job, or of the array that it belongs to."""
+        from launcher.runs.records import Start, read  # late: what they need takes each rank some time
+
         start = read(_attempt_folder() / "start.json", Start)
         return (start and start.job) or "unknown"
 

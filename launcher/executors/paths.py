@@ -13,8 +13,6 @@ from pathlib import Path
 
 from submitit.core import utils
 
-from launcher.runs.run import Run
-
 FUNCTIONS = "functions"
 """The folder of pickled functions in a run directory."""
 
@@ -83,6 +81,8 @@ class FunctionPaths(utils.JobPaths):
 
     def _node(self) -> int:
         """The node of this rank, as the plan laid the ranks out."""
+        from launcher.runs.run import Run  # late: what it needs takes each rank some time
+
         node, before = 0, 0
         for ranks, nodes in Run(self.folder).facts().layout:
             if self.task_id < before + ranks * nodes:
