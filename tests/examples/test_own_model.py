@@ -68,7 +68,7 @@ if __name__ == "__main__":
 
 @pytest.mark.usefixtures("for_real")
 @pytest.mark.parametrize(
-    "way", [pytest.param(way, marks=pytest.mark.long if way in ("torchrun", "spawn") else []) for way in WAYS]
+    "way", [pytest.param(way, marks=[] if way == "alone" else pytest.mark.long) for way in WAYS]
 )
 def test_it_learns_however_it_is_started(way: str, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path / "examples")

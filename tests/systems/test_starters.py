@@ -28,7 +28,7 @@ from tests.trainers import toys
 pytestmark = pytest.mark.usefixtures("for_real")
 
 EVERYDAY = "sedd"
-"""The system of `make test`; the others take `make test-long`."""
+"""The system of `make test`, by the starters that no example tries; the others take `make test-long`."""
 
 SURROUNDINGS = {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
 
@@ -159,12 +159,14 @@ def test_castoff_here(training: Training, expected: Learnt, castoff: Castoff) ->
     check(training, expected, "local", "CASTOFF_RUN_DIR", by_castoff=True)
 
 
+@pytest.mark.long
 def test_torchrun(training: Training, expected: Learnt) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     training.run(*torchrun, *training.program)
     check(training, expected, "torchrun", "TORCHELASTIC_RUN_ID", by_castoff=False)
 
 
+@pytest.mark.long
 def test_spawn(training: Training, expected: Learnt) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
