@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -31,27 +32,27 @@ class End(NamedTuple):
     """The rank that failed first."""
 
 
-class Show(Protocol):
+class Show(ABC):
     """Turns what is known of logs into the bytes that are written to standard output."""
 
+    @abstractmethod
     def lines(self, source: Source, block: bytes) -> bytes:
         """Whole lines of one source."""
-        ...
 
     def merged(self, source: Source, block: bytes) -> bytes:
         """Whole lines of a script's log into which castoff's starter has merged those of the ranks."""
-        ...
+        return b"".join(self.lines(source._replace(rank=rank), lines) for rank, lines in by_rank(block))
 
+    @abstractmethod
     def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
         """The rank that failed first, and what its log says about it."""
-        ...
 
     def end(self, end: End) -> bytes:
-        """That the run is over."""
-        ...
+        """That the run is over; people are told on standard error."""
+        return b""
 
 
-class Text:
+class Text(Show):
     """For people: `[rank] ` before each line, or `[member.attempt:rank] ` where there are several members."""
 
     def __init__(self, *, several: bool, terminal: bool, colours: bool, labels: bool = True):
@@ -75,9 +76,7 @@ class Text:
 
     def merged(self, source: Source, block: bytes) -> bytes:
         """See `Show`."""
-        if not (self._several or self._terminal):
-            return block
-        return b"".join(self.lines(source._replace(rank=rank), lines) for rank, lines in by_rank(block))
+        return super().merged(source, block) if self._several or self._terminal else block
 
     def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
         """See `Show`."""
@@ -87,10 +86,6 @@ class Text:
             block = for_terminal(block)
         header = self._red(f"--- {where}{failure_words(failed.failure)} ---")
         return header + block + self._red("--- all ranks ---")
-
-    def end(self, end: End) -> bytes:
-        """Nothing: people are told on standard error."""
-        return b""
 
     def _red(self, line: str) -> bytes:
         text = line.encode(errors="surrogateescape")
@@ -119,7 +114,7 @@ class Text:
         return label + b" "
 
 
-class Json:
+class Json(Show):
     """For programs: a JSON object a line, each with its `event`."""
 
     def lines(self, source: Source, block: bytes) -> bytes:
@@ -128,10 +123,6 @@ class Json:
             _event("line", **source._asdict(), text=line.decode(errors="replace"))
             for line in block.split(b"\n")[:-1]
         )
-
-    def merged(self, source: Source, block: bytes) -> bytes:
-        """See `Show`."""
-        return b"".join(self.lines(source._replace(rank=rank), lines) for rank, lines in by_rank(block))
 
     def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
         """See `Show`."""

@@ -125,17 +125,22 @@ class RankLog(Log):
         return self._show.lines(self._source, block) if block else b""
 
 
-class MergedLog(Log):
-    """What a script wrote on one machine: the lines of all ranks and its own, of all attempts."""
+class _ScriptLog(Log):
+    """What a script wrote, of all attempts."""
 
     def __init__(self, run: Run, member: int, selection: Selection, show: Show):
         path = run.script_log(member)
         start = _start(path, selection)
         super().__init__(path, start)
+        self._run = run
         self._member = member
         self._attempt = _attempt_at(run, member, start)
         self._selection = selection
         self._show = show
+
+
+class MergedLog(_ScriptLog):
+    """On one machine: the lines of all ranks and its own."""
 
     def _shown(self, block: bytes) -> bytes:
         shown = []
@@ -146,20 +151,14 @@ class MergedLog(Log):
         return b"".join(shown)
 
 
-class OwnLog(Log):
-    """What a script wrote on a cluster, without its first rank's lines."""
+class OwnLog(_ScriptLog):
+    """On a cluster: without its first rank's lines."""
 
     def __init__(self, run: Run, member: int, selection: Selection, show: Show):
-        path = run.script_log(member)
-        start = _start(path, selection)
-        super().__init__(path, start)
-        self._member = member
-        self._run = run
-        self._selection = selection
-        self._show = show
+        super().__init__(run, member, selection, show)
         self._whole = WholeLines()
         self._repeated: dict[int, bytes] = {}
-        self._enter(_attempt_at(run, member, start))
+        self._enter(self._attempt)
 
     def poll(self, now: float) -> bytes:
         """See `Log`."""
