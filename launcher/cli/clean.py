@@ -33,12 +33,12 @@ class _Wish(NamedTuple):
 
     def allows(self, told: RunSummary) -> bool:
         """Whether a run may be one of them."""
-        ended = _ended(told)
-        if self.endings and told.ending not in self.endings:
-            return False
-        if self.names and not any(fnmatchcase(told.name, name) for name in self.names):
-            return False
-        return self.older_than is None or (ended is not None and time.time() - ended >= self.older_than)
+        since = _ended(told)
+        return (
+            (not self.endings or told.ending in self.endings)
+            and (not self.names or any(fnmatchcase(told.name, name) for name in self.names))
+            and (self.older_than is None or (since is not None and time.time() - since >= self.older_than))
+        )
 
 
 class _Candidate(NamedTuple):
@@ -86,20 +86,24 @@ def command(
     Asks first. Runs that go on, or that a waiting run needs, are never removed.
     """
     if not runs and older_than is None and not endings and not names:
-        raise click.UsageError("say which runs: by name, or as in castoff clean --older-than 30d", context)
+        context.fail("say which runs: by name, or as in castoff clean --older-than 30d")
     if unknown and not runs:
-        raise click.UsageError("--unknown is for runs that are named", context)
+        context.fail("--unknown is for runs that are named")
     if not (yes or dry) and (as_json or not is_terminal(sys.stdin)):
-        raise click.UsageError("nobody can be asked: give --yes, or --dry-run to see what would go", context)
+        context.fail("nobody can be asked: give --yes, or --dry-run to see what would go")
     index = Index.of(os.environ)
     candidates = _candidates(index, index.find_all(runs), _Wish(older_than, endings, names, unknown))
     if not as_json:
         _show(candidates)
-    if not dry and not yes and candidates:
-        _ask(candidates)
+    if candidates and not (dry or yes):
+        size = _size_words(sum(one.bytes for one in candidates))
+        if not click.confirm(f"Remove {several(len(candidates), 'run')}, {size}?", err=True):
+            raise CastoffError("nothing was removed")
     removed, problems = ([], []) if dry else _remove(candidates, index)
     if as_json:
-        print_json(*({**_plain(one), "removed": one.run in removed} for one in candidates))
+        for run, told, bytes in candidates:
+            place = {"id": run.id, "directory": str(run.path)}
+            print_json({**place, "ending": told.ending, "bytes": bytes, "removed": run in removed})
     elif removed:
         say(f"removed {several(len(removed), 'run')}")
     if problems:
@@ -114,8 +118,9 @@ def _candidates(index: Index, named: list[Run], wish: _Wish) -> list[_Candidate]
     """
     overview = Overview(index)
     needed = _needed(overview.rows)
+    meant, _ = overview.choose(lambda row: row.told.state == "ended" and wish.allows(row.told))
     candidates, problems = [], []
-    for run in named or _meant(overview, wish):
+    for run in named or [row.run for row in meant]:
         try:
             candidate = _examine(run, needed, wish, named=bool(named))
         except CastoffError as error:
@@ -128,15 +133,6 @@ def _candidates(index: Index, named: list[Run], wish: _Wish) -> list[_Candidate]
     for problem in problems:
         say(problem)
     return candidates
-
-
-def _meant(overview: Overview, wish: _Wish) -> list[Run]:
-    """The runs that are meant without being named, as far as the index knows."""
-
-    def wanted(row: Row) -> bool:
-        return row.told.state == "ended" and wish.allows(row.told)
-
-    return [row.run for row in overview.choose(wanted)[0]]
 
 
 def _ended(told: RunSummary) -> float | None:
@@ -177,15 +173,6 @@ def _examine(run: Run, needed: dict[str, str], wish: _Wish, *, named: bool) -> _
     return _Candidate(run, summary(now), size(run))
 
 
-def _plain(candidate: _Candidate) -> dict[str, object]:
-    return {
-        "id": candidate.run.id,
-        "directory": str(candidate.run.path),
-        "ending": candidate.told.ending,
-        "bytes": candidate.bytes,
-    }
-
-
 def _show(candidates: list[_Candidate]) -> None:
     if not candidates:
         say("there is nothing to remove")
@@ -197,12 +184,6 @@ def _show(candidates: list[_Candidate]) -> None:
         since = f"{brief(now - ended)} ago" if ended else ""
         rows.append((run.id, told.ending or "", since, _size_words(bytes), str(run.path.parent)))
     Table(("run", "state", "ended", "size", "folder"), rows, dispensable=("folder", "ended")).print(rows)
-
-
-def _ask(candidates: list[_Candidate]) -> None:
-    what = f"{several(len(candidates), 'run')}, {_size_words(sum(one.bytes for one in candidates))}"
-    if not click.confirm(f"Remove {what}?", err=True):
-        raise CastoffError("nothing was removed")
 
 
 def _remove(candidates: list[_Candidate], index: Index) -> tuple[list[Run], list[str]]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias, TypeVar
 
 import click
 from click import shell_completion as shells
@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 
 from launcher.errors import CastoffError
 
+F = TypeVar("F", bound=Callable[..., Any])
 _Items: TypeAlias = "list[CompletionItem[str]]"
 
 _PLAIN = re.compile(r"\w[\w.+%/-]*")
@@ -140,3 +141,18 @@ def _fields(kind: Any, prefix: str = "") -> Iterator[str]:
 
 def _items(begun: str, words: Iterable[str]) -> _Items:
     return [CompletionItem(word) for word in words if word.startswith(begun)]
+
+
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Set any field, as in env.A=1.",
+    shell_complete=complete_fields,
+)
+
+
+def site_option(words: str) -> Callable[[F], F]:
+    """Add --site."""
+    return click.option("--site", "site_name", help=words, shell_complete=complete_sites)

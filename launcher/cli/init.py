@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from launcher.cli.completion import complete_sites
+from launcher.cli.completion import site_option
 from launcher.cli.job_options import load_site
 from launcher.errors import CastoffError, printable
 from launcher.planning.render import example_job
@@ -16,7 +16,7 @@ from launcher.runs.records import write_file
 
 @click.command("init")
 @click.argument("path", default="job.yaml", type=click.Path(path_type=Path))
-@click.option("--site", "site_name", help="The site to write it for.", shell_complete=complete_sites)
+@site_option("The site to write it for.")
 def command(path: Path, site_name: str | None) -> None:
     """Write a commented job file to start from; never over a file that is there."""
     text = example_job(load_site(site_name))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from launcher.cli.completion import complete_fields, complete_sites
+from launcher.cli.completion import set_option, site_option
 from launcher.cli.output import say
 from launcher.config.job import JobSpec
 from launcher.config.site import NO_SCHEDULER, Search, Site
@@ -18,20 +18,8 @@ from launcher.errors import InvalidInput, Problem, printable
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NUMBERS = ("nodes", "ranks_per_node", "ranks", "cores_per_rank", "devices_per_rank")
-_TEXTS = (
-    "name",
-    "memory",
-    "walltime",
-    "grace",
-    "account",
-    "queue",
-    "qos",
-    "constraint",
-    "reservation",
-    "exclude",
-    "workdir",
-    "python",
-)
+_OF_CLUSTERS = ("account", "queue", "qos", "constraint", "reservation", "exclude")
+_TEXTS = ("name", "memory", "walltime", "grace", *_OF_CLUSTERS, "workdir", "python")
 
 
 def job_options(function: F) -> F:
@@ -42,19 +30,8 @@ def job_options(function: F) -> F:
         kind = "INTEGER" if name in _NUMBERS else "TEXT"
         words = fields[name].type.__metadata__[-1].description
         function = click.option(flag, metavar=kind, help=words)(function)
-    function = click.option(
-        "--set",
-        "overrides",
-        multiple=True,
-        metavar="FIELD=VALUE",
-        help="Set any field, as in env.A=1.",
-        shell_complete=complete_fields,
-    )(function)
-    function = click.option(
-        "--site", "site_name", help="The site; see `castoff sites`.", shell_complete=complete_sites
-    )(function)
-    job = click.argument("job", required=False, type=click.Path())
-    return job(function)
+    function = site_option("The site; see `castoff sites`.")(set_option(function))
+    return click.argument("job", required=False, type=click.Path())(function)
 
 
 def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any]) -> JobSpec:
@@ -68,7 +45,7 @@ def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any])
         check_job_file(job)
     elif program is None and not any(item.startswith("command=") for item in overrides):
         how = f"as in {context.command_path} -- python train.py"
-        raise click.UsageError(f"name a job file, or a program after --, {how}", context)
+        context.fail(f"name a job file, or a program after --, {how}")
     return JobSpec.load(job, overrides=overrides, flags=given)
 
 
@@ -89,7 +66,7 @@ def check_job_file(job: str) -> None:
     for command, mark in (("sbatch", "#SBATCH "), ("qsub", "#PBS ")):
         if mark in _beginning(path):
             says = f"is a script for {command}, no job file; `castoff init` writes one to start from"
-    raise click.UsageError(f"{job} {says}", context)
+    context.fail(f"{job} {says}")
 
 
 def _beginning(path: Path) -> str:
@@ -122,22 +99,9 @@ def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
     return site
 
 
-_OF_CLUSTERS = (
-    "account",
-    "queue",
-    "qos",
-    "constraint",
-    "reservation",
-    "exclude",
-    "exclusive",
-    "mail",
-    "options",
-)
-
-
 def _refuse_a_clusters_job(spec: JobSpec) -> None:
     asked = [f"nodes: {spec.nodes}"] if (spec.nodes or 1) > 1 else []
-    for field in _OF_CLUSTERS:
+    for field in (*_OF_CLUSTERS, "exclusive", "mail", "options"):
         value = getattr(spec, field)
         if value:
             asked.append(f"{field}: {printable(value)}" if isinstance(value, str) else field)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from launcher.cli.completion import complete_fields, complete_sites
+from launcher.cli.completion import set_option, site_option
 from launcher.cli.output import say
 from launcher.errors import CastoffError
 from launcher.ranks.rendezvous import derived_port
@@ -57,21 +57,9 @@ _NOT_HERE = ("container", "stage")
 @click.option(
     "--devices-per-rank", type=click.IntRange(min=0), help="Default: the site's; on this host none."
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Set any field of JOB.",
-    shell_complete=complete_fields,
-)
+@set_option
 @click.option("--here", is_flag=True, help="This host alone, also inside an allocation.")
-@click.option(
-    "--site",
-    "site_name",
-    help="The allocation's site; see `castoff sites`.",
-    shell_complete=complete_sites,
-)
+@site_option("The allocation's site; see `castoff sites`.")
 @click.option("--runs-dir", type=click.Path(path_type=Path), help="In an allocation: where runs go.")
 @click.option("--log-dir", type=click.Path(path_type=Path), help="On this host: write ranks' logs there.")
 @click.option("--failure-file", type=click.Path(path_type=Path), help="On this host: the first failure.")
@@ -103,7 +91,7 @@ def command(
     """
     context = click.get_current_context()
     if here and site_name is not None:
-        raise click.UsageError("--here is this host alone, and --site names an allocation's site", context)
+        context.fail("--here is this host alone, and --site names an allocation's site")
     flags = {name: value for name, value in layout.items() if value is not None}
     hosts = _hosts_by_hand(node_rank, master_addr, master_port, flags)
     found = None if here or hosts is not None else _allocation(site_name)
@@ -113,16 +101,13 @@ def command(
         return _in_allocation(*found, job, overrides, flags, runs_dir)
     _refuse({"--runs-dir": runs_dir}, "is for runs in an allocation; here --log-dir says where logs go")
     if job is None and not overrides and not context.obj:
-        raise click.UsageError(
-            "name a program after --, as in castoff launch -n 2 -- python train.py", context
-        )
+        context.fail("name a program after --, as in castoff launch -n 2 -- python train.py")
     request = StartRequest(
         command=context.obj or [],
         ranks=flags.get("ranks_per_node", 1),
         cores_per_rank=flags.get("cores_per_rank"),
         devices_per_rank=flags.get("devices_per_rank"),
         environment=os.environ,
-        workdir=None,
         log_dir=log_dir,
         failure_file=failure_file,
         job_id=job_id or os.urandom(8).hex(),
@@ -130,7 +115,7 @@ def command(
         inherited=inherited_lock(os.environ),  # while a rank lives, its run is not free
     )
     if hosts is not None and (job is not None or overrides or site_name is not None):
-        raise click.UsageError("--node-rank is for a program after --, without job file and site", context)
+        context.fail("--node-rank is for a program after --, without job file and site")
     if job is not None or overrides or site_name is not None or flags.keys() & {"ranks", "nodes"}:
         request = _with_job(request, job, overrides, flags, site_name or "local")
     with _outcome_asked_for(request) as (asking, outcome):
@@ -154,21 +139,18 @@ def _hosts_by_hand(
         _refuse({"--master-addr": address, "--master-port": port}, "goes with --node-rank and --nodes")
         return None
     if "nodes" not in flags or "ranks" in flags:
-        raise click.UsageError(
+        context.fail(
             f"--node-rank {number} says which host this is; say with --nodes of how many, and with -n how "
-            "many ranks are on each",
-            context,
+            "many ranks are on each"
         )
     count = flags.pop("nodes")
     if number >= count:
-        raise click.UsageError(
-            f"--node-rank {number} is none of --nodes {count} hosts, whose numbers are 0 to {count - 1}",
-            context,
+        context.fail(
+            f"--node-rank {number} is none of --nodes {count} hosts, whose numbers are 0 to {count - 1}"
         )
     if not address and count > 1:
-        raise click.UsageError(
-            "--master-addr is missing: name the host whose --node-rank is 0, as all of them can reach it",
-            context,
+        context.fail(
+            "--master-addr is missing: name the host whose --node-rank is 0, as all of them can reach it"
         )
     return Hosts(count, number, address or "127.0.0.1", port or _MASTER_PORT)
 
@@ -190,15 +172,11 @@ def _outcome_asked_for(request: StartRequest) -> Iterator[tuple[StartRequest, Pa
 def _refuse(flags: Mapping[str, object], why: str) -> None:
     for flag, given in flags.items():
         if given is not None:
-            raise click.UsageError(f"{flag} {why}", click.get_current_context())
+            click.get_current_context().fail(f"{flag} {why}")
 
 
 def _with_job(
-    request: StartRequest,
-    job: str | None,
-    overrides: tuple[str, ...],
-    flags: dict[str, int],
-    site_name: str,
+    request: StartRequest, job: str | None, overrides: tuple[str, ...], flags: dict[str, int], site_name: str
 ) -> StartRequest:
     """The request with what a job file says and no flag overrides."""
     from launcher.cli.job_options import check_job_file

@@ -9,12 +9,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from launcher.cli.completion import complete_numbers, complete_runs
-from launcher.cli.output import json_option, print_json, say
+from launcher.cli.output import has_colours, json_option, print_json, say
 from launcher.errors import CastoffError
 from launcher.logs.failures import failed_rank, lacking
 from launcher.logs.following import Follower
@@ -28,7 +28,13 @@ from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure
 from launcher.status.asking import Asking
 from launcher.status.watch import AT_A_GLANCE, status
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _NAMED = 10  # logs that an error names
+
+
+def _number(*names: str, **more: Any) -> Callable[[F], F]:
+    return click.option(*names, type=click.IntRange(min=0), shell_complete=complete_numbers, **more)
 
 
 @click.command("logs")
@@ -37,28 +43,9 @@ _NAMED = 10  # logs that an error names
 @click.option(
     "-n", "--tail", type=click.IntRange(min=0), metavar="N", help="The last N lines of each log alone."
 )
-@click.option(
-    "--rank",
-    "ranks",
-    type=click.IntRange(min=0),
-    multiple=True,
-    help="This rank's own log alone.",
-    shell_complete=complete_numbers,
-)
-@click.option(
-    "--member",
-    "members",
-    type=click.IntRange(min=0),
-    multiple=True,
-    help="Of an array; default: all.",
-    shell_complete=complete_numbers,
-)
-@click.option(
-    "--attempt",
-    type=click.IntRange(min=0),
-    help="Default: the newest; with -f all.",
-    shell_complete=complete_numbers,
-)
+@_number("--rank", "ranks", multiple=True, help="This rank's own log alone.")
+@_number("--member", "members", multiple=True, help="Of an array; default: all.")
+@_number("--attempt", help="Default: the newest; with -f all.")
 @json_option
 def command(
     run: str,
@@ -222,9 +209,7 @@ def _copy(path: Path, tail: int | None) -> None:
 
 
 def _text(*, several: bool, labels: bool) -> Text:
-    terminal = sys.stdout.isatty()
-    colours = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Text(several=several, terminal=terminal, colours=colours, labels=labels)
+    return Text(several=several, terminal=sys.stdout.isatty(), colours=has_colours(), labels=labels)
 
 
 def _write(data: bytes) -> None:

@@ -30,9 +30,7 @@ def run_options(function: F) -> F:
 
 
 def runs_meant(
-    runs: Sequence[str],
-    names: Sequence[str],
-    wanted: Callable[[list[Row]], list[Row]] | None = None,
+    runs: Sequence[str], names: Sequence[str], wanted: Callable[[list[Row]], list[Row]] | None = None
 ) -> list[Run]:
     """The runs of these references, and those of names; each once.
 
@@ -44,7 +42,7 @@ def runs_meant(
     """
     context = click.get_current_context()
     if not runs and not names:
-        raise click.UsageError("missing argument 'RUNS...', or --name NAME", context)
+        context.fail("missing argument 'RUNS...', or --name NAME")
     index = Index.of(os.environ)
     found = {run.path: run for run in index.find_all(runs)}
     if names:

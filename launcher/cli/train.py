@@ -55,7 +55,7 @@ def command(name: str, arguments: tuple[str, ...]) -> NoReturn:
 
         near = get_close_matches(name, TRAININGS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(TRAININGS)}"
-        raise click.UsageError(f"there is no training {shown(name)}; {hint}", click.get_current_context())
+        click.get_current_context().fail(f"there is no training {shown(name)}; {hint}")
     _check_whose_trainers()
     after = click.get_current_context().obj
     program = [sys.executable, *_SAFELY, "-m", f"trainers.{name}", *arguments]

@@ -54,15 +54,15 @@ class StartRequest(NamedTuple):
     """1: each rank's CASTOFF_DEVICE is its local rank; any other value sets no device."""
     environment: Mapping[str, str]
     """The ranks' environment, before anything that says who they are."""
-    workdir: Path | None
-    """The folder the ranks start in; None: this process's."""
-    log_dir: Path | None
-    """Folder (created 0700) of each rank's log, `rank-00000.log` …; what is there is overwritten.
-    None: no logs."""
-    failure_file: Path | None
-    """Where to record the first rank that failed; a record that is already there stays."""
     job_id: str
     """What the rendezvous port is derived from."""
+    workdir: Path | None = None
+    """The folder the ranks start in; None: this process's."""
+    log_dir: Path | None = None
+    """Folder (created 0700) of each rank's log, `rank-00000.log` …; what is there is overwritten.
+    None: no logs."""
+    failure_file: Path | None = None
+    """Where to record the first rank that failed; a record that is already there stays."""
     grace_seconds: float = GRACE
     """Seconds between TERM and KILL when what is left has to end."""
     hosts: Hosts | None = None
