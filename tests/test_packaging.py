@@ -60,9 +60,10 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_wheel_carries_templates_and_sites(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    templates = {path.relative_to(CHECKOUT) for path in (CHECKOUT / "templates").rglob("*.j2")}
+    files = [path for path in (CHECKOUT / "templates").rglob("*") if path.is_file()]
+    templates = {path.relative_to(CHECKOUT) for path in files}
     sites = {path.relative_to(CHECKOUT) for path in (CHECKOUT / "launcher" / "sites").glob("*.yaml")}
-    assert templates
+    assert {path.suffix for path in templates} == {".j2", ".sh"}
     assert sites
     assert {f"launcher/{path}" for path in templates} <= names
     assert {str(path) for path in sites} <= names

@@ -29,9 +29,9 @@ More than in castoff's starter, which sees a program's writes: a file's end may 
 """
 
 _FIRST_LOGS = ("rank-00000.log", "node-00000.log")
-"""Those that a script on a cluster may repeat in its own, as templates/blocks/start.j2 has it."""
+"""Those that a script on a cluster may repeat in its own, as templates/machinery/start.sh has it."""
 _REPEATED = 40
-"""Lines of the failed rank's log that it repeats at its end: templates/blocks/ending.j2."""
+"""Lines of the failed rank's log that it repeats at its end: templates/machinery/start.sh."""
 
 _RANK_LOG = re.compile(r"(?P<kind>rank|node)-(?P<number>\d{5,})\.log")
 _ATTEMPT = re.compile(r"(?P<member>\d+)\.(?P<attempt>\d+)")

@@ -85,7 +85,10 @@ class TestRunDirectory:
 
     def test_templates_stay_found(self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path) -> None:
         (tmp_path / "mine" / "blocks").mkdir(parents=True)
-        (tmp_path / "mine" / "blocks" / "about.j2").write_text("# mine\n")
+        (tmp_path / "mine" / "blocks" / "first_attempt.sh").write_text("# no use\n")
+        (tmp_path / "mine" / "blocks" / "no_deadline.sh").write_text(
+            "castoff_set_deadline() { :; }\n# mine\n"
+        )
         jobs.job("templates: mine\ncommand: [true]\n")
         run = jobs.submit("job.yaml")
         again = castoff("render", run.path / "job.yaml", "--site", "local", cwd="/")

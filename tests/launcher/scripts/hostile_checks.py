@@ -36,7 +36,7 @@ _STAGED = re.compile(
 
 _IN_A_RUN_DIRECTORY = {
     *("job.sh", "attempts", "logs", "secrets.sh", "job.yaml", "plan.json", "submission.json"),
-    *("local.lock", "code.json", "code.diff"),
+    *("local.lock", "code.json", "code.diff", ".gitignore"),
 }
 
 
