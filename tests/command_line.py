@@ -29,6 +29,10 @@ _PROCESSES = ("launch", "train")
 _HEARD = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
+NO_BYTECODE = "export PYTHONDONTWRITEBYTECODE=1"
+"""For a shell whose files may not grow: what Python would write of a module would be cut, and stay so."""
+
+
 class Castoff(Protocol):
     """Runs `castoff` with these words, as a user would."""
 

@@ -210,3 +210,46 @@ def test_arrows_point_down() -> None:
         and room_of(used) not in BELOW[room_of(name)]
     ]
     assert wrong == []
+
+
+SCHEDULERS = tuple(
+    sorted(path.name for path in (CHECKOUT / "launcher/schedulers").iterdir() if path.is_dir())
+)
+MAY_NAME_THEM = ("launcher.schedulers.registry", "launcher.starters", "launcher.ranks")
+"""The one table of schedulers; one starter is called as castoff's own scheduler is."""
+
+OF_OUR_OWN = {"local"}
+"""castoff's own scheduler is no stranger to those who watch and end what runs here."""
+
+
+def scheduler_names() -> tuple[str, ...]:
+    """Those of the registry."""
+    from launcher.schedulers.registry import NAMES
+
+    return NAMES
+
+
+def test_a_scheduler_is_known_in_its_folder_alone() -> None:
+    """Elsewhere no code is of one scheduler, and none compares with its name or keeps a table of them."""
+    names = {name for name in SCHEDULERS if name != "__pycache__"}
+    assert names == set(scheduler_names())
+    wrong = []
+    for name, path in LAUNCHER.items():
+        home = name.split(".")[2] if name.startswith("launcher.schedulers.") else ""
+        if home not in names:
+            wrong += [
+                f"{name} imports {used}"
+                for used in sorted(uses(name))
+                if used.startswith(tuple(f"launcher.schedulers.{one}" for one in names - OF_OUR_OWN))
+            ]
+        if home in names or name.startswith(MAY_NAME_THEM):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        wrong += [
+            f"{path.relative_to(CHECKOUT)}:{node.lineno} says {node.value!r}"
+            for part in tree.body
+            if not (isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) == "StarterName")
+            for node in ast.walk(part)
+            if isinstance(node, ast.Constant) and node.value in names | {one.encode() for one in names}
+        ]
+    assert wrong == []

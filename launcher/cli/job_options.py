@@ -11,9 +11,11 @@ import click
 from launcher.cli.completion import set_option, site_option
 from launcher.cli.output import say
 from launcher.config.job import JobSpec
-from launcher.config.site import NO_SCHEDULER, Search, Site
+from launcher.config.site import Search, Site
 from launcher.config.structure import fields_of
 from launcher.errors import InvalidInput, Problem, printable
+from launcher.schedulers.choice import NO_SCHEDULER, choose_site, site_named
+from launcher.schedulers.registry import OWN
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -85,14 +87,14 @@ def _number(name: str, text: str) -> str | int:
 
 
 def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
-    """The site by name, else by the rule of `Site.choose`; says on standard error which and why.
+    """The site by name, else by the rule of `choose_site`; says on standard error which and why.
 
     Raises:
         InvalidInput: nobody has named a site, there is no scheduler here, and the job asks for a cluster's.
     """
     if name is not None:
-        return Site.load(name)
-    site, why = Site.choose()
+        return site_named(name)
+    site, why = choose_site()
     if spec is not None and why == NO_SCHEDULER:
         _refuse_a_clusters_job(spec)
     say(f"site {site.name}: {why}")
@@ -108,7 +110,7 @@ def _refuse_a_clusters_job(spec: JobSpec) -> None:
     asked += ["directives"] if spec.directives else []
     if asked:
         origin = spec.source.origin if spec.source else "job"
-        there = [name for name in Search.here().profiles() if name != "local"]
+        there = [name for name in Search.here().profiles() if name != OWN]
         message = (
             f"is for a cluster ({', '.join(asked)}), but no site is named, and {NO_SCHEDULER}: name the "
             f"machine with --site, one of {', '.join(there)}; or --site local for this one alone"

@@ -16,13 +16,15 @@ from launcher.cli.output import say
 from launcher.errors import CastoffError
 from launcher.ranks.rendezvous import derived_port
 from launcher.runs.run import AGAIN, inherited_lock, said_again
+from launcher.schedulers.choice import choose_site, site_named
+from launcher.schedulers.registry import OWN, is_own, queued_of
 from launcher.starters.local.starter import Hosts, StartRequest, start_ranks
 
 if TYPE_CHECKING:
     from launcher.config.job import JobSpec
     from launcher.config.site import Site
     from launcher.ranks.families import Placement
-    from launcher.submission.allocation import Allocation
+    from launcher.schedulers.allocation import Allocation
 
 _LEFT_OUT_HERE = ("setup", "options", "inherit", "snapshot", "array", "after", "requeue", "start")
 """Fields of a job file that mean nothing to ranks that castoff itself starts here and now."""
@@ -117,7 +119,7 @@ def command(
     if hosts is not None and (job is not None or overrides or site_name is not None):
         context.fail("--node-rank is for a program after --, without job file and site")
     if job is not None or overrides or site_name is not None or flags.keys() & {"ranks", "nodes"}:
-        request = _with_job(request, job, overrides, flags, site_name or "local")
+        request = _with_job(request, job, overrides, flags, site_name or OWN)
     with _outcome_asked_for(request) as (asking, outcome):
         code = start_ranks(asking, output=sys.stdout.buffer, messages=sys.stderr)
         if code == 0 and outcome is not None and said_again(outcome):
@@ -181,7 +183,6 @@ def _with_job(
     """The request with what a job file says and no flag overrides."""
     from launcher.cli.job_options import check_job_file
     from launcher.config.job import JobSpec
-    from launcher.config.site import Site
     from launcher.planning.planner import plan
 
     if job is not None:
@@ -195,7 +196,7 @@ def _with_job(
             f"castoff submit --site local heeds that, or clear it: --set {needed[0]}=null"
         )
     _say_left_out(spec, _LEFT_OUT_HERE)
-    decided = plan(spec, Site.load(site_name))
+    decided = plan(spec, site_named(site_name))
     environment = {**request.environment, **decided.env}
     if decided.python:
         folder = Path(decided.python).parent
@@ -224,11 +225,10 @@ def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
     """
     if site_name is None and not os.environ.keys() & {"SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID"}:
         return None  # as mostly: nothing else is loaded
-    from launcher.config.site import Site
     from launcher.submission.allocation import find, rank_here
 
-    named = None if site_name is None else Site.load(site_name)
-    if named is not None and named.scheduler == "local":
+    named = None if site_name is None else site_named(site_name)
+    if named is not None and is_own(named.scheduler):
         return None
     found = find(os.environ)
     if named is not None:
@@ -236,9 +236,9 @@ def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
     elif not found:
         return None
     else:
-        site, why = Site.choose(inside=found[0].scheduler)
+        site, why = choose_site(inside=found[0].scheduler)
         say(f"site {site.name}: {why}")
-        if site.scheduler == "local":
+        if is_own(site.scheduler):
             return None
     mine = [one for one in found if one.scheduler == site.scheduler]
     if not mine:
@@ -267,10 +267,10 @@ def _no_allocation(site: Site, found: list[Allocation]) -> str:
             f"site {site.name} runs {site.scheduler}, but this is {found[0]}: name the site of this machine "
             "with --site, or start ranks on this host alone with --here"
         )
-    get = {"slurm": "salloc", "pbs": "qsub -I"}[site.scheduler]
     return (
         f"site {site.name} runs {site.scheduler}, but this shell is in no allocation of it: get one with "
-        f"{get}, or use castoff submit; without --site the ranks start on this host"
+        f"{queued_of(site.scheduler).interactive}, or use castoff submit; without --site the ranks start on "
+        "this host"
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from launcher.runs.run import Run
-from launcher.schedulers.local.scheduler import main
+from launcher.schedulers.local.daemon import main
 from launcher.status.watch import Looking, condition_holds
 
 

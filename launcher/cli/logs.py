@@ -25,6 +25,7 @@ from launcher.logs.tail import tail_start
 from launcher.runs.index import Index
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure_words
+from launcher.starters.registry import MERGING
 from launcher.status.asking import Asking
 from launcher.status.watch import AT_A_GLANCE, status
 
@@ -118,7 +119,7 @@ def _check_ranks(run: Run, selection: Selection) -> None:
     count = plan.ranks
     if count is not None and (wrong := sorted(rank for rank in selection.ranks if rank >= count)):
         raise CastoffError(f"{run.id}: there is no rank {wrong[0]}; there are 0 to {count - 1}")
-    if selection.ranks and plan.starter != "local" and not plan.per_rank_logs:
+    if selection.ranks and plan.starter not in MERGING and not plan.per_rank_logs:
         say(f"{run.id}: its ranks share one log a node; one has its own only where it fails first")
 
 

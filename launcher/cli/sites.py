@@ -13,6 +13,7 @@ from launcher.cli.job_options import load_site
 from launcher.cli.output import json_option, print_json, several
 from launcher.config.site import Search, Site
 from launcher.errors import CastoffError
+from launcher.schedulers.choice import choose_site, site_named
 
 
 @click.command("sites")
@@ -36,7 +37,7 @@ def command(words: tuple[str, ...], as_json: bool) -> int | None:
             raise
         return _check(site, as_json)
     if verb:
-        _show(Site.load(verb), as_json)
+        _show(site_named(verb), as_json)
     else:
         _list(as_json)
     return None
@@ -61,14 +62,14 @@ def _list(as_json: bool) -> None:
     for known, files in Search.here().profiles().items():
         row: dict[str, str | None] = {"name": known, "from": files[0][0], "description": None, "error": None}
         try:
-            row["description"] = Site.load(known).description
+            row["description"] = site_named(known).description
         except CastoffError as error:
             row["error"] = str(error)
             broken.append(error)
         rows.append(row)
     chosen, why = None, None
     try:
-        site, why = Site.choose()
+        site, why = choose_site()
         chosen = site.name
     except CastoffError as error:
         if not any(str(error).startswith(str(one)) for one in broken):

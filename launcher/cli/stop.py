@@ -9,6 +9,7 @@ from launcher.cli.run_options import run_options, runs_meant
 from launcher.runs.run import Run, ask_to_stop
 from launcher.runs.states import RunStatus
 from launcher.schedulers.local.control import other_host
+from launcher.schedulers.registry import is_own
 from launcher.status.watch import looks, statuses
 
 
@@ -44,7 +45,7 @@ def command(
     for run, now in zip(found, states, strict=True):
         asked = str(run.path) not in over
         told.append({"id": run.id, "asked": asked, "state": now.state, "ending": now.ending})
-        if now.scheduler != "local" and now.state == "pending":
+        if not is_own(now.scheduler) and now.state == "pending":
             queued.append(run.id)
         if not as_json:
             words = f"asked to stop; {ending_words(now)}" if asked else ending_words(now, " already")
@@ -67,7 +68,7 @@ def command(
 
 def _is_over(run: Run, now: RunStatus) -> bool:
     """Whether nothing of it runs or can still begin; False if that cannot be known here."""
-    if now.scheduler != "local":  # which was asked
+    if not is_own(now.scheduler):  # which was asked
         return now.state == "ended" and (run.submission() is not None or now.ending != "again")
     if run.submission() is None:  # a script at work by hand may run anywhere
         return now.state == "ended" and all(member.ending != "again" for member in now.members)

@@ -12,6 +12,7 @@ import click
 
 from launcher.cli.job_options import job_options, load_job, load_site
 from launcher.cli.output import json_option, print_facts, print_json, say
+from launcher.schedulers.registry import is_own
 
 if TYPE_CHECKING:
     from launcher.submission.submit import DryRun
@@ -87,7 +88,7 @@ def _by_hand(would: DryRun, rendering: list[str], runs_dir: Path | None) -> Iter
     from launcher.schedulers.command import command_environment
 
     script = " ".join(map(visible_word, rendering))
-    if would.plan.scheduler == "local":  # castoff's own scheduler takes nothing but submissions
+    if is_own(would.plan.scheduler):  # castoff's own scheduler takes nothing but submissions
         yield f"{script} | bash"
         return
     folder = visible_word(str((runs_dir or runs_folder(os.environ)).resolve()))

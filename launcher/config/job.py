@@ -76,9 +76,6 @@ Gpus = Literal["nvidia", "amd", "intel", "none"]
 Condition = Literal["after", "afterok", "afternotok", "afterany"]
 RequeueWay = Literal["copy", "chain"]
 
-SCHEDULERS = {"slurm": "Slurm", "pbs": "PBS"}
-"""Those whose own directives may stand under their name, and what people call them."""
-
 _OURS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 _KEPT_BY_SHELLS = frozenset(
@@ -410,8 +407,6 @@ def check(spec: JobSpec, where: Document | None = None) -> list[Problem]:
     for path, text in _long_words(spec):
         size = f"{len(text.encode()):,} bytes long, but Linux hands a program {_LONGEST_WORD:,} at the most"
         report(path, f"is {size}: write it to a file, and name that")
-    for path, message in _sections(spec.directives):
-        report(("directives", *path), message)
     if isinstance(spec.snapshot, Snapshot):
         for field in ("paths", "link"):
             for number, name in enumerate(getattr(spec.snapshot, field)):
@@ -426,20 +421,6 @@ def check(spec: JobSpec, where: Document | None = None) -> list[Problem]:
         if not names:
             report(("after", condition), "is empty: name the runs or job ids to wait for")
     return problems
-
-
-def _sections(directives: Directives) -> Iterator[tuple[FieldPath, str]]:
-    """Directives where a scheduler's name belongs, and the other way round."""
-    for name, value in directives.items():
-        if isinstance(value, dict):
-            if name not in SCHEDULERS:
-                yield (name,), f"holds directives, but only {' and '.join(SCHEDULERS)} hold their own"
-            for twice in sorted({*value} & {*directives}):
-                yield (name, twice), f"stands in directives.{twice} too; keep one of the two"
-        elif value is not None and name in SCHEDULERS:
-            example = f"{name}: {{comment: {value}}}"
-            message = f"is {shown(value)}, but {name} holds {SCHEDULERS[name]}'s own directives"
-            yield (name,), f"{message} by their names, as in {example}"
 
 
 def variable_problem(name: str) -> str | None:

@@ -44,9 +44,7 @@ def fixed_ranks(names: Sequence[str], site: Site) -> tuple[str, int] | None:
 
 
 def option_problems(names: Sequence[str], site: Site) -> Iterator[tuple[str, str]]:
-    """Options that the site does not have; this machine alone has none, and needs none."""
-    if site.scheduler == "local":
-        return
+    """Options that the site does not have."""
     for number, name in enumerate(names):
         if name in site.options:
             continue

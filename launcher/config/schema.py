@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from launcher.config.job import SCHEDULERS, JobSpec
+from launcher.config.job import JobSpec
 
 
-def job_schema() -> dict[str, Any]:
-    """The JSON schema of job files.
+def job_schema(schedulers: Iterable[str]) -> dict[str, Any]:
+    """The JSON schema of job files; `schedulers` may have directives of their own, under their names.
 
     Where a field takes text, an editor that sees `1e-3` or `true` without quotes must let it stand:
     we read it as it is written.
@@ -18,7 +19,7 @@ def job_schema() -> dict[str, Any]:
     schema = msgspec.json.schema(JobSpec)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     _widen(schema)
-    _divide(schema["$defs"]["JobSpec"]["properties"]["directives"])
+    _divide(schema["$defs"]["JobSpec"]["properties"]["directives"], schedulers)
     return schema
 
 
@@ -30,9 +31,9 @@ def _widen(schema: Any) -> None:
         schema["type"] = ["string", "number", "boolean"]
 
 
-def _divide(directives: dict[str, Any]) -> None:
+def _divide(directives: dict[str, Any], schedulers: Iterable[str]) -> None:
     """What stands by a scheduler's name, and only that, holds directives itself."""
     choices = directives["additionalProperties"]["anyOf"]
     (section,) = [choice for choice in choices if choice["type"] == "object"]
     choices.remove(section)
-    directives["properties"] = {name: {"anyOf": [section, {"type": "null"}]} for name in SCHEDULERS}
+    directives["properties"] = {name: {"anyOf": [section, {"type": "null"}]} for name in schedulers}

@@ -48,12 +48,6 @@ GpuType = Annotated[
 
 _BUILT_IN = Path(__file__).parents[1] / "sites"
 
-NO_SCHEDULER = "neither sbatch nor a qsub of PBS is on PATH"
-"""Why a site is local that nobody has chosen."""
-
-_QSUB_PATIENCE = 5.0
-"""Seconds that a qsub gets to say its version."""
-
 
 class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Something that somebody else decides: it names its source and the date it was read."""
@@ -173,7 +167,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     name: Word
     description: Annotated[Text, meaning("The machine in one line.")]
-    scheduler: Literal["slurm", "pbs", "local"]
+    scheduler: Annotated[Word, meaning("What takes scripts there, by castoff's name for it.")]
     starter: Annotated[StarterName, meaning("What starts processes inside an allocation.")]
     extends: Annotated[Word | None, meaning("The profile that this one changes.")] = None
     shell: Annotated[Word, meaning("The job script's interpreter line.")] = "/bin/bash"
@@ -226,13 +220,13 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def binds_devices(self) -> bool:
         """Whether srun shows each rank its own devices alone, numbered from 0."""
         per_task = "per_task" if self.gpu_request == "gpus-per-task" else "none"  # srun's own choice
-        return self.scheduler == "slurm" and (self.gpu_bind or per_task) != "none"
+        return (self.gpu_bind or per_task) != "none"
 
-    def slurm_gpus(self, count: int) -> str:
+    def gpus_asked(self, count: int) -> str:
         """So many devices as Slurm is asked for them: of the site's type, if it has one."""
         return f"{self.gpu_type}:{count}" if self.gpu_type else str(count)
 
-    def slurm_cpus(self, cores: int | None) -> int | None:
+    def cpus_of(self, cores: int | None) -> int | None:
         """Cores in what Slurm counts, as --cpus-per-task does."""
         return cores and cores * (self.node.cpus_per_core if self.node else 1)
 
@@ -245,23 +239,6 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             InvalidInput: with every problem that it has.
         """
         return _resolve(name, search or Search.here())
-
-    @classmethod
-    def choose(cls, *, search: "Search | None" = None, inside: str | None = None) -> "tuple[Site, str]":
-        """The site to use when none is named, and why it was chosen.
-
-        The first of: the variable CASTOFF_SITE, `site:` in the project's .castoff/config.yaml,
-        `inside`, the scheduler (slurm or pbs) in whose allocation this is, sbatch on PATH (slurm),
-        a qsub on PATH whose `--version` names PBS (pbs), else local.
-        """
-        search = search or Search.here()
-        name, why = _choose(search, inside)
-        try:
-            return _resolve(name, search), why
-        except InvalidInput:
-            raise
-        except CastoffError as error:
-            raise CastoffError(f"{error}\nthis site was chosen because {why}") from None
 
 
 class Search(NamedTuple):
@@ -333,10 +310,6 @@ def _contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
         yield from _of_node(site.node)
     yield from _of_queues("queue", "queues", site.queues, site.default_queue, site.other_queues)
     yield from _of_queues("QOS", "qos", site.qos, site.default_qos, site.other_qos)
-    if site.scheduler != "slurm":
-        for field in ("qos", "default_qos", "gpu_type", "gpu_bind"):
-            if getattr(site, field):
-                yield (field,), f"is Slurm's, but the scheduler is {site.scheduler}: drop it"
     fields = fields_of(JobSpec)
     for number, required in enumerate(site.required):
         if required.field not in fields and not required.field.startswith("directives."):
@@ -435,56 +408,21 @@ def _layers(name: str, search: Search) -> Iterator[Document]:
         asked_by = f"{document.where(('extends',))}: extends: "
 
 
-def _choose(search: Search, inside: str | None) -> tuple[str, str]:
-    if name := search.environ.get("CASTOFF_SITE"):
-        return name, "CASTOFF_SITE is set"
-    if search.project is not None:
-        config = search.project / ".castoff" / "config.yaml"
-        if config.is_file():
-            return _project_site(config), f"{config} says so"
-    if inside is not None:
-        return inside, f"this shell is in an allocation of {inside}"
-    from shutil import which  # late, like subprocess: only this rule needs them
-
-    path = search.environ.get("PATH", "")
-    if sbatch := which("sbatch", path=path):
-        return "slurm", f"{sbatch} is on PATH"
-    qsub = which("qsub", path=path)
-    if qsub and _is_pbs(qsub):
-        return "pbs", f"{qsub} is on PATH and is PBS's"
-    return "local", NO_SCHEDULER
-
-
 class _Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     site: Word
 
 
-def _project_site(path: Path) -> str:
+def project_site(path: Path) -> str:
+    """The site that a project's config.yaml names.
+
+    Raises:
+        InvalidInput: it is no such file.
+    """
     problems: list[Problem] = []
     config = convert(Document.read(path), _Config, problems)
     if config is None:
         raise InvalidInput(problems)
     return config.site
-
-
-def _is_pbs(qsub: str) -> bool:
-    """Whether a qsub is PBS's: Slurm's and Grid Engine's share the name but not the version text."""
-    import subprocess
-
-    try:
-        answer = subprocess.run(
-            [qsub, "--version"],
-            stdin=subprocess.DEVNULL,  # one that knows no --version may read a job from there
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_QSUB_PATIENCE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    text = f"{answer.stdout}{answer.stderr}".lower()
-    return answer.returncode == 0 and "pbs" in text
 
 
 def range_words(range_: Range) -> str:

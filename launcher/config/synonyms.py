@@ -222,8 +222,8 @@ def _binding(value: Any) -> str:
     return lists
 
 
-def _raw(scheduler: str, name: str, note: str = "") -> Callable[[Any], Instead]:
-    return _to(f"directives.{scheduler}.{name}", lambda value: value, note)
+def _raw(directive: str, note: str = "") -> Callable[[Any], Instead]:
+    return _to(f"directives.{directive}", lambda value: value, note)
 
 
 def _events_beside(value: Any) -> Instead:
@@ -337,9 +337,9 @@ OF_JOBS = Synonyms(
         **_many("signal_delay_s", _to("grace", _in_units("s"))),
         "signal": _to("grace", _signal, "castoff chooses the signal; so long before its end the job gets it"),
         # The scheduler's own
-        **{name: _raw("slurm", name.replace("_", "-")) for name in _OF_SBATCH.split()},
-        **_many("filesystems file_systems", _raw("pbs", "filesystems")),
-        "place": _raw("pbs", "place"),
+        **{name: _raw("slurm." + name.replace("_", "-")) for name in _OF_SBATCH.split()},
+        **_many("filesystems file_systems", _raw("pbs.filesystems")),
+        "place": _raw("pbs.place"),
         **_many("slurm sbatch", _to("directives.slurm", dict)),
         **_many("pbs qsub", _to("directives.pbs", dict)),
         **_many(

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from submitit.core import core, utils
 
 from launcher.errors import CastoffError, InvalidInput, Problem
+from launcher.schedulers.choice import choose_site
+from launcher.schedulers.registry import scheduler_of
 
 if TYPE_CHECKING:
     from launcher.config.job import JobSpec
@@ -81,7 +83,7 @@ class CastoffExecutor(core.Executor):
         self.spec: JobSpec = spec if isinstance(spec, JobSpec) else job_of(given)
         """The job; what it does not say follows from the functions."""
         if site is None:
-            self.site, _ = Site.choose()
+            self.site, _ = choose_site()
         else:
             self.site = Site.load(site) if isinstance(site, str) else site
         self.max_pickle_size_gb = max_pickle_size_gb
@@ -221,7 +223,12 @@ class PbsExecutor(CastoffExecutor):
         *,
         max_pickle_size_gb: float = 1.0,
     ):
-        super().__init__(folder, spec, _pbs_site(site), max_pickle_size_gb=max_pickle_size_gb)
+        super().__init__(
+            folder,
+            spec,
+            _site_of(site, self._prefix.removesuffix("_")),
+            max_pickle_size_gb=max_pickle_size_gb,
+        )
         self._gpus_per_node: int | None = None
 
     @classmethod
@@ -244,7 +251,9 @@ class PbsExecutor(CastoffExecutor):
         from launcher.executors.translation import translated
 
         gpus = kwargs.pop("gpus_per_node", self._gpus_per_node)
-        super()._internal_update_parameters(**translated(kwargs, self.parameters))
+        dialect = scheduler_of(self.site.scheduler).dialect
+        words = dialect.words if dialect else frozenset[str]()
+        super()._internal_update_parameters(**translated(kwargs, self.parameters, words))
         self._gpus_per_node = gpus
 
     def _job(self, functions: list[Callable[..., Any]], count: int) -> JobSpec:
@@ -258,19 +267,19 @@ class PbsExecutor(CastoffExecutor):
         return PbsJob
 
 
-def _pbs_site(site: Site | str | None) -> Site:
-    """The PBS machine of that name, else the one that `castoff submit` would choose, else any.
+def _site_of(site: Site | str | None, scheduler: str) -> Site:
+    """The scheduler's machine of that name, else the one that `castoff submit` would choose, else any.
 
     Raises:
-        InvalidInput: it is none of PBS's.
+        InvalidInput: it is none of that scheduler's.
     """
     from launcher.config.site import Site
 
     if site is None:
-        chosen, _ = Site.choose()
-        return chosen if chosen.scheduler == "pbs" else Site.load("pbs")
+        chosen, _ = choose_site()
+        return chosen if chosen.scheduler == scheduler else Site.load(scheduler)
     chosen = Site.load(site) if isinstance(site, str) else site
-    if chosen.scheduler != "pbs":
+    if chosen.scheduler != scheduler:
         instead = f"launcher.executor(…, {chosen.name!r}) submits there"
         message = f"is {chosen.name}, where the scheduler is {chosen.scheduler}; {instead}"
         raise InvalidInput([Problem("executor", "site", message)])

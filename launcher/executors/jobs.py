@@ -22,7 +22,7 @@ from launcher.runs.records import Failure, Send, begins, read
 from launcher.runs.run import Run
 from launcher.schedulers.local.control import cancel
 from launcher.schedulers.queue import NOT_ASKED
-from launcher.schedulers.registry import queue_of
+from launcher.schedulers.registry import is_own, queued_of
 from launcher.status.scenes import survey
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
@@ -215,9 +215,7 @@ class FunctionJob(core.Job[R]):
         give_up = time.monotonic() + _SETTLING
         while self._newest() == attempt and time.monotonic() < give_up:
             known = self.watcher.known(self._key)
-            if self.watcher.is_done(
-                self._key, "force" if known and known.run.scheduler == "local" else "soon"
-            ):
+            if self.watcher.is_done(self._key, "force" if known and is_own(known.run.scheduler) else "soon"):
                 break
             time.sleep(_FIRST_PAUSE)
 
@@ -288,11 +286,11 @@ def _cancel(run: Run, member: int) -> None:
         CastoffError: its scheduler cannot be asked to.
     """
     plan = run.facts()
-    if plan.scheduler == "local":
+    if is_own(plan.scheduler):
         cancel(run, member if plan.array_count else None)
         return
     queued = survey(run).queued
-    queue = queue_of(plan.scheduler)
+    queue = queued_of(plan.scheduler).queue()
     asked = queued.jobs if queued else set()
     elsewhere = queue.elsewhere(queued.clusters) if queued else None
     answer = NOT_ASKED if elsewhere else queue.ask(asked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -11,7 +11,6 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.config.structure import fields_of
 from launcher.errors import InvalidInput, Problem
-from launcher.schedulers.given_directives import PBS_WORDS
 
 _RENAMED = {"tasks_per_node": "ranks_per_node", "cpus_per_task": "cores_per_rank"}
 
@@ -27,10 +26,13 @@ class AnyName(set[str]):
         return True
 
 
-def translated(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+def translated(
+    given: Mapping[str, Any], before: Mapping[str, Any], own_words: Collection[str]
+) -> dict[str, Any]:
     """Fields of the job file for submitit's parameters; what is none of these stays as it is.
 
-    `before`: the fields until now. What is given for PBS alone wins over what all executors share.
+    `before`: the fields until now. `own_words`: the scheduler's own directives. What is given for it alone
+    wins over what all executors share.
     """
     fields: dict[str, Any] = {}
     resources = {}
@@ -44,7 +46,7 @@ def translated(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str,
             fields["memory"] = _memory(value)
         elif name == "time":
             own["walltime"] = _minutes(value)
-        elif name in PBS_WORDS and name not in fields_of(JobSpec):
+        elif name in own_words and name not in fields_of(JobSpec):
             resources[name] = value
         elif name != "stderr_to_stdout":  # a rank's log always holds both
             own[name] = value

@@ -31,6 +31,7 @@ from launcher.logs.sources import (
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 from launcher.schedulers.local.control import other_host
+from launcher.schedulers.registry import is_own, queued
 from launcher.status.watch import Looking
 
 _LOOKS = (2000, 200)
@@ -127,12 +128,12 @@ class Follower:
             raise CastoffError(f"{self._run.path}: is gone; if it was moved, name its new path")
         (self._status,) = self._looking.look()
         self._members = [one for one in self._status.members if self._selection.has_member(one.member)]
-        if self._status.scheduler in ("slurm", "pbs"):
+        if queued(self._status.scheduler):
             self._is_seen = self._looking.answered and not self._status.unsettled
         else:
-            local = self._status.scheduler == "local" and self._run.submission() is not None
+            local = is_own(self._status.scheduler) and self._run.submission() is not None
             self._is_seen = local and other_host(self._run) is None
-        """Whether castoff knows if the run goes on: by Slurm or PBS, or by its own scheduler on this host."""
+        """Whether castoff knows if the run goes on: by a queue, or by its own scheduler on this host."""
 
     def _tell_state(self) -> None:
         """Say, once each, what the reader may wonder about while nothing comes."""

@@ -18,6 +18,7 @@ from launcher.logs.show import Show
 from launcher.logs.tail import Growth, Tail, tail_start
 from launcher.runs.run import Run
 from launcher.starters.local.streams import RankLines
+from launcher.starters.registry import MERGING
 
 READ = 128 * 1024
 """Bytes that are read of a log at a time, so that a flood leaves the others their turn."""
@@ -226,7 +227,7 @@ class OwnLog(_ScriptLog):
 
 def is_merged(run: Run) -> bool:
     """Whether castoff's starter merges the ranks' lines into the script's log."""
-    return run.facts().starter == "local"
+    return run.facts().starter in MERGING
 
 
 def attempts_with_logs(run: Run) -> list[tuple[int, int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
@@ -11,21 +10,9 @@ from launcher.config.job import JobSpec, RequeueWay
 from launcher.config.quantities import clock, seconds, size
 from launcher.config.site import Queue, Range, Site, nodes_words, range_words
 from launcher.errors import Problem, shown
-from launcher.schedulers.given_directives import directive_problems, of_scheduler
-
-_PBS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
-"""OpenPBS's check_job_name() for -N: a letter, then letters, digits and -_.+. It takes 230, but the
-name is also a part of file names."""
-
-_LONGEST_GRACE = 65535
-"""Seconds: what sbatch's --signal takes at the most."""
-
-_SLURM_ONLY = {
-    "qos": "drop it, or use a queue that stands for it",
-    "constraint": "drop it, or use a queue of such nodes",
-    "exclude": "drop it; PBS has no such request",
-    "reservation": "drop it and give its name as queue, for a reservation is one there",
-}
+from launcher.schedulers.directives import of_scheduler
+from launcher.schedulers.given_directives import directive_problems
+from launcher.schedulers.registry import queued, scheduler_of
 
 
 def site_problems(spec: JobSpec, site: Site, name: str, walltime: int | None, grace: int) -> list[Problem]:
@@ -39,12 +26,12 @@ def site_problems(spec: JobSpec, site: Site, name: str, walltime: int | None, gr
         *_arrays(spec, site),
         *_going_on(spec, site),
     ]
-    if site.scheduler == "pbs":
-        found += [
-            (field, f"is Slurm's; {site.name} runs PBS: {fix}")
-            for field, fix in _SLURM_ONLY.items()
-            if getattr(spec, field) is not None
-        ]
+    own = scheduler_of(site.scheduler)
+    found += [
+        (field, f"is nothing to {own.title}, which {site.name} runs: {fix}")
+        for field, fix in own.lacks.items()
+        if getattr(spec, field) is not None
+    ]
     for kind in _kinds(spec, site):
         known = {field for field, _ in found}
         found += [problem for problem in _queue(spec, site, kind, walltime) if problem[0] not in known]
@@ -84,9 +71,9 @@ class _Kind(NamedTuple):
 
 def _kinds(spec: JobSpec, site: Site) -> Iterator[_Kind]:
     queue, qos = spec.queue or site.default_queue, spec.qos or site.default_qos
-    if queue is not None and site.scheduler != "local":
+    if queue is not None and queued(site.scheduler):
         yield _Kind("queue", queue, site.queues, site.other_queues, asked=spec.queue is not None)
-    if qos is not None and site.scheduler == "slurm":
+    if qos is not None and scheduler_of(site.scheduler).has_qos:
         yield _Kind("qos", qos, site.qos, site.other_qos, asked=spec.qos is not None)
 
 
@@ -101,8 +88,11 @@ def _stopping(site: Site, walltime: int | None, grace: int) -> list[tuple[str, s
                 f"lower grace (`grace: {walltime // 10}s`) or raise walltime",
             )
         ]
-    if site.scheduler == "slurm" and walltime is not None and grace > _LONGEST_GRACE:
-        message = f"is {grace} s, but Slurm's --signal takes {_LONGEST_GRACE} s at the most: lower it"
+    own = scheduler_of(site.scheduler)
+    if own.longest_grace is not None and walltime is not None and grace > own.longest_grace:
+        message = (
+            f"is {grace} s, but {own.title}'s --signal takes {own.longest_grace} s at the most: lower it"
+        )
         return [("grace", message)]
     return []
 
@@ -122,7 +112,7 @@ def _required(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
 
 def _memory(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
     node = site.node
-    if site.scheduler == "local" or node is None or node.memory is None or spec.memory is None:
+    if queued(site.scheduler) is None or node is None or node.memory is None or spec.memory is None:
         return []
     if size(spec.memory) <= size(node.memory):
         return []
@@ -133,9 +123,8 @@ def _memory(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
 
 
 def _names(site: Site, name: str) -> list[tuple[str, str]]:
-    if site.scheduler == "pbs" and not _PBS_NAME.fullmatch(name):
-        rule = "starts with a letter and holds letters, digits, - _ . and +, 200 at the most"
-        return [("name", f"is {shown(name)}, but a PBS job's name {rule}")]
+    if problem := scheduler_of(site.scheduler).name_problem(name):
+        return [("name", problem)]
     if "/" in name or name in (".", ".."):
         return [("name", f"is {shown(name)}, but names log files and folders: it cannot hold /")]
     if len(name.encode()) > 200:
@@ -147,8 +136,11 @@ def _arrays(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
     if spec.array is None:
         return []
     found = []
-    # Slurm bounds an array's index: `castoff submit` sends a larger one in parts.
-    if site.array and spec.array.count > site.array.max_count and site.scheduler != "slurm":
+    if (
+        site.array
+        and spec.array.count > site.array.max_count
+        and not scheduler_of(site.scheduler).splits_arrays
+    ):
         found.append(
             (
                 "array.count",
@@ -166,15 +158,16 @@ def requeue_way(spec: JobSpec) -> RequeueWay:
 
 
 def _members(spec: JobSpec) -> int:
-    """How many jobs an array is to PBS, which knows no array of one."""
+    """How many jobs an array is."""
     return spec.array.count if spec.array else 1
 
 
 def _going_on(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
     way = spec.requeue.how
-    if way is not None and site.scheduler != "pbs":
-        runs = "Slurm, which" if site.scheduler == "slurm" else "castoff's own scheduler, which"
-        return [("requeue.how", f"is {way}, but {site.name} runs {runs} starts the same job again: drop it")]
+    own = scheduler_of(site.scheduler)
+    if way is not None and own.starts_again:
+        runs = f"{own.title}, which starts the same job again"
+        return [("requeue.how", f"is {way}, but {site.name} runs {runs}: drop it")]
     if way == "chain" and spec.requeue.max and _members(spec) > 1:
         message = (
             "is chain, but array's members would have to wait for each other: write requeue.how: copy, "
@@ -244,13 +237,14 @@ def _job_limit(spec: JobSpec, site: Site, kind: _Kind, walltime: int | None) -> 
             f"write at_most: {most} or less"
         )
         found.append(("array.at_most", message))
-    if site.scheduler == "pbs" and queue.max_jobs is not None and spec.requeue.max and not found:
+    further = not scheduler_of(site.scheduler).starts_again
+    if further and queue.max_jobs is not None and spec.requeue.max and not found:
         found += _room_to_go_on(spec, queue.max_jobs, f"{name} allows a user", source)
     return found
 
 
 def _room_to_go_on(spec: JobSpec, most: int, allows: str, source: str) -> list[tuple[str, str]]:
-    """Going on on PBS takes further jobs, while those that came before still run."""
+    """Going on takes further jobs there, while those that came before still run."""
     jobs = "1 job" if most == 1 else f"{most} jobs"
     limit = f"{allows} {jobs} queued or running {source}"
     if most == 1:

@@ -12,7 +12,6 @@ import msgspec
 
 from launcher.config.document import Document, FieldPath
 from launcher.config.job import (
-    SCHEDULERS,
     Container,
     Directives,
     JobSpec,
@@ -35,7 +34,10 @@ from launcher.planning.staging import decide as decide_stage
 from launcher.planning.staging import stage_problems
 from launcher.runs.plan import ContainerPlan, Devices, Plan
 from launcher.schedulers import directives, given_directives
-from launcher.starters.registry import OF_SCHEDULER, STARTERS, Layout, Request, start
+from launcher.schedulers.choice import check_profile
+from launcher.schedulers.directives import of_scheduler
+from launcher.schedulers.registry import queued, scheduler_of
+from launcher.starters.registry import STARTERS, Layout, Request, start
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -60,6 +62,7 @@ def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
         spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
     retyped = JobSpec.of(msgspec.to_builtins(spec))
     wanted = spec.options or site.defaults.options
+    check_profile(site)
     changed = with_options(site, wanted)
     planner = _Planner(_with_defaults(retyped, changed), changed, source, retyped.directives)
     return planner.plan(function=function)
@@ -110,6 +113,8 @@ class _Planner:
     def __init__(self, spec: JobSpec, site: Site, source: Document | None, given: Directives):
         self.spec = spec
         self.site = site
+        self.scheduler = scheduler_of(site.scheduler)
+        self.queued = queued(site.scheduler) is not None
         self.source = source
         self.given = given
         self.name = spec.name or program_name(spec.command)
@@ -130,13 +135,14 @@ class _Planner:
         for field, message in (
             *container_problems(spec, starter, [item.to for item in decide_stage(spec.stage)]),
             *stage_problems(spec.stage),
-            *option_problems(spec.options, site),
+            *(option_problems(spec.options, site) if self.queued else ()),
+            *given_directives.section_problems(self.given),
         ):
             self._report(field, message)
         for problem in (*check(spec), *site_problems(spec, site, self.name, self.walltime, self.grace)):
             self._report(problem.path, problem.message)
         self._check_given_directives(layout, per_rank)
-        if site.scheduler == "local" and spec.binding is not None:
+        if not self.queued and spec.binding is not None:
             self.notes.append("binding: is for a scheduler's job, and has no effect here")
         else:
             for message in binding_problems(spec, site, starter, layout, whole_nodes=self._whole_nodes):
@@ -206,11 +212,11 @@ class _Planner:
     def _requeue_how(self) -> Literal["requeue", "copy", "chain"] | None:
         if not self.spec.requeue.max:
             return None
-        return requeue_way(self.spec) if self.site.scheduler == "pbs" else "requeue"
+        return "requeue" if self.scheduler.starts_again else requeue_way(self.spec)
 
     def _inherit(self) -> str | list[str]:
         if self.spec.inherit is None:
-            return "all" if self.site.scheduler == "local" else "none"
+            return self.scheduler.default_inherit
         return self.spec.inherit or "none"
 
     @property
@@ -223,7 +229,7 @@ class _Planner:
         self.notes += [
             f"{name}: {site.options[name].description}" for name in spec.options if name in site.options
         ]
-        if site.scheduler == "local" and nodes > 1:
+        if not self.queued and nodes > 1:
             self._report("nodes", f"is {nodes}, but this machine is one node; use --set nodes=1")
             nodes = 1
         if spec.ranks is not None:
@@ -255,20 +261,20 @@ class _Planner:
             )
 
     def _starter(self, layout: Layout) -> StarterName:
-        allowed = OF_SCHEDULER[self.site.scheduler]
+        allowed = self.scheduler.starters
         starter = self.spec.start.starter or self.site.starter
-        if self.site.scheduler == "local":
-            starter = "local"
+        if not self.queued:
+            (starter,) = allowed
             for field, given in (
-                ("start.starter", self.spec.start.starter not in (None, "local")),
+                ("start.starter", self.spec.start.starter not in (None, starter)),
                 ("options", self.spec.options),
                 ("start.args", self.spec.start.args),
-                ("directives", given_directives.of_scheduler(self.spec.directives, "local")),
+                ("directives", of_scheduler(self.spec.directives, self.scheduler.name)),
             ):
                 if given:
                     self.notes.append(f"{field}: is for a scheduler's job, and has no effect here")
         elif starter not in allowed:
-            kind = SCHEDULERS[self.site.scheduler]
+            kind = self.scheduler.title
             message = f"is {starter}, but a {kind} job's ranks start with one of {', '.join(allowed)}"
             if self.spec.start.starter:
                 self._report("start.starter", message)
@@ -340,7 +346,7 @@ class _Planner:
         site, node = self.site, self.site.node
         if site.binds_devices or node is None:
             return False
-        handed_out = site.scheduler == "slurm" or "ngpus" in site.select
+        handed_out = self.scheduler.hands_out_devices(site)
         return not handed_out or self._node_devices(layout, per_rank) == node.device_count
 
     def _too_many_for(self, shared: Shared, layout: Layout, per_rank: int) -> str:
@@ -377,8 +383,8 @@ class _Planner:
             self._does_not_fit("cores_per_rank", self.spec.cores_per_rank, layout, error)
             return asked, []
         cores = len(lists[0])
-        if self.site.scheduler == "slurm" and node.cpus_per_core > 1 and not self.spec.start.torchrun:
-            counted = f"--cpus-per-task={self.site.slurm_cpus(cores)}"
+        if self.scheduler.counts_cpus and node.cpus_per_core > 1 and not self.spec.start.torchrun:
+            counted = f"--cpus-per-task={self.site.cpus_of(cores)}"
             self.notes.append(f"{counted}: a rank's {cores} cores, which have {node.cpus_per_core} CPUs each")
         # Which cores a job gets of a node that it shares is not known before.
         return cores, [] if self.shared else [cpulist(numbers) for numbers in lists]
@@ -412,7 +418,7 @@ class _Planner:
         )
 
     def _start(self, starter: StarterName, processes: Request) -> list[str]:
-        if starter == "local":
+        if not self.queued:
             return STARTERS[starter].argv(processes)
         return start(starter, processes, self._site_args(starter), self.spec.start.args)
 
@@ -421,7 +427,7 @@ class _Planner:
         return self.site.start_args if starter == self.site.starter else []
 
     def _stage_start(self, starter: StarterName, layout: Layout) -> list[str]:
-        if starter == "local":
+        if not self.queued:
             return []
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, self.site)
         return [*STARTERS[starter].argv(one_a_node), *self._site_args(starter)]
@@ -438,40 +444,40 @@ class _Planner:
         """What is given as the scheduler's own words may not contradict what was decided, or slip past it."""
         for field, message in given_directives.site_directive_problems(self.spec, self.site):
             self.problems.append(Problem(f"site {self.site.name}", field, message))
-        if self.site.scheduler == "slurm":
-            per_task = per_rank * layout.most if self.spec.start.torchrun else per_rank
-            node_devices = self._node_devices(layout, per_rank)
-            own = directives.slurm_devices(self.site, per_task, node_devices, self._whole_nodes)
-            for field, message in given_directives.device_problems(self.spec, own):
-                self._report(field, message)
+        per_task = per_rank * layout.most if self.spec.start.torchrun else per_rank
+        asked = self._resources(layout, None, per_task, self._node_devices(layout, per_rank))
+        for field, message in self.scheduler.contradictions(self.spec, self.site, asked):
+            self._report(field, message)
 
     def _directives(self, processes: Request) -> directives.Directives:
-        if self.site.scheduler == "local":
-            return []
         limit, array = self.site.array, self.spec.array
         if limit and array and array.count > limit.max_count:
             self.notes.append(
                 f"array of {array.count}: castoff submit sends it in parts; sbatch alone takes "
                 f"{limit.max_count} members at the most"
             )
-        resources = directives.Resources(
+        asked = self._resources(processes.layout, processes.cores, processes.devices, processes.node_devices)
+        return self.scheduler.directives(self.spec, self.site, asked)
+
+    def _resources(
+        self, layout: Layout, cores: int | None, devices_per_task: int, devices_per_node: int
+    ) -> directives.Resources:
+        return directives.Resources(
             name=self.name,
-            nodes=processes.layout.nodes,
-            tasks_per_node=processes.layout.most,
-            cores_per_task=processes.cores,
-            devices_per_task=processes.devices,
-            devices_per_node=processes.node_devices,
+            nodes=layout.nodes,
+            tasks_per_node=layout.most,
+            cores_per_task=cores,
+            devices_per_task=devices_per_task,
+            devices_per_node=devices_per_node,
             whole_nodes=self._whole_nodes,
             walltime=self.walltime,
             grace=self.grace,
             after=directives.dependency(dict(self.spec.after)),
         )
-        build = directives.slurm if self.site.scheduler == "slurm" else directives.pbs
-        return build(self.spec, self.site, resources)
 
     def _environment(self, cores: int | None) -> dict[str, str]:
         env = dict(self.spec.env)
-        if "OMP_NUM_THREADS" not in env and self.site.scheduler != "local":
+        if "OMP_NUM_THREADS" not in env and self.queued:
             env["OMP_NUM_THREADS"] = str(cores or 1)
             why = "a rank's cores" if cores else "a rank has one core unless cores_per_rank says more"
             self.notes.append(f"OMP_NUM_THREADS={cores or 1}: {why}")

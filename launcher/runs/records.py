@@ -302,7 +302,7 @@ def facts_of(text: str) -> Facts:
     if about := _ABOUT.search(head):
         told.name, told.site = about.groups()
     if text:
-        told.scheduler = scheduler_of(text) or "local"
+        told.scheduler = scheduler_of(text) or ""
     if (count := _COUNT.search(head)) and int(count[1]) > 1:
         told.array_count = min(int(count[1]), MOST_MEMBERS)
     return told

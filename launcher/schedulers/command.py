@@ -1,8 +1,11 @@
-"""The environment in which a scheduler's own commands run."""
+"""How a scheduler's own commands are run: in which environment, and for how long."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 from launcher.ranks import STALE_VARIABLES
 
@@ -39,3 +42,85 @@ def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if name in _KEPT or not (name in _DROPPED or name.startswith(_PREFIXES))
     }
+
+
+PATIENCE = 30.0
+"""Seconds for an answer: what a busy scheduler may take."""
+
+
+VERSION_PATIENCE = 5.0
+"""Seconds that a program gets to say its version."""
+
+
+class Silent(Exception):
+    """A command that gave no answer; the text says why."""
+
+    def __init__(self, why: str, *, lasting: bool = False):
+        super().__init__(why)
+        self.lasting = lasting
+
+
+def answer_of(
+    argv: list[str],
+    patience: float,
+    environ: Mapping[str, str],
+    *,
+    settings: Mapping[str, str] | None = None,
+) -> str:
+    """What a command prints.
+
+    Raises:
+        Silent: it is not here, fails, or takes too long.
+    """
+    done = run_to_end(argv, patience, environ, settings=settings)
+    if done.returncode:
+        raise Silent(failure_of(done))
+    return done.stdout
+
+
+def failure_of(done: subprocess.CompletedProcess[str]) -> str:
+    """How a command failed, with its words."""
+    said = " ".join((done.stderr.strip() or done.stdout.strip() or "without a word").split())
+    said = said.encode("utf-8", "replace").decode()
+    return f"{Path(done.args[0]).name} failed with exit code {done.returncode}: {said[:500]}"
+
+
+def run_to_end(
+    argv: list[str],
+    patience: float,
+    environ: Mapping[str, str],
+    *,
+    settings: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a scheduler's command to its end.
+
+    Raises:
+        Silent: it is not here, or takes too long.
+    """
+    program = shutil.which(argv[0], path=environ.get("PATH", ""))
+    if program is None:
+        raise Silent(f"{argv[0]} is not on PATH here; ask on a login node of the machine", lasting=True)
+    try:
+        return subprocess.run(
+            [program, *argv[1:]],
+            env={**command_environment(environ), "LC_ALL": "C", **(settings or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            timeout=patience,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Silent(f"{argv[0]} gave no answer within {patience:g} s") from None
+    except OSError as error:
+        raise Silent(f"{argv[0]} cannot be run: {error.strerror}") from None
+
+
+def version_of(program: str, environ: Mapping[str, str]) -> str:
+    """What a program says of its version, in small letters; nothing where it knows no --version."""
+    try:
+        done = run_to_end([program, "--version"], VERSION_PATIENCE, environ)
+    except Silent:
+        return ""
+    return "" if done.returncode else f"{done.stdout}{done.stderr}".lower()

@@ -1,16 +1,70 @@
-"""Which commands submit a run, or start it again: one, or one for each part of it."""
+"""What submits a run's script, or starts it again: the commands, one or one for each part of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from launcher.config.quantities import cpulist
 from launcher.runs.plan import Plan
-from launcher.schedulers.directives import own_dependency
-from launcher.schedulers.pbs import submit as pbs
-from launcher.schedulers.slurm import submit as slurm
-from launcher.schedulers.submission import Order, Part, Submission
+from launcher.runs.script import directives_of
+
+ELSEWHERE = "choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
+"""What to do about a run directory that a scheduler cannot be told."""
+
+
+class Part(NamedTuple):
+    """Members of an array that one job of the scheduler holds."""
+
+    members: Sequence[int]
+    """Ascending."""
+    offset: int = 0
+    """What a member's number is more than the index that the scheduler gives it."""
+
+    @property
+    def indices(self) -> str:
+        """The scheduler's indices, as `0-7` or `2,5`."""
+        return cpulist([member - self.offset for member in self.members])
+
+
+class Order(NamedTuple):
+    """A command that submits a script, and the variables that it needs in its environment."""
+
+    environment: dict[str, str]
+    command: list[str]
+
+
+class Submission(NamedTuple):
+    """A script to submit, and what only its submission knows."""
+
+    plan: Plan
+    run_dir: str
+    dependency: str | None = None
+    """In the scheduler's words; None where the script's own directives say all, empty where they say what
+    has held already."""
+    part: Part | None = None
+    """None: all that the script's own directives say."""
+    link: int | None = None
+    """Which job of a chain it is; None: of none."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a submit command needs in its environment, and hands on by name.
+
+        sbatch and qsub would split a value on their command line at a comma.
+        """
+        told = {"CASTOFF_RUN_DIR": self.run_dir}
+        if self.part and self.part.offset:
+            told["CASTOFF_ARRAY_OFFSET"] = str(self.part.offset)
+        if self.link is not None:
+            told["CASTOFF_CHAIN"] = str(self.link)
+        return told
+
+    @property
+    def script(self) -> str:
+        """The script's absolute path: unique, so it finds the job again in the queue."""
+        return f"{self.run_dir}/job.sh"
 
 
 class Sending(NamedTuple):
@@ -40,81 +94,31 @@ class Restart(NamedTuple):
     """How many jobs go on one after the other, submitted beforehand; 0: no chain."""
 
 
-def first_sendings(decided: Plan, run_dir: str, dependency: str | None, largest: int | None) -> list[Sending]:
-    """What submits a plan to Slurm or PBS.
+def directive_in(script: str, prefix: str) -> str | None:
+    """The value of a script's directive that begins so, as `#SBATCH --export=`; None if there is none."""
+    found = re.search(f"^{re.escape(prefix)}(.*)$", directives_of(script), re.MULTILINE)
+    return found.group(1).strip("\"'") if found else None
 
-    `largest`: how many members an array of Slurm's may have; None: any number.
+
+def variables_again(script: str, run_dir: str, attempt: int, part: Part | None = None) -> dict[str, str]:
+    """What tells a script which run directory is its own, and which attempt it is."""
+    told = {"CASTOFF_RUN_DIR": run_dir, "CASTOFF_ATTEMPT": str(attempt)}
+    if part and part.offset:
+        told["CASTOFF_ARRAY_OFFSET"] = str(part.offset)
+    if re.search(r"^castoff_requeue_max=", script, re.MULTILINE):  # it counts how often it was requeued
+        told["CASTOFF_FIRST_ATTEMPT"] = str(attempt)
+    return told
+
+
+def names_again(
+    script: str, passed: str | None, variables: Mapping[str, str], *, secrets_kept: bool = False
+) -> str:
+    """The variables that sbatch or qsub hands on: those that the script asks for, and ours.
+
+    With `secrets_kept` the run directory holds those of env_from, so the script reads them there.
     """
-    if decided.scheduler == "pbs":
-        return _first_on_pbs(decided, run_dir, dependency)
-    count = decided.array_count
-    whole = None if count is None else Part(range(count))
-    if count is None or largest is None or count <= largest:
-        return [Sending(whole, partial(_slurm_order, decided, run_dir, dependency, None))]
-    return [
-        Sending(part, partial(_slurm_order, decided, run_dir, dependency, part))
-        for part in slurm.parts(range(count), largest)
-    ]
-
-
-def _slurm_order(
-    decided: Plan, run_dir: str, dependency: str | None, part: Part | None, before: str | None
-) -> Order:
-    if before and decided.array_at_most:  # Slurm counts those that run at once for each job alone
-        if dependency is None:  # what stands on the command line replaces it
-            dependency = own_dependency(decided.directives)
-        dependency = ",".join(filter(None, [dependency, f"afterany:{before}"]))
-    submission = Submission(decided, run_dir, dependency, part)
-    return Order(submission.environment, slurm.submit_command(submission))
-
-
-def _first_on_pbs(decided: Plan, run_dir: str, dependency: str | None) -> list[Sending]:
-    count = decided.array_count or 1
-    if decided.requeue_how == "chain":
-        links = range(1 + decided.requeue_max)
-        return [
-            Sending(None, partial(_pbs_order, decided, run_dir, dependency, link), link) for link in links
-        ]
-    whole = Part(range(count)) if count > 1 else None
-    return [Sending(whole, partial(_pbs_order, decided, run_dir, dependency, None))]
-
-
-def _pbs_order(
-    decided: Plan, run_dir: str, dependency: str | None, link: int | None, before: str | None
-) -> Order:
-    words = pbs.after_failure(before) if before else dependency
-    submission = Submission(decided, run_dir, words, link=link)
-    return Order(submission.environment, pbs.submit_command(submission))
-
-
-def sendings_again(scheduler: str, restart: Restart, largest: int | None) -> list[Sending]:
-    """What starts members again on Slurm or PBS: one command for those of each attempt, or several."""
-    if scheduler == "pbs":
-        return _again_on_pbs(restart)
-    script, begin = restart.script, restart.begin
-    is_array = slurm.is_array(script)
-    found = []
-    for attempt in sorted(set(begin.values())):
-        members = (member for member in begin if begin[member] == attempt)
-        for part in slurm.parts(members, largest or max(begin) + 1):
-            again = slurm.Again(part, attempt, restart.submitted, restart.dependency)
-            order = partial(slurm.resubmission, script, restart.run_dir, again)
-            found.append(Sending(part if is_array else None, order))
-    return found
-
-
-def _again_on_pbs(restart: Restart) -> list[Sending]:
-    if restart.chain:
-        links = range(restart.chain)
-        return [Sending(None, partial(_pbs_again, restart, [0], link), link) for link in links]
-    is_array = pbs.is_array(restart.script)
-    return [
-        Sending(Part(members) if is_array else None, partial(_pbs_again, restart, members, None))
-        for members in pbs.spans(restart.begin)
-    ]
-
-
-def _pbs_again(restart: Restart, members: list[int], link: int | None, before: str | None) -> Order:
-    words = pbs.after_failure(before) if before and link else restart.dependency
-    again = pbs.Again(members, restart.begin[members[0]], restart.submitted, words, link)
-    return pbs.resubmission(restart.script, restart.run_dir, again)
+    needed = re.findall(r"^castoff_need (\w+)$", script, re.MULTILINE)
+    asked = [name for name in (passed or "").split(",") if name not in ("", "NIL", "NONE")]
+    if secrets_kept:
+        asked, needed = [name for name in asked if name not in needed], []
+    return ",".join(dict.fromkeys([*asked, *needed, *variables]))

@@ -8,20 +8,16 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import shutil
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from launcher.runs.run import Run
-from launcher.schedulers.command import command_environment
+from launcher.schedulers.base import QueuedScheduler
+from launcher.schedulers.command import PATIENCE, Silent, failure_of, run_to_end
 from launcher.schedulers.jobs import JobTold
-
-PATIENCE = 30.0
-"""Seconds for an answer: what a busy scheduler may take."""
 
 _MOST_CANCELLED = 250
 """Jobs that one command is to end: so many are ended well within `PATIENCE`."""
@@ -65,19 +61,10 @@ NOT_ASKED = Answer({}, frozenset())
 """Where nothing had to be asked."""
 
 
-class Silent(Exception):
-    """A command that gave no answer; the text says why."""
-
-    def __init__(self, why: str, *, lasting: bool = False):
-        super().__init__(why)
-        self.lasting = lasting
-
-
 class Queue(ABC):
     """A scheduler, as far as one process has asked it."""
 
-    name: ClassVar[str]
-    """How it is called."""
+    scheduler: ClassVar[QueuedScheduler]
     asks_by_id: ClassVar[bool]
     """Whether `ask` tells of the jobs alone that it is asked about."""
     lag: ClassVar[float]
@@ -90,6 +77,11 @@ class Queue(ABC):
         self.environ = os.environ if environ is None else environ
         self.patience = patience
         self.user = str(os.geteuid())
+
+    @property
+    def name(self) -> str:
+        """How it is called."""
+        return self.scheduler.title
 
     @property
     def user_name(self) -> str:
@@ -132,7 +124,8 @@ class Queue(ABC):
         for begin in range(0, len(jobs), _MOST_CANCELLED):
             some = jobs[begin : begin + _MOST_CANCELLED]
             try:
-                done = run_to_end(self._cancel_command(some), self.patience, self.environ)
+                command = self.scheduler.cancel_command(some)
+                done = run_to_end(command, self.patience, self.environ)
             except Silent as why:
                 refused |= dict.fromkeys(some, str(why))
             else:
@@ -140,69 +133,8 @@ class Queue(ABC):
         return refused
 
     @abstractmethod
-    def _cancel_command(self, jobs: Sequence[str]) -> list[str]:
-        """The command that ends jobs."""
-
-    @abstractmethod
     def is_of(self, told: JobTold, run: Run) -> bool:
         """Whether a job that waits or runs is certainly that of a script that stood alone."""
-
-
-def answer_of(
-    argv: list[str],
-    patience: float,
-    environ: Mapping[str, str],
-    *,
-    settings: Mapping[str, str] | None = None,
-) -> str:
-    """What a command prints.
-
-    Raises:
-        Silent: it is not here, fails, or takes too long.
-    """
-    done = run_to_end(argv, patience, environ, settings=settings)
-    if done.returncode:
-        raise Silent(failure_of(done))
-    return done.stdout
-
-
-def failure_of(done: subprocess.CompletedProcess[str]) -> str:
-    """How a command failed, with its words."""
-    said = " ".join((done.stderr.strip() or done.stdout.strip() or "without a word").split())
-    said = said.encode("utf-8", "replace").decode()
-    return f"{Path(done.args[0]).name} failed with exit code {done.returncode}: {said[:500]}"
-
-
-def run_to_end(
-    argv: list[str],
-    patience: float,
-    environ: Mapping[str, str],
-    *,
-    settings: Mapping[str, str] | None = None,
-) -> subprocess.CompletedProcess[str]:
-    """Run a scheduler's command to its end.
-
-    Raises:
-        Silent: it is not here, or takes too long.
-    """
-    program = shutil.which(argv[0], path=environ.get("PATH", ""))
-    if program is None:
-        raise Silent(f"{argv[0]} is not on PATH here; ask on a login node of the machine", lasting=True)
-    try:
-        return subprocess.run(
-            [program, *argv[1:]],
-            env={**command_environment(environ), "LC_ALL": "C", **(settings or {})},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="surrogateescape",
-            timeout=patience,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise Silent(f"{argv[0]} gave no answer within {patience:g} s") from None
-    except OSError as error:
-        raise Silent(f"{argv[0]} cannot be run: {error.strerror}") from None
 
 
 def _refusals(jobs: Sequence[str], done: subprocess.CompletedProcess[str]) -> dict[str, str]:

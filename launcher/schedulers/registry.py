@@ -1,24 +1,68 @@
-"""Which queue is whose."""
+"""The schedulers that castoff knows, each by the name that profiles have for it.
+
+A new one is a folder beside this file whose module `scheduler` holds `SCHEDULER`, and its name here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
 
-from launcher.schedulers.queue import PATIENCE, Queue
+from launcher.config.document import did_you_mean
+from launcher.errors import CastoffError, shown
+from launcher.schedulers.base import QueuedScheduler, Scheduler
 
-NAMES = {"slurm": "Slurm", "pbs": "PBS", "local": "castoff's own scheduler", "": "no known scheduler"}
-"""How schedulers are called."""
+NAMES = ("slurm", "pbs", "local")
+"""In the order in which they are looked for on a machine."""
+
+OWN = NAMES[-1]
+"""castoff's own, and the profile of this machine alone."""
 
 
-def queue_of(scheduler: str, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
-    """The queue of Slurm or PBS.
+@cache
+def scheduler_of(name: str) -> Scheduler:
+    """The scheduler of that name.
 
-    `environ`: that of its commands (default: this process's). `patience`: seconds for an answer.
+    Raises:
+        CastoffError: there is none.
     """
-    if scheduler == "slurm":
-        from launcher.schedulers.slurm.queue import SlurmQueue
+    if name not in NAMES:
+        hint = did_you_mean(name, NAMES)
+        raise CastoffError(
+            f"scheduler: is {shown(name)}, which castoff does not know{hint}; there are: {', '.join(NAMES)}"
+        )
+    found: Scheduler = import_module(f"launcher.schedulers.{name}.scheduler").SCHEDULER
+    return found
 
-        return SlurmQueue(environ, patience)
-    from launcher.schedulers.pbs.queue import PbsQueue
 
-    return PbsQueue(environ, patience)
+def with_directives() -> list[Scheduler]:
+    """Those that have directives of their own."""
+    return [one for one in map(scheduler_of, NAMES) if one.dialect is not None]
+
+
+def queued(name: str) -> QueuedScheduler | None:
+    """The scheduler of that name, if it has a queue; None for castoff's own, and where none is known."""
+    found = scheduler_of(name) if name in NAMES else None
+    return found if isinstance(found, QueuedScheduler) else None
+
+
+def queued_of(name: str) -> QueuedScheduler:
+    """The same, of which it is known that there is one.
+
+    Raises:
+        CastoffError: there is none.
+    """
+    found = queued(name)
+    if found is None:
+        raise CastoffError(f"{title_of(name)} has no queue that could be asked")
+    return found
+
+
+def is_own(name: str) -> bool:
+    """Whether it is castoff's own scheduler, which sees to the run itself."""
+    return name in NAMES and queued(name) is None
+
+
+def title_of(name: str) -> str:
+    """How people call a run's scheduler."""
+    return scheduler_of(name).title if name in NAMES else "no known scheduler"

@@ -6,18 +6,12 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from launcher.config.site import Site
 from launcher.errors import CastoffError
 from launcher.schedulers.machine import Question, Told
-from launcher.schedulers.pbs import machine as pbs_limits
-from launcher.schedulers.slurm import machine as slurm_limits
-
-_SCHEDULERS: dict[str, tuple[list[Question], Callable[[Mapping[str, str]], Told]]] = {
-    "slurm": (slurm_limits.QUESTIONS, slurm_limits.parse),
-    "pbs": (pbs_limits.QUESTIONS, pbs_limits.parse),
-}
+from launcher.schedulers.registry import queued
 
 _PATIENCE = 60.0
 """Seconds for each answer: a large machine has many nodes."""
@@ -39,9 +33,10 @@ def ask(site: Site, environ: Mapping[str, str] = os.environ) -> Told:
     Raises:
         CannotAsk: its programs are not here, or it does not answer; with its own words.
     """
-    if site.scheduler not in _SCHEDULERS:
+    scheduler = queued(site.scheduler)
+    if scheduler is None:
         raise CannotAsk(f"site {site.name}: has no scheduler that could be asked; castoff itself is it")
-    questions, parse = _SCHEDULERS[site.scheduler]
+    questions = scheduler.questions
     answers: dict[str, str] = {}
     unanswered: list[tuple[str, str]] = []
     for question in questions:
@@ -52,7 +47,7 @@ def ask(site: Site, environ: Mapping[str, str] = os.environ) -> Told:
                 raise CannotAsk(f"site {site.name}: {why}") from None
             unanswered.append((question.about, str(why)))
     try:
-        return parse(answers)._replace(unanswered=tuple(unanswered))
+        return scheduler.told(answers)._replace(unanswered=tuple(unanswered))
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         raise CannotAsk(
             f"site {site.name}: what {questions[0].argv[0]} and the others answer cannot be read: {error!r}"

@@ -81,7 +81,7 @@ def srun(request: Request) -> list[str]:
         argv.append(f"--ntasks-per-node={layout.most}" if layout.even else "--distribution=arbitrary")
     if request.cores is not None:
         # srun does not inherit it from sbatch since Slurm 22.05.
-        argv.append(f"--cpus-per-task={request.site.slurm_cpus(request.cores)}")
+        argv.append(f"--cpus-per-task={request.site.cpus_of(request.cores)}")
     if request.by_hand:
         # Numbers of CPUs as the kernel has them, for Slurm takes masks as they are on a job's whole nodes.
         argv.append(f"--cpu-bind=mask_cpu:{','.join(_masks(request))}")
@@ -100,9 +100,9 @@ def _srun_devices(request: Request) -> list[str]:
     if request.site.gpu_request == "gpus-per-task":
         if request.node_devices > request.devices * request.layout.most:
             # A step that leaves devices out may miss those nearest to its cores (OLCF, Frontier's guide).
-            argv.append(f"--gpus-per-node={request.site.slurm_gpus(request.node_devices)}")
+            argv.append(f"--gpus-per-node={request.site.gpus_asked(request.node_devices)}")
         else:
-            argv.append(f"--gpus-per-task={request.site.slurm_gpus(request.devices)}")
+            argv.append(f"--gpus-per-task={request.site.gpus_asked(request.devices)}")
     if request.site.gpu_bind:
         argv.append(f"--gpu-bind={request.site.gpu_bind}")
     return argv
@@ -170,6 +170,8 @@ class Starter(NamedTuple):
     """Whether it can be told the cores of each process."""
     most_words: int | None = None
     """How many words of a command it takes; None: any number."""
+    merges: bool = False
+    """Whether it shows the lines of all ranks itself, each with its rank."""
 
 
 STARTERS: dict[StarterName, Starter] = {
@@ -198,7 +200,7 @@ STARTERS: dict[StarterName, Starter] = {
         ends_by_usr1=True,
         bind_flags=("--bind-to", "-bind-to"),
     ),
-    "local": Starter(local, "", is_mpiexec=False, here=True),
+    "local": Starter(local, "", is_mpiexec=False, here=True, merges=True),
 }
 """The starters by name."""
 
@@ -230,9 +232,5 @@ def _without(flags: tuple[str, ...], words: list[str]) -> list[str]:
     return left
 
 
-OF_SCHEDULER: dict[str, list[StarterName]] = {
-    "slurm": ["srun", "hydra", "intelmpi", "openmpi"],
-    "pbs": ["pals", "hydra", "intelmpi", "openmpi"],
-    "local": ["local"],
-}
-"""Which starters run inside which scheduler's allocation."""
+MERGING = frozenset(name for name, starter in STARTERS.items() if starter.merges)
+"""The starters that show the lines of all ranks in one stream."""

@@ -111,11 +111,12 @@ class _Side:
         return waited >= (_ASK if changed else self._interval)
 
     def _ask(self, runs: list[QueuedRun]) -> None:
-        from launcher.schedulers.queue import NOT_ASKED, PATIENCE
-        from launcher.schedulers.registry import queue_of
+        from launcher.schedulers.command import PATIENCE
+        from launcher.schedulers.queue import NOT_ASKED
+        from launcher.schedulers.registry import queued_of
 
         if self._queue is None:
-            self._queue = queue_of(self._scheduler, patience=self._patience or PATIENCE)
+            self._queue = queued_of(self._scheduler).queue(patience=self._patience or PATIENCE)
         told = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
         self._elsewhere = {run.run.path: why for run, why in told if why}
         self._jobs = {job for run, why in told if not why for job in run.jobs}
@@ -169,12 +170,12 @@ class _Side:
 
     def _known(self, run: QueuedRun) -> Known:
         from launcher.schedulers.queue import NOT_ASKED, Answer
-        from launcher.schedulers.registry import NAMES
+        from launcher.schedulers.registry import title_of
         from launcher.status.queued import Known
 
         elsewhere = self._elsewhere.get(run.run.path)
         return Known(
-            NAMES[self._scheduler],
+            title_of(self._scheduler),
             Answer({}, frozenset(), elsewhere) if elsewhere else self._answer or NOT_ASKED,
             {} if elsewhere else self._history or {},
             accounted=self._history is not None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from launcher.runs.records import Facts, Submission
 from launcher.runs.run import STOP, Run, names_in
 from launcher.schedulers.local.control import is_alive, took_newest
+from launcher.schedulers.registry import queued
 
 if TYPE_CHECKING:
     from launcher.status.survey import QueuedRun
@@ -48,7 +49,7 @@ def survey(run: Run, *, held: bool = False) -> Scene:
         attempts.setdefault(member, []).append((attempt, folder))
     scene = Scene(run, bool(holds), submission, plan, alive, STOP in holds, attempts, None, held)
     # A launch in an allocation is castoff's own affair, as what the local scheduler runs.
-    return scene if plan.scheduler not in ("slurm", "pbs") or took_newest(run) else _queued(scene)
+    return scene if queued(plan.scheduler) is None or took_newest(run) else _queued(scene)
 
 
 def _queued(scene: Scene) -> Scene:

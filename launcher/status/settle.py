@@ -18,7 +18,7 @@ from launcher.runs.records import Send, Start, Submission, read
 from launcher.runs.run import LOCK, Run, locked
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.queue import Answer, Queue
-from launcher.schedulers.registry import queue_of
+from launcher.schedulers.registry import queued_of
 from launcher.status.scenes import survey
 
 APART = 5.0
@@ -39,7 +39,7 @@ def settle(
     Raises:
         CastoffError: a record cannot be read or written.
     """
-    queue = queue_of(run.facts().scheduler, environ)
+    queue = queued_of(run.facts().scheduler).queue(environ)
     give_up = time.monotonic() + patience
     queued = survey(run, held=held).queued
     if queued and queue.elsewhere(queued.clusters):

@@ -21,6 +21,7 @@ from launcher.runs.records import (
 from launcher.runs.run import Run
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.queue import Answer, Key
+from launcher.schedulers.registry import queued_of
 
 LAST_WORD = "scheduler.json"
 """The scheduler's last word on an attempt, in its folder."""
@@ -224,7 +225,7 @@ class QueuedRun:
         send = self._of_job.get(job)
         if send is not None:
             return (job, send.starts().get(member))
-        in_array = "[" in job if self.plan.scheduler == "pbs" else self.plan.array_count is not None
+        in_array = queued_of(self.plan.scheduler).is_array(job, self.plan.array_count)
         return (job, member if in_array else None)
 
     def is_told(self, told: JobTold) -> bool:
@@ -240,7 +241,7 @@ class QueuedRun:
             one
             for one in self.attempts.get(member, [])
             if one.number >= begin
-            and (self.plan.scheduler == "pbs" or send.job is None or one.job in (None, send.job))
+            and (queued_of(self.plan.scheduler).ids_change or send.job is None or one.job in (None, send.job))
         ]
 
     def _first_job(self) -> str | None:

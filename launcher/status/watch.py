@@ -20,6 +20,7 @@ from launcher.runs.run import SETTLED, Run
 from launcher.runs.states import MemberStatus, RunStatus, code_of, joint_state, worst
 from launcher.schedulers.local.abandoned import Marked
 from launcher.schedulers.local.control import is_abandoned, other_host, started_by
+from launcher.schedulers.registry import is_own
 from launcher.status import local as local_states
 from launcher.status.asking import Asking
 from launcher.status.local import LocalRun
@@ -81,11 +82,11 @@ def by_records(scene: Scene) -> RunStatus:
     if scene.queued is None:
         return _local_status(scene, Marked())
     from launcher.schedulers.queue import Answer
-    from launcher.schedulers.registry import NAMES
+    from launcher.schedulers.registry import title_of
     from launcher.status import queued as queued_states
 
     known = queued_states.Known(
-        NAMES[scene.plan.scheduler],
+        title_of(scene.plan.scheduler),
         Answer({}, frozenset(), silence="it was not asked yet"),
         {},
         accounted=False,
@@ -263,7 +264,7 @@ def _job_of_script(attempts: Mapping[int, list[tuple[int, Path]]]) -> str | None
 
 def _is_final(scene: Scene, members: list[MemberStatus]) -> bool:
     """Whether an ended run will stay as it is: what its scheduler might start again will not."""
-    if scene.submission is not None and scene.plan.scheduler == "local":
+    if scene.submission is not None and is_own(scene.plan.scheduler):
         return not scene.alive
     last = [member.attempts[-1] for member in members if member.attempts]
     ended = max((attempt.ended or time.time() for attempt in last), default=0.0)

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import msgspec
 
 from launcher.config.document import Document
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
-from launcher.errors import CastoffError, InvalidInput, PlacementError, Problem
+from launcher.errors import InvalidInput, PlacementError, Problem
 from launcher.planning.planner import plan
 from launcher.ranks import read_text
 from launcher.ranks.decision import decide
-from launcher.ranks.families import Placement, innermost, slurm_in_step, tasks_on_node, value
-from launcher.ranks.hostlist import expand, read_nodefile
-from launcher.ranks.scheduler import job_id
+from launcher.ranks.families import Placement, innermost, value
 from launcher.runs.plan import Plan
+from launcher.schedulers.allocation import Allocation
+from launcher.schedulers.registry import NAMES, queued
 
 _SUBMISSION_ONLY = (
     *("account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive", "memory", "mail"),
@@ -32,29 +32,6 @@ _SUBMISSION_ONLY = (
 _OF_ANOTHER_START = ("CASTOFF_ATTEMPT", "CASTOFF_ARRAY_OFFSET", "SLURM_RESTART_COUNT")
 """What a job around this shell was told of itself, and a script in it would take for its own."""
 
-_OF_THE_STEP = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION")
-"""Beginnings of what srun told the step that this shell is, and an srun in it would take for orders."""
-
-
-class Allocation(NamedTuple):
-    """Hosts that a scheduler has given to this shell."""
-
-    scheduler: Literal["slurm", "pbs"]
-    job: str
-    """The scheduler's id."""
-    hosts: list[str]
-    """In the scheduler's order; the shell of `qsub -I` runs on the first."""
-    cpus: tuple[int, ...] = ()
-    """Of each host, as far as Slurm tells them and heeds them."""
-    in_step: bool = False
-    """This shell is the one task of a step (`srun --pty bash`), which holds the cores of the job."""
-
-    def __str__(self) -> str:
-        scheduler = {"slurm": "Slurm", "pbs": "PBS"}[self.scheduler]
-        count = "1 host" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
-        shown = self.hosts if len(self.hosts) <= 4 else [*self.hosts[:3], "…", self.hosts[-1]]
-        return f"{scheduler} job {self.job} ({count}: {', '.join(shown)})"
-
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text) -> list[Allocation]:
     """The allocations that this environment tells of: none, one, or one of each scheduler.
@@ -62,50 +39,9 @@ def find(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text
     Raises:
         CastoffError: the variables tell of one, but not which hosts it has.
     """
-    found = [_slurm(environ, job)] if (job := job_id(environ)) else []
-    if pbs_job := value(environ, "PBS_JOBID"):
-        found.append(_pbs(environ, pbs_job, read_file))
-    return found
-
-
-def _slurm(environ: Mapping[str, str], job: str) -> Allocation:
-    hosts = expand(value(environ, "SLURM_JOB_NODELIST") or "")
-    if not hosts:
-        raise _no_hosts(
-            f"SLURM_JOB_ID={job} is set, but SLURM_JOB_NODELIST, which lists its hosts, is not",
-            f'export SLURM_JOB_NODELIST="$(squeue --noheader --job {job} --format %N)"',
-            "SLURM_JOB_ID SLURM_JOBID",
-        )
-    counts = value(environ, "SLURM_JOB_CPUS_PER_NODE")
-    cpus: tuple[int, ...] = ()
-    if counts is not None and value(environ, "SLURM_OVERCOMMIT") is None:
-        cpus = tuple(tasks_on_node(counts, node) for node in range(len(hosts)))
-    return Allocation("slurm", job, hosts, cpus, slurm_in_step(environ))
-
-
-def _pbs(environ: Mapping[str, str], job: str, read_file: Callable[[str], str]) -> Allocation:
-    path = value(environ, "PBS_NODEFILE")
-    if path is None:
-        why = "PBS_NODEFILE is not set"
-    else:
-        try:
-            hosts, why = read_nodefile(read_file(path)), f"PBS_NODEFILE={path} is empty"
-        except OSError as error:
-            hosts, why = [], f"PBS_NODEFILE={path} cannot be read: {error.strerror}"
-        if hosts:
-            return Allocation("pbs", job, hosts)
-    raise _no_hosts(
-        f"PBS_JOBID={job} is set, but its hosts are not known: {why}",
-        f"export PBS_NODEFILE=/var/spool/pbs/aux/{job}, or wherever your PBS keeps it",
-        "PBS_JOBID",
-    )
-
-
-def _no_hosts(what: str, fix: str, names: str) -> CastoffError:
-    return CastoffError(
-        f"{what}.\nIn that job: {fix}\nOutside of it: unset {names}\n"
-        "For ranks on this host alone: castoff launch --here"
-    )
+    known = (queued(name) for name in NAMES)
+    found = (one.allocation(environ, read_file) for one in known if one is not None)
+    return [one for one in found if one is not None]
 
 
 def rank_here(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text) -> Placement | None:
@@ -148,11 +84,15 @@ def _job_in(
     nodes = _nodes(allocation, spec)
     blank = {name: getattr(JobSpec(), name) for name in _SUBMISSION_ONLY}
     own = {**blank, "nodes": nodes, "inherit": "all"}
-    if allocation.scheduler == "slurm":
-        own["walltime"] = None  # Slurm tells the allocation's own end
+    if allocation.tells_end:
+        own["walltime"] = None
     threads = environ.get("OMP_NUM_THREADS")
-    set_by_pbs = allocation.scheduler == "pbs" and threads == environ.get("NCPUS")
-    if threads and not set_by_pbs and "OMP_NUM_THREADS" not in {**site.env, **site.defaults.env, **spec.env}:
+    by_scheduler = allocation.set_by_scheduler("OMP_NUM_THREADS", environ)
+    if (
+        threads
+        and not by_scheduler
+        and "OMP_NUM_THREADS" not in {**site.env, **site.defaults.env, **spec.env}
+    ):
         own["env"] = {**spec.env, "OMP_NUM_THREADS": threads}
     if nodes < len(allocation.hosts) and (spec.start.starter or site.starter) == "srun":
         # srun would take whichever hosts are idle, and rank 0 might not be on the first.
@@ -177,10 +117,9 @@ def _nodes(allocation: Allocation, spec: JobSpec) -> int:
         return min(count, spec.ranks or count)
     if spec.nodes > count:
         source = spec.source or Document({}, "the job")
-        larger = {"slurm": "salloc --nodes", "pbs": "qsub -I -l select="}[allocation.scheduler]
         message = (
             f"is {spec.nodes}, but {allocation} has no more: ask for {count} at the most "
-            f"(--nodes {count}), or for a larger allocation ({larger} …)"
+            f"(--nodes {count}), or for a larger allocation ({allocation.command} …)"
         )
         raise InvalidInput([Problem(source.where(("nodes",)), "nodes", message)])
     return spec.nodes
@@ -215,32 +154,12 @@ def _check_cpus(allocation: Allocation, decided: Plan) -> None:
 
 
 def script_environment(
-    allocation: Allocation,
-    nodes: int,
-    environ: Mapping[str, str],
-    *,
-    run: Path,
-    directory: str,
-    nodefile: Path | None,
+    allocation: Allocation, nodes: int, environ: Mapping[str, str], *, run: Path, directory: str
 ) -> dict[str, str]:
     """The environment in which a script that stands alone runs on the first `nodes` hosts.
 
-    `run` is its run directory, `directory` the one it counts as submitted from, `nodefile` a file of
-    these hosts, for PBS and where they are not all.
+    `run` is its run directory, `directory` the one it counts as submitted from.
     """
-    changed = {name: text for name, text in environ.items() if name not in _OF_ANOTHER_START}
-    changed["CASTOFF_RUN_DIR"] = str(run)
-    if allocation.scheduler == "pbs":
-        changed["PBS_O_WORKDIR"] = directory
-        if nodefile is not None:
-            changed["PBS_NODEFILE"] = str(nodefile)
-        return changed
-    changed["SLURM_SUBMIT_DIR"] = directory
-    changed["SLURM_JOB_ID"] = allocation.job
-    if nodes < len(allocation.hosts):
-        changed["SLURM_JOB_NODELIST"] = changed["SLURM_NODELIST"] = ",".join(allocation.hosts[:nodes])
-        changed["SLURM_JOB_NUM_NODES"] = changed["SLURM_NNODES"] = str(nodes)
-    if allocation.in_step:
-        changed = {name: text for name, text in changed.items() if not name.startswith(_OF_THE_STEP)}
-        changed["SLURM_OVERLAP"] = "1"  # else srun would wait for this shell to let go of its cores
-    return changed
+    others = {name: text for name, text in environ.items() if name not in _OF_ANOTHER_START}
+    changed = allocation.environment(nodes, others, run=run, directory=directory)
+    return {**changed, "CASTOFF_RUN_DIR": str(run)}

@@ -17,7 +17,7 @@ from launcher.runs.states import RunStatus
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.local.control import cancel, is_alive, other_host, took_newest
 from launcher.schedulers.queue import Answer, Queue
-from launcher.schedulers.registry import queue_of
+from launcher.schedulers.registry import is_own, queued, queued_of
 from launcher.status.scenes import survey
 from launcher.status.watch import status, statuses
 
@@ -60,8 +60,8 @@ class _Wish:
 
     @property
     def is_queued(self) -> bool:
-        """Whether Slurm or PBS has to be asked to end it."""
-        return self.before.scheduler in ("slurm", "pbs") and not took_newest(self.run)
+        """Whether a queue has to be asked to end it."""
+        return queued(self.before.scheduler) is not None and not took_newest(self.run)
 
 
 def end(runs: Iterable[Run]) -> Iterator[list[Ended]]:
@@ -104,7 +104,7 @@ def _ask(wishes: list[_Wish]) -> None:
         except CastoffError as error:
             wish.problem = str(error)
     for scheduler, theirs in queued.items():
-        _ask_queue(queue_of(scheduler), theirs)
+        _ask_queue(queued_of(scheduler).queue(), theirs)
 
 
 def _ask_ours(wish: _Wish) -> None:
@@ -114,7 +114,7 @@ def _ask_ours(wish: _Wish) -> None:
         CastoffError: there is none that could be asked.
     """
     run, now = wish.run, wish.before
-    ours = now.scheduler == "local" or took_newest(run)
+    ours = is_own(now.scheduler) or took_newest(run)
     if not ours or run.submission() is None:
         raise CastoffError(_by_hand(now))
     if now.state != "unknown" or other_host(run) is not None:
@@ -209,7 +209,7 @@ def _left(answer: Answer) -> list[JobTold]:
 
 def _by_hand(now: RunStatus) -> str:
     """How a run is ended that castoff cannot end."""
+    scheduler = queued(now.scheduler)
     job = shlex.quote(now.job) if now.job else "its job"
-    ways = {"slurm": f"scancel {job}", "pbs": f"qdel {job}"}
-    who = ways.get(now.scheduler, "end the process that runs its script")
+    who = " ".join(scheduler.cancel_command([job])) if scheduler else "end the process that runs its script"
     return printable(f"{now.id}: castoff did not submit it, so it cannot end it; {who}")

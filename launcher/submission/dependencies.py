@@ -9,7 +9,7 @@ from launcher.errors import CastoffError
 from launcher.runs.index import Index
 from launcher.runs.run import Run
 from launcher.schedulers.directives import is_job_id
-from launcher.schedulers.registry import NAMES, queue_of
+from launcher.schedulers.registry import queued, queued_of, title_of
 from launcher.status.scenes import survey
 from launcher.status.watch import condition_holds, status
 
@@ -59,11 +59,11 @@ def _resolve(
     try:
         run = index.find(name)
     except CastoffError:
-        if scheduler != "local" and is_job_id(name):
+        if queued(scheduler) and is_job_id(name):
             return [name]
         raise
     runs.setdefault(condition, []).append(str(run.path))
-    if scheduler == "local":
+    if queued(scheduler) is None:
         return []
     holds = condition_holds(condition, run)
     if holds is False:
@@ -81,13 +81,13 @@ def _jobs(scheduler: str, run: Run, environ: Mapping[str, str]) -> list[str]:
     theirs = planned.scheduler
     if theirs != scheduler:
         raise CastoffError(
-            f"{run.id} is a run of {NAMES[theirs]}, for which {NAMES[scheduler]} cannot wait; "
+            f"{run.id} is a run of {title_of(theirs)}, for which {title_of(scheduler)} cannot wait; "
             f"submit this when `castoff wait {run.id}` returns"
         )
     queued = survey(run).queued
-    if queued and (elsewhere := queue_of(scheduler, environ).elsewhere(queued.clusters)):
+    if queued and (elsewhere := queued_of(scheduler).queue(environ).elsewhere(queued.clusters)):
         raise CastoffError(
-            f"{run.id}: {NAMES[scheduler]} cannot wait for it: {elsewhere}, or submit this when "
+            f"{run.id}: {title_of(scheduler)} cannot wait for it: {elsewhere}, or submit this when "
             f"`castoff wait {run.id}` returns"
         )
     if most := planned.requeue_max:

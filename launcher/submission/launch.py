@@ -21,14 +21,14 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError
 from launcher.planning.render import FILTERS, render
-from launcher.runs.plan import Plan
-from launcher.runs.records import Ending, Submission, read, write, write_file
+from launcher.runs.records import Ending, Submission, read, write
 from launcher.runs.run import AGAIN, SETTLED, Run, said_again
+from launcher.schedulers.allocation import Allocation
 from launcher.schedulers.local.control import cancel_asked, introduce
 from launcher.starters.local.processes import GRACE, Family, Guardian, send
 from launcher.starters.local.streams import RankLines, RankLog, Sink
 from launcher.starters.local.supervision import Signals
-from launcher.submission.allocation import Allocation, plan_in, script_environment
+from launcher.submission.allocation import plan_in, script_environment
 from launcher.submission.submit import recorded, sealed, working_directory
 
 _POLL = 0.5  # seconds between looks at what no signal tells: the deadline, a wish from another host
@@ -78,48 +78,14 @@ def run_in_foreground(
             environ,
             run=run.path,
             directory=directory,
-            nodefile=_nodefile(allocation, decided, run),
         )
         attempt = _Attempt(run, stack, output, messages)
         attempt.say(f"{allocation}: {FILTERS['layout_words'](decided)}, started by {decided.starter}")
         attempt.say(f"run {run.id}: logs are in {run.logs / '0.0'}, and the first of them is shown here")
-        end = _end_of(allocation, environ)
-        if end is not None:
-            environment["SLURM_JOB_END_TIME"] = str(int(end))
+        if (end := allocation.end(environment)) is not None:
             attempt.stop_before(end, decided.grace)
         seal.check()
         return attempt.run([shlex.split(decided.shell)[0], str(run.script)], environment)
-
-
-def _nodefile(allocation: Allocation, decided: Plan, run: Run) -> Path | None:
-    """A node file of the hosts in use, where PBS's own has more."""
-    if allocation.scheduler != "pbs" or decided.nodes == len(allocation.hosts):
-        return None
-    path = run.path / "nodefile"
-    write_file(path, "".join(f"{host}\n" for host in allocation.hosts[: decided.nodes]))
-    return path
-
-
-def _end_of(allocation: Allocation, environ: Mapping[str, str]) -> float | None:
-    """When the allocation ends, in seconds since 1970; None where nobody tells, as on PBS."""
-    if allocation.scheduler != "slurm":
-        return None
-    told = environ.get("SLURM_JOB_END_TIME", "")
-    if told.isdecimal():
-        return float(told)
-    try:  # older than Slurm 23.02
-        answer = subprocess.run(
-            ["squeue", "--noheader", "--job", allocation.job, "--format", "%e"],
-            env={**environ, "SLURM_TIME_FORMAT": "standard"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-        return time.mktime(time.strptime(answer.stdout.strip(), "%Y-%m-%dT%H:%M:%S"))
-    except (OSError, subprocess.TimeoutExpired, ValueError, OverflowError):
-        return None
 
 
 class _Attempt:

@@ -13,17 +13,19 @@ from launcher.runs.index import write_down
 from launcher.runs.records import Earlier, Ending, Facts, Submission, read, write_file
 from launcher.runs.run import LOCK, STOP, Run, locked
 from launcher.runs.script import head_of
+from launcher.schedulers.base import QueuedScheduler
+from launcher.schedulers.command import Silent
 from launcher.schedulers.local import submit as local
 from launcher.schedulers.local.abandoned import Marked
 from launcher.schedulers.local.control import forget_cancellation, other_host, started_by
-from launcher.schedulers.orders import Restart, Sending, sendings_again
-from launcher.schedulers.queue import Queue, Silent
-from launcher.schedulers.registry import queue_of
+from launcher.schedulers.orders import Restart, Sending
+from launcher.schedulers.queue import Queue
+from launcher.schedulers.registry import queued, queued_of
 from launcher.status.scenes import survey
 from launcher.status.settle import settle
 from launcher.status.watch import judge
 from launcher.submission.dependencies import resolve
-from launcher.submission.send import NotSent, check_reachable, configuration, send_to_local, send_to_queue
+from launcher.submission.send import NotSent, send_to_local, send_to_queue
 from launcher.submission.submit import secrets
 
 _PATIENCE = 20.0
@@ -63,20 +65,20 @@ def _resubmit(
     run: Run, seal: Sealed, members: Collection[int], done_too: bool, environ: Mapping[str, str]
 ) -> dict[int, int]:
     plan = run.facts()
-    scheduler = plan.scheduler
+    scheduler = queued(plan.scheduler)
     _check_records(run, plan)
-    if scheduler != "local":
-        check_reachable(scheduler, environ)
+    if scheduler is not None:
+        scheduler.check_reachable(environ)
     try:
         with locked(run.path / LOCK, patience=0.5) as lock:
             _check_over(run, scheduler, environ)
             begin = _next_attempts(run, plan, members, done_too)
-            if scheduler != "local":
+            if scheduler is not None:
                 _check_none_left(run, scheduler, environ)
-            record = _renewed(run, scheduler, begin)
+            record = _renewed(run, plan.scheduler, begin)
             sendings = []  # all that can be wrong with them is said before anything has changed
-            if scheduler != "local":
-                here = configuration(scheduler, environ)
+            if scheduler is not None:
+                here = scheduler.configuration(environ)
                 record.cluster = here.cluster or record.cluster
                 sendings = _sendings(run, plan, record, here.largest_array, environ)
             _renew_secrets(run, plan.env_from, environ)
@@ -85,10 +87,10 @@ def _resubmit(
             write_down(environ, lambda index: index.reopen(run), _NOT_REOPENED.format(run.id))
             run.write_submission(record)
             try:
-                if scheduler != "local":
+                if scheduler is not None:
                     send_to_queue(run, seal, record, sendings, lock, environ)
                 else:
-                    send_to_local(run, seal, local.start_command(str(run.path)), lock, environ)
+                    send_to_local(run, seal, local.submit_command(str(run.path)), lock, environ)
             except NotSent as error:
                 record.error = error.said
                 run.write_submission(record)
@@ -106,7 +108,7 @@ def _check_records(run: Run, plan: Facts) -> None:
     Raises:
         CastoffError: they do not.
     """
-    local = plan.scheduler in ("", "local")
+    local = queued(plan.scheduler) is None
     alone = not local and not (run.path / "submission.json").exists()  # its script was submitted by hand
     if (run.submission() is None and not alone) or (local and plan.by_script):
         raise CastoffError(
@@ -115,14 +117,14 @@ def _check_records(run: Run, plan: Facts) -> None:
         )
 
 
-def _check_over(run: Run, scheduler: str, environ: Mapping[str, str]) -> None:
+def _check_over(run: Run, scheduler: QueuedScheduler | None, environ: Mapping[str, str]) -> None:
     """Make sure that nothing of a run waits or runs. What the local one has
     started holds its lock, or has its mark.
 
     Raises:
         CastoffError: it does, or nobody can tell now.
     """
-    if scheduler == "local":
+    if scheduler is None:
         if Marked().of(started_by(run)):
             raise CastoffError(_still(run))
         return
@@ -136,13 +138,13 @@ def _check_over(run: Run, scheduler: str, environ: Mapping[str, str]) -> None:
         raise CastoffError(_still(run))
 
 
-def _check_none_left(run: Run, scheduler: str, environ: Mapping[str, str]) -> None:
+def _check_none_left(run: Run, scheduler: QueuedScheduler, environ: Mapping[str, str]) -> None:
     """Make sure that the queue has no job of a run, whatever it has said of the ids in its records.
 
     Raises:
         CastoffError: it has, or does not answer.
     """
-    queue = queue_of(scheduler, environ)
+    queue = scheduler.queue(environ)
     queued = survey(run, held=True).queued
     alone: set[str] = set()  # the ids of a script that stood alone, which lay elsewhere
     if run.submission() is None and queued:
@@ -160,10 +162,9 @@ def _check_none_left(run: Run, scheduler: str, environ: Mapping[str, str]) -> No
             "already is not started again"
         ) from None
     if living:
-        ends = "scancel" if scheduler == "slurm" else "qdel"
         raise CastoffError(
             f"{run.id}: {queue.name} still has a job of it: {', '.join(living)}; wait until it is over, or "
-            f"end it: {shlex.join([ends, *living])}"
+            f"end it: {shlex.join(scheduler.cancel_command(living))}"
         )
 
 
@@ -185,7 +186,7 @@ def _dependency(run: Run, record: Submission, environ: Mapping[str, str]) -> str
     """What it still waits for, in its scheduler's words; None: what its script's own directive says."""
     if record.after:
         return resolve(record.after, record.scheduler, environ).words
-    if not _has_begun(run) or "\n#SBATCH --dependency=" not in _head(run):
+    if not _has_begun(run) or not queued_of(record.scheduler).forgets_dependency(_head(run)):
         return None
     return ""  # it has held once, and those jobs may be forgotten
 
@@ -193,11 +194,11 @@ def _dependency(run: Run, record: Submission, environ: Mapping[str, str]) -> str
 def _sendings(
     run: Run, plan: Facts, record: Submission, largest: int | None, environ: Mapping[str, str]
 ) -> list[Sending]:
-    """The commands that start members again on Slurm or PBS, in arrays of at most so many."""
+    """The commands that start members again, in arrays of at most so many."""
     chain = 1 + plan.requeue_max if plan.requeue_how == "chain" else 0
     dependency, begin = _dependency(run, record, environ), record.begin or {}
     restart = Restart(_head(run), str(run.path), begin, not plan.by_script, dependency, chain)
-    return sendings_again(record.scheduler, restart, largest)
+    return queued_of(record.scheduler).again(restart, largest)
 
 
 def _next_attempts(run: Run, plan: Facts, members: Collection[int], done_too: bool) -> dict[int, int]:

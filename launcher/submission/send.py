@@ -7,14 +7,12 @@ only the queue knows (`launcher.schedulers.queue`), and nothing is sent again be
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol
+from typing import IO, NamedTuple
 
 import msgspec
 
@@ -26,9 +24,7 @@ from launcher.schedulers.command import command_environment
 from launcher.schedulers.local import submit as local
 from launcher.schedulers.local.abandoned import MARK
 from launcher.schedulers.orders import Sending
-from launcher.schedulers.pbs import submit as pbs
-from launcher.schedulers.registry import queue_of
-from launcher.schedulers.slurm import submit as slurm
+from launcher.schedulers.registry import queued_of
 from launcher.starters.local.processes import GUARDED
 from launcher.status.settle import settle
 
@@ -37,19 +33,6 @@ _PATIENCE = 5.0
 
 _UNCLEAR_PATIENCE = 20.0
 """Seconds in which the queue is asked after an unclear answer."""
-
-_CONFIGURATION_PATIENCE = 20.0
-"""Seconds for Slurm's settings; without them a site's profile decides on limits."""
-
-
-class _SubmitCommands(Protocol):
-    """What differs between sbatch and qsub."""
-
-    def parse_submit(self, answer: str) -> str | None: ...
-    def was_refused(self, code: int, words: str) -> bool: ...
-
-
-_COMMANDS: dict[str, _SubmitCommands] = {"slurm": slurm, "pbs": pbs}
 
 
 class NotSent(CastoffError):
@@ -142,7 +125,7 @@ def _job(
         NotSent: none.
         Unclear: the queue does not tell either.
     """
-    scheduler = _COMMANDS[record.scheduler]
+    scheduler = queued_of(record.scheduler)
     job = scheduler.parse_submit(answer.output) if answer.code == 0 else None
     if job is not None:
         return job
@@ -163,56 +146,6 @@ def _interrupted(run: Run, parts: str = "") -> str:
     return f"interrupted, but {run.id} was submitted{parts}; `castoff cancel {run.id}` ends it"
 
 
-def check_reachable(scheduler: str, environ: Mapping[str, str]) -> None:
-    """Make sure that the commands of Slurm or PBS are here at all.
-
-    Raises:
-        CastoffError: they are not.
-    """
-    command = {"slurm": "sbatch", "pbs": "qsub"}[scheduler]
-    elsewhere = (
-        "; `castoff render JOB.yaml | ssh LOGIN_NODE qsub` sends it there" if scheduler == "pbs" else ""
-    )
-    found = shutil.which(command, path=environ.get("PATH"))
-    if found is not None and _is_slurms_own(found):
-        raise CastoffError(
-            f"{found} is no PBS's, but Slurm's own stand-in (slurm-wlm-torque): choose a Slurm site with "
-            "--site, or put PBS's commands first on PATH"
-        )
-    if found is None:
-        raise CastoffError(
-            f"{command} is not on PATH here: submit where the scheduler's commands are, as on a login node; "
-            f"`castoff render` needs none{elsewhere}"
-        )
-
-
-def _is_slurms_own(qsub: str) -> bool:
-    """Whether a command is one of those that Debian's slurm-wlm-torque puts on PATH, which are Perl."""
-    with contextlib.suppress(OSError), Path(qsub).open("rb") as file:
-        return b"\nuse Slurm" in file.read(16384)
-    return False
-
-
-def configuration(scheduler: str, environ: Mapping[str, str]) -> slurm.Configuration:
-    """What Slurm says of itself here; nothing where it does not answer, or is not the scheduler."""
-    if scheduler != "slurm":
-        return slurm.Configuration()
-    try:
-        answer = subprocess.run(
-            slurm.CONFIGURATION,
-            env=command_environment(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_CONFIGURATION_PATIENCE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):  # sbatch will say what is wrong
-        return slurm.Configuration()
-    return slurm.read_configuration(answer.stdout)
-
-
 def _send_of(sending: Sending) -> Send:
     part = sending.part
     if part is None:
@@ -229,7 +162,7 @@ def _withdraw(scheduler: str, sends: Sequence[Send], environ: Mapping[str, str],
         CastoffError: it cannot be cancelled.
     """
     jobs = [send.job for send in sends if send.job]
-    if refused := queue_of(scheduler, environ).cancel(jobs):
+    if refused := queued_of(scheduler).queue(environ).cancel(jobs):
         which = f"jobs {', '.join(refused)}, which it took of the same run, go on"
         words = "; ".join(dict.fromkeys(refused.values()))
         raise CastoffError(f"{why}\nbut {which}: {words}") from why

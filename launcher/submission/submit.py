@@ -30,14 +30,13 @@ from launcher.runs.plan import Plan
 from launcher.runs.records import Submission as Record
 from launcher.runs.records import write_file
 from launcher.runs.run import Run, runs_folder
+from launcher.schedulers.base import Configuration
 from launcher.schedulers.directives import own_dependency
 from launcher.schedulers.local import submit as local
-from launcher.schedulers.orders import first_sendings
-from launcher.schedulers.pbs import submit as pbs
-from launcher.schedulers.slurm import submit as slurm
-from launcher.schedulers.submission import Order, Submission
+from launcher.schedulers.orders import Order
+from launcher.schedulers.registry import queued
 from launcher.submission.dependencies import resolve
-from launcher.submission.send import NotSent, check_reachable, configuration, send_to_local, send_to_queue
+from launcher.submission.send import NotSent, send_to_local, send_to_queue
 
 _PLACEHOLDER = f"/{os.urandom(16).hex()}"
 """Stands for the run directory, which only a real submission makes. At random, for then no text of a
@@ -65,11 +64,11 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
     """
     decided = plan(spec, site, function=function)
     dependency = _words_of(decided)
-    if decided.scheduler == "local":
-        submission = Submission(decided, _PLACEHOLDER)
-        orders = [Order(submission.environment, local.submit_command(submission))]
+    scheduler = queued(decided.scheduler)
+    if scheduler is None:
+        orders = [Order({}, local.submit_command(_PLACEHOLDER))]
     else:
-        sendings = first_sendings(decided, _PLACEHOLDER, dependency, _largest(site))
+        sendings = scheduler.first(decided, _PLACEHOLDER, dependency, _largest(site))
         orders = [sending.order("JOB" if number else None) for number, sending in enumerate(sendings)]
     return DryRun(decided, render(decided), "\n".join(map(_line, orders)))
 
@@ -122,14 +121,14 @@ def submit(
     environ = os.environ if environ is None else environ
     decided = plan(spec, site, function=function)
     script = render(decided)
-    if decided.scheduler != "local":
-        check_reachable(decided.scheduler, environ)
-        check_run_dir = {"slurm": slurm, "pbs": pbs}[decided.scheduler].check_run_dir
-        check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
+    scheduler = queued(decided.scheduler)
+    if scheduler is not None:
+        scheduler.check_reachable(environ)
+        scheduler.check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
     awaited = resolve(decided.after, decided.scheduler, environ)
     itself = (awaited.words or None) == own_dependency(decided.directives)
     dependency = None if itself else awaited.words
-    here = configuration(decided.scheduler, environ)
+    here = scheduler.configuration(environ) if scheduler is not None else Configuration()
     record = Record(
         scheduler=decided.scheduler,
         directory=working_directory(),
@@ -143,12 +142,12 @@ def submit(
         run = draft.final
         seal = sealed(draft, script)
         try:
-            if decided.scheduler != "local":
+            if scheduler is not None:
                 largest = here.largest_array or _largest(site)
-                sendings = first_sendings(decided, str(run.path), dependency, largest)
+                sendings = scheduler.first(decided, str(run.path), dependency, largest)
                 send_to_queue(run, seal, record, sendings, draft.lock, environ)
             else:
-                command = local.submit_command(Submission(decided, str(run.path)))
+                command = local.submit_command(str(run.path))
                 send_to_local(run, seal, command, draft.lock, environ)
         except NotSent as error:
             try:
@@ -273,7 +272,7 @@ def secrets(names: list[str], environ: Mapping[str, str]) -> str:
 
 def _words_of(decided: Plan) -> str | None:
     """The dependency as a dry run shows it: run names stand for the ids they will have."""
-    if decided.scheduler == "local" or not decided.after:
+    if queued(decided.scheduler) is None or not decided.after:
         return None
     if own_dependency(decided.directives) is not None:
         return None

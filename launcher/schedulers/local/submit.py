@@ -5,16 +5,10 @@ from __future__ import annotations
 import sys
 
 from launcher.schedulers.local.abandoned import SCHEDULER
-from launcher.schedulers.submission import Submission
 
 
-def submit_command(submission: Submission) -> list[str]:
+def submit_command(run_dir: str) -> list[str]:
     """The command that runs a job on this machine; it detaches itself and prints the job's id."""
-    return start_command(submission.run_dir)
-
-
-def start_command(run_dir: str) -> list[str]:
-    """The same for a run directory that is there already."""
     return [sys.executable, "-m", SCHEDULER, run_dir]
 
 

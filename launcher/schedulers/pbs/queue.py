@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 from launcher.runs.run import Run
+from launcher.schedulers.command import PATIENCE, Silent, failure_of, run_to_end
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.pbs.jobs import (
     MOST_ASKED,
@@ -21,8 +22,8 @@ from launcher.schedulers.pbs.jobs import (
     parse_queue,
     queue_command,
 )
-from launcher.schedulers.pbs.submit import cancel_command
-from launcher.schedulers.queue import PATIENCE, Answer, Queue, Silent, failure_of, run_to_end
+from launcher.schedulers.pbs.scheduler import SCHEDULER
+from launcher.schedulers.queue import Answer, Queue
 
 _UNKNOWN = 153
 """qstat's exit code where the server does not know the last job that it has no answer for."""
@@ -34,7 +35,7 @@ _NO_HISTORY = "job history"
 class PbsQueue(Queue):
     """PBS, as far as one process has asked it."""
 
-    name = "PBS"
+    scheduler = SCHEDULER
     asks_by_id = True
     lag = 0.0
     cancel_patience = 60.0  # KILL follows TERM after kill_delay, 10 s unless a queue says otherwise
@@ -74,9 +75,6 @@ class PbsQueue(Queue):
         """
         found = run_to_end(find_command(self.user_name, history=False), self.patience, self.environ)
         return [one for one in self._selected(found) if one.stage in ("pending", "running")]
-
-    def _cancel_command(self, jobs: Sequence[str]) -> list[str]:
-        return cancel_command(jobs)
 
     def is_of(self, told: JobTold, run: Run) -> bool:
         """Whether a job was submitted where a run directory lies, which is named by its id."""

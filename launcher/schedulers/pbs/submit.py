@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from launcher.errors import CastoffError, printable
-from launcher.schedulers.submission import (
+from launcher.runs.plan import Plan
+from launcher.schedulers.orders import (
     ELSEWHERE,
     Order,
+    Part,
+    Restart,
+    Sending,
     Submission,
     directive_in,
     names_again,
@@ -76,11 +81,6 @@ def was_refused(code: int, words: str) -> bool:
     return code > 0 and _NO_ANSWER.search(words) is None
 
 
-def cancel_command(jobs: Iterable[str]) -> list[str]:
-    """The qdel command that ends jobs, whole arrays too."""
-    return ["qdel", *jobs]
-
-
 def after_failure(job: str) -> str:
     """What a job waits for that goes on where another stopped early."""
     return f"afternotok:{job}"
@@ -131,3 +131,39 @@ def spans(begin: Mapping[int, int]) -> Iterator[list[int]]:
         if following != member + 1 or begin[following] != begin[member]:
             yield members[first : at + 1]
             first = at + 1
+
+
+def first(decided: Plan, run_dir: str, dependency: str | None) -> list[Sending]:
+    """What submits a plan: a job, or a chain of them."""
+    count = decided.array_count or 1
+    if decided.requeue_how == "chain":
+        links = range(1 + decided.requeue_max)
+        return [Sending(None, partial(_order, decided, run_dir, dependency, link), link) for link in links]
+    whole = Part(range(count)) if count > 1 else None
+    return [Sending(whole, partial(_order, decided, run_dir, dependency, None))]
+
+
+def _order(
+    decided: Plan, run_dir: str, dependency: str | None, link: int | None, before: str | None
+) -> Order:
+    words = after_failure(before) if before else dependency
+    submission = Submission(decided, run_dir, words, link=link)
+    return Order(submission.environment, submit_command(submission))
+
+
+def again(restart: Restart) -> list[Sending]:
+    """What starts members again: a command for neighbours with the same attempt, or a chain."""
+    if restart.chain:
+        links = range(restart.chain)
+        return [Sending(None, partial(_again, restart, [0], link), link) for link in links]
+    in_array = is_array(restart.script)
+    return [
+        Sending(Part(members) if in_array else None, partial(_again, restart, members, None))
+        for members in spans(restart.begin)
+    ]
+
+
+def _again(restart: Restart, members: list[int], link: int | None, before: str | None) -> Order:
+    words = after_failure(before) if before and link else restart.dependency
+    which = Again(members, restart.begin[members[0]], restart.submitted, words, link)
+    return resubmission(restart.script, restart.run_dir, which)

@@ -6,12 +6,13 @@ One squeue answers for all runs; sacct, and scontrol for the cluster's name, are
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from launcher.errors import CastoffError
 from launcher.runs.run import Run
+from launcher.schedulers.command import PATIENCE, Silent, answer_of
 from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.queue import PATIENCE, Answer, Queue, Silent, answer_of, user_name
+from launcher.schedulers.queue import Answer, Queue, user_name
 from launcher.schedulers.slurm.jobs import (
     MOST_ASKED,
     SlurmJob,
@@ -20,7 +21,8 @@ from launcher.schedulers.slurm.jobs import (
     parse_queue,
     queue_command,
 )
-from launcher.schedulers.slurm.submit import CONFIGURATION, cancel_command, read_configuration
+from launcher.schedulers.slurm.scheduler import SCHEDULER
+from launcher.schedulers.slurm.submit import CONFIGURATION, read_configuration
 
 _HISTORY_PATIENCE = 8.0
 """Seconds for sacct, without which everything works."""
@@ -40,7 +42,7 @@ _SETTINGS = {"SLURM_TIME_FORMAT": "%s"}
 class SlurmQueue(Queue):
     """Slurm, as far as one process has asked it."""
 
-    name = "Slurm"
+    scheduler = SCHEDULER
     asks_by_id = False
     lag = 15.0  # the controller tells accounting every few seconds
     cancel_patience = 120.0  # an administrator chooses it: KillWait is 30 s unless a site says otherwise
@@ -120,9 +122,6 @@ class SlurmQueue(Queue):
         except Silent:
             self._history_failed = time.monotonic()
             return None
-
-    def _cancel_command(self, jobs: Sequence[str]) -> list[str]:
-        return cancel_command(jobs)
 
     def is_of(self, told: JobTold, run: Run) -> bool:
         """Whether a job has the script of a run: another cluster's may have the same id."""

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from launcher.errors import CastoffError, printable
-from launcher.schedulers.submission import (
+from launcher.runs.plan import Plan
+from launcher.schedulers.base import Configuration
+from launcher.schedulers.command import Silent, answer_of
+from launcher.schedulers.directives import own_dependency
+from launcher.schedulers.orders import (
     ELSEWHERE,
     Order,
     Part,
+    Restart,
+    Sending,
     Submission,
     directive_in,
     names_again,
@@ -20,14 +27,8 @@ from launcher.schedulers.submission import (
 CONFIGURATION = ["scontrol", "show", "config"]
 """The command whose answer `read_configuration` reads."""
 
-
-class Configuration(NamedTuple):
-    """What Slurm says of itself; None where it does not."""
-
-    cluster: str | None = None
-    """Its name: slurm.conf's ClusterName."""
-    largest_array: int | None = None
-    """How many members an array may have, by MaxArraySize and max_array_tasks."""
+_CONFIGURATION_PATIENCE = 20.0
+"""Seconds for it; without an answer a site's profile decides on limits."""
 
 
 class Again(NamedTuple):
@@ -61,6 +62,14 @@ def read_configuration(answer: str) -> Configuration:
 def is_array(script: str) -> bool:
     """Whether a script's own directives make an array."""
     return directive_in(script, "#SBATCH --array=") is not None
+
+
+def configuration(environ: Mapping[str, str]) -> Configuration:
+    """What Slurm says of itself here; nothing where it does not answer: sbatch will say what is wrong."""
+    try:
+        return read_configuration(answer_of(CONFIGURATION, _CONFIGURATION_PATIENCE, environ))
+    except Silent:
+        return Configuration()
 
 
 def submit_command(submission: Submission) -> list[str]:
@@ -153,6 +162,38 @@ def was_refused(code: int, words: str) -> bool:
     return code > 0 and _NO_ANSWER.search(words) is None
 
 
-def cancel_command(jobs: Iterable[str]) -> list[str]:
-    """The scancel command that ends jobs, whole arrays too."""
-    return ["scancel", *jobs]
+def first(decided: Plan, run_dir: str, dependency: str | None, largest: int | None) -> list[Sending]:
+    """What submits a plan. `largest`: how many members an array may have; None: any number."""
+    count = decided.array_count
+    whole = None if count is None else Part(range(count))
+    if count is None or largest is None or count <= largest:
+        return [Sending(whole, partial(_order, decided, run_dir, dependency, None))]
+    return [
+        Sending(part, partial(_order, decided, run_dir, dependency, part))
+        for part in parts(range(count), largest)
+    ]
+
+
+def _order(
+    decided: Plan, run_dir: str, dependency: str | None, part: Part | None, before: str | None
+) -> Order:
+    if before and decided.array_at_most:  # Slurm counts those that run at once for each job alone
+        if dependency is None:  # what stands on the command line replaces it
+            dependency = own_dependency(decided.directives)
+        dependency = ",".join(filter(None, [dependency, f"afterany:{before}"]))
+    submission = Submission(decided, run_dir, dependency, part)
+    return Order(submission.environment, submit_command(submission))
+
+
+def again(restart: Restart, largest: int | None) -> list[Sending]:
+    """What starts members again: one command for those of each attempt, or several."""
+    script, begin = restart.script, restart.begin
+    in_array = is_array(script)
+    found = []
+    for attempt in sorted(set(begin.values())):
+        members = (member for member in begin if begin[member] == attempt)
+        for part in parts(members, largest or max(begin) + 1):
+            which = Again(part, attempt, restart.submitted, restart.dependency)
+            order = partial(resubmission, script, restart.run_dir, which)
+            found.append(Sending(part if in_array else None, order))
+    return found

@@ -16,6 +16,7 @@ import pytest
 from launcher.runs.index import Index
 from launcher.runs.run import LOCK, Run, locked
 from tests.bench.many_runs import make_runs
+from tests.command_line import NO_BYTECODE
 from tests.launcher.status.test_watch import Made
 
 from ..conftest import Castoff, LocalJobs, objects
@@ -220,7 +221,7 @@ class TestAsking:
         """A disk may be full, and that is why somebody cleans up."""
         castoff("list")
         limit = index.path.stat().st_size // 512
-        words = f"trap '' XFSZ; ulimit -f {limit}; castoff clean --ending failed --yes"
+        words = f"trap '' XFSZ; {NO_BYTECODE}; ulimit -f {limit}; castoff clean --ending failed --yes"
         answer = subprocess.run(["sh", "-c", words], capture_output=True, text=True, check=False)
         assert not runs[9].path.exists() and not runs[19].path.exists()
         assert "castoff: removed 2 runs\n" in answer.stderr

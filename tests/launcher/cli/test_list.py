@@ -18,6 +18,7 @@ from launcher.runs.run import Run
 from launcher.runs.states import summary
 from launcher.status.watch import status
 from tests.bench.many_runs import make_runs
+from tests.command_line import NO_BYTECODE
 from tests.launcher.status.test_watch import Made
 
 from ..conftest import Castoff, LocalJobs, objects
@@ -162,7 +163,11 @@ class TestList:
     def test_with_a_full_disk(self, runs: list[Run], tmp_path: Path) -> None:
         """No file may grow beyond what the index has: what is known is listed, and why it stays slow."""
         limit = Index.of(os.environ).path.stat().st_size // 512  # which ulimit counts in
-        words = ["sh", "-c", f"trap '' XFSZ; ulimit -f {limit}; castoff list"]
+        words = [
+            "sh",
+            "-c",
+            f"trap '' XFSZ; {NO_BYTECODE}; ulimit -f {limit}; castoff list",
+        ]
         answer = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert answer.returncode == 0 and len(answer.stdout.splitlines()) == 21
         assert "the index of runs cannot be written: File too large" in answer.stderr

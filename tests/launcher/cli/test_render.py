@@ -12,6 +12,7 @@ import pytest
 
 from launcher import InvalidInput, JobSpec
 from launcher.cli.job_options import load_site
+from tests.command_line import NO_BYTECODE
 
 from ..conftest import Castoff
 
@@ -130,7 +131,7 @@ class TestOutputFile:
 
     def test_a_full_disk_leaves_the_old_one(self, castoff: Castoff, tmp_path: Path) -> None:
         (tmp_path / "job.sh").write_text("old")
-        limited = 'ulimit -f 1; exec castoff render -o job.sh --site slurm -- true "$0"'
+        limited = f'{NO_BYTECODE}; ulimit -f 1; exec castoff render -o job.sh --site slurm -- true "$0"'
         words = ["bash", "-c", limited, "x" * 5000]
         answer = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert answer.returncode == 1
@@ -208,7 +209,11 @@ queues:
         assert answer.stderr == "castoff: no/such/job.yaml: cannot be written: No such file or directory\n"
 
     def test_a_full_disk_leaves_nothing(self, tmp_path: Path) -> None:
-        words = ["bash", "-c", "ulimit -f 0; exec castoff init --site local"]
+        words = [
+            "bash",
+            "-c",
+            f"{NO_BYTECODE}; ulimit -f 0; exec castoff init --site local",
+        ]
         answer = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert answer.returncode == 1 and "cannot be written" in answer.stderr
         assert list(tmp_path.iterdir()) == []
@@ -236,7 +241,10 @@ class TestSites:
         (folder / "mine.yaml").write_text("extends: slurm\nscheduler: lsf\n")
         for words in (["sites"], ["sites", "mine"], ["render", "--site", "mine", "--", "x"]):
             answer = castoff(*words, env={"CASTOFF_SITE": "local"})
-            assert answer.returncode == 2 and "mine.yaml:2: scheduler: is 'lsf'" in answer.stderr
+            assert (
+                answer.returncode == 2
+                and "site mine: scheduler: is 'lsf', which castoff does not know" in answer.stderr
+            )
             assert answer.stderr.count("\n") == 1
 
 

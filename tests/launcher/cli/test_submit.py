@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from launcher.runs.run import Run
+from tests.command_line import NO_BYTECODE
 
 from ..conftest import Castoff, LocalJobs, objects
 
@@ -322,7 +323,7 @@ class TestRefusals:
         assert [one["ending"] for one in jobs.wait(run)["members"][0]["attempts"]] == ["done", "done"]
 
     def test_a_full_disk_leaves_nothing(self, castoff: Castoff, tmp_path: Path) -> None:
-        limited = "ulimit -f 1; exec castoff submit --site local --name x -- true"
+        limited = f"{NO_BYTECODE}; ulimit -f 1; exec castoff submit --site local --name x -- true"
         answer = subprocess.run(["bash", "-c", limited], cwd=tmp_path, capture_output=True, text=True)
         assert (answer.returncode, answer.stdout) == (1, "")
         assert answer.stderr.startswith("castoff: ") and answer.stderr.endswith("File too large\n")

@@ -219,27 +219,6 @@ MISTAKES: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("pbs: home", {"pbs": "is 'home', but pbs holds PBS's own directives by their names, as in pbs: {"}),
-        ("slurm: true", {"slurm": "is True, but slurm holds Slurm's own"}),
-        ("lsf: {x: y}", {"lsf": "holds directives, but only slurm and pbs hold their own"}),
-        ("c: a, slurm: {c: b}", {"slurm.c": "stands in directives.c too; keep one of the two"}),
-        ("pbs: , slurm: {}", {}),
-    ],
-)
-def test_directives_of_one_scheduler(line: str, expected: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text(f"command: [x]\ndirectives: {{{line}}}\n")
-    found = {}
-    try:
-        JobSpec.load(tmp_path / "job.yaml")
-    except InvalidInput as error:
-        found = {problem.path.removeprefix("directives."): problem.message for problem in error.problems}
-    assert set(found) == set(expected)
-    assert all(words in found[name] for name, words in expected.items())
-
-
 @given(st.sets(st.sampled_from(sorted(MISTAKES))), st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=150)
 def test_any_set_of_mistakes_is_reported_completely(

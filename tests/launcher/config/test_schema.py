@@ -103,7 +103,7 @@ def test_of_and_to_builtins_are_each_others_inverse(fields: dict[str, Any]) -> N
     plain = msgspec.to_builtins(spec)
     assert JobSpec.of(plain) == spec
     assert msgspec.to_builtins(JobSpec.of(plain)) == plain
-    assert schema_refuses(job_schema(), fields) is None
+    assert schema_refuses(job_schema(["slurm", "pbs"]), fields) is None
 
 
 def schema_refuses(root: dict[str, Any], value: Any) -> str | None:
@@ -175,7 +175,7 @@ class TestSchema:
         data = Document.parse(JOB, "f.yaml").data
         assert data["command"][3] == 0.001
         assert data["env"]["OMP_NUM_THREADS"] == 1
-        assert schema_refuses(job_schema(), data) is None
+        assert schema_refuses(job_schema(["slurm", "pbs"]), data) is None
         assert JobSpec.of(data).command
 
     @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ class TestSchema:
                 "grace: 5",
                 "binding: list:0",
             ),
-            *("directives: {pbs: home}", "directives: {lsf: {x: y}}", "directives: {pbs: {a b: x}}"),
+            "directives: {pbs: {a b: x}}",
             *("mail: {to: me, on: [ended]}", "mail: {to: me, cc: you}", "mail: {on: [end]}"),
             *("start: {starter: slurm}", "start: {torchrun: 'on'}", "array: {at_most: 2}", "setup: x"),
             *("after: {afterOK: [a]}", "after: {afterok: a}", "requeue: {max: -1}", 'queue: "a\\n"'),
@@ -208,10 +208,10 @@ class TestSchema:
         data = {"command": ["x"], **Document.parse(line, "f.yaml").data}
         with pytest.raises(InvalidInput):
             JobSpec.of(data)
-        assert schema_refuses(job_schema(), data) is not None
+        assert schema_refuses(job_schema(["slurm", "pbs"]), data) is not None
 
     def test_says_what_every_field_means(self) -> None:
-        schema = job_schema()
+        schema = job_schema(["slurm", "pbs"])
         assert schema["$schema"].startswith("https://json-schema.org/")
         for name, definition in schema["$defs"].items():
             assert definition["additionalProperties"] is False, name

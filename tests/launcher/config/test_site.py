@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from launcher.config import site as site_module
 from launcher.config.quantities import cpus
 from launcher.config.site import Fact, Search, Site
 from launcher.errors import CastoffError, InvalidInput
-from launcher.starters.registry import OF_SCHEDULER
+from launcher.schedulers.choice import choose_site
+from launcher.schedulers.registry import scheduler_of
 
 if TYPE_CHECKING:
     from tests.conftest import Castoff
@@ -81,7 +81,7 @@ class TestBuiltIn:
     def test_loads_under_its_name(self, name: str, folders: Folders) -> None:
         site = folders.load(name)
         assert site.name == name
-        assert site.starter in OF_SCHEDULER[site.scheduler]
+        assert site.starter in scheduler_of(site.scheduler).starters
         assert site.description
 
     def test_these_are_all(self, folders: Folders) -> None:
@@ -125,7 +125,7 @@ class TestBuiltIn:
     def test_what_perlmutter_is(self, folders: Folders) -> None:
         site = folders.load("perlmutter")
         assert site.node is not None
-        assert (site.node.device_count, site.slurm_cpus(16)) == (4, 32)
+        assert (site.node.device_count, site.cpus_of(16)) == (4, 32)
         assert (site.queues, site.other_queues, site.default_qos) == ({}, False, "debug")
         assert {name: qos.listed_as for name, qos in site.qos.items() if qos.listed_as} == {
             name: f"gpu_{name}"
@@ -137,7 +137,7 @@ class TestBuiltIn:
         site = folders.load("frontier")
         assert site.node is not None
         assert cpus(site.node.reserved_cores or "") == list(range(0, 64, 8))
-        assert (len(site.node.usable_cores()[0]), site.slurm_cpus(7), site.binds_devices) == (56, 7, True)
+        assert (len(site.node.usable_cores()[0]), site.cpus_of(7), site.binds_devices) == (56, 7, True)
 
     @pytest.mark.parametrize("name", BUILT_IN)
     def test_a_site_reads_back(self, name: str, folders: Folders) -> None:
@@ -325,14 +325,8 @@ class TestRefusals:
                 "node.devices: has 1 numbers, but there are 2 sockets: write one for each, 0 for a socket",
             ),
             ("gpu_type: 'gpu:a100'", "gpu_type: is 'gpu:a100', but takes a type of GPU as Slurm lists it"),
-            ("scheduler: pbs\nstarter: pals\ngpu_type: a100", "gpu_type: is Slurm's"),
             ("default_qos: q\nother_qos: false", "default_qos: is q, which is no QOS of this site"),
             ("default_queue: q\nother_queues: false", "default_queue: is q, which is no queue of this site"),
-            (
-                "scheduler: pbs\nstarter: pals\ngpu_bind: closest",
-                "gpu_bind: is Slurm's, but the scheduler is pbs",
-            ),
-            ("name: []\nscheduler: lsf", "is 'lsf', but takes one of slurm, pbs, local"),
             ('description: "a\\nb\\0"', "description"),
         ],
     )
@@ -359,7 +353,7 @@ WLM_TORQUE = 'echo "Unknown option: version" >&2; echo "Usage: qsub [-a start_ti
 
 class TestChoice:
     def choose(self, folders: Folders, **environ: str) -> tuple[str, str]:
-        site, why = Site.choose(search=folders.search(**environ))
+        site, why = choose_site(search=folders.search(**environ))
         return site.name, why
 
     def test_nothing_there_is_this_machine(self, folders: Folders) -> None:
@@ -367,11 +361,11 @@ class TestChoice:
 
     def test_an_allocation_counts_more_than_what_is_on_path(self, folders: Folders) -> None:
         folders.program("sbatch", "exit 1")
-        site, why = Site.choose(search=folders.search(), inside="pbs")
+        site, why = choose_site(search=folders.search(), inside="pbs")
         assert (site.name, why) == ("pbs", "this shell is in an allocation of pbs")
 
     def test_an_empty_environment_finds_nothing_either(self, folders: Folders) -> None:
-        site, _ = Site.choose(search=Search({}, None))
+        site, _ = choose_site(search=Search({}, None))
         assert site.name == "local"
 
     def test_the_first_of_variable_project_sbatch_qsub(self, folders: Folders) -> None:
@@ -384,7 +378,7 @@ class TestChoice:
         assert self.choose(folders) == ("local", f"{config} says so")
         assert self.choose(folders, CASTOFF_SITE="aurora") == ("aurora", "CASTOFF_SITE is set")
         assert self.choose(folders, CASTOFF_SITE="")[0] == "local"
-        assert Site.choose(search=folders.search(), inside="slurm")[0].name == "local"
+        assert choose_site(search=folders.search(), inside="slurm")[0].name == "local"
 
     @pytest.mark.parametrize(
         "script",
@@ -407,7 +401,7 @@ class TestChoice:
         assert self.choose(folders)[0] == "local"
 
     def test_a_qsub_that_never_answers(self, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(site_module, "_QSUB_PATIENCE", 0.3)
+        monkeypatch.setattr("launcher.schedulers.command.VERSION_PATIENCE", 0.3)
         folders.program("qsub", "exec /bin/sleep 86400")
         assert self.choose(folders)[0] == "local"
 

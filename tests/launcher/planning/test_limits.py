@@ -523,7 +523,7 @@ class TestDirectives:
     @pytest.mark.parametrize("field", ["qos", "constraint", "exclude", "reservation"])
     def test_slurms_fields_on_pbs(self, field: str) -> None:
         message = problems(site("pbs"), **cast("dict[str, Any]", {field: "x"}))[field]
-        assert message.startswith("is Slurm's; there runs PBS: drop it")
+        assert message.startswith("is nothing to PBS, which there runs: drop it")
         assert "directives.select" not in message, "which castoff would refuse"
         assert problems(site("slurm"), **cast("dict[str, Any]", {field: "x"})) == {}
         assert problems(site("local"), **cast("dict[str, Any]", {field: "x"})) == {}

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.config.job import JobSpec
-from launcher.config.site import Site
+from launcher.config.site import Search, Site
 from launcher.errors import InvalidInput
 from launcher.planning.planner import plan
 from launcher.runs.plan import Plan
@@ -256,3 +256,44 @@ def test_planning_asks_nothing_of_the_world(monkeypatch: pytest.MonkeyPatch) -> 
         patched.setattr(os, "environ", Nothing())
         found = {name: planned(site, nodes=1) for name, site in sites.items()}
     assert found == expected
+
+
+@pytest.mark.parametrize("site", ["slurm", "local"])
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("pbs: home", {"pbs": "is 'home', but pbs holds PBS's own directives by their names, as in pbs: {"}),
+        ("slurm: true", {"slurm": "is True, but slurm holds Slurm's own"}),
+        ("lsf: {x: y}", {"lsf": "holds directives, but only slurm and pbs hold their own"}),
+        ("comment: a, slurm: {comment: b}", {"slurm.comment": "stands in directives.comment too; keep one"}),
+        ("pbs: , slurm: {}", {}),
+    ],
+)
+def test_directives_of_one_scheduler(site: str, line: str, expected: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(f"command: [x]\ndirectives: {{{line}}}\n")
+    found = {}
+    try:
+        plan(JobSpec.load(tmp_path / "job.yaml"), Site.load(site))
+    except InvalidInput as error:
+        found = {problem.path.removeprefix("directives."): problem.message for problem in error.problems}
+    assert set(found) == set(expected)
+    assert all(words in found[name] for name, words in expected.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("scheduler: lsf", "scheduler: is 'lsf', which castoff does not know; there are: slurm, pbs"),
+        ("scheduler: slum", "did you mean slurm?"),
+        ("scheduler: pbs\ngpu_type: a100", "gpu_type: means nothing to the scheduler, which is pbs: drop it"),
+        ("scheduler: pbs\ngpu_bind: closest", "gpu_bind: means nothing to the scheduler, which is pbs"),
+    ],
+)
+def test_a_profile_of_no_scheduler_that_is_known(text: str, expected: str, tmp_path: Path) -> None:
+    folder = tmp_path / ".castoff" / "sites"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(f"description: d\nstarter: hydra\n{text}\n")
+    site = Site.load("mine", search=Search({}, tmp_path))
+    with pytest.raises(InvalidInput, match=r"^site mine: ") as caught:
+        plan(JobSpec.of({"command": ["x"]}), site)
+    assert expected in str(caught.value)

@@ -18,6 +18,7 @@ from launcher.runs import snapshot
 from launcher.runs.provenance import read
 from launcher.runs.run import Run
 from launcher.runs.snapshot import Names, Taken, take
+from tests.command_line import NO_BYTECODE
 from tests.launcher.runs.test_provenance import HOSTILE, files
 
 from ..conftest import LocalJobs
@@ -290,7 +291,8 @@ class TestRefusals:
 
     def test_a_full_disk(self, tmp_path: Path) -> None:
         Repository(tmp_path).write("big", "x" * 100_000)
-        limited = "ulimit -f 50; exec castoff submit --site local --set snapshot=true --name x -- true"
+        limited = f"{NO_BYTECODE}; ulimit -f 50; "
+        limited += "exec castoff submit --site local --set snapshot=true --name x -- true"
         answer = subprocess.run(["bash", "-c", limited], cwd=tmp_path, capture_output=True, text=True)
         assert (answer.returncode, answer.stdout) == (1, "")
         assert answer.stderr.endswith(": cannot be written: File too large\n")

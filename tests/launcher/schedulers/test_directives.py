@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
-from launcher.schedulers import directives
 from launcher.schedulers.directives import Resources, dependency
+from launcher.schedulers.registry import scheduler_of
 
 RESOURCES = Resources(
     name="job",
@@ -37,13 +37,13 @@ def spec(**fields: Any) -> JobSpec:
 
 
 def slurm(resources: Resources = RESOURCES, at: Site | None = None, **fields: Any) -> dict[str, str | bool]:
-    pairs = directives.slurm(spec(**fields), at or site("slurm"), resources)
+    pairs = scheduler_of("slurm").directives(spec(**fields), at or site("slurm"), resources)
     assert len({name for name, _ in pairs}) == len(pairs), "no directive twice"
     return dict(pairs)
 
 
 def pbs(resources: Resources = RESOURCES, at: Site | None = None, **fields: Any) -> dict[str, str | bool]:
-    pairs = directives.pbs(spec(**fields), at or site("pbs"), resources)
+    pairs = scheduler_of("pbs").directives(spec(**fields), at or site("pbs"), resources)
     assert len({name for name, _ in pairs}) == len(pairs), "no directive twice"
     return dict(pairs)
 
@@ -53,7 +53,7 @@ class TestSlurm:
         resources = RESOURCES._replace(
             cores_per_task=None, devices_per_task=0, devices_per_node=0, walltime=None
         )
-        assert directives.slurm(spec(), site("slurm"), resources) == [
+        assert scheduler_of("slurm").directives(spec(), site("slurm"), resources) == [
             ("job-name", "job"),
             ("nodes", "2"),
             ("ntasks-per-node", "4"),
@@ -147,7 +147,7 @@ class TestSlurm:
 
 class TestPbs:
     def test_least(self) -> None:
-        assert directives.pbs(spec(), site("pbs"), RESOURCES._replace(walltime=None)) == [
+        assert scheduler_of("pbs").directives(spec(), site("pbs"), RESOURCES._replace(walltime=None)) == [
             ("N", "job"),
             ("select", "2"),
             ("j", "oe"),

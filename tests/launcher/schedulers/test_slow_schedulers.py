@@ -15,8 +15,8 @@ from launcher.cli import main as cli
 from launcher.cli import status as status_verb
 from launcher.runs.index import Index
 from launcher.runs.run import Run
-from launcher.schedulers import queue
-from launcher.schedulers.queue import Silent
+from launcher.schedulers import command
+from launcher.schedulers.command import PATIENCE, Silent
 from launcher.status.watch import AT_A_GLANCE, wait
 
 from ..fake_slurm import FakeSlurm, OnSlurm
@@ -40,7 +40,7 @@ class Asked:
         self.before: list[str] = []
         self.patience: list[float] = []
         self._capsys = capsys
-        monkeypatch.setattr(queue, "run_to_end", self._hang)
+        monkeypatch.setattr(command, "run_to_end", self._hang)
 
     def _hang(
         self, argv: list[str], patience: float, environ: Mapping[str, str], **_: Any
@@ -91,7 +91,7 @@ def test_list(asked: Asked, made: Run, tmp_path: Path, words: list[str]) -> None
 
 def test_who_waits_has_more_patience(asked: Asked, made: Run) -> None:
     wait(made, timeout=0)
-    assert asked.patience[0] == queue.PATIENCE > AT_A_GLANCE
+    assert asked.patience[0] == PATIENCE > AT_A_GLANCE
 
 
 @pytest.mark.parametrize("verb", ["status", "list"])

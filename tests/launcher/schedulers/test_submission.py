@@ -14,10 +14,10 @@ from launcher.errors import CastoffError
 from launcher.schedulers.command import command_environment
 from launcher.schedulers.local import submit as local
 from launcher.schedulers.local.abandoned import INDEX, MARK
-from launcher.schedulers.orders import Restart, sendings_again
+from launcher.schedulers.orders import Order, Part, Restart, Submission
 from launcher.schedulers.pbs import submit as pbs
+from launcher.schedulers.registry import queued_of
 from launcher.schedulers.slurm import submit as slurm
-from launcher.schedulers.submission import Order, Part, Submission
 
 
 def planned(site: str, **fields: Any) -> Plan:
@@ -63,7 +63,7 @@ def test_qsub_of_an_array_that_waits() -> None:
 
 
 def test_the_local_scheduler() -> None:
-    command = local.submit_command(Submission(planned("local"), "/runs/j-1"))
+    command = local.submit_command("/runs/j-1")
     assert command == [sys.executable, "-m", "launcher.cli.local_scheduler", "/runs/j-1"]
 
 
@@ -198,14 +198,14 @@ def test_a_refusal_is_certain(code: int, words: str, refused: bool) -> None:
 def test_qsub_again() -> None:
     begin = {0: 1, 1: 1, 2: 2, 3: 2, 5: 2, 7: 1}
     alone = Restart(QSUB, "/r", begin, submitted=False, dependency=None)
-    found = [sending.order(None) for sending in sendings_again("pbs", alone, None)]
+    found = [sending.order(None) for sending in queued_of("pbs").again(alone, None)]
     names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT"
     assert all(one.command[:4] == ["qsub", "-f", "-v", names] for one in found)
     assert [one.command[5] for one in found] == ["0-1", "2-3", "5-6:2", "7-8:2"]
     assert [one.environment["CASTOFF_FIRST_ATTEMPT"] for one in found] == ["1", "2", "2", "1"]
     (order,) = [
         one.order(None)
-        for one in sendings_again("pbs", Restart("#!/bin/bash\n", "/r", {0: 1}, True, "afterok:3.h"), None)
+        for one in queued_of("pbs").again(Restart("#!/bin/bash\n", "/r", {0: 1}, True, "afterok:3.h"), None)
     ]
     log = ["-o", "/r/logs/job-0.log"]
     passed = ["-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"]
@@ -217,7 +217,7 @@ def test_a_chain_again() -> None:
     restart = Restart("#!/bin/bash\n", "/r", {0: 4}, True, "afterok:3.h", chain=3)
     orders = [
         one.order(before)
-        for one, before in zip(sendings_again("pbs", restart, None), (None, "8.h", "9.h"), strict=True)
+        for one, before in zip(queued_of("pbs").again(restart, None), (None, "8.h", "9.h"), strict=True)
     ]
     waits = [order.command[-2] for order in orders]
     assert waits == ["depend=afterok:3.h", "depend=afternotok:8.h", "depend=afternotok:9.h"]

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher import JobSpec, plan, render
-from launcher.config.job import SCHEDULERS
 from launcher.errors import InvalidInput
+from launcher.schedulers.orders import Submission
 from launcher.schedulers.pbs import submit as pbs
+from launcher.schedulers.registry import NAMES
 from launcher.schedulers.slurm import submit as slurm
-from launcher.schedulers.submission import Submission
 
 from . import pals
 from .hostile_cluster import MARK
@@ -230,7 +230,7 @@ def _expected_directives(trial: Trial) -> dict[str, Any]:
         expected["mail-user" if trial.case.kind == "slurm" else "M"] = fields["mail"]["to"]
     asked = {**trial.profile.get("directives", {}), **fields.get("directives", {})}
     asked |= asked.pop(trial.case.kind, {})
-    asked = {name: value for name, value in asked.items() if name not in SCHEDULERS}
+    asked = {name: value for name, value in asked.items() if name not in NAMES}
     return expected | {name: None if value is False else value for name, value in asked.items()}
 
 

@@ -18,7 +18,7 @@ from launcher.planning.machinery import STALE, machinery, stale
 from launcher.planning.render import template_folder
 from launcher.ranks import STALE_VARIABLES
 from launcher.runs.script import MARK, directives_of, head_of, scheduler_of
-from launcher.schedulers.submission import names_again
+from launcher.schedulers.orders import names_again
 
 from .conftest import Benches
 from .examples import EXAMPLES

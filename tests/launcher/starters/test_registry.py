@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.config.site import Site
-from launcher.starters.registry import OF_SCHEDULER, STARTERS, Layout, Request
+from launcher.schedulers.registry import NAMES, scheduler_of
+from launcher.starters.registry import STARTERS, Layout, Request
 
 SLURM = Site(name="s", description="d", scheduler="slurm", starter="srun", gpu_request="gpus-per-node")
 PBS = Site(name="p", description="d", scheduler="pbs", starter="pals", mpiexec="/opt/pals/bin/mpiexec")
@@ -141,5 +142,4 @@ def test_local() -> None:
 
 
 def test_every_starter_belongs_to_a_scheduler_and_the_other_way_round() -> None:
-    assert {name for names in OF_SCHEDULER.values() for name in names} == set(STARTERS)
-    assert set(OF_SCHEDULER) == {"slurm", "pbs", "local"}
+    assert {starter for name in NAMES for starter in scheduler_of(name).starters} == set(STARTERS)

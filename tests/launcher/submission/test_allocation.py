@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from launcher import CastoffError, InvalidInput, JobSpec, Plan, Site
-from launcher.submission.allocation import Allocation, find, plan_in, rank_here, script_environment
+from launcher.schedulers.allocation import Allocation
+from launcher.schedulers.pbs.allocation import PbsAllocation
+from launcher.schedulers.slurm.allocation import SlurmAllocation
+from launcher.submission.allocation import find, plan_in, rank_here, script_environment
 
 RECORDED = Path(__file__).parents[1] / "environments"
 TWO = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]"}
-THREE = Allocation("slurm", "12", ["n1", "n2", "n3"])
+THREE = SlurmAllocation("12", ["n1", "n2", "n3"])
 
 
 def recorded(name: str) -> list[dict[str, str]]:
@@ -53,7 +57,7 @@ class TestFind:
     def test_qsub(self) -> None:
         environ = {"PBS_JOBID": "7.head", "PBS_NODEFILE": "/aux/7.head"}
         (found,) = find(environ, {"/aux/7.head": "x1.a\nx1.a\nx2.a\n"}.__getitem__)
-        assert found == Allocation("pbs", "7.head", ["x1.a", "x2.a"])
+        assert found == PbsAllocation("7.head", ["x1.a", "x2.a"])
         assert str(found) == "PBS job 7.head (2 hosts: x1.a, x2.a)"
 
     def test_many_hosts_are_told_in_short(self) -> None:
@@ -151,7 +155,7 @@ class TestJob:
 
     def test_nothing_is_asked_of_a_queue(self) -> None:
         """Neither what Aurora insists on nor what its queues refuse matters on hosts that are given."""
-        hosts = Allocation("pbs", "7", ["x1", "x2", "x3"])
+        hosts = PbsAllocation("7", ["x1", "x2", "x3"])
         asked = {"queue": "debug", "qos": "fast", "array": {"count": 99}, "requeue": {"max": 3}}
         found = decided(hosts, "aurora", after={"afterok": ["x"]}, **asked)
         assert (found.ranks, found.array_count, found.requeue_max, found.after) == (36, None, 0, {})
@@ -161,10 +165,10 @@ class TestJob:
     def test_walltime(self) -> None:
         assert decided(THREE, walltime="30m").walltime is None  # Slurm tells when the allocation ends
         assert decided(THREE, walltime="1m").grace == 120
-        assert decided(Allocation("pbs", "7", ["x1"]), "pbs", walltime="30m").walltime == 1800
+        assert decided(PbsAllocation("7", ["x1"]), "pbs", walltime="30m").walltime == 1800
 
     def test_cores_are_shared_out(self) -> None:
-        given = THREE._replace(cpus=(12, 9, 12))
+        given = replace(THREE, cpus=(12, 9, 12))
         found = decided(given, ranks_per_node=4)
         assert (found.cores_per_rank, found.env["OMP_NUM_THREADS"]) == (2, "2")
         assert "--cpus-per-task=2" in found.start
@@ -179,7 +183,7 @@ class TestJob:
         assert plan_in(THREE, mine, Site.load("slurm"), given).env["OMP_NUM_THREADS"] == "3"
 
     def test_pbss_number_of_threads_is_that_of_a_chunk(self) -> None:
-        pbs, told = Allocation("pbs", "7", ["x1"]), {"NCPUS": "208", "OMP_NUM_THREADS": "208"}
+        pbs, told = PbsAllocation("7", ["x1"]), {"NCPUS": "208", "OMP_NUM_THREADS": "208"}
         assert decided(pbs, "pbs", env=told).env["OMP_NUM_THREADS"] == "1"
         assert decided(pbs, "pbs", env={**told, "OMP_NUM_THREADS": "4"}).env["OMP_NUM_THREADS"] == "4"
 
@@ -187,9 +191,9 @@ class TestJob:
         (tmp_path / "job.yaml").write_text("command: [x]\nnodes: 3\nranks_per_node: 500\n")
         spec = JobSpec.load(tmp_path / "job.yaml")
         with pytest.raises(InvalidInput, match=r"job\.yaml:3: ranks_per_node: is 500"):
-            plan_in(THREE._replace(scheduler="pbs"), spec, Site.load("aurora"), {})
+            plan_in(PbsAllocation("12", THREE.hosts), spec, Site.load("aurora"), {})
         with pytest.raises(InvalidInput, match=r"job\.yaml:2: nodes: is 3, but Slurm job 12 \(1 host: n1\)"):
-            plan_in(THREE._replace(hosts=["n1"]), spec, Site.load("slurm"), {})
+            plan_in(replace(THREE, hosts=["n1"]), spec, Site.load("slurm"), {})
 
 
 class TestCpus:
@@ -208,7 +212,7 @@ class TestCpus:
         ],
     )
     def test_what_srun_would_refuse(self, cpus: tuple[int, ...], fields: dict[str, Any], fits: bool) -> None:
-        allocation = THREE._replace(cpus=cpus)
+        allocation = replace(THREE, cpus=cpus)
         if fits:
             assert decided(allocation, **fields).nodes
             return
@@ -218,10 +222,9 @@ class TestCpus:
 
 class TestEnvironment:
     def environment(self, allocation: Allocation, given: dict[str, str], nodes: int = 3) -> dict[str, str]:
-        run = Path("/runs/r")
-        return script_environment(
-            allocation, nodes, given, run=run, directory="/work", nodefile=run / "nodefile"
-        )
+        end = {"SLURM_JOB_END_TIME": "1"} if allocation.tells_end else {}  # nothing is asked then
+        made = script_environment(allocation, nodes, {**given, **end}, run=Path("/runs/r"), directory="/work")
+        return {name: text for name, text in made.items() if name not in end}
 
     def test_slurm(self) -> None:
         made = self.environment(
@@ -247,15 +250,18 @@ class TestEnvironment:
             "SLURM_CPU_BIND_TYPE": "mask_cpu:",
             "SLURM_DISTRIBUTION": "x",
         }
-        made = self.environment(THREE._replace(in_step=True), bound)
+        made = self.environment(replace(THREE, in_step=True), bound)
         assert made["SLURM_OVERLAP"] == "1"
         assert not bound.keys() & made.keys()
         assert bound.items() <= self.environment(THREE, bound).items()
 
-    def test_pbs(self) -> None:
-        made = self.environment(Allocation("pbs", "7", ["a"]), {"PBS_O_WORKDIR": "/home"})
-        assert made == {
+    def test_pbs(self, tmp_path: Path) -> None:
+        hosts = PbsAllocation("7", ["a", "b"])
+        told = {"PBS_O_WORKDIR": "/home", "PBS_NODEFILE": "/aux/7"}
+        assert self.environment(hosts, told, nodes=2) == {
             "CASTOFF_RUN_DIR": "/runs/r",
             "PBS_O_WORKDIR": "/work",
-            "PBS_NODEFILE": "/runs/r/nodefile",
+            "PBS_NODEFILE": "/aux/7",
         }
+        fewer = script_environment(hosts, 1, told, run=tmp_path, directory="/work")
+        assert Path(fewer["PBS_NODEFILE"]).read_text() == "a\n"

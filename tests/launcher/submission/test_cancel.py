@@ -12,7 +12,7 @@ import pytest
 from launcher.runs.index import Index
 from launcher.runs.run import Run
 from launcher.schedulers import queue
-from launcher.schedulers.registry import queue_of
+from launcher.schedulers.registry import queued_of
 
 from ..conftest import Castoff, objects
 from ..fake_pbs import FakePbs, OnPbs
@@ -164,7 +164,7 @@ class TestMany:
 
 def test_which_jobs_a_refusal_names() -> None:
     """A whole id, and not the beginning or the end of another's."""
-    asked = queue_of("slurm", {"PATH": "/nowhere"})
+    asked = queued_of("slurm").queue({"PATH": "/nowhere"})
     assert asked.cancel([]) == {}
     assert asked.cancel(["7", "8"]).keys() == {"7", "8"}  # scancel is not there
     said = "scancel: error: Kill job error on job id 17_3: no\nscancel: error: Kill job error on job id 7: no"

@@ -9,7 +9,7 @@ import pytest
 from launcher.schedulers.machine import Bounds, NodeKind, Told
 from launcher.schedulers.pbs import machine as pbs_limits
 
-ANSWERS = Path(__file__).parents[4] / "answers" / "pbs"
+ANSWERS = Path(__file__).parents[2] / "answers" / "pbs"
 
 
 def told(queues: str = "queues", **others: str) -> Told:

@@ -10,7 +10,7 @@ from launcher.schedulers.machine import Bounds, NodeKind, Told
 from launcher.schedulers.slurm import machine as slurm_limits
 from launcher.schedulers.slurm.machine import seconds
 
-ANSWERS = Path(__file__).parents[4] / "answers"
+ANSWERS = Path(__file__).parents[2] / "answers"
 
 
 def told(folder: str, **others: str) -> Told:

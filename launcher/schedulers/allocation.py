@@ -1,0 +1,68 @@
+"""Hosts that a scheduler has given to this shell (salloc, qsub -I).
+
+Nothing is asked of the scheduler: its variables tell all of it, and PBS's node file.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from launcher.errors import CastoffError
+
+
+@dataclass(frozen=True)
+class Allocation(ABC):
+    """Hosts that a scheduler has given to this shell."""
+
+    job: str
+    """The scheduler's id."""
+    hosts: list[str]
+    """In the scheduler's order; a shell of PBS runs on the first."""
+    cpus: tuple[int, ...] = ()
+    """Of each host, as far as the scheduler tells them and heeds them."""
+    in_step: bool = False
+    """This shell is the one task of a step (`srun --pty bash`), which holds the cores of the job."""
+
+    scheduler: ClassVar[str]
+    title: ClassVar[str]
+    command: ClassVar[str]
+    """What gives a larger one, up to the number of nodes."""
+    tells_end: ClassVar[bool] = False
+    """Whether the scheduler tells when it ends, so that no walltime is needed."""
+
+    def __str__(self) -> str:
+        count = "1 host" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
+        shown = self.hosts if len(self.hosts) <= 4 else [*self.hosts[:3], "…", self.hosts[-1]]
+        return f"{self.title} job {self.job} ({count}: {', '.join(shown)})"
+
+    def set_by_scheduler(self, name: str, environ: Mapping[str, str]) -> bool:
+        """Whether it is the scheduler that has set a variable, and nobody meant it."""
+        return False
+
+    def end(self, environ: Mapping[str, str]) -> float | None:
+        """When it ends, in seconds since 1970; None where nobody tells."""
+        return None
+
+    @abstractmethod
+    def environment(
+        self, nodes: int, environ: Mapping[str, str], *, run: Path, directory: str
+    ) -> dict[str, str]:
+        """What a script that stands alone is told on the first `nodes` hosts, whole; files may be written.
+
+        `run` is its run directory, `directory` the one it counts as submitted from.
+
+        Raises:
+            OSError: a file in the run directory cannot be written.
+        """
+
+
+def no_hosts(what: str, fix: str, names: str) -> CastoffError:
+    """The error that a job is known, but not its hosts."""
+    return CastoffError(
+        f"{what}.\nIn that job: {fix}\nOutside of it: unset {names}\n"
+        "For ranks on this host alone: castoff launch --here"
+    )

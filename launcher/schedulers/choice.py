@@ -1,0 +1,76 @@
+"""Which site this is, where nobody names one."""
+
+from __future__ import annotations
+
+from launcher.config.site import Search, Site, project_site
+from launcher.errors import CastoffError, InvalidInput, Problem
+from launcher.schedulers.registry import NAMES, scheduler_of
+
+NO_SCHEDULER = scheduler_of(NAMES[-1]).found_on({}) or ""
+"""Why a site is this machine alone that nobody has chosen."""
+
+
+def choose_site(*, search: Search | None = None, inside: str | None = None) -> tuple[Site, str]:
+    """The site to use when none is named, and why it was chosen.
+
+    The first of: the variable CASTOFF_SITE, `site:` in the project's .castoff/config.yaml, `inside`, the
+    scheduler in whose allocation this is, the first scheduler that is found on PATH, else local.
+
+    Raises:
+        CastoffError: there is no such profile.
+        InvalidInput: with every problem that it has.
+    """
+    search = search or Search.here()
+    name, why = _choose(search, inside)
+    try:
+        return site_named(name, search=search), why
+    except InvalidInput:
+        raise
+    except CastoffError as error:
+        raise CastoffError(f"{error}\nthis site was chosen because {why}") from None
+
+
+def site_named(name: str, *, search: Search | None = None) -> Site:
+    """The profile of that name, whose scheduler castoff knows.
+
+    Raises:
+        CastoffError: there is none, or it extends itself in a circle.
+        InvalidInput: with every problem that it has.
+    """
+    site = Site.load(name, search=search)
+    check_profile(site)
+    return site
+
+
+def check_profile(site: Site) -> None:
+    """Make sure that castoff knows the site's scheduler, and that its profile says nothing foreign to it.
+
+    Raises:
+        InvalidInput: otherwise.
+    """
+    place = f"site {site.name}"
+    try:
+        own = scheduler_of(site.scheduler)
+    except CastoffError as error:
+        field, _, message = str(error).partition(": ")
+        raise InvalidInput([Problem(place, field, message)]) from None
+    problems = [
+        Problem(place, field, f"means nothing to the scheduler, which is {own.name}: drop it")
+        for field in own.lacks_of_site
+        if getattr(site, field)
+    ]
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _choose(search: Search, inside: str | None) -> tuple[str, str]:
+    if name := search.environ.get("CASTOFF_SITE"):
+        return name, "CASTOFF_SITE is set"
+    if search.project is not None:
+        config = search.project / ".castoff" / "config.yaml"
+        if config.is_file():
+            return project_site(config), f"{config} says so"
+    if inside is not None:
+        return inside, f"this shell is in an allocation of {inside}"
+    found = ((name, scheduler_of(name).found_on(search.environ)) for name in NAMES)
+    return next((name, why) for name, why in found if why)

@@ -1,0 +1,336 @@
+"""The local scheduler: runs the members of one job on this machine, detached from its terminal.
+
+`python -m launcher.cli.local_scheduler RUN_DIR` prints the job's id once it holds the run's lock, and
+goes on in the background. The lock tells whether it lives, whatever the clock or the process table
+say; `castoff submit`, which holds it before, hands it down as standard input, and the scripts and their
+ranks inherit it. It does what Slurm or PBS do elsewhere: it waits for other runs, starts the script of each
+member, ends it at its walltime, starts it again when the script asks for that, and writes down the
+ending of what could not do so itself.
+
+Each submission is taken once. Who is killed on the way has either not begun anything, or leaves
+scripts that hold the lock until they are over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from launcher.errors import CastoffError
+from launcher.runs.directory import check_trusted
+from launcher.runs.records import Ending, Submission, begins, encode, read, write
+from launcher.runs.run import LOCK, SETTLED, Run, stop_asked, take
+from launcher.schedulers.local.abandoned import Started
+from launcher.schedulers.local.control import cancel_asked, cancelled_members, introduce, taken
+from launcher.schedulers.local.member import Member, Start, attempt_folder
+from launcher.starters.local.processes import become_subreaper, shares
+
+Waits = Callable[[str, Run], Callable[[], bool | None]]
+"""Given a condition and another run: what tells whether it holds; False where it never will, None not yet."""
+
+_POLL = 0.1
+_GIVE_UP = 5.0
+"""Seconds after which a process that KILL does not end counts as one that cannot be ended."""
+
+_ENDINGS = {0: "done", 75: "walltime", 143: "cancelled"}
+"""What a script's exit code means where it could not write its own record; any other: it failed."""
+
+_SPARE = ".spare"
+
+_DEFAULT = (signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
+
+
+class _Scheduler:
+    """Runs all members of a run."""
+
+    def __init__(self, run: Run, submission: Submission, lock: int, mark: str, waits: Waits):
+        self.run = run
+        self.waits = waits
+        self.lock = lock
+        self.mark = mark
+        self.plan = run.facts()
+        self.submission = submission
+        due = begins(submission, self.plan)
+        self.waiting = [Start(member, attempt, attempt) for member, attempt in sorted(due.items())]
+        at_most = self.plan.array_at_most or len(due)
+        needed = (self.plan.ranks or 1) * (self.plan.cores_per_rank or 1)
+        self.free = shares(min(at_most, len(due)), needed)
+        """The cores of each member that could run beside those that do."""
+        self.running: list[Member] = []
+        self.cancelled: str | None = None
+        """Why the run is ended early; None while it is not."""
+
+    def main(self) -> None:
+        """Run it to its end; whatever happens here, nothing is left running."""
+        signal.signal(signal.SIGTERM, self._on_term)
+        # Handlers, where ignoring a signal would have the scripts ignore it too.
+        signal.signal(signal.SIGHUP, lambda *_: None)
+        for number in _DEFAULT:
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            self._wait_for_others()
+            while self.waiting or self.running:
+                self._step()
+                if self.waiting or self.running:
+                    time.sleep(_POLL)
+        finally:
+            for member in self.running:
+                member.process.kill()
+                member.process.wait()
+            self.running.clear()
+            self._end_leftovers(None)
+            shutil.rmtree(self.run.path / "attempts" / _SPARE, ignore_errors=True)
+
+    def _on_term(self, *_: object) -> None:
+        self.cancelled = self.cancelled or "asked to end"
+
+    def _look(self) -> bool:
+        """Follow a directory that was moved; whether the run is to end."""
+        try:
+            here = Path.cwd()
+        except FileNotFoundError:
+            self.cancelled = self.cancelled or "its directory was deleted"
+            return True
+        if here != self.run.path:
+            # What runs already was told the old place: it can write no records any more.
+            _say(f"{self.run.path} was moved to {here} while the run goes on")
+            self.run = Run(here)
+            for member in self.running:
+                member.folder = attempt_folder(self.run, member.start)
+        if self.cancelled is None and cancel_asked(self.run):
+            self.cancelled = "asked to end"
+        return self.cancelled is not None
+
+    def _step(self) -> None:
+        if self._look():
+            for member in self.running:
+                member.end("cancelled")
+        if reason := self.cancelled or ("stopped before it began" if stop_asked(self.run) else None):
+            for start in self.waiting:
+                self._record_unstarted(start, "cancelled", 143, reason)
+            self.waiting.clear()
+        self._end_cancelled_members()
+        while self.waiting and self.free:
+            self._begin(self.waiting.pop(0))
+        for member in [member for member in self.running if member.step()]:
+            self.running.remove(member)
+            self._end_leftovers(member)
+            self.free.append(member.cores)
+            self._finish(member)
+
+    def _end_cancelled_members(self) -> None:
+        asked = cancelled_members(self.run)
+        if not asked:
+            return
+        for member in self.running:
+            if member.number in asked:
+                member.end("cancelled")
+        for start in [start for start in self.waiting if start.member in asked]:
+            self.waiting.remove(start)
+            self._record_unstarted(start, "cancelled", 143, "asked to end")
+
+    def _begin(self, start: Start) -> None:
+        cores = self.free.pop(0)
+        try:
+            where = self.submission.directory
+            self.running.append(Member(self.run, self.plan, where, start, self.lock, self.mark, cores))
+        except OSError as error:
+            self.free.append(cores)
+            self._record_unstarted(start, "failed", 126, f"its script could not be started: {error}")
+
+    def _finish(self, member: Member) -> None:
+        """See to it that the ending is on record, and that a requeue happens."""
+        code = member.process.returncode
+        code = 128 - code if code < 0 else code
+        record = read(member.folder / "ending.json", Ending)
+        said = record.ending if record else None
+        if member.why is not None and said not in ("again", member.why) and not member.is_done:
+            # The script knows only that it was asked to end, and tells why by a clock that may be wrong.
+            self._record(member.folder, member.why, code or 143, None)
+        elif said is None:
+            killer = f"killed by signal {code - 128}" if code > 128 else "unable to write its records"
+            self._record(member.folder, _ENDINGS.get(code, "failed"), code, f"its script was {killer}")
+        if (member.folder / "requeue").exists():
+            if stop_asked(self.run):
+                self._record(member.folder, "again", 75, "asked to stop")
+            else:
+                self.waiting.insert(0, member.start._replace(attempt=member.start.attempt + 1))
+        _settle(member.folder)
+
+    def _end_leftovers(self, member: Member | None) -> None:
+        """KILL what a member's script has left behind; None, or no other member: whatever is left."""
+        give_up = time.monotonic() + _GIVE_UP
+        scripts = {other.process.pid for other in self.running}
+        while True:
+            left = [child for child in psutil.Process().children() if child.pid not in scripts]
+            if member is not None and self.running:
+                left = [child for child in left if member.owns(child)]
+            if not left:
+                return
+            if time.monotonic() > give_up:
+                _say(f"cannot end {', '.join(str(child.pid) for child in left)}")
+                return
+            for child in left:
+                _kill_tree(child)
+            psutil.wait_procs(left, timeout=0.2)
+
+    def _record(self, folder: Path, ending: str, code: int, reason: str | None) -> None:
+        record = Ending(ending, code, int(time.time()), reason)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            write(folder / "ending.json", record)
+        except OSError as error:  # must not end the other members
+            trouble = f"its records could not be written: {error.strerror}"
+            record.reason = f"{reason}; {trouble}" if reason else trouble
+            try:
+                _use_spare(self.run, folder, encode(record).encode())
+            except OSError:
+                _say(f"{folder}: {record}")
+
+    def _record_unstarted(self, start: Start, ending: str, code: int, reason: str) -> None:
+        folder = attempt_folder(self.run, start)
+        self._record(folder, ending, code, reason)
+        _settle(folder)
+
+    def _wait_for_others(self) -> None:
+        for condition, paths in self.submission.after.items():
+            for path in paths:
+                other = Run(Path(path))
+                holds = self.waits(condition, other)
+                while not self._look() and not stop_asked(self.run):
+                    now = holds()
+                    if now:
+                        break
+                    if now is False:
+                        self.cancelled = f"{condition} of {other.id} cannot hold any more"
+                        _say(self.cancelled)
+                    else:
+                        time.sleep(5 * _POLL)
+
+
+def _make_spare(run: Run) -> None:
+    """Keep an attempt's folder with room for its ending, should the disk be full when there is one.
+
+    Raises:
+        OSError: there is no room now.
+    """
+    spare = run.path / "attempts" / _SPARE
+    spare.mkdir(mode=0o700, exist_ok=True)
+    (spare / "ending.json").write_text(" " * 1000)
+
+
+def _use_spare(run: Run, folder: Path, record: bytes) -> None:
+    """Record an ending in the room that was kept for it.
+
+    Raises:
+        OSError: there is none any more.
+    """
+    spare = run.path / "attempts" / _SPARE
+    with (spare / "ending.json").open("r+b") as file:
+        file.write(record)
+        file.truncate()
+    if folder.exists():
+        (spare / "ending.json").replace(folder / "ending.json")
+    else:
+        spare.rename(folder)
+    with contextlib.suppress(OSError):  # as it was to be expected
+        _make_spare(run)
+
+
+def _say(text: str) -> None:
+    """Write to the scheduler's log."""
+    with contextlib.suppress(OSError):  # a full disk must not end the run
+        print(f"castoff: {text}", flush=True)
+
+
+def _settle(folder: Path) -> None:
+    """Say that an attempt's ending is final and that nothing of it is left running."""
+    with contextlib.suppress(OSError):  # then it counts as soon as this scheduler is gone
+        (folder / SETTLED).touch(mode=0o600)
+
+
+def _kill_tree(process: psutil.Process) -> None:
+    try:
+        family = [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return
+    for member in family:
+        try:
+            member.kill()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue  # gone, or another user's: the caller looks again, and gives up in time
+
+
+def main(waits: Waits) -> None:
+    """Take the lock, detach, say the id, and run the job."""
+    try:
+        check_trusted(Path(sys.argv[1]))
+    except CastoffError as error:
+        sys.exit(f"castoff: {error}")
+    run = Run(Path(sys.argv[1]).resolve())
+    lock = _take_lock(run)
+    record = run.submission()
+    number = len(record.earlier) if record else 0
+    if record is None or record.error is not None or taken(run) == number:
+        # To begin again would start twice what was submitted once.
+        sys.exit(f"castoff: {run.path}: no submission is left to take; `castoff resubmit` makes a new one")
+    os.chdir(run.path)  # which tells later where it was moved to
+    read_end, write_end = os.pipe()
+    if os.fork():
+        os.close(write_end)
+        with os.fdopen(read_end) as answer:
+            line = answer.readline()
+        print(line, end="")
+        sys.exit(0 if line else 1)
+    os.close(read_end)
+    os.setsid()
+    become_subreaper()
+    job, started = f"local-{os.getpid()}", Started.now()
+    try:
+        log = os.open(run.logs / "scheduler.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        _make_spare(run)
+        introduce(run, number, started)
+        # Here, and last: who submitted may be killed, or may not hear us, but this is found.
+        record.job = job
+        run.write_submission(record)
+    except OSError as error:
+        sys.exit(f"castoff: {run.path}: cannot be written: {error.strerror}")
+    _redirect(log)
+    with contextlib.suppress(BrokenPipeError):
+        os.write(write_end, f"{job}\n".encode())
+    os.close(write_end)
+    _Scheduler(run, record, lock, started.mark, waits).main()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    os._exit(0)  # the lock goes with the process: who finds it free finds nothing left running
+
+
+def _take_lock(run: Run) -> int:
+    """The run's lock, handed down as standard input or taken here: a file descriptor."""
+    path = run.path / LOCK
+    try:
+        handed_down = os.path.samestat(os.fstat(0), path.stat())
+    except OSError:
+        handed_down = False
+    try:
+        lock = os.dup(0) if handed_down else os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        take(lock)
+    except BlockingIOError:
+        sys.exit(f"castoff: {run.path}: another scheduler sees to this run already")
+    except OSError as error:
+        sys.exit(f"castoff: {path}: cannot be locked: {error.strerror}")
+    return lock
+
+
+def _redirect(log: int) -> None:
+    """Let go of the terminal, and of who waits for an answer."""
+    for source, target in ((os.open(os.devnull, os.O_RDONLY), 0), (log, 1), (log, 2)):
+        os.dup2(source, target)

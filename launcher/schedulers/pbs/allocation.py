@@ -1,0 +1,63 @@
+"""Hosts that PBS has given to this shell: `qsub -I`, or a script of qsub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from launcher.ranks.families import value
+from launcher.ranks.hostlist import read_nodefile
+from launcher.runs.records import write_file
+from launcher.schedulers.allocation import Allocation, no_hosts
+
+
+@dataclass(frozen=True)
+class PbsAllocation(Allocation):
+    """PBS's, which tells its hosts in a file."""
+
+    scheduler: ClassVar[str] = "pbs"
+    title: ClassVar[str] = "PBS"
+    command: ClassVar[str] = "qsub -I -l select="
+
+    def set_by_scheduler(self, name: str, environ: Mapping[str, str]) -> bool:
+        """PBS sets OMP_NUM_THREADS to the CPUs of a chunk."""
+        return name == "OMP_NUM_THREADS" and environ.get(name) == environ.get("NCPUS")
+
+    def environment(
+        self, nodes: int, environ: Mapping[str, str], *, run: Path, directory: str
+    ) -> dict[str, str]:
+        """PBS's variables, with a node file of the hosts in use where its own has more."""
+        changed = {**environ, "PBS_O_WORKDIR": directory}
+        if nodes < len(self.hosts):
+            path = run / "nodefile"
+            write_file(path, "".join(f"{host}\n" for host in self.hosts[:nodes]))
+            changed["PBS_NODEFILE"] = str(path)
+        return changed
+
+
+def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> PbsAllocation | None:
+    """The allocation that the environment tells of, if it does.
+
+    Raises:
+        CastoffError: it does not tell which hosts.
+    """
+    job = value(environ, "PBS_JOBID")
+    if not job:
+        return None
+    path = value(environ, "PBS_NODEFILE")
+    if path is None:
+        why = "PBS_NODEFILE is not set"
+    else:
+        try:
+            hosts, why = read_nodefile(read_file(path)), f"PBS_NODEFILE={path} is empty"
+        except OSError as error:
+            hosts, why = [], f"PBS_NODEFILE={path} cannot be read: {error.strerror}"
+        if hosts:
+            return PbsAllocation(job, hosts)
+    raise no_hosts(
+        f"PBS_JOBID={job} is set, but its hosts are not known: {why}",
+        f"export PBS_NODEFILE=/var/spool/pbs/aux/{job}, or wherever your PBS keeps it",
+        "PBS_JOBID",
+    )

@@ -1,0 +1,106 @@
+"""qsub's directives: what a job asks for in them, and what a job file may say in them itself.
+
+qsub(1B) and pbs_resources(7B) of OpenPBS.
+"""
+
+from __future__ import annotations
+
+from launcher.config.job import JobSpec
+from launcher.config.quantities import clock
+from launcher.config.site import Site
+from launcher.quoting import pbs_directive
+from launcher.schedulers.dialect import Dialect
+from launcher.schedulers.directives import Directives, Layer, Resources, array_words, layered
+
+_EVENTS = {"begin": "b", "end": "e", "fail": "a"}
+
+WORDS = {"filesystems", "select", "place", "walltime", "ncpus", "mpiprocs", "ngpus"}
+"""PBS resources that no option of sbatch is called."""
+
+_IN_SELECT = {
+    "nodes": "nodes",
+    "ncpus": "cores_per_rank",
+    "mpiprocs": "ranks_per_node",
+    "ngpus": "devices_per_rank",
+    "mem": "memory",
+}
+"""Resources of a chunk: qsub refuses them as resources of the job beside a select."""
+
+
+def _meant(name: str) -> str:
+    """PBS compares names of resources without regard to case; its flags are letters."""
+    return name if len(name) == 1 else name.lower()
+
+
+def _misplaced(name: str) -> str | None:
+    if name == "l":
+        return "holds resources; write each by its own name, as in directives: {place: scatter}"
+    if name in _IN_SELECT:
+        return f"cannot stand beside the select that castoff writes; set {_IN_SELECT[name]} instead"
+    return None
+
+
+DIALECT = Dialect(
+    owned={
+        "N": "name",
+        "select": "nodes, ranks_per_node, cores_per_rank, devices_per_rank and memory",
+        "walltime": "walltime",
+        "J": "array",
+        "V": "inherit",
+        "v": "inherit",
+        "W": "after",
+        "r": "requeue.max",
+    },
+    typed={"A": "account", "q": "queue"},
+    needed={
+        "j": "castoff keeps one log for both streams",
+        "r": "PBS would run a failed job again without castoff's count",
+    },
+    words=frozenset(WORDS),
+    meant=_meant,
+    misplaced=_misplaced,
+    line=pbs_directive,
+    inside=_IN_SELECT,
+)
+"""What `directives:` may hold for qsub."""
+
+
+def directives(spec: JobSpec, site: Site, resources: Resources) -> Directives:
+    """A job's directives for qsub: one letter is an option, a word is a resource of -l."""
+    array = spec.array is not None and spec.array.count > 1  # PBS refuses -J 0-0
+    asked: Layer = [
+        ("N", resources.name),
+        ("A", spec.account),
+        ("q", spec.queue),
+        ("select", _select(spec, site, resources)),
+        ("place", "scatter:excl" if spec.exclusive else None),
+        ("walltime", clock(resources.walltime) if resources.walltime else None),
+        ("filesystems", None),
+        ("J", array_words(spec) if array else None),
+        ("W", f"depend={resources.after}" if resources.after else None),
+        ("M", spec.mail.to if spec.mail else None),
+        ("m", "".join(_EVENTS[event] for event in spec.mail.on) if spec.mail else None),
+        *_environment(spec),
+    ]
+    # PBS runs a job again after a node failure by default, and insists on it for arrays.
+    own: Layer = [("j", "oe"), ("r", "y" if array or spec.requeue.max else "n")]
+    return layered([name for name, _ in (*asked, *own)], own, site, asked, spec)
+
+
+def _environment(spec: JobSpec) -> Directives:
+    if spec.inherit == "all":
+        return [("V", True)]
+    if isinstance(spec.inherit, list) and spec.inherit:
+        return [("v", ",".join(spec.inherit))]
+    return []
+
+
+def _select(spec: JobSpec, site: Site, resources: Resources) -> str:
+    spelled = {
+        "ncpus": str(resources.tasks_per_node * (resources.cores_per_task or 1)),
+        "mpiprocs": str(resources.tasks_per_node),
+        "ngpus": str(resources.devices_per_node) if resources.devices_per_node else None,
+        "mem": f"{spec.memory.lower()}b" if spec.memory else None,
+    }
+    chunk = [f"{name}={spelled[name]}" for name in site.select if spelled[name] is not None]
+    return ":".join([str(resources.nodes), *chunk])

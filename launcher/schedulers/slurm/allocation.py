@@ -1,0 +1,78 @@
+"""Hosts that Slurm has given to this shell: salloc, or a script of sbatch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from launcher.ranks.families import slurm_in_step, tasks_on_node, value
+from launcher.ranks.hostlist import expand
+from launcher.ranks.scheduler import job_id
+from launcher.schedulers.allocation import Allocation, no_hosts
+from launcher.schedulers.command import PATIENCE, Silent, answer_of
+
+_OF_THE_STEP = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION")
+"""Beginnings of what srun told the step that this shell is, and an srun in it would take for orders."""
+
+
+@dataclass(frozen=True)
+class SlurmAllocation(Allocation):
+    """Slurm's; a step's shell has the cores of the job for itself unless srun is told to share them."""
+
+    scheduler: ClassVar[str] = "slurm"
+    title: ClassVar[str] = "Slurm"
+    command: ClassVar[str] = "salloc --nodes"
+    tells_end: ClassVar[bool] = True
+
+    def end(self, environ: Mapping[str, str]) -> float | None:
+        """By its variable; from before Slurm 23.02 by squeue."""
+        told = environ.get("SLURM_JOB_END_TIME", "")
+        if told.isdecimal():
+            return float(told)
+        command = ["squeue", "--noheader", "--job", self.job, "--format", "%e"]
+        try:
+            answer = answer_of(command, PATIENCE, environ, settings={"SLURM_TIME_FORMAT": "standard"})
+            return time.mktime(time.strptime(answer.strip(), "%Y-%m-%dT%H:%M:%S"))
+        except (Silent, ValueError, OverflowError):
+            return None
+
+    def environment(
+        self, nodes: int, environ: Mapping[str, str], *, run: Path, directory: str
+    ) -> dict[str, str]:
+        """Slurm's variables, cut down to the hosts in use."""
+        changed = {**environ, "SLURM_SUBMIT_DIR": directory, "SLURM_JOB_ID": self.job}
+        if nodes < len(self.hosts):
+            changed["SLURM_JOB_NODELIST"] = changed["SLURM_NODELIST"] = ",".join(self.hosts[:nodes])
+            changed["SLURM_JOB_NUM_NODES"] = changed["SLURM_NNODES"] = str(nodes)
+        if (end := self.end(environ)) is not None:
+            changed["SLURM_JOB_END_TIME"] = str(int(end))
+        if self.in_step:
+            changed = {name: text for name, text in changed.items() if not name.startswith(_OF_THE_STEP)}
+            changed["SLURM_OVERLAP"] = "1"  # else srun would wait for this shell to let go of its cores
+        return changed
+
+
+def find(environ: Mapping[str, str]) -> SlurmAllocation | None:
+    """The allocation that the environment tells of, if it does.
+
+    Raises:
+        CastoffError: it does not tell which hosts.
+    """
+    job = job_id(environ)
+    if not job:
+        return None
+    hosts = expand(value(environ, "SLURM_JOB_NODELIST") or "")
+    if not hosts:
+        raise no_hosts(
+            f"SLURM_JOB_ID={job} is set, but SLURM_JOB_NODELIST, which lists its hosts, is not",
+            f'export SLURM_JOB_NODELIST="$(squeue --noheader --job {job} --format %N)"',
+            "SLURM_JOB_ID SLURM_JOBID",
+        )
+    counts = value(environ, "SLURM_JOB_CPUS_PER_NODE")
+    cpus: tuple[int, ...] = ()
+    if counts is not None and value(environ, "SLURM_OVERCOMMIT") is None:
+        cpus = tuple(tasks_on_node(counts, node) for node in range(len(hosts)))
+    return SlurmAllocation(job, hosts, cpus, slurm_in_step(environ))
