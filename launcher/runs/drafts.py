@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO
 
 from launcher.errors import CastoffError
-from launcher.runs.directory import HIDDEN, check_folder, check_trusted, draft_of, make_folder, opened
+from launcher.runs.directory import HIDDEN, check_folder, draft_of, make_folder, opened
+from launcher.runs.removal import empty, is_own, set_aside
 from launcher.runs.run import LOCK, Run, locked
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
@@ -117,15 +118,15 @@ def sweep_drafts(folder: Path) -> list[str]:
         return swept
     for path in (folder / name for name in names):
         known = HIDDEN.fullmatch(path.name)
-        if known is None or not _is_own_directory(path):
+        if known is None or not is_own(path):
             continue
-        with contextlib.suppress(OSError):  # somebody holds it, or it is not to be had: no harm done
+        with contextlib.suppress(OSError, CastoffError):  # somebody holds it, or it is not to be had: no harm
             if known["kind"] == "swept":
-                _remove(path)
+                empty(path)
                 continue
             with locked(path / LOCK, patience=0):
-                gone = _set_aside(path)
-            _remove(gone)
+                gone = set_aside(path, known["id"])
+            empty(gone)
             if known["kind"] == "draft":  # what had not come so far may belong to one that begins anew
                 swept.append(known["id"])
     return swept
@@ -133,27 +134,5 @@ def sweep_drafts(folder: Path) -> list[str]:
 
 def _discard(draft: Path) -> None:
     """Take a draft away, unless it has its name by now."""
-    with contextlib.suppress(OSError):  # the next submission sweeps it
-        _remove(_set_aside(draft))
-
-
-def _set_aside(draft: Path) -> Path:
-    """Rename a draft whose lock is held: nobody who is about to lock it finds it any more."""
-    gone = draft.with_suffix(".swept")
-    draft.rename(gone)
-    return gone
-
-
-def _remove(path: Path) -> None:
-    import shutil
-
-    # It follows no link, and what a network file system keeps for us goes at the next time.
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_own_directory(path: Path) -> bool:
-    try:
-        check_trusted(path)
-    except CastoffError:
-        return False
-    return True
+    with contextlib.suppress(OSError, CastoffError):  # the next submission sweeps it
+        empty(set_aside(draft, draft.stem[1:]))

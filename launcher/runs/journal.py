@@ -6,15 +6,16 @@ locks may have left half written is no line to a reader, and eats no line that c
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import fcntl
 import json
 import os
 import stat
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+from launcher.runs.run import take
 
 _PATIENCE = 2.0
 """Seconds to wait for another writer."""
@@ -41,7 +42,9 @@ class Journal:
             return
         descriptor = self._open_for_appending()
         try:
-            _lock(descriptor)
+            # On a file system without locks too: a local disk appends each write as a whole.
+            with contextlib.suppress(OSError):
+                take(descriptor, _PATIENCE)
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 lines = b"\n" + lines  # what was cut off must not eat ours
@@ -82,18 +85,3 @@ def _plain(descriptor: int) -> int:
         return descriptor
     os.close(descriptor)
     raise OSError(errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL, "it is no plain file")
-
-
-def _lock(descriptor: int) -> None:
-    """Keep other writers out, if that can be had; the kernel lets go when the file is closed."""
-    give_up = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() < give_up:
-                time.sleep(0.01)
-                continue
-        except OSError:
-            pass  # a file system without locks
-        return  # without the lock, too: a local disk appends each write as a whole

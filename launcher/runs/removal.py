@@ -1,7 +1,7 @@
 """Removing run directories: only of runs that are over, whole or not at all to everybody who looks.
 
 A directory first gets a hidden name beside its old one, and is emptied then. Whoever looks sees a run or
-none; what an interrupt leaves has that name, and the next removal sweeps it up.
+none; what an interrupt leaves has that name, and the next removal or submission sweeps it up.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from launcher.errors import CastoffError
-from launcher.runs.directory import check_trusted
+from launcher.runs.directory import HIDDEN, check_trusted
 from launcher.runs.run import LOCK, Run, locked
-
-_HIDDEN = ".castoff-removed-"
 
 _PATIENCE = 5.0
 """Seconds: a scheduler whose members have all ended is about to go."""
@@ -54,13 +52,23 @@ def remove(run: Run) -> None:
         CastoffError: it goes on or begins again, or it cannot be removed, or not wholly.
     """
     check_trusted(run.path)
-    hidden = run.path.with_name(f"{_HIDDEN}{run.id[:200]}-{os.urandom(3).hex()}")
     try:
         with _not_begun_again(run):
-            run.path.rename(hidden)
+            hidden = set_aside(run.path, run.id)
     except OSError as error:
         raise CastoffError(f"{run.path}: cannot be removed: {error.strerror}") from error
-    _empty(hidden)
+    empty(hidden)
+
+
+def set_aside(path: Path, run_id: str) -> Path:
+    """Give a directory whose lock is held a name under which nobody looks for it any more.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    hidden = path.with_name(f".{run_id[:200]}-{os.urandom(3).hex()}.swept")
+    path.rename(hidden)
+    return hidden
 
 
 def sweep(folders: Iterable[Path]) -> None:
@@ -71,14 +79,21 @@ def sweep(folders: Iterable[Path]) -> None:
     """
     for folder in folders:
         try:
-            left = [path for path in folder.iterdir() if path.name.startswith(_HIDDEN)]
+            left = [path for path in folder.iterdir() if path.name.endswith(".swept")]
         except OSError:
             continue  # gone, or not ours to look into: then nothing of ours was left there either
         for path in left:
-            with contextlib.suppress(FileNotFoundError):  # another sweep was quicker
-                about = path.lstat()
-                if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid():
-                    _empty(path)
+            if HIDDEN.fullmatch(path.name) and is_own(path):
+                empty(path)
+
+
+def is_own(path: Path) -> bool:
+    """Whether a directory is there that nobody else can have written to."""
+    try:
+        check_trusted(path)
+    except CastoffError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -98,7 +113,7 @@ def _not_begun_again(run: Run) -> Iterator[None]:
         yield
 
 
-def _empty(path: Path) -> None:
+def empty(path: Path) -> None:
     """Remove a directory and all in it; follows no link, neither in it nor in its place."""
     shutil.rmtree(path, ignore_errors=True)
     if not path.exists():

@@ -117,7 +117,7 @@ def test_what_cannot_be_removed_is_swept_up_later(made: Made, monkeypatch: pytes
     ):
         remove(made.run)
     (hidden,) = left(made)
-    assert hidden.startswith(".castoff-removed-run-")
+    assert hidden.startswith(".run-") and hidden.endswith(".swept")
     monkeypatch.setattr(shutil, "rmtree", real)
     sweep([made.run.path.parent, made.run.path.parent / "none"])
     assert left(made) == []
@@ -125,12 +125,12 @@ def test_what_cannot_be_removed_is_swept_up_later(made: Made, monkeypatch: pytes
 
 def test_only_its_own_leftovers_are_swept_up(made: Made, tmp_path: Path) -> None:
     folder = made.run.path.parent
-    (folder / ".castoff-removed-file").touch()
+    (folder / ".file.swept").touch()
     (tmp_path / "outside").mkdir()
-    (folder / ".castoff-removed-link").symlink_to(tmp_path / "outside")
-    (folder / ".castoff-removed-old" / "attempts").mkdir(parents=True)
+    (folder / ".link.swept").symlink_to(tmp_path / "outside")
+    (folder / ".old.swept" / "attempts").mkdir(parents=True)
     sweep([folder])
-    assert left(made) == [".castoff-removed-file", ".castoff-removed-link", "run"]
+    assert left(made) == [".file.swept", ".link.swept", "run"]
     assert (tmp_path / "outside").exists()
 
 
