@@ -53,6 +53,7 @@ castoff_find_run_directory() {
   fi
   cmp -s -- "$0" "$CASTOFF_RUN_DIR/job.sh" || (
     umask 077
+    echo '*' >"$CASTOFF_RUN_DIR/.gitignore" # git takes no run for code
     cp -- "$0" "$CASTOFF_RUN_DIR/.job.sh.$castoff_index"
     mv -- "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
   )

@@ -26,7 +26,7 @@ class TestNewRun:
 
     def test_an_id_that_is_taken(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         numbers = iter([b"\0\0", b"\0\0", b"\0\1"])
-        monkeypatch.setattr(os, "urandom", lambda _: next(numbers))
+        monkeypatch.setattr(os, "urandom", lambda count: next(numbers) if count == 2 else b"aside")
         monkeypatch.setattr("time.strftime", lambda _: "now")
         with new_run("x", tmp_path) as first, new_run("x", tmp_path) as second:
             assert [first.final.id, second.final.id] == ["x-now-0000", "x-now-0001"]
@@ -47,7 +47,7 @@ class TestNewRun:
         else:
             planted.mkdir()
         numbers = iter([b"\0\0", b"\0\1"])
-        monkeypatch.setattr(os, "urandom", lambda _: next(numbers))
+        monkeypatch.setattr(os, "urandom", lambda count: next(numbers) if count == 2 else b"aside")
         monkeypatch.setattr("time.strftime", lambda _: "now")
         with new_run("x", tmp_path / "runs") as draft:
             assert draft.publish().id == "x-now-0001"
