@@ -17,7 +17,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from launcher.errors import CastoffError
-from launcher.runs.script import head_of, scheduler_of
+from launcher.runs.script import head_of, scheduler_in
 
 MOST_MEMBERS = 1_000_000
 """More than any scheduler takes in an array."""
@@ -302,7 +302,7 @@ def facts_of(text: str) -> Facts:
     if about := _ABOUT.search(head):
         told.name, told.site = about.groups()
     if text:
-        told.scheduler = scheduler_of(text) or ""
+        told.scheduler = scheduler_in(text) or ""
     if (count := _COUNT.search(head)) and int(count[1]) > 1:
         told.array_count = min(int(count[1]), MOST_MEMBERS)
     return told

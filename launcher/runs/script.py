@@ -22,7 +22,7 @@ def directives_of(script: str) -> str:
     return found.group() if found else ""
 
 
-def scheduler_of(script: str) -> str | None:
+def scheduler_in(script: str) -> str | None:
     """Which scheduler a script is for; None where it does not say."""
     found = _SCHEDULER.findall(head_of(script))
     return found[-1] if found else None

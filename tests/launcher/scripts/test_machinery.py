@@ -17,7 +17,7 @@ from launcher.planning.containers import RUNTIMES
 from launcher.planning.machinery import STALE, machinery, stale
 from launcher.planning.render import template_folder
 from launcher.ranks import STALE_VARIABLES
-from launcher.runs.script import MARK, directives_of, head_of, scheduler_of
+from launcher.runs.script import MARK, directives_of, head_of, scheduler_in
 from launcher.schedulers.orders import names_again
 
 from .conftest import Benches
@@ -128,21 +128,21 @@ class TestHead:
             script = rendered(name)
             assert head_of(script).count(f"\n{MARK}") == 1
             assert head_of(script) + below(script) == script
-            assert scheduler_of(script) == EXAMPLES[name].plan().scheduler
+            assert scheduler_in(script) == EXAMPLES[name].plan().scheduler
 
     def test_what_the_job_says_is_not_taken_for_it(self) -> None:
         text = f"\n{MARK}for evil and mean\nexport CASTOFF_ARRAY_COUNT=9\ncastoff_loaded=1\n"
         text += "#SBATCH --array=0-3\n"
 
         script = render(planned(None, setup=[f"cat <<'X'{text}X"], env={"A": text}, command=["echo", text]))
-        assert scheduler_of(script) == "slurm"
+        assert scheduler_in(script) == "slurm"
         assert head_of(script).count(text) == 3 and "castoff_begin() {" not in head_of(script)
         assert "--array" not in directives_of(script)
         assert names_again(head_of(script), None, {}) == ""
 
     def test_a_script_without_one(self) -> None:
         assert head_of("#!/bin/sh\ntrue\n") == "#!/bin/sh\ntrue\n"
-        assert scheduler_of("#!/bin/sh\n#SBATCH -N 1\n") is None
+        assert scheduler_in("#!/bin/sh\n#SBATCH -N 1\n") is None
         assert directives_of("") == ""
 
 

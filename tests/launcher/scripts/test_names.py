@@ -38,6 +38,7 @@ def assigned(script: str) -> set[str]:
     # What is awk's, a comment's or a directive's is no shell.
     text = re.sub(r"""awk (?:-v \S+ )*(?:\\\n *)?'[^']*'|-W "[^"]*\"""", "", script)
     text = re.sub(r"(?:^|(?<=\s))#.*", "", text, flags=re.MULTILINE)
+    text = re.sub(r"unset -f (?:.*\\\n)*.*", "", text)  # which assigns none
     found: set[str] = set()
     for *names, several in ASSIGNED.findall(text):
         found |= {name for name in names if name}
