@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from submitit.core import core, utils
 
 from launcher.errors import CastoffError, InvalidInput, Problem
-from launcher.schedulers.choice import choose_site
-from launcher.schedulers.registry import scheduler_of
 
 if TYPE_CHECKING:
     from launcher.config.job import JobSpec
@@ -83,6 +81,8 @@ class CastoffExecutor(core.Executor):
         self.spec: JobSpec = spec if isinstance(spec, JobSpec) else job_of(given)
         """The job; what it does not say follows from the functions."""
         if site is None:
+            from launcher.schedulers.choice import choose_site
+
             self.site, _ = choose_site()
         else:
             self.site = Site.load(site) if isinstance(site, str) else site
@@ -249,6 +249,7 @@ class PbsExecutor(CastoffExecutor):
             InvalidInput: with every one that is wrong; then nothing has changed.
         """
         from launcher.executors.translation import translated
+        from launcher.schedulers.registry import scheduler_of
 
         gpus = kwargs.pop("gpus_per_node", self._gpus_per_node)
         dialect = scheduler_of(self.site.scheduler).dialect
@@ -274,6 +275,7 @@ def _site_of(site: Site | str | None, scheduler: str) -> Site:
         InvalidInput: it is none of that scheduler's.
     """
     from launcher.config.site import Site
+    from launcher.schedulers.choice import choose_site
 
     if site is None:
         chosen, _ = choose_site()

@@ -351,7 +351,7 @@ def test_how_often_a_function_that_can_go_on_does_so(
     (tmp_path / "job.yaml").write_text(json.dumps({"command": ["ignored"], **fields}))
     for job in (fields, JobSpec.load(tmp_path / "job.yaml")):
         script = launcher.executor(job, site, tmp_path).render(Count())
-        assert re.findall(r"requeue\.max \((\d+)\)", script) == [str(most)] * bool(most)
+        assert re.findall(r"^castoff_requeue_max=(\d+)$", script, re.MULTILINE) == [str(most)] * bool(most)
 
 
 # submitit's plugins
@@ -429,10 +429,10 @@ def test_auto_executors_tasks_are_submitits(tmp_path: Path) -> None:
     _, executor = auto(tmp_path, pbs_site="polaris")
     fields = {"walltime": "10m", "account": "a", "queue": "debug", "directives": {"filesystems": "home"}}
     executor.update_parameters(**fields)
-    assert "LOCAL_WORLD_SIZE=1\n" in executor.render(abs)
+    assert "castoff_ranks_per_node=1 " in executor.render(abs)
     executor.update_parameters(ranks=3)
-    assert "LOCAL_WORLD_SIZE=3\n" in executor.render(abs)
-    assert "LOCAL_WORLD_SIZE=4\n" in launcher.executor(fields, "polaris", tmp_path).render(abs)
+    assert "castoff_ranks_per_node=3 " in executor.render(abs)
+    assert "castoff_ranks_per_node=4 " in launcher.executor(fields, "polaris", tmp_path).render(abs)
 
 
 @trap(1, "unknown parameters: NameError, ValueError, AssertionError, or silence")
@@ -838,7 +838,7 @@ def test_going_on(executors: Executors) -> None:
     settle(job)
     assert job.state == "COMPLETED" and job.paths.attempt == 1
     assert vars(job.submission().function)["step"] == 5
-    assert "CASTOFF_FIRST_ATTEMPT < 3" in executor.render(Count())
+    assert "castoff_requeue_max=3\n" in executor.render(Count())
 
 
 @trap(7, "the other ranks only log that they were asked")
