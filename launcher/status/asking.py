@@ -14,7 +14,7 @@ from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
 from launcher.runs.records import write
 from launcher.runs.run import Run
-from launcher.status.scenes import Scene, survey
+from launcher.status.scenes import LAST_WORD, Scene, survey
 
 if TYPE_CHECKING:
     from launcher.runs.records import LastWord
@@ -188,8 +188,6 @@ class _Side:
 
 def _keep(run: Run, learnt: list[tuple[Path, LastWord]]) -> None:
     """Write a scheduler's last words down, so that nobody asks again; where that cannot be, somebody will."""
-    from launcher.status.survey import LAST_WORD
-
     with contextlib.suppress(OSError, CastoffError):
         for folder, last in learnt:
             check_trusted(run.path)

@@ -18,7 +18,8 @@ from launcher.runs.records import LastWord, Send
 from launcher.runs.states import AttemptStatus, MemberStatus, known_ending
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.queue import Answer, Key
-from launcher.status.survey import Attempt, QueuedRun
+from launcher.status.scenes import Attempt
+from launcher.status.survey import QueuedRun
 
 _CODES = {"done": 0, "cancelled": 143, "preempted": 143, "walltime": 143, "out-of-memory": 137}
 """The code of an attempt of which the scheduler knows the ending and no code; any other: 1."""
@@ -337,7 +338,8 @@ class _Judgement:
             reason = f"{self.known.scheduler} ended it, or lost its nodes, and queued it again"
             if one.end is None:
                 return self._unknown(number, one, reason)
-            return self._status(number, one, "ended", "preempted", one.end.code, reason, one.end.time)
+            end = one.end
+            return one.status(self.run.run, number, "ended", "preempted", end.code, reason, end.time)
         if one.end is None:
             return self._unknown(number, one, "it has left no ending")
         return self._by_records(number, one)
@@ -377,38 +379,14 @@ class _Judgement:
         if one.end is not None:
             ended = one.end.time or ended
         over = one.last is not None or one.end is not None
-        return self._status(
-            number, one, "ended" if over else "unknown", known_ending(ending), code, reason, ended
-        )
+        state = "ended" if over else "unknown"
+        return one.status(self.run.run, number, state, known_ending(ending), code, reason, ended)
 
     def _running(self, number: int, one: Attempt) -> AttemptStatus:
-        return self._status(number, one, "running", None, None, None, None)
+        return one.status(self.run.run, number, "running", None)
 
     def _unknown(self, number: int, one: Attempt, reason: str | None) -> AttemptStatus:
-        return self._status(number, one, "unknown", "unknown", None, reason, None)
-
-    def _status(
-        self,
-        number: int,
-        one: Attempt,
-        state: str,
-        ending: str | None,
-        code: int | None,
-        reason: str | None,
-        ended: float | None,
-    ) -> AttemptStatus:
-        return AttemptStatus(
-            attempt=one.number,
-            state=state,
-            ending=ending,
-            code=code,
-            reason=reason,
-            host=one.start.host if one.start else None,
-            started=one.start.time if one.start else None,
-            ended=ended,
-            failure=one.failure,
-            logs=f"{self.run.run.path}/logs/{number}.{one.number}",
-        )
+        return one.status(self.run.run, number, "unknown", "unknown", reason=reason)
 
 
 def _ended_as(number: int, statuses: list[AttemptStatus]) -> MemberStatus:

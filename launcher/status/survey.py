@@ -2,99 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from launcher.runs.records import (
-    Ending,
-    Facts,
-    Failure,
-    LastWord,
-    Next,
-    Send,
-    Start,
-    Submission,
-    begins,
-    read,
-)
+from launcher.runs.records import Facts, Send, Submission, begins
 from launcher.runs.run import Run
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.queue import Answer, Key
 from launcher.schedulers.registry import queued_of
-
-LAST_WORD = "scheduler.json"
-"""The scheduler's last word on an attempt, in its folder."""
-
-_KILLED = (137, 143)
-"""Codes of what TERM or KILL has ended, which its scheduler may have sent."""
-
-
-class Attempt(NamedTuple):
-    """The records of one start of a member."""
-
-    number: int
-    folder: Path
-    start: Start | None
-    end: Ending | None
-    failure: Failure | None
-    last: LastWord | None
-    next: str | None = None
-    """The job that it has submitted to go on."""
-    finished: bool = False
-    """Whether rank 0 has ended well."""
-
-    @property
-    def job(self) -> str | None:
-        """The job that it was a start of."""
-        if self.start and self.start.job:
-            return self.start.job
-        return self.last.job if self.last else None
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether its scheduler has queued it again, or its script has asked for that."""
-        if self.last is not None:
-            return self.last.requeued
-        return self.end is not None and self.end.ending == "again" and not self.end.code
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether its ending is known for good from the records."""
-        if self.last is not None:
-            return not self.last.requeued
-        return self.end is not None and not (
-            self.end.ending == "cancelled" or self.goes_on or self.was_killed
-        )
-
-    @property
-    def was_killed(self) -> bool:
-        """Whether it failed by a signal that others send: for want of memory, say."""
-        if self.end is None or self.end.ending != "failed":
-            return False
-        signal = self.failure.signal if self.failure else None
-        return self.end.code in _KILLED or signal in ("SIGKILL", "SIGTERM")
-
-
-def read_attempt(number: int, folder: Path, names: Iterable[str]) -> Attempt:
-    """The records of an attempt, in whose folder are files of these names.
-
-    Raises:
-        CastoffError: one cannot be read.
-    """
-    held = {*names}
-    last = read(folder / LAST_WORD, LastWord) if LAST_WORD in held else None
-    following = read(folder / "next.json", Next) if "next.json" in held else None
-    return Attempt(
-        number,
-        folder,
-        read(folder / "start.json", Start) if "start.json" in held else None,
-        read(folder / "ending.json", Ending) if "ending.json" in held else None,
-        read(folder / "failure.json", Failure) if "failure.json" in held else None,
-        last,
-        following.job if following else None,
-        "finished" in held,
-    )
+from launcher.status.scenes import Attempt
 
 
 class RecordsState(NamedTuple):

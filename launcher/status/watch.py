@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
-from launcher.runs.records import Start, read
-from launcher.runs.run import SETTLED, Run
+from launcher.runs.run import Run
 from launcher.runs.states import MemberStatus, RunStatus, code_of, joint_state, worst
 from launcher.schedulers.local.abandoned import Marked
 from launcher.schedulers.local.control import is_abandoned, other_host, started_by
 from launcher.schedulers.registry import is_own
 from launcher.status import local as local_states
 from launcher.status.asking import Asking
-from launcher.status.local import LocalRun
 from launcher.status.scenes import Scene, survey
 
 if TYPE_CHECKING:
@@ -185,13 +182,14 @@ def condition_holds(condition: str, run: Run, looking: Looking | None = None) ->
 
 def _local_status(scene: Scene, marked: Marked) -> RunStatus:
     """The status of a run whose scheduler is castoff itself, or of which nothing but records is known."""
-    if not scene.alive and any(not _is_settled(found) for found in scene.attempts.values()):
-        scene = scene._replace(alive=bool(marked.of(started_by(scene.run))))
+    if not scene.alive and any(not found[-1].settled for found in scene.attempts.values()):
+        alive = bool(marked.of(started_by(scene.run)))
+        scene = survey(scene.run, held=scene.held)._replace(alive=alive)  # it may have ended before that look
     elsewhere = None if scene.alive else other_host(scene.run)
-    run = LocalRun(scene.run, scene.submission, scene.plan, scene.alive, elsewhere, scene.stop_asked)
-    members = local_states.judge(run, scene.attempts)
+    members = local_states.judge(scene, elsewhere)
     state = joint_state(members)
-    job = scene.submission.job if scene.submission else _job_of_script(scene.attempts)
+    told = (found[0].job for found in scene.attempts.values())  # by the script
+    job = scene.submission.job if scene.submission else next((job for job in told if job), None)
     return _assembled(
         scene,
         members,
@@ -246,20 +244,6 @@ def _assembled(
         members=members,
         unsettled=unsettled,
     )
-
-
-def _is_settled(attempts: list[tuple[int, Path]]) -> bool:
-    """Whether a scheduler has seen to it that nothing is left of a member's newest attempt."""
-    return (attempts[-1][1] / SETTLED).exists()
-
-
-def _job_of_script(attempts: Mapping[int, list[tuple[int, Path]]]) -> str | None:
-    """The id that a script's scheduler gave it, as the script wrote it down."""
-    for found in attempts.values():
-        start = read(found[0][1] / "start.json", Start)
-        if start and start.job:
-            return start.job
-    return None
 
 
 def _is_final(scene: Scene, members: list[MemberStatus]) -> bool:
