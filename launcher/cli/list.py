@@ -75,10 +75,8 @@ def command(
             since is None or now - row.submitted <= since
         )
 
-    def possible(row: Row) -> bool:
-        return overview.is_doubtful(row) or wanted(row)
-
-    rows, left_out = overview.choose(possible, None if everything or as_json else _NEWEST)
+    newest = None if everything or as_json else _NEWEST
+    rows, left_out = overview.choose(lambda row: overview.is_doubtful(row) or wanted(row), newest)
     known = next((at for at, row in enumerate(rows) if overview.is_doubtful(row)), len(rows))
     room = _ROOM if known < len(rows) else None
     table = Table(_HEADINGS, [_cells(row, now) for row in rows], dispensable=_DISPENSABLE, room=room)
@@ -127,20 +125,14 @@ def _plain(row: Row) -> dict[str, Any]:
 def _cells(row: Row, now: float) -> tuple[str, ...]:
     told = row.told
     until = told.ended if row.is_over else now
+    word = (told.ending if told.state == "ended" else None) or told.state
     return (
         row.entry.id,
         told.site,
-        _state_word(told),
+        "stopping" if told.stop_asked else word,
         "" if told.code is None else str(told.code),
         str(told.attempts) if told.attempts > told.members else "",
         brief(now - row.submitted),
         brief(until - told.started) if until and told.started else "",
         members_words(told.counts) if told.members > 1 else "",
     )
-
-
-def _state_word(told: RunSummary) -> str:
-    """State and ending in one word."""
-    if told.stop_asked:
-        return "stopping"
-    return (told.ending if told.state == "ended" else None) or told.state

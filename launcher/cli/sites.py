@@ -36,19 +36,13 @@ def command(words: tuple[str, ...], as_json: bool) -> int | None:
             error.exit_code = 2  # 1 says that something differs
             raise
         return _check(site, as_json)
-    if verb:
-        _show(site_named(verb), as_json)
-    else:
+    if not verb:
         _list(as_json)
-    return None
-
-
-def _show(site: Site, as_json: bool) -> None:
-    shown = msgspec.to_builtins(site)
-    if as_json:
-        print_json(shown)
+    elif as_json:
+        print_json(msgspec.to_builtins(site_named(verb)))
     else:
-        click.echo(_yaml(shown), nl=False)
+        click.echo(_yaml(msgspec.to_builtins(site_named(verb))), nl=False)
+    return None
 
 
 def _list(as_json: bool) -> None:
@@ -84,14 +78,9 @@ def _list(as_json: bool) -> None:
         if chosen:
             click.echo(f"without --site: {chosen}, because {why}")
     if broken:
-        raise _several(broken)
-
-
-def _several(errors: list[CastoffError]) -> CastoffError:
-    """All of several errors, with the exit code of the worst."""
-    joint = CastoffError("\n".join(map(str, errors)))
-    joint.exit_code = max(one.exit_code for one in errors)
-    return joint
+        joint = CastoffError("\n".join(map(str, broken)))
+        joint.exit_code = max(one.exit_code for one in broken)
+        raise joint
 
 
 def _check(site: Site, as_json: bool) -> int:
@@ -110,31 +99,22 @@ def _check(site: Site, as_json: bool) -> int:
         mended = {"extends": site.name, **mended}
     if as_json:
         differences = [difference._asdict() for difference in found.differences]
-        print_json(
-            {
-                "site": site.name,
-                "scheduler": told.scheduler,
-                "differences": differences,
-                "mended": mended,
-                "not_compared": found.not_compared,
-            }
-        )
+        of = {"site": site.name, "scheduler": told.scheduler, "differences": differences}
+        print_json({**of, "mended": mended, "not_compared": found.not_compared})
         return 1 if differences else 0
     for one in found.differences:
         source = f" ({one.source}, {one.date})" if one.source else ""
         click.echo(
             f"{one.field}: {site.name} says {one.profile}{source}; {told.scheduler} says {one.scheduler}"
         )
-    count = len(found.differences)
-    click.echo(
-        f"{site.name} and {told.scheduler}: {several(count, 'difference') if count else 'nothing differs'}"
-    )
+    many = several(len(found.differences), "difference") if found.differences else "nothing differs"
+    click.echo(f"{site.name} and {told.scheduler}: {many}")
     if mended:
         click.echo(f"to say what {told.scheduler} says, put this into {place}:")
         click.echo("".join(f"  {line}\n" for line in _yaml(mended).splitlines()), nl=False)
     for what in found.not_compared:
         click.echo(f"not compared: {what}")
-    return 1 if count else 0
+    return 1 if found.differences else 0
 
 
 def _yaml(data: Any) -> str:

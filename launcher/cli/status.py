@@ -56,14 +56,11 @@ def command(run: str | None, as_json: bool) -> None:
 
 def _print_head(one: RunStatus, now: float) -> None:
     """What no scheduler has to be asked about."""
-    job = f", job {one.job}" if one.job else ""
     _line("run", one.id)
-    _line("site", f"{one.site or 'not known'}{job}")
-    if one.submitted:
-        _line("submitted", f"{moment(one.submitted)}, {brief(now - one.submitted)} ago")
+    _line("site", (one.site or "not known") + (f", job {one.job}" if one.job else ""))
+    _line("submitted", one.submitted and f"{moment(one.submitted)}, {brief(now - one.submitted)} ago")
     _line("directory", one.directory)
-    if code := words(Run(Path(one.directory))):
-        _line("code", code)
+    _line("code", words(Run(Path(one.directory))))
 
 
 def _print_state(one: RunStatus) -> None:
@@ -71,18 +68,14 @@ def _print_state(one: RunStatus) -> None:
     code = f" (code {one.code})" if one.code else ""
     stop = ", asked to stop" if one.stop_asked and not one.over else ""
     _line("state", f"{one.state}{ending}{code}{stop}")
-    if one.reason:
-        _line("", one.reason)
+    _line("", one.reason)
 
 
 def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus, now: float) -> None:
     _line("attempt", f"{member.member}.{attempt.attempt}  {_words(attempt, one.walltime, now)}")
-    if attempt.reason:
-        _line("", attempt.reason)
-    if attempt.failure:
-        _line("", failure_words(attempt.failure))
-    if attempt.started:
-        _line("", f"logs in {attempt.logs}")
+    _line("", attempt.reason)
+    _line("", attempt.failure and failure_words(attempt.failure))
+    _line("", attempt.started and f"logs in {attempt.logs}")
 
 
 def _words(attempt: AttemptStatus, walltime: int | None, now: float) -> str:
@@ -144,10 +137,7 @@ def _groups(members: list[MemberStatus]) -> list[tuple[str, ...]]:
     groups: dict[tuple[str, str], list[int]] = {}
     for member in members:
         groups.setdefault(_state_and_code(member), []).append(member.member)
-    return [
-        (state, code, str(len(numbers)), _shortened(cpulist(numbers)))
-        for (state, code), numbers in groups.items()
-    ]
+    return [(*key, str(len(numbers)), _shortened(cpulist(numbers))) for key, numbers in groups.items()]
 
 
 def _state_and_code(member: MemberStatus) -> tuple[str, str]:
@@ -159,5 +149,6 @@ def _shortened(numbers: str, most: int = 72) -> str:
     return numbers if len(numbers) <= most else f"{numbers[:most].rpartition(',')[0]},…"
 
 
-def _line(heading: str, text: str) -> None:
-    click.echo(f"{heading:10} {printable(text)}")
+def _line(heading: str, text: object) -> None:
+    if text:
+        click.echo(f"{heading:10} {printable(str(text))}")

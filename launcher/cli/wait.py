@@ -16,8 +16,7 @@ from launcher.runs.states import RunStatus, members_words
 from launcher.status.watch import looks
 
 if TYPE_CHECKING:
-    from rich.live import Live
-    from rich.spinner import Spinner
+    from rich.status import Status
 
 
 @click.command("wait")
@@ -54,9 +53,7 @@ class _Progress:
     """Shows how runs are doing, on a terminal alone, in lines that vanish in the end."""
 
     def __init__(self) -> None:
-        self._wanted = is_terminal(sys.stderr)
-        self._live: Live | None = None
-        self._spinner: Spinner | None = None
+        self._shown: Status | None = None
 
     def __enter__(self) -> _Progress:
         return self
@@ -66,30 +63,23 @@ class _Progress:
 
     def show(self, left: list[RunStatus]) -> None:
         """Show these instead of what is shown."""
-        if not self._wanted or not left:
+        if not left or not is_terminal(sys.stderr):
             return
         from rich.console import Console
-        from rich.live import Live
-        from rich.spinner import Spinner
         from rich.text import Text
 
-        self._spinner = self._spinner or Spinner("line")
-        self._spinner.update(text=Text("\n".join(map(_words, left)), no_wrap=True, overflow="ellipsis"))
-        if self._live is None:
-            self._live = Live(
-                self._spinner,
-                console=Console(stderr=True, markup=False, emoji=False, highlight=False),
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
-            self._live.start()
+        text = Text("\n".join(map(_words, left)), no_wrap=True, overflow="ellipsis")
+        if self._shown is None:
+            console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+            self._shown = console.status(text, spinner="line")
+            self._shown.start()
+        self._shown.update(text)
 
     def clear(self) -> None:
         """Take away what is shown, so that something can be printed."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None  # which would take away what is printed if it were started again
+        if self._shown is not None:
+            self._shown.stop()
+            self._shown = None  # which would take away what is printed if it were started again
 
 
 def _words(one: RunStatus) -> str:

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from launcher.errors import CastoffError
 from launcher.logs.failures import FailedRank, failed_rank
 from launcher.logs.lines import Source
@@ -50,16 +52,15 @@ _BATCH = 8 * 1024 * 1024
 """Bytes that are read before they are shown."""
 
 
-class _Watch:
+class _Watch(msgspec.Struct, eq=False):
     """A log and when it is to be looked at."""
 
-    def __init__(self, log: Log, member: int, attempt: int | None):
-        self.log = log
-        self.member = member
-        self.attempt = attempt
-        """None for a script's log, which is of all attempts."""
-        self.due = 0.0
-        self.interval = _OFTEN[0]
+    log: Log
+    member: int
+    attempt: int | None
+    """None for a script's log, which is of all attempts."""
+    due: float = 0.0
+    interval: float = _OFTEN[0]
 
 
 class Follower:
@@ -152,8 +153,7 @@ class Follower:
 
     def _find_logs(self) -> None:
         """Watch what has come since the last survey."""
-        script_logs = [] if self._selection.ranks else members_with_script_logs(self._run)
-        for member in script_logs:
+        for member in [] if self._selection.ranks else members_with_script_logs(self._run):
             path = self._run.script_log(member)
             if self._wants(member, None) and path not in self._paths:
                 self._watch(self._script_log(member), member, None)
@@ -185,17 +185,15 @@ class Follower:
 
     def _settle(self, now: float) -> float:
         """Read what is over to its end, and look at it no more; when the next such look is due."""
-        over: list[tuple[int, int | None]] = []
+        over: set[tuple[int, int | None]] = set()
         for member in self._members:
-            over += [
+            over |= {
                 (member.member, one.attempt) for one in member.attempts if self._attempt_over(member, one)
-            ]
-            over += [(member.member, None)] * self._member_over(member)
-        for key in over:
-            self._ended.setdefault(key, now)
-        waiting = [key for key in over if key not in self._retired]
-        self._retire({key for key in waiting if now - self._ended[key] >= _SETTLE})
-        return min((self._ended[key] + _SETTLE for key in waiting if key not in self._retired), default=1e99)
+            }
+            over |= {(member.member, None)} if self._member_over(member) else set()
+        due = {key: self._ended.setdefault(key, now) + _SETTLE for key in over - self._retired}
+        self._retire({key for key in due if due[key] <= now})
+        return min((due[key] for key in due.keys() - self._retired), default=1e99)
 
     def _retire(self, keys: set[tuple[int, int | None]]) -> None:
         self._retired |= keys
@@ -284,12 +282,11 @@ class Follower:
 
     def _has_failed(self, members: set[int]) -> bool:
         """Whether there is a record of a failure, of an attempt of these, that has not been shown."""
-        for member in self._members:
-            if member.member not in members:
-                continue
-            known = [one.attempt for one in member.attempts] or [-1]
-            for attempt in {known[-1], known[-1] + 1}:
-                record = self._run.path / "attempts" / f"{member.member}.{attempt}" / "failure.json"
+        attempts = self._run.path / "attempts"
+        for member in (one for one in self._members if one.member in members):
+            newest = member.attempts[-1].attempt if member.attempts else -1
+            for attempt in (newest, newest + 1):
+                record = attempts / f"{member.member}.{attempt}" / "failure.json"
                 if (member.member, attempt) not in self._failed and record.exists():
                     return True
         return False
@@ -301,18 +298,14 @@ class Follower:
             for one in member.attempts:
                 key = (member.member, one.attempt)
                 if key not in self._failed and (failed := failed_rank(self._run, member.member, one)):
-                    self._note_failure(key, failed)
+                    self._failed[key] = failed
+                    for watch in self._watches:
+                        if watch.member == member.member and isinstance(watch.log, OwnLog):
+                            watch.log.expect(one.attempt, failed)
                     if one is self._newest(member) and not self._selection.ranks:
                         new.append((key, failed))
         for key, failed in sorted(new, key=lambda one: _when(one[1])):
             self._write(self._show.failure(Source(*key), failed, failed.excerpt()))
-
-    def _note_failure(self, key: tuple[int, int], failed: FailedRank) -> None:
-        member, attempt = key
-        self._failed[key] = failed
-        for watch in self._watches:
-            if watch.member == member and isinstance(watch.log, OwnLog):
-                watch.log.expect(attempt, failed)
 
 
 def _when(failed: FailedRank) -> float:

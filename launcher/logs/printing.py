@@ -27,15 +27,18 @@ def print_logs(
     Raises:
         CastoffError: a log cannot be read; all that can be was written.
     """
-    failed = {source: one for member, of in attempts for source, one in _failed(run, member, of, selection)}
-    ordered = sorted(failed, key=lambda source: failed[source].failure.time or 0.0)
-    for source in ordered[:1]:
-        write(_failure(show, source, failed[source]))
+    failed: dict[Source, FailedRank] = {}
+    for member, attempt in [] if selection.ranks else attempts:
+        if one := failed_rank(run, member, attempt):
+            failed[Source(member, attempt.attempt)] = one
+    first = min(failed, key=lambda source: failed[source].failure.time or 0.0, default=None)
+    if first:
+        write(show.failure(first, failed[first], failed[first].excerpt()))
     problems = []
     for member, attempt in attempts:
         source = Source(member, attempt.attempt)
-        if source in ordered[1:]:
-            write(_failure(show, source, failed[source]))
+        if source in failed and source != first:
+            write(show.failure(source, failed[source], failed[source].excerpt()))
         for log in _logs(run, source, failed.get(source), selection, show):
             for block in _last(_drained(log), selection.tail):
                 write(block)
@@ -45,23 +48,11 @@ def print_logs(
         raise CastoffError("\n".join(problems))
 
 
-def _failed(
-    run: Run, member: int, attempt: AttemptStatus, selection: Selection
-) -> Iterator[tuple[Source, FailedRank]]:
-    found = failed_rank(run, member, attempt)
-    if found is not None and not selection.ranks:
-        yield Source(member, attempt.attempt), found
-
-
-def _failure(show: Show, source: Source, failed: FailedRank) -> bytes:
-    return show.failure(source, failed, failed.excerpt())
-
-
 def _logs(run: Run, of: Source, failed: FailedRank | None, selection: Selection, show: Show) -> Iterator[Log]:
     """The logs that hold an attempt's lines: one where they are merged, else each rank's and the script's."""
-    script = selection._replace(attempt=of.attempt)
-    if selection.attempt is not None:
-        script = script._replace(tail=None)  # its last lines may be another attempt's
+    # Its last lines may be another attempt's.
+    tail = selection.tail if selection.attempt is None else None
+    script = selection._replace(attempt=of.attempt, tail=tail)
     wants_script = not selection.ranks and run.script_log(of.member).exists()
     if wants_script and is_merged(run):
         yield MergedLog(run, of.member, script, show)
@@ -76,10 +67,9 @@ def _logs(run: Run, of: Source, failed: FailedRank | None, selection: Selection,
 
 
 def _drained(log: Log) -> Iterator[bytes]:
-    while True:
+    yield log.poll(time.monotonic())
+    while log.grown:
         yield log.poll(time.monotonic())
-        if not log.grown:
-            break
     yield log.finish()
 
 
