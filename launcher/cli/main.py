@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from launcher.errors import CastoffError, Problem
+from launcher.errors import CastoffError, Problem, say
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -154,7 +154,7 @@ def _complain(message: str, code: int, words: list[str], problems: list[Problem]
     """
     if "--json" not in words:
         for line in message.split("\n"):
-            _say(line)
+            say(line)
         return code
     from launcher.cli.output import error_as_json
 
@@ -175,12 +175,6 @@ def _in_one_line(error: click.ClickException, words: list[str]) -> str:
     if "unexpected extra argument" in message and context.command.name in _TAKE_A_PROGRAM:
         message += f"; a program stands after --, as in {path} -- python train.py"
     return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
-
-
-def _say(line: str) -> None:
-    from launcher.cli.output import say
-
-    say(line)
 
 
 def _abandon_output() -> None:
