@@ -35,9 +35,6 @@ _FORCED = {
     "LC_ALL": "C",
 }
 
-_LONGEST = 2**28
-"""Bytes of an answer at the most."""
-
 
 class GitError(Exception):
     """git gave no answer; the text says why."""
@@ -111,10 +108,7 @@ class Git:
             complaints.seek(0)
             if code:
                 raise GitRefused(_reason(complaints.read(10_000)) or f"git ended with code {code}")
-            answer = told.read(_LONGEST + 1)
-            if len(answer) > _LONGEST:
-                raise GitError(f"git has more to say than {_LONGEST >> 20} MiB")
-            return answer
+            return told.read()
 
     def _environment(self) -> dict[str, str]:
         kept = {

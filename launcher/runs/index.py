@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -65,7 +64,7 @@ class Entry:
         return os.path.lexists(self.path)
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, omit_defaults=True):
     """A line of the index."""
 
     path: str
@@ -108,7 +107,7 @@ class Index:
         Raises:
             CastoffError: it cannot be written.
         """
-        self._append([{"path": str(run.path), "name": name, "time": time.time()}])
+        self._append([_Event(str(run.path), name, time.time())])
 
     def adopt(self, runs: Iterable[tuple[Run, RunSummary, bool]]) -> None:
         """Append runs that were found, each at the time of its submission, and whether it is over for good.
@@ -117,13 +116,13 @@ class Index:
             CastoffError: it cannot be written.
         """
         self._append(
-            {
-                "path": str(run.path),
-                "name": told.name,
-                "time": told.submitted or told.started or 0.0,
-                "found": True,
-                **({"ended": msgspec.to_builtins(told)} if final else {}),
-            }
+            _Event(
+                str(run.path),
+                told.name,
+                told.submitted or told.started or 0.0,
+                found=True,
+                ended=told if final else None,
+            )
             for run, told, final in runs
         )
 
@@ -136,7 +135,7 @@ class Index:
         Raises:
             CastoffError: it cannot be written.
         """
-        self._append([{"path": str(run.path), "begun": True}])
+        self._append([_Event(str(run.path), begun=True)])
 
     def forget(self, runs: Iterable[Run]) -> None:
         """Take runs out.
@@ -144,7 +143,7 @@ class Index:
         Raises:
             CastoffError: it cannot be written.
         """
-        self._append({"path": str(run.path), "removed": True} for run in runs)
+        self._append(_Event(str(run.path), removed=True) for run in runs)
 
     def remember(self, ended: Iterable[tuple[Entry, RunSummary]]) -> None:
         """Write down what runs have come to, so that no list need look at them again.
@@ -155,10 +154,7 @@ class Index:
             CastoffError: it cannot be written for want of space, say.
         """
         try:
-            self._append(
-                {"path": entry.path, "of": entry.begun, "ended": msgspec.to_builtins(one)}
-                for entry, one in ended
-            )
+            self._append(_Event(entry.path, ended=one, of=entry.begun) for entry, one in ended)
         except CastoffError as error:
             if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in _READ_ONLY:
                 raise
@@ -251,7 +247,7 @@ class Index:
         except OSError as error:
             raise self._unusable("read", error) from error
 
-    def _append(self, events: Iterable[dict[str, Any]]) -> None:
+    def _append(self, events: Iterable[_Event]) -> None:
         try:
             self._journal.append(events)
         except OSError as error:

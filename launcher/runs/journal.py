@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
+import msgspec
+
+from launcher.runs.records import encode
 from launcher.runs.run import take
 
 _PATIENCE = 2.0
@@ -30,14 +31,13 @@ class Journal:
     def __init__(self, path: Path):
         self.path = path
 
-    def append(self, records: Iterable[dict[str, Any]]) -> None:
+    def append(self, records: Iterable[msgspec.Struct]) -> None:
         """Add records, a line each.
 
         Raises:
             OSError: they cannot be written, or not all of them.
         """
-        # json, for msgspec takes no paths whose bytes are no text.
-        lines = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records).encode()
+        lines = "".join(encode(record, indent=None) + "\n" for record in records).encode()
         if not lines:
             return
         descriptor = self._open_for_appending()

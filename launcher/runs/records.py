@@ -245,12 +245,13 @@ def write(path: Path, record: msgspec.Struct) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    write_file(path, encode(record))
+    write_file(path, encode(record) + "\n")
 
 
-def encode(record: msgspec.Struct) -> str:
-    """A record as text; JSON of Python's, for msgspec takes no lone surrogates."""
-    return json.dumps(msgspec.to_builtins(record), indent=2) + "\n"
+def encode(record: msgspec.Struct, indent: int | None = 2) -> str:
+    """A record as text: in one line without `indent`. Python's JSON, for msgspec takes no lone surrogates."""
+    separators = None if indent else (",", ":")
+    return json.dumps(msgspec.to_builtins(record), indent=indent, separators=separators)
 
 
 def write_file(path: Path, text: str, mode: int = 0o600, *, new: bool = False) -> None:

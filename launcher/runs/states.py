@@ -96,25 +96,25 @@ class RunStatus(msgspec.Struct, frozen=True):
         return dict(Counter(member.ending or member.state for member in self.members))
 
 
-class RunSummary(msgspec.Struct, frozen=True, omit_defaults=True):
+class RunSummary(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A run in one line of a list."""
 
     name: str
-    site: str
-    scheduler: str
-    job: str | None
+    site: str = ""
+    scheduler: str = ""
+    job: str | None = None
     state: str
-    ending: str | None
-    code: Code | None
-    reason: str | None
-    members: Number
-    counts: dict[str, Number]
+    ending: str | None = None
+    code: Code | None = None
+    reason: str | None = None
+    members: Number = 0
+    counts: dict[str, Number] = {}
     """As `RunStatus.counts`."""
-    attempts: Number
+    attempts: Number = 0
     """Of all members together."""
-    submitted: Seconds | None
-    started: Seconds | None
-    ended: Seconds | None
+    submitted: Seconds | None = None
+    started: Seconds | None = None
+    ended: Seconds | None = None
     """Seconds since the epoch, as far as known."""
     stop_asked: bool = False
     unsettled: bool = False

@@ -207,33 +207,13 @@ def _look(entry: Entry) -> _Look:
             return _Look(summary(by_records(scene)), scene=scene)
         (now,) = judge([scene])
     except CastoffError as error:
-        return _Look(_unreadable(entry.name, str(error)))
+        return _Look(RunSummary(name=entry.name, state="unknown", ending="unknown", reason=str(error)))
     return _Look(summary(now), now.final)
 
 
 def _judge(scenes: list[Scene], asking: Asking) -> list[_Look]:
     """Looks that end with one question to each scheduler for all of them."""
     return [_Look(summary(now), now.final) for now in judge(scenes, asking)] if scenes else []
-
-
-def _unreadable(name: str, why: str) -> RunSummary:
-    """What a list shows of a run whose records cannot be read."""
-    return RunSummary(
-        name=name,
-        site="",
-        scheduler="",
-        job=None,
-        state="unknown",
-        ending="unknown",
-        code=None,
-        reason=why,
-        members=0,
-        counts={},
-        attempts=0,
-        submitted=None,
-        started=None,
-        ended=None,
-    )
 
 
 class Rebuilt(NamedTuple):

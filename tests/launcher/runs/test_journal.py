@@ -11,6 +11,7 @@ import signal
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,17 @@ from launcher.runs.journal import Journal
 from tests import patience
 
 WHOLE = {"path": "/a", "name": "whole"}
+
+
+class Line(msgspec.Struct, omit_defaults=True):
+    path: str = ""
+    name: str = ""
+    word: str = ""
+    number: int = -1
+    filler: str | None = None
+
+
+LINE = Line(path="/a", name="whole")
 
 
 def read(path: Path) -> list[object]:
@@ -36,7 +48,7 @@ def read(path: Path) -> list[object]:
 def append_many(path: Path, word: str) -> None:
     journal._PATIENCE = patience.SECONDS  # in a process of its own
     for number in range(200):
-        Journal(path).append([{"word": word, "number": number, "filler": "x" * (number * 50)}] * 2)
+        Journal(path).append([Line(word=word, number=number, filler="x" * (number * 50))] * 2)
 
 
 def append_limited(path: Path, limit: int) -> None:
@@ -44,7 +56,7 @@ def append_limited(path: Path, limit: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
-        Journal(path).append([{"name": "x" * 1000}])
+        Journal(path).append([Line(name="x" * 1000)])
     except OSError:
         os._exit(9)
 
@@ -72,33 +84,33 @@ def test_parallel_writers(tmp_path: Path) -> None:
 
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    Journal(path).append([WHOLE])
+    Journal(path).append([LINE])
     size = path.stat().st_size
     assert in_another_process(append_limited, path, size + 100) == 9
     assert path.stat().st_size == size + 100  # half a line
     assert read(path) == [WHOLE]
     assert in_another_process(append_limited, path, size + 100) == 9  # nothing at all
-    Journal(path).append([WHOLE])
+    Journal(path).append([LINE])
     assert read(path) == [WHOLE, WHOLE]
 
 
 @pytest.mark.parametrize("left", [0, 1, 5, -1, -2])
 def test_a_file_that_was_cut_off(tmp_path: Path, left: int) -> None:
     path = tmp_path / "journal"
-    Journal(path).append([WHOLE, WHOLE])
+    Journal(path).append([LINE, LINE])
     os.truncate(path, left % path.stat().st_size)
     before = len(read(path))
-    Journal(path).append([WHOLE])
+    Journal(path).append([LINE])
     assert read(path) == [WHOLE] * (before + 1)
 
 
 def test_a_line_that_is_none_of_ours_is_not_held_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    Journal(path).append([WHOLE])
+    Journal(path).append([LINE])
     with path.open("ab") as file:
         file.truncate(50_000_000)  # zeros, as a file system may leave them
     assert all(len(line) <= journal._LONGEST_LINE for line in Journal(path).lines())
-    Journal(path).append([WHOLE])
+    Journal(path).append([LINE])
     assert read(path) == [WHOLE, WHOLE]
 
 
@@ -109,10 +121,10 @@ def test_whatever_lies_around_a_line(
 ) -> None:
     path = tmp_path_factory.mktemp("any") / "journal"
     path.write_bytes(before)
-    Journal(path).append([WHOLE])
+    Journal(path).append([LINE])
     with path.open("ab") as file:
         file.write(after)
-    Journal(path).append([WHOLE])
+    Journal(path).append([LINE])
     assert [one for one in read(path) if one == WHOLE] == [WHOLE, WHOLE]
 
 
@@ -125,7 +137,7 @@ def test_a_writer_that_was_stopped_holds_nobody_up_for_ever(
     with path.open("a") as stopped:
         fcntl.flock(stopped, fcntl.LOCK_EX)
         begun = time.monotonic()
-        Journal(path).append([WHOLE])
+        Journal(path).append([LINE])
     assert time.monotonic() - begun >= 0.1 and read(path) == [WHOLE]
 
 
@@ -134,7 +146,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    Journal(tmp_path / "journal").append([WHOLE])
+    Journal(tmp_path / "journal").append([LINE])
     assert read(tmp_path / "journal") == [WHOLE]
 
 
@@ -143,7 +155,7 @@ def test_what_is_no_plain_file(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder"):
         with pytest.raises(OSError):
-            Journal(tmp_path / name).append([WHOLE])
+            Journal(tmp_path / name).append([LINE])
         with pytest.raises(OSError):
             list(Journal(tmp_path / name).lines())
     assert list(Journal(tmp_path / "none").lines()) == []
