@@ -7,7 +7,7 @@ from pathlib import Path
 
 from submitit.core import utils
 
-from launcher.executors.paths import FunctionPaths
+from launcher.executors.environment import FunctionPaths
 from launcher.executors.watcher import Known
 from launcher.logs.failures import FailedRank, failed_rank
 from launcher.logs.tail import tail_start

@@ -191,7 +191,7 @@ class CastoffExecutor(core.Executor):
         Raises:
             RuntimeError: they are too large.
         """
-        from launcher.executors.paths import FUNCTIONS, pickle_of
+        from launcher.executors.environment import FUNCTIONS, pickle_of
 
         (run_path / FUNCTIONS).mkdir(mode=0o700)
         size = 0.0
@@ -238,7 +238,7 @@ class PbsExecutor(CastoffExecutor):
 
     @classmethod
     def _valid_parameters(cls) -> set[str]:
-        from launcher.executors.translation import AnyName
+        from launcher.executors.parameters import AnyName
 
         return AnyName()
 
@@ -248,7 +248,7 @@ class PbsExecutor(CastoffExecutor):
         Raises:
             InvalidInput: with every one that is wrong; then nothing has changed.
         """
-        from launcher.executors.translation import translated
+        from launcher.executors.parameters import translated
         from launcher.schedulers.registry import scheduler_of
 
         gpus = kwargs.pop("gpus_per_node", self._gpus_per_node)
@@ -258,12 +258,12 @@ class PbsExecutor(CastoffExecutor):
         self._gpus_per_node = gpus
 
     def _job(self, functions: list[Callable[..., Any]], count: int) -> JobSpec:
-        from launcher.executors.translation import with_tasks
+        from launcher.executors.parameters import with_tasks
 
         return with_tasks(super()._job(functions, count), self.site, self._gpus_per_node)
 
     def _job_class(self) -> type[FunctionJob[Any]]:
-        from launcher.executors.pbs import PbsJob
+        from launcher.executors.jobs import PbsJob
 
         return PbsJob
 

@@ -15,7 +15,7 @@ from submitit.core.core import R
 from launcher.errors import CastoffError, shown
 from launcher.executors.ended import JobEndedError as JobEndedError
 from launcher.executors.ended import says_again
-from launcher.executors.paths import FunctionPaths, member_job_id
+from launcher.executors.environment import FunctionPaths, member_job_id
 from launcher.executors.watcher import RunWatcher, key_of
 from launcher.runs.directory import open_own, opened
 from launcher.runs.records import Failure, Send, begins, read
@@ -312,3 +312,17 @@ def _look_anew(folder: Path) -> None:
     """Have a network file system ask its server what is in a folder (submitit's way)."""
     with contextlib.suppress(OSError):
         folder.chmod(folder.stat().st_mode)
+
+
+class PbsInfoWatcher(RunWatcher):
+    """The states of all jobs that `PbsExecutor` submitted: one qstat, however many ask."""
+
+
+class PbsJob(FunctionJob[R]):
+    """A function, or one of an array of them, as a job of PBS.
+
+    Its `job_id` is what qsub printed: `3.head`, and `7[2].head` of an array. `PbsJob(run_dir, "3.head")` is
+    again the job of that id. It stays that of the first submission when the job goes on as another one.
+    """
+
+    watcher = PbsInfoWatcher()

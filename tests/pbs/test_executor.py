@@ -14,8 +14,7 @@ from submitit.core import utils
 from submitit.helpers import Checkpointable
 
 from launcher.errors import InvalidInput
-from launcher.executors.jobs import FunctionJob, JobEndedError
-from launcher.executors.pbs import PbsJob
+from launcher.executors.jobs import FunctionJob, JobEndedError, PbsJob
 from tests.cluster import HEAD, functions
 from tests.cluster.functions import Jobs, Train, fail, nested, number, place, sleep
 from tests.patience import until

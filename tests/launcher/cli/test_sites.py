@@ -131,7 +131,7 @@ class TestCheck:
     def test_no_scheduler(self, words: tuple[str, ...], castoff: Castoff, answering: Answers) -> None:
         answer = castoff("sites", "check", "polaris", *words, env=answering("slurm-plain"))
         assert (answer.returncode, answer.stdout) == (2, "")
-        why = "site polaris: qstat is not on PATH; run this on a login node of the machine"
+        why = "site polaris: `qstat -Q -f -F json`: qstat is not on PATH here; ask on a login node of the machine"
         if words:
             assert json.loads(answer.stderr) == {"error": why, "exit_code": 2}
         else:
@@ -141,7 +141,7 @@ class TestCheck:
         environ = answering("pbs", qstat="echo 'Connection refused' >&2; exit 111")
         answer = castoff("sites", "check", "polaris", env=environ)
         assert (answer.returncode, answer.stdout) == (2, "")
-        assert "`qstat -Q -f -F json` failed with exit code 111: Connection refused" in answer.stderr
+        assert "`qstat -Q -f -F json`: qstat failed with exit code 111: Connection refused" in answer.stderr
 
     def test_local(self, castoff: Castoff) -> None:
         answer = castoff("sites", "check", "local")

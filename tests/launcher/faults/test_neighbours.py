@@ -17,7 +17,7 @@ import pytest
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError
-from launcher.executors import job_environment
+from launcher.executors import environment as job_environment
 from launcher.runs.directory import Sealed, is_draft, opened
 from launcher.runs.drafts import new_run
 from launcher.runs.records import Submission

@@ -44,7 +44,7 @@ def test_pbs(answering: Answers) -> None:
 def test_a_program_that_is_not_there(answering: Answers) -> None:
     environ = answering("slurm-accounting")
     Path(environ["PATH"], "scontrol").unlink()
-    with pytest.raises(CannotAsk, match="site slurm: scontrol is not on PATH; run this on a login node"):
+    with pytest.raises(CannotAsk, match="scontrol is not on PATH here; ask on a login node"):
         ask(at("slurm"), environ)
 
 
@@ -53,7 +53,9 @@ def test_an_optional_program_that_is_not_there(answering: Answers) -> None:
     Path(environ["PATH"], "pbsnodes").unlink()
     told = ask(at("pbs"), environ)
     assert told.nodes == []
-    assert told.unanswered == (("nodes", "pbsnodes is not on PATH; run this on a login node of the machine"),)
+    assert told.unanswered == (
+        ("nodes", "`pbsnodes -a -F json`: pbsnodes is not on PATH here; ask on a login node of the machine"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_an_optional_program_that_is_not_there(answering: Answers) -> None:
     [
         (
             "echo 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1",
-            "`scontrol --all show partition --oneliner` failed with exit code 1: "
+            "`scontrol --all show partition --oneliner`: scontrol failed with exit code 1: "
             "slurm_load_partitions: Unable to contact slurm controller",
         ),
         ("echo said on standard output; exit 7", "exit code 7: said on standard output"),
