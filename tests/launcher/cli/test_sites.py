@@ -131,7 +131,8 @@ class TestCheck:
     def test_no_scheduler(self, words: tuple[str, ...], castoff: Castoff, answering: Answers) -> None:
         answer = castoff("sites", "check", "polaris", *words, env=answering("slurm-plain"))
         assert (answer.returncode, answer.stdout) == (2, "")
-        why = "site polaris: `qstat -Q -f -F json`: qstat is not on PATH here; ask on a login node of the machine"
+        why = "site polaris: `qstat -Q -f -F json`: qstat is not on PATH here; "
+        why += "ask on a login node of the machine"
         if words:
             assert json.loads(answer.stderr) == {"error": why, "exit_code": 2}
         else:
