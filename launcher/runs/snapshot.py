@@ -97,6 +97,9 @@ def take(run_path: Path, directory: Path, asked: Snapshot, environ: Mapping[str,
     for name in symbolic:
         _copy_link(top, code, name)
     for name, target in links.items():
+        folder = os.path.dirname(name)  # noqa: PTH120 - which is empty at the top
+        if os.path.realpath(code / folder) != os.path.normpath(os.path.realpath(code) + "/" + folder):
+            raise CastoffError(f"snapshot.link: {name}: lies in what leads to the original already")
         _place(code, name).symlink_to(target)
     (run_path / "code.workdir").symlink_to(Path("code", here))
     taken = Taken(len(files), sum(about.st_size for about in files.values()), Names())
@@ -226,10 +229,8 @@ def _copy_link(top: Path, code: Path, name: str) -> None:
 
 
 def _place(code: Path, name: str) -> Path:
-    """Where a file goes; its folder is there then, and not that of an original."""
+    """Where a file goes; its folder is there then."""
     place = code / name
-    if os.path.realpath(place.parent) != os.path.normpath(os.path.realpath(code) / Path(name).parent):
-        raise CastoffError(f"snapshot.link: {name}: lies in what leads to the original already")
     place.parent.mkdir(parents=True, exist_ok=True)
     return place
 
