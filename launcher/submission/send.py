@@ -93,12 +93,14 @@ def send_to_queue(
     sends: list[Send] = []
     record = msgspec.structs.replace(record, sends=sends)
     for number, sending in enumerate(sendings, 1):
-        variables, command = sending.order(sends[-1].job if sends else None)
+        command = sending.command(sends[-1].job if sends else None)
         sends.append(_send_of(sending))
         run.write_submission(record)
         try:
             around = seal.check()
-            answer = _answer(run, command, {**cleaned, **variables}, record.directory, [lock.fileno()])
+            answer = _answer(
+                run, command, {**cleaned, **sending.environment}, record.directory, [lock.fileno()]
+            )
             sends[-1].job = _job(run, record, command, answer, environ)
             seal.check(around)  # the command has read the script between the two
         except NotSent as refusal:

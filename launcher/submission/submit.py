@@ -33,7 +33,6 @@ from launcher.runs.run import Run, runs_folder
 from launcher.schedulers.base import Configuration
 from launcher.schedulers.directives import own_dependency
 from launcher.schedulers.local import submit as local
-from launcher.schedulers.orders import Order
 from launcher.schedulers.registry import queued
 from launcher.submission.dependencies import resolve
 from launcher.submission.send import NotSent, send_to_local, send_to_queue
@@ -66,16 +65,19 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
     dependency = _words_of(decided)
     scheduler = queued(decided.scheduler)
     if scheduler is None:
-        orders = [Order({}, local.submit_command(_PLACEHOLDER))]
+        lines = [_line({}, local.submit_command(_PLACEHOLDER))]
     else:
         sendings = scheduler.first(decided, _PLACEHOLDER, dependency, _largest(site))
-        orders = [sending.order("JOB" if number else None) for number, sending in enumerate(sendings)]
-    return DryRun(decided, render(decided), "\n".join(map(_line, orders)))
+        lines = [
+            _line(one.environment, one.command("JOB" if number else None))
+            for number, one in enumerate(sendings)
+        ]
+    return DryRun(decided, render(decided), "\n".join(lines))
 
 
-def _line(order: Order) -> str:
-    variables = [f"{name}={_shown(value)}" for name, value in order.environment.items()]
-    return " ".join([*variables, *map(_shown, order.command)])
+def _line(environment: Mapping[str, str], command: list[str]) -> str:
+    variables = [f"{name}={_shown(value)}" for name, value in environment.items()]
+    return " ".join([*variables, *map(_shown, command)])
 
 
 def _shown(word: str) -> str:

@@ -5,43 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
 
 from launcher.errors import CastoffError, printable
 from launcher.runs.plan import Plan
 from launcher.schedulers.orders import (
     ELSEWHERE,
-    Order,
     Part,
     Restart,
     Sending,
-    Submission,
     directive_in,
     names_again,
+    variables,
     variables_again,
 )
 
 _QSUB = ("qsub", "-f")
 """In the foreground: else qsub leaves a process behind that submits for later ones, and would hold the run's
 lock for a minute (qsub(1B))."""
-
-
-def is_array(script: str) -> bool:
-    """Whether a script's own directives make an array."""
-    return directive_in(script, "#PBS -J ") is not None
-
-
-def submit_command(submission: Submission) -> list[str]:
-    """The qsub command. Its -o and -v replace those of the script's directives.
-
-    Raises:
-        CastoffError: qsub cannot be told this run directory.
-    """
-    plan = submission.plan
-    inherited = plan.inherit if isinstance(plan.inherit, list) else []
-    command = [*_QSUB, *_output(submission.run_dir, in_array=(plan.array_count or 1) > 1)]
-    command += ["-v", ",".join([*inherited, *submission.environment])]
-    return [*command, *_dependency(submission.dependency), submission.script]
 
 
 def check_run_dir(run_dir: str) -> None:
@@ -52,15 +32,6 @@ def check_run_dir(run_dir: str) -> None:
     """
     if not (run_dir.isascii() and run_dir.isprintable()):  # prepare_path() in src/lib/Libcmds
         raise CastoffError(f"{printable(run_dir)}: qsub's -o takes a path of plain ASCII; {ELSEWHERE}")
-
-
-def _output(run_dir: str, *, in_array: bool) -> list[str]:
-    check_run_dir(run_dir)
-    return ["-o", f"{run_dir}/logs/job-{'^array_index^' if in_array else '0'}.log"]
-
-
-def _dependency(words: str | None) -> list[str]:
-    return ["-W", f"depend={words}"] if words else []
 
 
 def parse_submit(answer: str) -> str | None:
@@ -81,48 +52,63 @@ def was_refused(code: int, words: str) -> bool:
     return code > 0 and _NO_ANSWER.search(words) is None
 
 
-def after_failure(job: str) -> str:
-    """What a job waits for that goes on where another stopped early."""
-    return f"afternotok:{job}"
-
-
-class Again(NamedTuple):
-    """Neighbouring members that start again with the same attempt."""
-
-    members: list[int]
-    attempt: int
-    submitted: bool
-    """Whether castoff made the run directory, with logs and secrets in it; else a script that stood
-    alone did, whose logs are where its own directive says."""
-    dependency: str | None
-    """None: what the script's own directive says."""
-    link: int | None = None
-    """Which job of a chain it is."""
-
-
-def resubmission(script: str, run_dir: str, again: Again) -> Order:
-    """The qsub command that starts members again, in their directory.
+def first(plan: Plan, run_dir: str, dependency: str | None) -> list[Sending]:
+    """What submits a plan: a job, or a chain of them.
 
     Raises:
         CastoffError: qsub cannot be told this run directory.
     """
+    count = plan.array_count or 1
+    whole = Part(range(count)) if count > 1 else None
+    links = range(1 + plan.requeue_max) if plan.requeue_how == "chain" else [None]
+    inherited = plan.inherit if isinstance(plan.inherit, list) else []
+    found = []
+    for link in links:
+        environment = variables(run_dir, link=link)
+        words = [*_output(run_dir, in_array=whole is not None), "-v", ",".join([*inherited, *environment])]
+        found.append(Sending(environment, partial(_command, words, run_dir, dependency, link), whole, link))
+    return found
+
+
+def again(restart: Restart) -> list[Sending]:
+    """What starts members again: a command for neighbours with the same attempt, or a chain.
+
+    Raises:
+        CastoffError: qsub cannot be told this run directory.
+    """
+    script, run_dir = restart.script, restart.run_dir
     in_array = directive_in(script, "#PBS -J ") is not None
-    variables = variables_again(script, run_dir, again.attempt)
-    if again.link is not None:
-        variables["CASTOFF_CHAIN"] = str(again.link)
-    passed = directive_in(script, "#PBS -v ")
-    command = [*_QSUB]
-    if again.submitted:
-        command += _output(run_dir, in_array=in_array)
-    command += ["-v", names_again(script, passed, variables, secrets_kept=again.submitted)]
-    if in_array:
-        # qsub refuses 3-3 but takes 3-4:2, which is 3 alone (chk_Jrange.c of OpenPBS 23).
-        first, last = again.members[0], again.members[-1]
-        command += ["-J", f"{first}-{last}" if last > first else f"{first}-{first + 1}:2"]
-    return Order(variables, [*command, *_dependency(again.dependency), f"{run_dir}/job.sh"])
+    links: list[tuple[list[int], int | None]] = [([0], link) for link in range(restart.chain)]
+    found = []
+    for members, link in links or [(members, None) for members in _spans(restart.begin)]:
+        environment = variables_again(restart, restart.begin[members[0]], link=link)
+        names = names_again(restart, directive_in(script, "#PBS -v "), environment)
+        words = [*(_output(run_dir, in_array=in_array) if restart.submitted else []), "-v", names]
+        if in_array:
+            # qsub refuses 3-3 but takes 3-4:2, which is 3 alone (chk_Jrange.c of OpenPBS 23).
+            begin, end = members[0], members[-1]
+            words += ["-J", f"{begin}-{end}" if end > begin else f"{begin}-{begin + 1}:2"]
+        order = partial(_command, words, run_dir, restart.dependency, link)
+        found.append(Sending(environment, order, Part(members) if in_array else None, link))
+    return found
 
 
-def spans(begin: Mapping[int, int]) -> Iterator[list[int]]:
+def _output(run_dir: str, *, in_array: bool) -> list[str]:
+    check_run_dir(run_dir)
+    return ["-o", f"{run_dir}/logs/job-{'^array_index^' if in_array else '0'}.log"]
+
+
+def _command(
+    words: list[str], run_dir: str, dependency: str | None, link: int | None, before: str | None
+) -> list[str]:
+    """The qsub command. Its -o and -v replace those of the script's directives."""
+    if before and link:  # it goes on where another stopped early
+        dependency = f"afternotok:{before}"
+    waits = ["-W", f"depend={dependency}"] if dependency else []
+    return [*_QSUB, *words, *waits, f"{run_dir}/job.sh"]
+
+
+def _spans(begin: Mapping[int, int]) -> Iterator[list[int]]:
     """Neighbouring members that begin with the same attempt: qsub takes one range."""
     members = sorted(begin)
     first = 0
@@ -131,39 +117,3 @@ def spans(begin: Mapping[int, int]) -> Iterator[list[int]]:
         if following != member + 1 or begin[following] != begin[member]:
             yield members[first : at + 1]
             first = at + 1
-
-
-def first(decided: Plan, run_dir: str, dependency: str | None) -> list[Sending]:
-    """What submits a plan: a job, or a chain of them."""
-    count = decided.array_count or 1
-    if decided.requeue_how == "chain":
-        links = range(1 + decided.requeue_max)
-        return [Sending(None, partial(_order, decided, run_dir, dependency, link), link) for link in links]
-    whole = Part(range(count)) if count > 1 else None
-    return [Sending(whole, partial(_order, decided, run_dir, dependency, None))]
-
-
-def _order(
-    decided: Plan, run_dir: str, dependency: str | None, link: int | None, before: str | None
-) -> Order:
-    words = after_failure(before) if before else dependency
-    submission = Submission(decided, run_dir, words, link=link)
-    return Order(submission.environment, submit_command(submission))
-
-
-def again(restart: Restart) -> list[Sending]:
-    """What starts members again: a command for neighbours with the same attempt, or a chain."""
-    if restart.chain:
-        links = range(restart.chain)
-        return [Sending(None, partial(_again, restart, [0], link), link) for link in links]
-    in_array = is_array(restart.script)
-    return [
-        Sending(Part(members) if in_array else None, partial(_again, restart, members, None))
-        for members in spans(restart.begin)
-    ]
-
-
-def _again(restart: Restart, members: list[int], link: int | None, before: str | None) -> Order:
-    words = after_failure(before) if before and link else restart.dependency
-    which = Again(members, restart.begin[members[0]], restart.submitted, words, link)
-    return resubmission(restart.script, restart.run_dir, which)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 from launcher.errors import CastoffError, printable
 from launcher.runs.plan import Plan
@@ -14,13 +13,12 @@ from launcher.schedulers.command import Silent, answer_of
 from launcher.schedulers.directives import own_dependency
 from launcher.schedulers.orders import (
     ELSEWHERE,
-    Order,
     Part,
     Restart,
     Sending,
-    Submission,
     directive_in,
     names_again,
+    variables,
     variables_again,
 )
 
@@ -29,18 +27,6 @@ CONFIGURATION = ["scontrol", "show", "config"]
 
 _CONFIGURATION_PATIENCE = 20.0
 """Seconds for it; without an answer a site's profile decides on limits."""
-
-
-class Again(NamedTuple):
-    """Members that start again."""
-
-    part: Part
-    attempt: int
-    submitted: bool
-    """Whether castoff made the run directory, with logs and secrets in it; else a script that stood
-    alone did, whose logs are where its own directive says."""
-    dependency: str | None
-    """Empty: none, whatever the script's own directive says. None: that one."""
 
 
 def parts(members: Iterable[int], largest: int) -> list[Part]:
@@ -59,62 +45,12 @@ def read_configuration(answer: str) -> Configuration:
     return Configuration(name[1] if name else None, min(limits, default=None))
 
 
-def is_array(script: str) -> bool:
-    """Whether a script's own directives make an array."""
-    return directive_in(script, "#SBATCH --array=") is not None
-
-
 def configuration(environ: Mapping[str, str]) -> Configuration:
     """What Slurm says of itself here; nothing where it does not answer: sbatch will say what is wrong."""
     try:
         return read_configuration(answer_of(CONFIGURATION, _CONFIGURATION_PATIENCE, environ))
     except Silent:
         return Configuration()
-
-
-def submit_command(submission: Submission) -> list[str]:
-    """The sbatch command. Its --output, --export and --array replace those of the script's directives.
-
-    Raises:
-        CastoffError: sbatch cannot be told this run directory.
-    """
-    plan = submission.plan
-    inherited = plan.inherit if isinstance(plan.inherit, list) else []
-    names = ["ALL"] if plan.inherit == "all" else inherited
-    command = ["sbatch", "--parsable", _output(submission.run_dir, submission.part, plan.array_count)]
-    command.append("--export=" + ",".join([*names, *submission.environment]))
-    if submission.part:
-        command.append(_array(submission.part, plan.array_at_most))
-    if submission.dependency is not None:
-        command.append(f"--dependency={submission.dependency}")
-    return [*command, submission.script]
-
-
-def resubmission(script: str, run_dir: str, again: Again, before: str | None) -> Order:
-    """What starts members again in their directory; `before`: the job of those sent before these.
-
-    Raises:
-        CastoffError: sbatch cannot be told this run directory.
-    """
-    array = directive_in(script, "#SBATCH --array=")
-    variables = variables_again(script, run_dir, again.attempt, again.part)
-    passed = directive_in(script, "#SBATCH --export=")
-    command = ["sbatch", "--parsable"]
-    if again.submitted:
-        command.append(_output(run_dir, again.part, None if array is None else 1))
-    command.append(f"--export={names_again(script, passed, variables, secrets_kept=again.submitted)}")
-    at_most = (array or "").partition("%")[2]
-    if array is not None:
-        command.append(_array(again.part, at_most))
-    if before and at_most:
-        command.append(f"--dependency={','.join(filter(None, [again.dependency, f'afterany:{before}']))}")
-    elif again.dependency is not None:
-        command.append(f"--dependency={again.dependency}")
-    return Order(variables, [*command, f"{run_dir}/job.sh"])
-
-
-def _array(part: Part, at_most: int | str | None) -> str:
-    return f"--array={part.indices}%{at_most}" if at_most else f"--array={part.indices}"
 
 
 def check_run_dir(run_dir: str) -> None:
@@ -131,16 +67,6 @@ def check_run_dir(run_dir: str) -> None:
         raise CastoffError(
             f"{printable(run_dir)}: squeue's lines can show no path with a line break; {ELSEWHERE}"
         )
-
-
-def _output(run_dir: str, part: Part | None, array_count: int | None) -> str:
-    check_run_dir(run_dir)
-    name = "job-0.log"
-    if array_count is not None:
-        # Slurm can add no offset: such a script writes to its member's log by itself.
-        name = "slurm-%A_%a.log" if part and part.offset else "job-%a.log"
-    pattern = run_dir.replace("%", "%%")
-    return f"--output={pattern}/logs/{name}"
 
 
 def parse_submit(answer: str) -> str | None:
@@ -162,38 +88,76 @@ def was_refused(code: int, words: str) -> bool:
     return code > 0 and _NO_ANSWER.search(words) is None
 
 
-def first(decided: Plan, run_dir: str, dependency: str | None, largest: int | None) -> list[Sending]:
-    """What submits a plan. `largest`: how many members an array may have; None: any number."""
-    count = decided.array_count
-    whole = None if count is None else Part(range(count))
-    if count is None or largest is None or count <= largest:
-        return [Sending(whole, partial(_order, decided, run_dir, dependency, None))]
-    return [
-        Sending(part, partial(_order, decided, run_dir, dependency, part))
-        for part in parts(range(count), largest)
-    ]
+def first(plan: Plan, run_dir: str, dependency: str | None, largest: int | None) -> list[Sending]:
+    """What submits a plan. `largest`: how many members an array may have; None: any number.
 
-
-def _order(
-    decided: Plan, run_dir: str, dependency: str | None, part: Part | None, before: str | None
-) -> Order:
-    if before and decided.array_at_most:  # Slurm counts those that run at once for each job alone
-        if dependency is None:  # what stands on the command line replaces it
-            dependency = own_dependency(decided.directives)
-        dependency = ",".join(filter(None, [dependency, f"afterany:{before}"]))
-    submission = Submission(decided, run_dir, dependency, part)
-    return Order(submission.environment, submit_command(submission))
+    Raises:
+        CastoffError: sbatch cannot be told this run directory.
+    """
+    count, at_most = plan.array_count, plan.array_at_most
+    inherited = plan.inherit if isinstance(plan.inherit, list) else []
+    names = ["ALL"] if plan.inherit == "all" else inherited
+    behind = own_dependency(plan.directives) if dependency is None else dependency
+    found = []
+    split = [None] if count is None else parts(range(count), largest or count)
+    for part in split:
+        environment = variables(run_dir, part)
+        words = [_output(run_dir, part), "--export=" + ",".join([*names, *environment])]
+        if part and len(split) > 1:
+            words.append(_array(part, at_most))
+        order = partial(_command, words, run_dir, dependency, (behind or "") if at_most else None)
+        found.append(Sending(environment, order, part))
+    return found
 
 
 def again(restart: Restart, largest: int | None) -> list[Sending]:
-    """What starts members again: one command for those of each attempt, or several."""
-    script, begin = restart.script, restart.begin
-    in_array = is_array(script)
+    """What starts members again: one command for those of each attempt, or several.
+
+    Raises:
+        CastoffError: sbatch cannot be told this run directory.
+    """
+    script, run_dir, begin, dependency = restart.script, restart.run_dir, restart.begin, restart.dependency
+    array = directive_in(script, "#SBATCH --array=")
+    passed = directive_in(script, "#SBATCH --export=")
+    at_most = (array or "").partition("%")[2]
     found = []
     for attempt in sorted(set(begin.values())):
         members = (member for member in begin if begin[member] == attempt)
-        for part in parts(members, largest or max(begin) + 1):
-            which = Again(part, attempt, restart.submitted, restart.dependency)
-            order = partial(resubmission, script, restart.run_dir, which)
-            found.append(Sending(part if in_array else None, order))
+        for of_it in parts(members, largest or max(begin) + 1):
+            part = of_it if array is not None else None
+            environment = variables_again(restart, attempt, part)
+            words = [_output(run_dir, part)] if restart.submitted else []
+            words.append(f"--export={names_again(restart, passed, environment)}")
+            if part:
+                words.append(_array(part, at_most))
+            order = partial(_command, words, run_dir, dependency, (dependency or "") if at_most else None)
+            found.append(Sending(environment, order, part))
     return found
+
+
+def _output(run_dir: str, part: Part | None) -> str:
+    check_run_dir(run_dir)
+    name = "job-0.log"
+    if part is not None:
+        # Slurm can add no offset: such a script writes to its member's log by itself.
+        name = "slurm-%A_%a.log" if part.offset else "job-%a.log"
+    pattern = run_dir.replace("%", "%%")
+    return f"--output={pattern}/logs/{name}"
+
+
+def _array(part: Part, at_most: int | str | None) -> str:
+    return f"--array={part.indices}%{at_most}" if at_most else f"--array={part.indices}"
+
+
+def _command(
+    words: list[str], run_dir: str, dependency: str | None, behind: str | None, before: str | None
+) -> list[str]:
+    """The sbatch command. Its --output, --export and --array replace those of the script's directives.
+
+    `behind`: what else it waits for where it waits for the part before it, for Slurm counts those that run
+    at once for each job alone; None: it does not.
+    """
+    if before and behind is not None:
+        dependency = ",".join(filter(None, [behind, f"afterany:{before}"]))
+    waits = [] if dependency is None else [f"--dependency={dependency}"]
+    return ["sbatch", "--parsable", *words, *waits, f"{run_dir}/job.sh"]

@@ -14,7 +14,7 @@ from launcher.errors import CastoffError
 from launcher.schedulers.command import command_environment
 from launcher.schedulers.local import submit as local
 from launcher.schedulers.local.abandoned import INDEX, MARK
-from launcher.schedulers.orders import Order, Part, Restart, Submission
+from launcher.schedulers.orders import Part, Restart, Sending
 from launcher.schedulers.pbs import submit as pbs
 from launcher.schedulers.registry import queued_of
 from launcher.schedulers.slurm import submit as slurm
@@ -24,39 +24,42 @@ def planned(site: str, **fields: Any) -> Plan:
     return plan(JobSpec.of({"name": "j", "command": ["true"], **fields}), Site.load(site))
 
 
+def first(site: str, run_dir: str, dependency: str | None = None, **fields: Any) -> Sending:
+    """The one command that submits a job."""
+    (found,) = queued_of(site).first(planned(site, **fields), run_dir, dependency, None)
+    return found
+
+
 def test_sbatch() -> None:
-    submission = Submission(planned("slurm"), "/runs/j-1")
-    assert submission.script == "/runs/j-1/job.sh"
-    assert submission.environment == {"CASTOFF_RUN_DIR": "/runs/j-1"}
-    assert slurm.submit_command(submission) == [
+    found = first("slurm", "/runs/j-1")
+    assert found.environment == {"CASTOFF_RUN_DIR": "/runs/j-1"}
+    assert found.command(None) == [
         *("sbatch", "--parsable", "--output=/runs/j-1/logs/job-0.log", "--export=CASTOFF_RUN_DIR"),
         "/runs/j-1/job.sh",
     ]
 
 
 def test_sbatch_of_an_array_that_waits() -> None:
-    job = planned("slurm", array={"count": 3}, inherit=["LANG", "TERM"])
-    command = slurm.submit_command(Submission(job, "/runs/50%/j", "afterok:12"))
-    assert command[2:] == [
+    found = first("slurm", "/runs/50%/j", "afterok:12", array={"count": 3}, inherit=["LANG", "TERM"])
+    assert found.part == Part([0, 1, 2])
+    assert found.command(None)[2:] == [
         "--output=/runs/50%%/j/logs/job-%a.log",
         "--export=LANG,TERM,CASTOFF_RUN_DIR",
         "--dependency=afterok:12",
         "/runs/50%/j/job.sh",
     ]
-    everything = slurm.submit_command(Submission(planned("slurm", inherit="all"), "/r"))
-    assert "--export=ALL,CASTOFF_RUN_DIR" in everything
+    assert "--export=ALL,CASTOFF_RUN_DIR" in first("slurm", "/r", inherit="all").command(None)
 
 
 def test_qsub() -> None:
-    submission = Submission(planned("pbs"), "/runs/j-1")
-    assert pbs.submit_command(submission) == [
+    assert first("pbs", "/runs/j-1").command(None) == [
         *("qsub", "-f", "-o", "/runs/j-1/logs/job-0.log", "-v", "CASTOFF_RUN_DIR", "/runs/j-1/job.sh")
     ]
 
 
 def test_qsub_of_an_array_that_waits() -> None:
-    job = planned("pbs", array={"count": 3}, inherit=["LANG"])
-    assert pbs.submit_command(Submission(job, "/r", "afterok:3.head"))[2:] == [
+    found = first("pbs", "/r", "afterok:3.head", array={"count": 3}, inherit=["LANG"])
+    assert found.command(None)[2:] == [
         *("-o", "/r/logs/job-^array_index^.log", "-v", "LANG,CASTOFF_RUN_DIR"),
         *("-W", "depend=afterok:3.head", "/r/job.sh"),
     ]
@@ -69,10 +72,9 @@ def test_the_local_scheduler() -> None:
 
 @pytest.mark.parametrize(("site", "folder"), [("slurm", "/a\\b"), ("pbs", "/é"), ("pbs", "/a\nb")])
 def test_a_run_directory_that_cannot_be_said(site: str, folder: str) -> None:
-    scheduler = {"slurm": slurm, "pbs": pbs}[site]
-    assert scheduler.submit_command(Submission(planned(site), "/a b:'$x"))
+    assert first(site, "/a b:'$x")
     with pytest.raises(CastoffError, match="--runs-dir") as caught:
-        scheduler.submit_command(Submission(planned(site), folder))
+        first(site, folder)
     assert str(caught.value).isprintable()
 
 
@@ -119,26 +121,28 @@ SBATCH = "#!/bin/bash\n#SBATCH --array=0-7%2\n#SBATCH --export=LANG,TOKEN\ncasto
 QSUB = "#!/bin/bash\n#PBS -J 0-7\n#PBS -v LANG\ncastoff_need TOKEN\ncastoff_requeue_max=1\n"
 
 
-def again(script: str, members: list[int], attempt: int, **fields: Any) -> Order:
-    told = slurm.Again(Part(members), attempt, **{"submitted": False, "dependency": None, **fields})
-    return slurm.resubmission(script, "/r", told, None)
+def again(script: str, begin: dict[int, int], **fields: Any) -> Sending:
+    """The one sbatch that starts members again."""
+    restart = Restart(script, "/r", begin, **{"submitted": False, "dependency": None, **fields})
+    (found,) = queued_of("slurm").again(restart, None)
+    return found
 
 
 def test_sbatch_again() -> None:
-    one = again(SBATCH, [4, 5], 1)
+    one = again(SBATCH, {4: 1, 5: 1})
     assert one.environment == {"CASTOFF_RUN_DIR": "/r", "CASTOFF_ATTEMPT": "1"}
     names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"
-    assert one.command == ["sbatch", "--parsable", f"--export={names}", "--array=4-5%2", "/r/job.sh"]
-    alone = again("#!/bin/bash\n#SBATCH --export=NIL\n", [0], 3)
-    assert alone.command[2:] == ["--export=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "/r/job.sh"]
-    all_of_it = again("#!/bin/bash\n#SBATCH --export=ALL\n", [0], 3, dependency="")
-    assert all_of_it.command[2:4] == ["--export=ALL,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "--dependency="]
+    assert one.command(None) == ["sbatch", "--parsable", f"--export={names}", "--array=4-5%2", "/r/job.sh"]
+    alone = again("#!/bin/bash\n#SBATCH --export=NIL\n", {0: 3})
+    assert alone.command(None)[2:] == ["--export=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "/r/job.sh"]
+    all_of_it = again("#!/bin/bash\n#SBATCH --export=ALL\n", {0: 3}, dependency="")
+    assert all_of_it.command(None)[2:4] == ["--export=ALL,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "--dependency="]
 
 
 def test_sbatch_again_where_castoff_made_the_directory() -> None:
     """Its logs are there, and its secrets are read from there."""
-    found = again(SBATCH, [1], 2, submitted=True, dependency="afterok:7")
-    assert found.command[2:] == [
+    found = again(SBATCH, {1: 2}, submitted=True, dependency="afterok:7")
+    assert found.command(None)[2:] == [
         "--output=/r/logs/job-%a.log",
         "--export=LANG,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT",
         *("--array=1%2", "--dependency=afterok:7", "/r/job.sh"),
@@ -153,10 +157,10 @@ def test_an_array_in_parts() -> None:
         Part([*range(16, 20)], 16),
     ]
     assert [part.indices for part in slurm.parts([17, 3, 9, 8], 8)] == ["3", "0-1", "1"]
-    last = slurm.parts(range(20), 8)[2]
-    submission = Submission(planned("slurm", array={"count": 20, "at_most": 3}), "/r", "afterany:7", last)
-    assert submission.environment == {"CASTOFF_RUN_DIR": "/r", "CASTOFF_ARRAY_OFFSET": "16"}
-    assert slurm.submit_command(submission)[2:] == [
+    job = planned("slurm", array={"count": 20, "at_most": 3})
+    *_, last = queued_of("slurm").first(job, "/r", None, 8)
+    assert last.environment == {"CASTOFF_RUN_DIR": "/r", "CASTOFF_ARRAY_OFFSET": "16"}
+    assert last.command("7")[2:] == [
         "--output=/r/logs/slurm-%A_%a.log",
         "--export=CASTOFF_RUN_DIR,CASTOFF_ARRAY_OFFSET",
         *("--array=0-3%3", "--dependency=afterany:7", "/r/job.sh"),
@@ -198,31 +202,27 @@ def test_a_refusal_is_certain(code: int, words: str, refused: bool) -> None:
 def test_qsub_again() -> None:
     begin = {0: 1, 1: 1, 2: 2, 3: 2, 5: 2, 7: 1}
     alone = Restart(QSUB, "/r", begin, submitted=False, dependency=None)
-    found = [sending.order(None) for sending in queued_of("pbs").again(alone, None)]
+    found = queued_of("pbs").again(alone, None)
+    commands = [one.command(None) for one in found]
     names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT"
-    assert all(one.command[:4] == ["qsub", "-f", "-v", names] for one in found)
-    assert [one.command[5] for one in found] == ["0-1", "2-3", "5-6:2", "7-8:2"]
+    assert all(command[:4] == ["qsub", "-f", "-v", names] for command in commands)
+    assert [command[5] for command in commands] == ["0-1", "2-3", "5-6:2", "7-8:2"]
     assert [one.environment["CASTOFF_FIRST_ATTEMPT"] for one in found] == ["1", "2", "2", "1"]
-    (order,) = [
-        one.order(None)
-        for one in queued_of("pbs").again(Restart("#!/bin/bash\n", "/r", {0: 1}, True, "afterok:3.h"), None)
-    ]
+    restart = Restart("#!/bin/bash\n", "/r", {0: 1}, submitted=True, dependency="afterok:3.h")
+    (one,) = queued_of("pbs").again(restart, None)
     log = ["-o", "/r/logs/job-0.log"]
     passed = ["-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"]
-    assert order.command == ["qsub", "-f", *log, *passed, "-W", "depend=afterok:3.h", "/r/job.sh"]
+    assert one.command(None) == ["qsub", "-f", *log, *passed, "-W", "depend=afterok:3.h", "/r/job.sh"]
 
 
 def test_a_chain_again() -> None:
     """Each link waits for the one before it, and the first for what the run waits for."""
     restart = Restart("#!/bin/bash\n", "/r", {0: 4}, True, "afterok:3.h", chain=3)
-    orders = [
-        one.order(before)
-        for one, before in zip(queued_of("pbs").again(restart, None), (None, "8.h", "9.h"), strict=True)
-    ]
-    waits = [order.command[-2] for order in orders]
+    found = queued_of("pbs").again(restart, None)
+    waits = [one.command(before)[-2] for one, before in zip(found, (None, "8.h", "9.h"), strict=True)]
     assert waits == ["depend=afterok:3.h", "depend=afternotok:8.h", "depend=afternotok:9.h"]
-    assert [order.environment["CASTOFF_CHAIN"] for order in orders] == ["0", "1", "2"]
-    assert {order.environment["CASTOFF_ATTEMPT"] for order in orders} == {"4"}
+    assert [one.environment["CASTOFF_CHAIN"] for one in found] == ["0", "1", "2"]
+    assert {one.environment["CASTOFF_ATTEMPT"] for one in found} == {"4"}
 
 
 def test_what_a_local_run_submits_is_not_known_by_its_mark() -> None:

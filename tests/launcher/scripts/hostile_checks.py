@@ -10,10 +10,7 @@ from typing import Any, NamedTuple
 
 from launcher import JobSpec, plan, render
 from launcher.errors import InvalidInput
-from launcher.schedulers.orders import Submission
-from launcher.schedulers.pbs import submit as pbs
-from launcher.schedulers.registry import NAMES
-from launcher.schedulers.slurm import submit as slurm
+from launcher.schedulers.registry import NAMES, queued_of
 
 from . import pals
 from .hostile_cluster import MARK
@@ -246,11 +243,9 @@ def _submits_as_meant(trial: Trial) -> None:
     after = trial.fields.get("after", {})
     words = ",".join(":".join([condition, *names]) for condition, names in after.items())
     in_script = any(name in ("dependency", "W") for name, _ in trial.plan.directives)
-    told = Submission(trial.plan, RUN_DIR, words if words and not in_script else None)
+    waits = words if words and not in_script else None
+    found = queued_of(trial.case.kind).first(trial.plan, RUN_DIR, waits, None)
+    called = [_encoded(one.command("JOB" if number else None)) for number, one in enumerate(found)]
+    assert sorted(trial.seen("call")) == sorted(called)
     if trial.plan.requeue_how == "chain":
-        links = [told._replace(link=link) for link in range(len(lines))]
-        links[1:] = [one._replace(dependency="afternotok:JOB") for one in links[1:]]
-        assert sorted(trial.seen("call")) == sorted(_encoded(pbs.submit_command(one)) for one in links)
-        return
-    scheduler = slurm if trial.case.kind == "slurm" else pbs
-    assert trial.seen("call") == [_encoded(scheduler.submit_command(told))]
+        assert all(b"depend=afternotok:JOB" in one for one in called[1:])
