@@ -139,7 +139,7 @@ class Workplace:
         """Submit, with a scheduler one of whose two processes is killed at its n-th effect."""
         killer = [sys.executable, str(HERE / "kill_at.py"), str(number), str(self.journal), who]
         with self._monkeypatch.context() as patch:
-            patch.setattr(local, "submit_command", lambda submission: [*killer, submission.run_dir])
+            patch.setattr(local, "submit_command", lambda run_dir: [*killer, run_dir])
             return self.castoff(*self.submit_words("--json"))
 
     def submits_again(self) -> None:
