@@ -26,8 +26,7 @@ from launcher.runs.index import Index
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure_words
 from launcher.starters.registry import MERGING
-from launcher.status.asking import Asking
-from launcher.status.watch import AT_A_GLANCE, status
+from launcher.status.watch import AT_A_GLANCE, Asking, status
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -17,9 +17,8 @@ from launcher.runs.index import Index
 from launcher.runs.provenance import words
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure_words, members_words
-from launcher.status.asking import Asking
-from launcher.status.scenes import survey
-from launcher.status.watch import AT_A_GLANCE, by_records, judge, status
+from launcher.status.survey import survey
+from launcher.status.watch import AT_A_GLANCE, Asking, by_records, judge, status
 
 _ROWS = 20
 """Members that have a row each; more are grouped by what became of them."""

@@ -23,7 +23,7 @@ from launcher.runs.run import Run
 from launcher.schedulers.local.control import cancel
 from launcher.schedulers.queue import NOT_ASKED
 from launcher.schedulers.registry import is_own, queued_of
-from launcher.status.scenes import survey
+from launcher.status.survey import survey
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LATE_FILES = 15.0

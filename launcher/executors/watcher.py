@@ -101,7 +101,7 @@ class RunWatcher(core.InfoWatcher):
 
     def _look(self, runs: list[Run]) -> list[RunStatus]:
         try:
-            return self._looking.look_at(runs)
+            return self._looking.look(runs)
         except CastoffError as error:
             if len(runs) > 1:  # one that cannot be read must not hide the others
                 return [found for run in runs for found in self._look([run])]

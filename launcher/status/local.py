@@ -3,16 +3,14 @@ allocation. Its records tell, and whether its scheduler lives."""
 
 from __future__ import annotations
 
-from launcher.runs.records import begins
 from launcher.runs.states import AttemptStatus, MemberStatus, known_ending
-from launcher.status.scenes import Attempt, Scene
+from launcher.status.survey import Attempt, Scene
 
 
 def judge(scene: Scene, elsewhere: str | None) -> list[MemberStatus]:
     """The states of a run's members; `elsewhere`: the host to ask whether its scheduler lives, if another."""
-    begin = begins(scene.submission, scene.plan)
-    numbers = sorted({*range(scene.plan.array_count or 1), *scene.attempts})
-    return [_member(scene, elsewhere, number, begin.get(number)) for number in numbers]
+    begin = scene.begin
+    return [_member(scene, elsewhere, number, begin.get(number)) for number in scene.numbers]
 
 
 def _member(scene: Scene, elsewhere: str | None, number: int, begin: int | None) -> MemberStatus:

@@ -15,9 +15,8 @@ from launcher.runs.directory import DEPTH, check_trusted, find_run_directories
 from launcher.runs.index import Entry, Index
 from launcher.runs.run import Run
 from launcher.runs.states import RunSummary, summary
-from launcher.status.asking import Asking
-from launcher.status.scenes import Scene, survey
-from launcher.status.watch import by_records, judge
+from launcher.status.survey import Scene, survey
+from launcher.status.watch import Asking, by_records, judge
 
 _BATCH = 512
 """Runs that are looked at before what was seen is written down: an interrupt costs no more."""

@@ -18,8 +18,7 @@ from launcher.runs.records import LastWord, Send
 from launcher.runs.states import AttemptStatus, MemberStatus, known_ending
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.queue import Answer, Key
-from launcher.status.scenes import Attempt
-from launcher.status.survey import QueuedRun
+from launcher.status.survey import Attempt, QueuedRun
 
 _CODES = {"done": 0, "cancelled": 143, "preempted": 143, "walltime": 143, "out-of-memory": 137}
 """The code of an attempt of which the scheduler knows the ending and no code; any other: 1."""

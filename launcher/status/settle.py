@@ -19,7 +19,7 @@ from launcher.runs.run import LOCK, Run, locked
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.queue import Answer, Queue
 from launcher.schedulers.registry import queued_of
-from launcher.status.scenes import survey
+from launcher.status.survey import survey
 
 APART = 5.0
 """Seconds between the two questions."""

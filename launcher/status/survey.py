@@ -1,47 +1,196 @@
-"""A run on Slurm or PBS as its own records tell of it: what was sent, and what its scripts wrote down."""
+"""survey(run): a run as its directory tells of it, before any scheduler is asked: what was sent, and what its
+scripts wrote down."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
-from launcher.runs.records import Facts, Send, Submission, begins
-from launcher.runs.run import Run
+from launcher.runs.records import (
+    Ending,
+    Facts,
+    Failure,
+    LastWord,
+    Next,
+    Send,
+    Start,
+    Submission,
+    begins,
+    read,
+)
+from launcher.runs.run import SETTLED, STOP, Run, names_in
+from launcher.runs.states import AttemptStatus
 from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.local.control import is_alive, took_newest
 from launcher.schedulers.queue import Answer, Key
-from launcher.schedulers.registry import queued_of
-from launcher.status.scenes import Attempt
+from launcher.schedulers.registry import queued, queued_of
+
+LAST_WORD = "scheduler.json"
+"""The scheduler's last word on an attempt, in its folder."""
+
+_KILLED = (137, 143)
+"""Codes of what TERM or KILL has ended, which its scheduler may have sent."""
 
 
-class RecordsState(NamedTuple):
-    """What changes when a run goes on."""
+class Attempt(NamedTuple):
+    """The records of one start of a member."""
 
-    attempts: tuple[tuple[int, int, bool], ...]
-    """Member, number, and whether it has no ending yet."""
-    jobs: frozenset[str]
+    number: int
+    folder: Path
+    start: Start | None
+    end: Ending | None
+    failure: Failure | None
+    last: LastWord | None
+    next: str | None = None
+    """The job that it has submitted to go on."""
+    finished: bool = False
+    """Whether rank 0 has ended well."""
+    settled: bool = False
+    """Whether its local scheduler has seen to it that nothing of it is left."""
+    requeue: bool = False
+    """Whether its local scheduler is to begin another one."""
+
+    @property
+    def job(self) -> str | None:
+        """The job that it was a start of."""
+        if self.start and self.start.job:
+            return self.start.job
+        return self.last.job if self.last else None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether its scheduler has queued it again, or its script has asked for that."""
+        if self.last is not None:
+            return self.last.requeued
+        return self.end is not None and self.end.ending == "again" and not self.end.code
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether its ending is known for good from the records."""
+        if self.last is not None:
+            return not self.last.requeued
+        return self.end is not None and not (
+            self.end.ending == "cancelled" or self.goes_on or self.was_killed
+        )
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether it failed by a signal that others send: for want of memory, say."""
+        if self.end is None or self.end.ending != "failed":
+            return False
+        signal = self.failure.signal if self.failure else None
+        return self.end.code in _KILLED or signal in ("SIGKILL", "SIGTERM")
+
+    def status(
+        self,
+        run: Run,
+        member: int,
+        state: str,
+        ending: str | None,
+        code: int | None = None,
+        reason: str | None = None,
+        ended: float | None = None,
+    ) -> AttemptStatus:
+        """What is told of it."""
+        return AttemptStatus(
+            attempt=self.number,
+            state=state,
+            ending=ending,
+            code=code,
+            reason=reason,
+            host=self.start.host if self.start else None,
+            started=self.start.time if self.start else None,
+            ended=ended,
+            failure=self.failure,
+            logs=f"{run.path}/logs/{member}.{self.number}",
+        )
+
+
+def _attempt(number: int, folder: Path) -> Attempt:
+    """The records of an attempt.
+
+    Raises:
+        CastoffError: one cannot be read.
+    """
+    held = {*names_in(folder)}
+    following = read(folder / "next.json", Next) if "next.json" in held else None
+    return Attempt(
+        number,
+        folder,
+        read(folder / "start.json", Start) if "start.json" in held else None,
+        read(folder / "ending.json", Ending) if "ending.json" in held else None,
+        read(folder / "failure.json", Failure) if "failure.json" in held else None,
+        read(folder / LAST_WORD, LastWord) if LAST_WORD in held else None,
+        following.job if following else None,
+        finished="finished" in held,
+        settled=SETTLED in held,
+        requeue="requeue" in held,
+    )
+
+
+class Scene(NamedTuple):
+    """A run as its directory tells of it, before any scheduler is asked."""
+
+    run: Run
+    holds: bool
+    """Whether its directory is there."""
+    submission: Submission | None
+    """None: castoff did not submit it."""
+    plan: Facts
+    alive: bool
+    """Whether anything holds its lock."""
+    stop_asked: bool
+    attempts: dict[int, list[Attempt]]
+    """Of each member its attempts."""
+    queued: QueuedRun | None
+    """None: neither Slurm nor PBS knows of it."""
+    held: bool
+    """Whether its lock is the caller's."""
+
+    @property
+    def begin(self) -> dict[int, int]:
+        """The members that the newest submission starts, and with which attempt."""
+        return begins(self.submission, self.plan)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Its members."""
+        return sorted({*range(self.plan.array_count or 1), *self.attempts})
+
+
+def survey(run: Run, *, held: bool = False) -> Scene:
+    """Read a run's directory. `held`: its lock is the caller's, who sends nothing yet.
+
+    Raises:
+        CastoffError: something in it cannot be read.
+    """
+    # Before the records: what is written between the two looks then counts.
+    alive = not held and is_alive(run)
+    holds = names_in(run.path)
+    submission, plan = run.submission(), run.facts()
+    attempts: dict[int, list[Attempt]] = {}
+    for member, number, folder in run.attempts():
+        attempts.setdefault(member, []).append(_attempt(number, folder))
+    scene = Scene(run, bool(holds), submission, plan, alive, STOP in holds, attempts, None, held)
+    # A launch in an allocation is castoff's own affair, as what the local scheduler runs.
+    if queued(plan.scheduler) is None or took_newest(run):
+        return scene
+    return scene._replace(queued=QueuedRun(scene))
 
 
 class QueuedRun:
     """A run on Slurm or PBS as its directory tells of it."""
 
-    def __init__(
-        self,
-        run: Run,
-        submission: Submission | None,
-        plan: Facts,
-        attempts: Mapping[int, list[Attempt]],
-        *,
-        being_sent: bool,
-    ):
-        """`submission`: None where its script was submitted by hand. `being_sent`: its lock is held."""
-        self.run = run
-        self.submission = submission
-        self.plan = plan
-        self.attempts = attempts
-        self.being_sent = being_sent
+    def __init__(self, scene: Scene):
+        self.run = scene.run
+        self.submission = submission = scene.submission
+        """None where its script was submitted by hand."""
+        self.plan = scene.plan
+        self.attempts = scene.attempts
+        self.being_sent = scene.alive
         self.sends = submission.sends if submission else []
-        self.begin = begins(submission, plan)
-        self.numbers = sorted({*range(plan.array_count or 1), *attempts})
+        self.begin = scene.begin
+        self.numbers = scene.numbers
         self._of_job = {send.job: send for send in (submission.all_sends if submission else []) if send.job}
         self._places: dict[int, Send] = {}
         for send in self.sends:
@@ -77,7 +226,7 @@ class QueuedRun:
     def told_by(self, answer: Answer) -> list[tuple[str, str]]:
         """What the queue says of its jobs: their states, and why they wait."""
         own = {send.job for send in self.sends} | {self.job}
-        return sorted(((one.word, one.waits) for one in answer.jobs.values() if one.job in own), key=str)
+        return sorted((one.word, one.waits) for one in answer.jobs.values() if one.job in own)
 
     @property
     def seen(self) -> frozenset[tuple[int, int]]:
@@ -85,12 +234,11 @@ class QueuedRun:
         return frozenset((member, one.number) for member, found in self.attempts.items() for one in found)
 
     @property
-    def state_of_records(self) -> RecordsState:
-        """The records, as far as the scheduler should be asked when they have changed."""
-        attempts = tuple(
+    def state_of_records(self) -> frozenset[tuple[int, int, bool]]:
+        """What changes when it goes on: member, number, and whether an attempt has no ending yet."""
+        return frozenset(
             (member, one.number, one.end is None) for member, found in self.attempts.items() for one in found
         )
-        return RecordsState(attempts, frozenset(self.jobs))
 
     @property
     def jobs(self) -> set[str]:

@@ -1,5 +1,5 @@
 """The states of many runs: from their own records, from the lock of castoff's own scheduler, and of those on
-Slurm or PBS by one question for all.
+others by one question to each for all, which is asked the less often the longer nothing changes.
 
 An attempt without an ending of which no scheduler knows is `unknown`: it may have been killed with
 everything around it, and castoff does not guess.
@@ -7,24 +7,26 @@ everything around it, and castoff does not guess.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
+from launcher.runs.records import LastWord, write
 from launcher.runs.run import Run
 from launcher.runs.states import MemberStatus, RunStatus, code_of, joint_state, worst
+from launcher.schedulers.command import PATIENCE
+from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.local.abandoned import Marked
 from launcher.schedulers.local.control import is_abandoned, other_host, started_by
-from launcher.schedulers.registry import is_own
-from launcher.status import local as local_states
-from launcher.status.asking import Asking
-from launcher.status.scenes import Scene, survey
-
-if TYPE_CHECKING:
-    from launcher.status.queued import Told
+from launcher.schedulers.queue import NOT_ASKED, Answer, Queue
+from launcher.schedulers.registry import is_own, queued_of, title_of
+from launcher.status import local, queued
+from launcher.status.settle import decide
+from launcher.status.survey import LAST_WORD, QueuedRun, Scene, survey
 
 AT_A_GLANCE = 5.0
 """Seconds for a scheduler's answer that a person waits for."""
@@ -36,6 +38,12 @@ _SLOWEST_POLL = 2.0
 _REQUEUE_MEMORY = 3600.0
 """Seconds after which no scheduler starts an ended job again by itself or when asked: Slurm has
 forgotten it (MinJobAge, 300 s unless a site says otherwise), and PBS reruns none that has ended."""
+
+_ASK = 2.0
+_SLOWEST_ASK = 30.0
+"""Seconds between two questions to a scheduler: more of them each time that nothing has changed."""
+_ASK_LESS = 1.5
+"""How many times longer each wait is than the one before."""
 
 
 def status(run: Run, asking: Asking | None = None) -> RunStatus:
@@ -78,11 +86,7 @@ def by_records(scene: Scene) -> RunStatus:
     """
     if scene.queued is None:
         return _local_status(scene, Marked())
-    from launcher.schedulers.queue import Answer
-    from launcher.schedulers.registry import title_of
-    from launcher.status import queued as queued_states
-
-    known = queued_states.Known(
+    known = queued.Known(
         title_of(scene.plan.scheduler),
         Answer({}, frozenset(), silence="it was not asked yet"),
         {},
@@ -92,7 +96,7 @@ def by_records(scene: Scene) -> RunStatus:
         user="",
         now=time.time(),
     )
-    return _status(scene, queued_states.judge(scene.queued, known))
+    return _status(scene, queued.judge(scene.queued, known))
 
 
 class Looking:
@@ -108,21 +112,13 @@ class Looking:
         """Whether the schedulers, if they had to be asked, answered the last time."""
         return self._asking.answered
 
-    def look(self) -> list[RunStatus]:
-        """How the runs are now; a run that is over is still looked at.
+    def look(self, runs: Iterable[Run] | None = None) -> list[RunStatus]:
+        """How these runs, or all of them, are now; a run that is over is still looked at.
 
         Raises:
             CastoffError: something in their directories cannot be read.
         """
-        return self.look_at(self._runs)
-
-    def look_at(self, runs: Iterable[Run]) -> list[RunStatus]:
-        """The same of these runs.
-
-        Raises:
-            CastoffError: something in their directories cannot be read.
-        """
-        return judge([survey(run) for run in runs], self._asking)
+        return judge([survey(run) for run in (self._runs if runs is None else runs)], self._asking)
 
     def look_at_rest(self) -> list[RunStatus]:
         """The same, but those that were over stay as they were."""
@@ -130,7 +126,7 @@ class Looking:
         if not self._seen:
             self._seen = self.look()
         else:
-            found = self.look_at(self._runs[place] for place in left)
+            found = self.look(self._runs[place] for place in left)
             for place, one in zip(left, found, strict=True):
                 self._seen[place] = one
         return list(self._seen)
@@ -186,42 +182,21 @@ def _local_status(scene: Scene, marked: Marked) -> RunStatus:
         alive = bool(marked.of(started_by(scene.run)))
         scene = survey(scene.run, held=scene.held)._replace(alive=alive)  # it may have ended before that look
     elsewhere = None if scene.alive else other_host(scene.run)
-    members = local_states.judge(scene, elsewhere)
-    state = joint_state(members)
+    members = local.judge(scene, elsewhere)
     told = (found[0].job for found in scene.attempts.values())  # by the script
     job = scene.submission.job if scene.submission else next((job for job in told if job), None)
-    return _assembled(
-        scene,
-        members,
-        job=job,
-        reason=_reason(scene, elsewhere, members, job) if scene.holds else "its directory is gone",
-        final=state == "ended" and _is_final(scene, members),
-    )
+    return _assembled(scene, members, job, _reason(scene, elsewhere, members, job))
 
 
-def _status(scene: Scene, told: Told) -> RunStatus:
-    """The status of a run on Slurm or PBS."""
+def _status(scene: Scene, told: queued.Told) -> RunStatus:
+    """The status of a run that another scheduler has."""
     assert scene.queued is not None
-    members, job = told.members, scene.queued.job
-    state = joint_state(members)
-    return _assembled(
-        scene,
-        members,
-        job=job,
-        reason=_reason_queued(scene, told, state, job) if scene.holds else "its directory is gone",
-        final=state == "ended" and _is_final(scene, members),
-        unsettled=told.unsettled,
-    )
+    job = scene.queued.job
+    return _assembled(scene, told.members, job, _reason_queued(scene, told, job), unsettled=told.unsettled)
 
 
 def _assembled(
-    scene: Scene,
-    members: list[MemberStatus],
-    *,
-    job: str | None,
-    reason: str | None,
-    final: bool,
-    unsettled: bool = False,
+    scene: Scene, members: list[MemberStatus], job: str | None, reason: str | None, *, unsettled: bool = False
 ) -> RunStatus:
     state = joint_state(members)
     over = state in ("ended", "unknown")
@@ -236,9 +211,9 @@ def _assembled(
         state=state,
         ending=worst(member.ending for member in members) if over else None,
         code=code_of(members) if state == "ended" else None,
-        reason=reason,
+        reason=reason if scene.holds else "its directory is gone",
         stop_asked=scene.stop_asked,
-        final=final,
+        final=state == "ended" and _is_final(scene, members),
         submitted=submission.time if submission else None,
         walltime=plan.walltime,
         members=members,
@@ -293,8 +268,8 @@ def _can_go_on(scene: Scene, job: str | None) -> str:
     )
 
 
-def _reason_queued(scene: Scene, told: Told, state: str, job: str | None) -> str | None:
-    submission = scene.submission
+def _reason_queued(scene: Scene, told: queued.Told, job: str | None) -> str | None:
+    submission, state = scene.submission, joint_state(told.members)
     refused = [send.error for send in (submission.sends if submission else None) or [] if send.error]
     if submission and (submission.error is not None or refused):
         return f"it could not be submitted: {submission.error or refused[0]}"
@@ -308,3 +283,156 @@ def _reason_queued(scene: Scene, told: Told, state: str, job: str | None) -> str
         return _KILLED_EARLY.format(scene.run.id)
     words = [member.reason for member in told.members if member.state == state and member.reason]
     return told.stuck or (words[0] if words else None)
+
+
+class Asking:
+    """Asks the schedulers of runs about them when that is due."""
+
+    def __init__(self, patience: float | None = None) -> None:
+        """`patience`: seconds for an answer (default: what a busy scheduler may take)."""
+        self._patience = patience
+        self._sides: dict[str, _Side] = {}
+
+    @property
+    def answered(self) -> bool:
+        """Whether all that were asked the last time could tell."""
+        return all(side.answered for side in self._sides.values())
+
+    def silence_on(self, scene: Scene) -> str | None:
+        """Why its scheduler could not tell of a run the last time; None where it did, or was not asked."""
+        side = self._sides.get(scene.plan.scheduler) if scene.queued else None
+        return side.silence_on(scene.run) if side else None
+
+    def told(self, scenes: list[Scene]) -> tuple[list[Scene], dict[Path, queued.Told]]:
+        """What is known of runs on Slurm or PBS, by directory, and all scenes as they are by now."""
+        found: dict[Path, queued.Told] = {}
+        for scheduler in sorted({scene.plan.scheduler for scene in scenes if scene.queued}):
+            side = self._sides.setdefault(scheduler, _Side(scheduler, self._patience))
+            own = [scene for scene in scenes if scene.queued and scene.plan.scheduler == scheduler]
+            fresh, told = side.told(own)
+            found |= told
+            by_path = {scene.run.path: scene for scene in fresh}
+            scenes = [by_path.get(scene.run.path, scene) for scene in scenes]
+        return scenes, found
+
+
+class _Side:
+    """One scheduler, asked about all runs that are its own."""
+
+    def __init__(self, scheduler: str, patience: float | None) -> None:
+        self._scheduler = scheduler
+        self._patience = patience
+        self._queue: Queue | None = None
+        self._answer: Answer | None = None
+        self._elsewhere: dict[Path, str] = {}
+        self._history: Mapping[str, list[JobTold]] | None = None
+        self._seen: dict[Path, frozenset[tuple[int, int]]] = {}
+        self._records: dict[Path, frozenset[tuple[int, int, bool]]] = {}
+        self._states: dict[Path, list[tuple[str, str]]] = {}
+        self._jobs: set[str] = set()
+        self._asked = 0.0
+        self._interval = _ASK
+
+    @property
+    def answered(self) -> bool:
+        """Whether it could tell of all runs the last time."""
+        return not self._elsewhere and not (self._answer and self._answer.silence)
+
+    def silence_on(self, run: Run) -> str | None:
+        """Why it could not tell of a run the last time."""
+        return self._elsewhere.get(run.path) or (self._answer.silence if self._answer else None)
+
+    def told(self, scenes: list[Scene]) -> tuple[list[Scene], dict[Path, queued.Told]]:
+        """What is known of its runs, and the scenes as they are by now."""
+        doubtful = [scene.queued for scene in scenes if scene.queued and scene.queued.needs_queue()]
+        if doubtful and self._is_due(doubtful):
+            self._ask(doubtful)
+            asked = {run.run.path for run in doubtful}
+            further = True
+            while further:  # records are read after each answer: what has ended since may be over for it
+                scenes = [self._again(scene) if scene.run.path in asked else scene for scene in scenes]
+                own = [scene.queued for scene in scenes if scene.queued and scene.run.path in asked]
+                further = self._ask_further(own)
+        return scenes, self._judge([scene.queued for scene in scenes if scene.queued])
+
+    def _is_due(self, runs: list[QueuedRun]) -> bool:
+        if self._answer is None:
+            return True
+        waited = time.monotonic() - self._asked
+        if any(run.run.path not in self._records or run.jobs - self._jobs for run in runs):
+            return True  # its jobs may be newer than the answer
+        changed = any(self._records[run.run.path] != run.state_of_records for run in runs)
+        return waited >= (_ASK if changed else self._interval)
+
+    def _ask(self, runs: list[QueuedRun]) -> None:
+        if self._queue is None:
+            self._queue = queued_of(self._scheduler).queue(patience=self._patience or PATIENCE)
+        told = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
+        self._elsewhere = {run.run.path: why for run, why in told if why}
+        here = {job for run, why in told if not why for job in run.jobs}
+        self._answer = self._queue.ask(here) if len(self._elsewhere) < len(runs) else NOT_ASKED
+        self._jobs = {job for run in runs for job in run.jobs}
+        self._history = None
+        self._asked = time.monotonic()
+        self._seen = {run.run.path: run.seen for run in runs}
+        self._records = {run.run.path: run.state_of_records for run in runs}
+        states = {run.run.path: run.told_by(self._answer) for run in runs}
+        self._interval = _ASK if states != self._states else min(_ASK_LESS * self._interval, _SLOWEST_ASK)
+        self._states = states
+
+    def _ask_further(self, runs: list[QueuedRun]) -> bool:
+        """Ask about jobs that have been submitted since, as by those that go on; whether there were any."""
+        assert self._queue is not None
+        assert self._answer is not None
+        here = [run for run in runs if run.run.path not in self._elsewhere]
+        further = {job for run in here for job in run.jobs} - self._jobs
+        if not further or not self._queue.asks_by_id or self._answer.silence:
+            return False
+        self._jobs |= further
+        self._answer = self._answer.joined(self._queue.ask(further))
+        return True
+
+    def _again(self, scene: Scene) -> Scene:
+        """A run's records as they are after the answer, which may decide whether it was submitted."""
+        try:
+            unclear = scene.queued and scene.queued.unclear and scene.run.path not in self._elsewhere
+            if scene.queued and unclear and self._queue and self._answer and not scene.held:
+                decide(scene.run, self._queue, self._answer, {send.time for send in scene.queued.unclear})
+            return survey(scene.run, held=scene.held)
+        except CastoffError:
+            return scene  # what cannot be written stays as unclear as it was; what was read still counts
+
+    def _judge(self, runs: list[QueuedRun]) -> dict[Path, queued.Told]:
+        told = {run.run.path: queued.judge(run, self._known(run)) for run in runs}
+        here = [one for path, one in told.items() if path not in self._elsewhere]
+        doubtful = {job for one in here for job in one.doubtful}
+        if doubtful and self._history is None and self._queue is not None:
+            self._history = self._queue.history(doubtful)
+            if self._history is not None:
+                again = [run for run in runs if doubtful & told[run.run.path].doubtful]
+                told |= {run.run.path: queued.judge(run, self._known(run)) for run in again}
+        for run in runs:
+            _keep(run.run, told[run.run.path].learnt)
+        return told
+
+    def _known(self, run: QueuedRun) -> queued.Known:
+        elsewhere = self._elsewhere.get(run.run.path)
+        return queued.Known(
+            title_of(self._scheduler),
+            Answer({}, frozenset(), elsewhere) if elsewhere else self._answer or NOT_ASKED,
+            {} if elsewhere else self._history or {},
+            accounted=self._history is not None,
+            lag=self._queue.lag if self._queue else 0.0,
+            seen=self._seen.get(run.run.path, frozenset()),
+            user=self._queue.user_name if self._queue else "",
+            now=time.time(),
+        )
+
+
+def _keep(run: Run, learnt: list[tuple[Path, LastWord]]) -> None:
+    """Write a scheduler's last words down, so that nobody asks again; where that cannot be, somebody will."""
+    with contextlib.suppress(OSError, CastoffError):
+        for folder, last in learnt:
+            check_trusted(run.path)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            write(folder / LAST_WORD, last)

@@ -18,7 +18,7 @@ from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.local.control import cancel, is_alive, other_host, took_newest
 from launcher.schedulers.queue import Answer, Queue
 from launcher.schedulers.registry import is_own, queued, queued_of
-from launcher.status.scenes import survey
+from launcher.status.survey import survey
 from launcher.status.watch import status, statuses
 
 _POLL = 0.05

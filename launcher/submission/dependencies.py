@@ -10,7 +10,7 @@ from launcher.runs.index import Index
 from launcher.runs.run import Run
 from launcher.schedulers.directives import is_job_id
 from launcher.schedulers.registry import queued, queued_of, title_of
-from launcher.status.scenes import survey
+from launcher.status.survey import survey
 from launcher.status.watch import condition_holds, status
 
 

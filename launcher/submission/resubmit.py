@@ -21,8 +21,8 @@ from launcher.schedulers.local.control import forget_cancellation, other_host, s
 from launcher.schedulers.orders import Restart, Sending
 from launcher.schedulers.queue import Queue
 from launcher.schedulers.registry import queued, queued_of
-from launcher.status.scenes import survey
 from launcher.status.settle import settle
+from launcher.status.survey import survey
 from launcher.status.watch import judge
 from launcher.submission.dependencies import resolve
 from launcher.submission.send import NotSent, send_to_local, send_to_queue

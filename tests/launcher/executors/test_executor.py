@@ -38,7 +38,8 @@ from launcher.executors.jobs import FunctionJob, JobEndedError
 from launcher.executors.watcher import RunWatcher
 from launcher.runs.run import Run, ask_to_stop
 from launcher.schedulers.local.control import is_alive
-from launcher.status import scenes, watch
+from launcher.status import watch
+from launcher.status.survey import Scene, survey
 from launcher.submission.resubmit import resubmit
 
 from ..conftest import give_away, local_runs, processes_of
@@ -1015,9 +1016,8 @@ def test_one_run_that_cannot_be_read_hides_no_other(
     good, bad = executors().submit(abs, 1), executors().submit(abs, 2)
     settle(good)
     settle(bad)
-    survey = scenes.survey
 
-    def broken(run: Run, **options: Any) -> scenes.Scene:
+    def broken(run: Run, **options: Any) -> Scene:
         if run.path == bad.run.path:
             raise CastoffError("its disk is on fire")
         return survey(run, **options)

@@ -315,7 +315,7 @@ def test_a_run_that_waits(made: MadeRun, time: Time, follow: Follow, monkeypatch
     made.record("plan.json", {"name": "made", "scheduler": "local", "starter": "local"})
     made.record("submission.json", {"job": "local-1", "after": {"afterok": ["/runs/first-1"]}})
     alive = [True]
-    monkeypatch.setattr("launcher.status.scenes.is_alive", lambda run: alive[0])
+    monkeypatch.setattr("launcher.status.survey.is_alive", lambda run: alive[0])
 
     def begin() -> None:
         made.begin()

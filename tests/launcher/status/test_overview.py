@@ -18,7 +18,7 @@ from launcher.runs.journal import Journal
 from launcher.runs.run import Run
 from launcher.status import overview
 from launcher.status.overview import Overview, rebuild
-from launcher.status.scenes import Scene, survey
+from launcher.status.survey import Scene, survey
 from tests import patience
 from tests.bench.many_runs import make_runs
 from tests.launcher.status.test_watch import Made
