@@ -16,7 +16,7 @@ castoff_begin() {
   castoff_do "${castoff_at_records[@]}"
   if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
   castoff_ending=failed
-  trap 'castoff_finish $? || true' EXIT # which must not change the code
+  trap 'castoff_finish $?' EXIT # which must not change the code
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
     echo "castoff: stopped before it began; castoff resubmit starts it again" >&2
     castoff_ending=cancelled
@@ -91,10 +91,19 @@ castoff_record_ending() { # ENDING CODE
 }
 castoff_finish() { # CODE: the last that this script does
   # A child that a signal ends as it begins still has this script's traps.
-  if [[ $BASHPID != "$$" ]]; then return 0; fi
+  if [[ $BASHPID != "$$" ]]; then builtin exit "$1"; fi
+  set +e
   castoff_use_own_words
   castoff_do "${castoff_at_exit[@]}"
   castoff_record_ending "$castoff_ending" "$1"
+  return "$1"
+}
+castoff_keep_exit() { # a trap of setup's for the end comes after ours, rather than in its place
+  local castoff_theirs
+  castoff_theirs=$(trap -p EXIT)
+  if [[ $castoff_theirs == *'castoff_finish $?'* ]]; then return 0; fi
+  builtin eval "castoff_theirs=(${castoff_theirs#trap -- })" # the command, and EXIT
+  trap 'castoff_finish $?'$'\n'"${castoff_theirs[0]-}" EXIT
 }
 castoff_write() { # FILE [VALUE...]: a program for the nodes, which begins with these values
   local castoff_name
@@ -112,4 +121,4 @@ castoff_quoted() { # WORD...: as sh reads them
   for castoff_word; do printf "'%s' " "${castoff_word//\'/"$castoff_tick"}"; done
 }
 readonly -f castoff_do castoff_begin castoff_find_run_directory castoff_count_attempts castoff_begin_records
-readonly -f castoff_record_ending castoff_finish castoff_write castoff_quoted
+readonly -f castoff_record_ending castoff_finish castoff_keep_exit castoff_write castoff_quoted

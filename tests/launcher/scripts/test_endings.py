@@ -72,6 +72,15 @@ def test_a_starter_that_says_nothing_of_what_it_lost(kind: str, bench: Benches) 
     assert f"{kind} exited with 0, but rank 0 did not end: its node was lost" in ended.output
 
 
+@pytest.mark.parametrize("kind", ["srun", "local"])
+def test_a_trap_of_setups_for_the_end_does_not_replace_the_record(kind: str, bench: Benches) -> None:
+    """As one that removes what setup has made, and hands on the code that it was given."""
+    setup = ["trap 'code=$?; echo \"setup'\\''s own, $code\"; exit $code' EXIT"]
+    ended = bench(kind).run(command=["sh", "-c", "exit 3"], setup=setup)
+    assert ended.ending == ("failed", 3), ended.output
+    assert ended.code == 3 and "setup's own, 3" in ended.output
+
+
 @pytest.mark.parametrize(("code", "name"), [(255, None), (130, "SIGINT"), (1, None), (127, None)])
 def test_codes_and_signals(code: int, name: str | None, bench: Benches) -> None:
     ended = bench("srun").run(command=["sh", "-c", f"exit {code}"])
