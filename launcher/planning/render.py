@@ -8,6 +8,7 @@ of the machinery, and a head may extend castoff's own. docs/templates.md is the 
 from __future__ import annotations
 
 import itertools
+import os
 import textwrap
 import traceback
 from collections.abc import Callable
@@ -40,7 +41,7 @@ def render(plan: Plan) -> str:
     """
     texts, own = _texts(plan)
     below = machinery(plan, texts)
-    return _head(plan, below) + below.marker(own) + below.text(texts)
+    return _head(plan, below).rstrip("\n") + "\n" + below.marker(own) + below.text(texts)
 
 
 def _head(plan: Plan, below: Machinery) -> str:
@@ -72,21 +73,25 @@ def _texts(plan: Plan) -> tuple[dict[str, str], set[str]]:
 
 def _parts_in(folder: Path) -> dict[str, str]:
     """The shell files of a folder and of those in it, by their names without the ending."""
-    for path in sorted(folder.rglob("*.j2")):
-        raise CastoffError(
-            f"{printable(str(path))}: blocks are shell now, and replace a part of castoff's machinery; "
-            f"docs/templates.md tells how one of the old kind moves"
-        )
     found = {}
-    for path in sorted(folder.rglob("*.sh")):
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CastoffError(f"{printable(str(path))}: cannot be read as UTF-8: {error}") from error
-        found[path.relative_to(folder).with_suffix("").as_posix()] = (
-            text if text.endswith("\n") else f"{text}\n"
-        )
+    for base, _, names in os.walk(folder, followlinks=True):
+        for path in (Path(base, name) for name in sorted(names) if not name.startswith(".")):
+            if path.suffix == ".j2":
+                raise CastoffError(
+                    f"{printable(str(path))}: blocks are shell now, and replace a part of castoff's "
+                    f"machinery; docs/templates.md tells how one of the old kind moves"
+                )
+            if path.suffix == ".sh":
+                found[path.relative_to(folder).with_suffix("").as_posix()] = _part(path)
     return found
+
+
+def _part(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CastoffError(f"{printable(str(path))}: cannot be read as UTF-8: {error}") from error
+    return text if text.endswith("\n") else f"{text}\n"
 
 
 def example_job(site: Site) -> str:

@@ -54,8 +54,10 @@ def test_castoffs_own_block_is_within_reach(site: str, tmp_path: Path) -> None:
 
 
 def test_a_whole_head_may_be_replaced(tmp_path: Path) -> None:
-    own = write(tmp_path, "slurm.sh.j2", "#!/bin/sh\nexec {{ program }}\n")
-    assert head_of(render(planned(own, command=["echo", "a b"]))).splitlines()[1] == "exec echo 'a b'"
+    own = write(tmp_path, "slurm.sh.j2", "#!/bin/sh\nexec {{ program }}")
+    written = render(planned(own, command=["echo", "a b"]))
+    assert written.startswith("#!/bin/sh\nexec echo 'a b'\n# === castoff for slurm")
+    assert len(head_of(written).splitlines()) == 3
     assert render(planned(own, "local")) == render(planned(None, "local"))
 
 
@@ -70,6 +72,14 @@ def test_a_part_of_the_machinery_replaces_castoffs(tmp_path: Path) -> None:
     expected = before.replace(theirs, "castoff_wait() { builtin wait; }\n").replace(program, "# ours\n")
     said = "; your own: nodes/program, waiting: nothing below is about this job ===\n"
     assert after == expected.replace(": nothing below is about this job ===\n", said)
+
+
+def test_parts_may_lie_behind_a_link(tmp_path: Path) -> None:
+    """As those that a group shares; what an editor leaves beside them is none."""
+    write(tmp_path, "group/program.sh", "# ours\n")
+    own = write(tmp_path, "blocks/._waiting.sh", "\0")
+    (own / "blocks" / "nodes").symlink_to("../group")
+    assert "; your own: nodes/program: " in render(planned(own))
 
 
 @pytest.mark.parametrize(
