@@ -364,7 +364,9 @@ class _Judgement:
             ending = {os.EX_TEMPFAIL: "walltime", 143: "cancelled"}.get(code or 1, "failed")
         if not code or code > 255:
             code = _CODES.get(ending, 1)
-        why = told.why(self.known.user)
+        why = told.why
+        if told.cancelled_by not in (None, self.known.user):
+            why = f"user {told.cancelled_by} cancelled it"
         return LastWord(ending, code, told.job, told.word, why, told.end, ended_itself=told.ended_itself)
 
     def _by_records(self, number: int, one: Attempt) -> AttemptStatus:

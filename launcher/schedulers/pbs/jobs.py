@@ -10,9 +10,8 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
-from launcher.schedulers.jobs import names_script
+from launcher.schedulers.jobs import JobTold
 
 MOST_ASKED = 1000
 """Jobs in one question: an argument list can be no longer than 2 MiB, and an answer should be read."""
@@ -59,115 +58,6 @@ _ENDED_BY_PBS = {
 """By Exit_status: castoff's word, and why (JOB_EXEC_ and JOB_EXEC_KILL_ in job.h)."""
 
 
-class PbsJob(NamedTuple):
-    """What PBS says of one job, or of one of an array's; see `JobTold`."""
-
-    job: str
-    task: int | None
-    word: str
-    """Its job_state: Q, H, W, T, R, E, S, U, B, F, X or M."""
-    exit_status: int | None = None
-    """PBS's own Exit_status: negative where PBS ended it, 256 and more where a signal did."""
-    comment: str | None = None
-    holds: str = "n"
-    """Its Hold_Types: u, o, s, p, or n for none."""
-    depend: str | None = None
-    submitted: float | None = None
-    start: float | None = None
-    end: float | None = None
-    script: str = ""
-    """What qsub was given: its arguments."""
-    folder: str = ""
-    """Where it was submitted."""
-    substate: int | None = None
-    owner: str = ""
-
-    @property
-    def stage(self) -> str:
-        """pending, running, ended or unknown: where it is."""
-        return _STAGES.get(self.word, "unknown")
-
-    @property
-    def ending(self) -> str:
-        """What became of it, in castoff's word."""
-        if self.stage != "ended":
-            return "unknown"
-        if self.exit_status is None:  # it was deleted before it ran
-            return "cancelled"
-        if self.exit_status < 0:
-            return _ENDED_BY_PBS.get(self.exit_status, ("failed", None))[0]
-        if self.exit_status >= _KILLED_BY or self.substate == _TERMINATED:
-            return "cancelled"
-        return "failed" if self.exit_status else "done"
-
-    @property
-    def ended_itself(self) -> bool:
-        """Whether its script ended by itself, and so had the last word."""
-        return self.stage == "ended" and self.exit_status is not None and 0 <= self.exit_status < _KILLED_BY
-
-    @property
-    def may_have_been_killed(self) -> bool:
-        """Whether it may have been killed, though it looks as if it ended well: root's have Exit_status 0."""
-        return self.ending == "done" and self.owner.startswith("root@")
-
-    @property
-    def exit_code(self) -> int | None:
-        """Its script's code, or 128 and the number of the signal that ended it."""
-        status = self.exit_status
-        if status is None or status < 0:
-            return None
-        return status if status < _KILLED_BY else 128 + (status - _KILLED_BY) % 128
-
-    @property
-    def waits(self) -> str:
-        """Why it waits, in plain words, and with PBS's own."""
-        if self.word == "H" and self._is_held:
-            return f"it is held (Hold_Types {self.holds}); `qrls -h {self.holds} {self._place}` lets it go"
-        if self.word == "H":
-            return f"it waits for another job ({self.depend})"
-        if self.word == "W":
-            return "its time to begin has not come"
-        if self.comment:
-            return f"PBS says: {self.comment}"
-        return "PBS has not looked at it yet"
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether it waits until somebody does something."""
-        # What asks for more than there is is not held; PBS says "Can Never Run" of it.
-        return (self.word == "H" and self._is_held) or "Can Never Run" in (self.comment or "")
-
-    @property
-    def is_void(self) -> bool:
-        """Whether it ended because what it waited for could no longer be."""
-        waited = (self.depend or "").startswith("after")  # those that wait for it stand there, too
-        return self.stage == "ended" and self.exit_status is None and waited
-
-    def why(self, own_user: str) -> str | None:
-        """Why it ended so, where that is more than castoff's word for it says."""
-        if self.is_void:
-            return f"what it waited for can no longer be, or it was deleted ({self.depend})"
-        if self.exit_status is None or self.exit_status >= 0:
-            return None
-        if self.exit_status in _ENDED_BY_PBS:
-            words = _ENDED_BY_PBS[self.exit_status][1]
-            return words and f"{words} (Exit_status {self.exit_status})"
-        told = f": {self.comment}" if self.comment else ""
-        return f"PBS ended it (Exit_status {self.exit_status}){told}"
-
-    def runs(self, script: str) -> bool:
-        """Whether the job is that of a script in a run directory, which is its tag."""
-        return names_script(self.script, script)
-
-    @property
-    def _is_held(self) -> bool:
-        return any(kind in self.holds for kind in "uop") or ("s" in self.holds and not self.depend)
-
-    @property
-    def _place(self) -> str:
-        return self.job if self.task is None else self.job.replace("[]", f"[{self.task}]", 1)
-
-
 _STAGES = {
     **dict.fromkeys("QHWT", "pending"),
     **dict.fromkeys("RESUB", "running"),
@@ -200,7 +90,7 @@ def parse_denied(errors: str) -> set[str]:
     return set(re.findall(r"^qstat: Unknown Job Id (\S+)", errors, re.MULTILINE | re.IGNORECASE))
 
 
-def parse_queue(answer: str) -> list[PbsJob]:
+def parse_queue(answer: str) -> list[JobTold]:
     """The jobs in qstat's answer; of arrays their members. What is not told to its end says nothing."""
     held = dict(_blocks(answer))
     told = [one for name, attributes in held.items() if (one := _job(name, attributes))]
@@ -235,31 +125,66 @@ def _count(indices: str) -> int:
     return len(range(int(found[1]), int(found[2]) + 1, int(found[3] or 1) or 1)) if found else 0
 
 
-def _job(name: str, held: Mapping[str, str]) -> PbsJob | None:
+def _job(name: str, held: Mapping[str, str]) -> JobTold | None:
     place = re.fullmatch(r"(\d+)(?:\[(\d*)\])?(\..*)?", name)
     word = held.get("job_state")
     if place is None or word is None:
         return None
     number, index, server = place.groups()
-    job = name if index is None else f"{number}[]{server or ''}"
-    # Of a member that never ran it tells what it has to tell of the array.
-    ran = not index or "array_index" in held
-    return PbsJob(
-        job,
-        int(index) if index else None,
-        word,
-        _number(held.get("Exit_status")) if ran else None,
-        held.get("comment"),
-        held.get("Hold_Types") or "n",
-        held.get("depend"),
-        _seconds(held.get("qtime")),
-        _seconds(held.get("stime")),
-        _seconds(held.get("obittime") or held.get("mtime")) if word in "FX" else None,
-        held.get("Submit_arguments") or "",
-        _folder(held.get("Variable_List") or ""),
-        _number(held.get("substate")),
-        held.get("Job_Owner") or "",
+    told = JobTold(
+        job=name if index is None else f"{number}[]{server or ''}",
+        task=int(index) if index else None,
+        word=word,
+        stage=_STAGES.get(word, "unknown"),
+        submitted=_seconds(held.get("qtime")),
+        start=_seconds(held.get("stime")),
+        end=_seconds(held.get("obittime") or held.get("mtime")) if word in "FX" else None,
+        script=held.get("Submit_arguments") or "",
+        folder=_folder(held.get("Variable_List") or ""),
     )
+    # Of a member that never ran it tells what it has to tell of the array.
+    status = _number(held.get("Exit_status")) if not index or "array_index" in held else None
+    return _ended(told, status, held) if told.stage == "ended" else _waiting(told, name, held)
+
+
+def _ended(told: JobTold, status: int | None, held: Mapping[str, str]) -> JobTold:
+    """A job that has ended, and how."""
+    if status is None:  # it was deleted before it ran
+        depend = held.get("depend", "")
+        if not depend.startswith("after"):  # those that wait for it stand there, too
+            return told._replace(ending="cancelled")
+        why = f"what it waited for can no longer be, or it was deleted ({depend})"
+        return told._replace(ending="cancelled", is_void=True, why=why)
+    if status < 0:
+        ending, words = _ENDED_BY_PBS.get(status, ("failed", "PBS ended it"))
+        said = f": {held['comment']}" if status not in _ENDED_BY_PBS and held.get("comment") else ""
+        return told._replace(ending=ending, why=words and f"{words} (Exit_status {status}){said}")
+    if status >= _KILLED_BY:
+        return told._replace(ending="cancelled", exit_code=128 + (status - _KILLED_BY) % 128)
+    ending = "failed" if status else "done"
+    if _number(held.get("substate")) == _TERMINATED:
+        ending = "cancelled"
+    # Root's that were killed have an Exit_status of 0.
+    killed = ending == "done" and held.get("Job_Owner", "").startswith("root@")
+    return told._replace(ending=ending, ended_itself=True, exit_code=status, may_have_been_killed=killed)
+
+
+def _waiting(told: JobTold, name: str, held: Mapping[str, str]) -> JobTold:
+    """A job, and why it waits, if it does: in plain words, and with PBS's own."""
+    if told.stage != "pending":
+        return told
+    holds, depend, comment = held.get("Hold_Types") or "n", held.get("depend"), held.get("comment") or ""
+    is_held = told.word == "H" and (any(kind in holds for kind in "uop") or ("s" in holds and not depend))
+    if is_held:
+        words = f"it is held (Hold_Types {holds}); `qrls -h {holds} {name}` lets it go"
+    elif told.word == "H":
+        words = f"it waits for another job ({depend})"
+    elif told.word == "W":
+        words = "its time to begin has not come"
+    else:
+        words = f"PBS says: {comment}" if comment else "PBS has not looked at it yet"
+    # What asks for more than there is is not held; PBS says "Can Never Run" of it.
+    return told._replace(waits=words, is_stuck=is_held or "Can Never Run" in comment)
 
 
 def _folder(variables: str) -> str:

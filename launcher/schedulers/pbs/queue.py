@@ -15,7 +15,6 @@ from launcher.schedulers.command import PATIENCE, Silent, failure_of, run_to_end
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.pbs.jobs import (
     MOST_ASKED,
-    PbsJob,
     find_command,
     parse_denied,
     parse_found,
@@ -78,9 +77,9 @@ class PbsQueue(Queue):
 
     def is_of(self, told: JobTold, run: Run) -> bool:
         """Whether a job was submitted where a run directory lies, which is named by its id."""
-        return isinstance(told, PbsJob) and told.folder == str(run.path.parent)
+        return told.folder == str(run.path.parent)
 
-    def _selected(self, found: subprocess.CompletedProcess[str]) -> list[PbsJob]:
+    def _selected(self, found: subprocess.CompletedProcess[str]) -> list[JobTold]:
         """The jobs whose ids qselect has printed.
 
         Raises:
@@ -94,13 +93,13 @@ class PbsQueue(Queue):
             raise Silent(unheard.get(job, f"qselect knows of job {job}, but qstat does not"))
         return told
 
-    def _told(self, jobs: Iterable[str]) -> tuple[list[PbsJob], dict[str, str]]:
+    def _told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
         """What qstat tells of jobs, and those that it says nothing of, each with the reason.
 
         Raises:
             Silent: it has answered for none.
         """
-        found: list[PbsJob] = []
+        found: list[JobTold] = []
         unheard: dict[str, str] = {}
         wanted = iter(sorted({*jobs}, key=lambda job: (len(job), job)))
         while some := list(itertools.islice(wanted, MOST_ASKED)):

@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from launcher.schedulers.jobs import names_script
+from launcher.schedulers.jobs import JobTold
 
 MOST_ASKED = 10_000
 """Jobs in one question to sacct: an argument of a command can be no longer than 128 KiB."""
@@ -23,136 +22,32 @@ _MOST_INDICES = 4_000_001
 """More than Slurm can have in an array."""
 
 
-class SlurmJob(NamedTuple):
-    """What Slurm says of one job, or of one of an array's; see `JobTold`."""
-
-    job: str
-    """Its id; an array's own, whichever of its jobs this is."""
-    task: int | None
-    """Its index in the array; None if it is in none."""
-    word: str
-    """Its state in Slurm's word."""
-    reason: str | None = None
-    """Why it waits, in Slurm's word."""
-    submitted: float | None = None
-    """Since when it is in the queue: of one that was queued again, since then. Seconds since the epoch."""
-    start: float | None = None
-    """When it began; of a job that waits, when it might."""
-    end: float | None = None
-    code: int | None = None
-    """What its script exited with."""
-    signal: int | None = None
-    """The signal that ended its script."""
-    script: str = ""
-    """squeue: the script's path and its arguments. sacct: the whole command line."""
-    user: str | None = None
-    """The id of the user who cancelled it."""
-
-    @property
-    def stage(self) -> str:
-        """pending, running, ended or unknown: where it is."""
-        return _STAGES.get(self.word, "unknown")
-
-    @property
-    def ending(self) -> str:
-        """What became of it, in castoff's word."""
-        return _ENDINGS.get(self.word, "unknown")
-
-    @property
-    def ended_itself(self) -> bool:
-        """Whether its script ended by itself, and so had the last word."""
-        return self.word in _SCRIPTS_OWN
-
-    @property
-    def may_have_been_killed(self) -> bool:
-        """Whether it may have been killed, though it looks as if it ended well: Slurm tells these apart."""
-        return False
-
-    @property
-    def exit_code(self) -> int | None:
-        """Its script's code, or 128 and the number of the signal that ended it."""
-        return 128 + self.signal if self.signal else self.code
-
-    @property
-    def waits(self) -> str:
-        """Why it waits, in plain words, and with Slurm's own."""
-        return _waiting_words(self)
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether it waits until somebody does something."""
-        return self.word in ("REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD") or _reason(self) in _STUCK
-
-    @property
-    def is_void(self) -> bool:
-        """Whether it ended because what it waited for could no longer be: Slurm lets such a job wait."""
-        return False
-
-    def why(self, own_user: str) -> str | None:
-        """Why it ended so, where that is more than castoff's word for it says."""
-        if self.word == "CANCELLED" and self.user not in (None, own_user):
-            return f"user {self.user} cancelled it"
-        return _WORDS.get(self.word)
-
-    def runs(self, script: str) -> bool:
-        """Whether the job is that of a script in a run directory, which is its tag."""
-        return names_script(self.script, script)
-
-
 _STAGES = {
-    "PENDING": "pending",
-    "CONFIGURING": "pending",
-    "EXPEDITING": "pending",
-    "LAUNCH_FAILED": "pending",
-    "POWER_UP_NODE": "pending",
-    "RECONFIG_FAIL": "pending",
-    "REQUEUED": "pending",
-    "REQUEUE_FED": "pending",
-    "REQUEUE_HOLD": "pending",
-    "RESV_DEL_HOLD": "pending",
-    "SPECIAL_EXIT": "pending",
-    "RUNNING": "running",
-    "COMPLETING": "running",
-    "RESIZING": "running",
-    "SIGNALING": "running",
-    "STAGE_OUT": "running",
-    "STOPPED": "running",
-    "SUSPENDED": "running",
-    "UPDATE_DB": "running",
+    **dict.fromkeys(("PENDING", "CONFIGURING", "EXPEDITING", "POWER_UP_NODE"), "pending"),
+    **dict.fromkeys(("LAUNCH_FAILED", "RECONFIG_FAIL", "REQUEUED", "REQUEUE_FED"), "pending"),
+    **dict.fromkeys(("REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"), "pending"),
+    **dict.fromkeys(("RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT"), "running"),
+    **dict.fromkeys(("STOPPED", "SUSPENDED", "UPDATE_DB"), "running"),
     "REVOKED": "unknown",  # another cluster of a federation took it
-    **dict.fromkeys(
-        (
-            *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
-            *("PREEMPTED", "TIMEOUT"),
-        ),
-        "ended",
-    ),
 }
+"""Of a job that has not ended."""
 
 _ENDINGS = {
-    "BOOT_FAIL": "node-failure",
-    "CANCELLED": "cancelled",
-    "COMPLETED": "done",
-    "DEADLINE": "walltime",
-    "FAILED": "failed",
-    "NODE_FAIL": "node-failure",
-    "OUT_OF_MEMORY": "out-of-memory",
-    "PREEMPTED": "preempted",
-    "REQUEUED": "preempted",  # in sacct: this start of it is over, and it has been queued again
-    "TIMEOUT": "walltime",
+    "BOOT_FAIL": ("node-failure", "a node did not boot"),
+    "CANCELLED": ("cancelled", None),
+    "COMPLETED": ("done", None),
+    "DEADLINE": ("walltime", "it could not end before the deadline it was given"),
+    "FAILED": ("failed", None),
+    "NODE_FAIL": ("node-failure", "one of its nodes went down"),
+    "OUT_OF_MEMORY": ("out-of-memory", "it used more memory than it had"),
+    "PREEMPTED": ("preempted", "Slurm gave its nodes to another job"),
+    "REQUEUED": ("preempted", "it was ended to be queued again"),  # in sacct: this start of it is over
+    "TIMEOUT": ("walltime", None),
 }
+"""castoff's word, and why."""
 
 _SCRIPTS_OWN = ("FAILED", "COMPLETED")
 """The words for a job whose script ended by itself."""
-
-_WORDS = {
-    "BOOT_FAIL": "a node did not boot",
-    "DEADLINE": "it could not end before the deadline it was given",
-    "REQUEUED": "it was ended to be queued again",
-    "NODE_FAIL": "one of its nodes went down",
-    "PREEMPTED": "Slurm gave its nodes to another job",
-    "OUT_OF_MEMORY": "it used more memory than it had",
-}
 
 _WAITING = {
     "None": "Slurm has not looked at it yet",
@@ -222,7 +117,31 @@ _PREPARING = {
 }
 
 
-def _waiting_words(told: SlurmJob) -> str:
+def _job(job: str, word: str, times: Iterable[str], script: str) -> JobTold:
+    submitted, start, end = map(_seconds, times)
+    return _is(JobTold(job, None, word, submitted=submitted, start=start, end=end, script=script), word)
+
+
+def _is(told: JobTold, word: str) -> JobTold:
+    """A job of which that is the word."""
+    ending, why = _ENDINGS.get(word, ("unknown", None))
+    stage = _STAGES.get(word) or ("unknown" if ending == "unknown" else "ended")
+    return told._replace(word=word, stage=stage, ending=ending, ended_itself=word in _SCRIPTS_OWN, why=why)
+
+
+def _waiting(told: JobTold, reason: str) -> JobTold:
+    """A job, and why it waits, if it does."""
+    if told.stage != "pending":
+        return told
+    text = (reason or "None").strip("() ")
+    known = text.replace(" ", "_")
+    if known not in _WAITING:  # the nodes that are meant may follow it
+        known = re.split(r"[ ,:(]", text, maxsplit=1)[0]
+    held = told.word in ("REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
+    return told._replace(waits=_waiting_words(told, reason, known), is_stuck=held or known in _STUCK)
+
+
+def _waiting_words(told: JobTold, reason: str, known: str) -> str:
     """Why a job waits, in plain words, and with Slurm's own."""
     if told.word in ("REQUEUE_HOLD", "SPECIAL_EXIT"):
         return f"it was queued again, and is held ({told.word}); `scontrol release {told.job}` lets it go"
@@ -230,30 +149,19 @@ def _waiting_words(told: SlurmJob) -> str:
         return f"its reservation is gone, and it is held; `scontrol release {told.job}` lets it go"
     if told.word in _PREPARING:
         return _PREPARING[told.word]
-    known = _reason(told)
     if known in _WAITING:
         words = _WAITING[known]
     elif known.startswith(("QOS", "Assoc", "MaxJobs", "MaxMem", "MaxCpu", "MaxNode")):
         words = "a limit of your account or QOS is reached"
     else:
         words = "Slurm has a reason of its own"
-    words = f"{words} ({told.reason})" if told.reason not in (None, "None") else words
+    words = f"{words} ({reason})" if reason not in ("", "None") else words
     if known in _BY_USER:
-        which = told.job if told.task is None else f"{told.job}_{told.task}"
-        return f"{words}; `scontrol release {which}` lets it go"
-    if told.start is not None and known != "Dependency":
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(told.start))
-        return (
-            f"{words}; it begins at {at} at the earliest" if known == "BeginTime" else f"{words}; about {at}"
-        )
-    return words
-
-
-def _reason(told: SlurmJob) -> str:
-    """The reason's own word: it may be followed by the nodes that are meant."""
-    text = (told.reason or "None").strip("() ")
-    known = text.replace(" ", "_")
-    return known if known in _WAITING else re.split(r"[ ,:(]", text, maxsplit=1)[0]
+        return f"{words}; `scontrol release {_name(told)}` lets it go"
+    if told.start is None or known == "Dependency":
+        return words
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(told.start))
+    return f"{words}; it begins at {at} at the earliest" if known == "BeginTime" else f"{words}; about {at}"
 
 
 def queue_command(user: str) -> list[str]:
@@ -263,25 +171,16 @@ def queue_command(user: str) -> list[str]:
     return ["squeue", "--noheader", "--all", "--states=all", "--array", f"--user={user}", f"--format={told}"]
 
 
-def parse_queue(text: str) -> list[SlurmJob]:
+def parse_queue(text: str) -> list[JobTold]:
     """The jobs in squeue's answer; what is no whole line of one says nothing."""
     found = []
     for line in text.split("\n")[:-1]:  # what does not end is no whole line
         words = line.split("|", len(_QUEUE_FIELDS) - 1)
         if len(words) < len(_QUEUE_FIELDS) or not words[0].isdecimal() or not words[2]:
             continue
-        job, index, word, reason, submitted, start, end, script = words
-        told = SlurmJob(
-            job,
-            None,
-            word,
-            reason or None,
-            _seconds(submitted),
-            _seconds(start),
-            _seconds(end),
-            script=script,
-        )
-        found += [told._replace(task=one) for one in _indices(index)]
+        job, index, word, reason, *times, script = words
+        told = _job(job, word, times, script)
+        found += [_waiting(told._replace(task=one), reason) for one in _indices(index)]
     return found
 
 
@@ -297,43 +196,37 @@ def history_command(jobs: Iterable[str] = (), *, user: str = "", since: float | 
     return [*command, f"--jobs={','.join(jobs)}"]
 
 
-def parse_history(text: str) -> list[SlurmJob]:
+def parse_history(text: str) -> list[JobTold]:
     """The starts of jobs in sacct's answer, in the order told; what is no whole line says nothing."""
-    found: list[SlurmJob] = []
+    found: list[JobTold] = []
     for line in text.split("\n")[:-1]:  # what does not end is no whole line
         words = line.split("|", len(_HISTORY_FIELDS) - 1)
         if len(words) < len(_HISTORY_FIELDS):
             continue
-        job, state, code, submitted, start, end, script = words
+        job, state, code, *times, script = words
         base, is_step, _ = job.partition(".")
         word, _, by = state.partition(" by ")
         word = word.rstrip("+").strip()
         if is_step:
             if word == "OUT_OF_MEMORY" and found and found[-1].word == "FAILED" and base == _name(found[-1]):
-                found[-1] = found[-1]._replace(word=word)
+                found[-1] = _is(found[-1], word)
             continue
         number, _, index = base.partition("+")[0].partition("_")  # 7+1 is a part of a heterogeneous job
         if not number.isdecimal() or not word:
             continue
-        exited, _, killed = code.partition(":")
-        told = SlurmJob(
-            number,
-            None,
-            word,
-            None,
-            _seconds(submitted),
-            _seconds(start),
-            _seconds(end),
-            int(exited) if exited.isdecimal() else None,
-            int(killed) if killed.isdecimal() else None,
-            script,
-            by.strip() or None,
-        )
+        told = _job(number, word, times, script)
+        told = told._replace(exit_code=_exit_code(code), cancelled_by=by.strip() or None)
         found += [told._replace(task=one) for one in _indices(index or "N/A")]
     return found
 
 
-def _name(told: SlurmJob) -> str:
+def _exit_code(text: str) -> int | None:
+    """`3:0` is what a script exited with, `0:9` the signal that ended it."""
+    code, _, signal = (int(part) if part.isdecimal() else None for part in text.partition(":"))
+    return 128 + signal if signal else code
+
+
+def _name(told: JobTold) -> str:
     return told.job if told.task is None else f"{told.job}_{told.task}"
 
 

@@ -15,7 +15,6 @@ from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.queue import Answer, Queue, user_name
 from launcher.schedulers.slurm.jobs import (
     MOST_ASKED,
-    SlurmJob,
     history_command,
     parse_history,
     parse_queue,
@@ -94,7 +93,8 @@ class SlurmQueue(Queue):
             return None
         found: dict[str, list[JobTold]] = {}
         for one in told:
-            found.setdefault(one.job, []).append(one._replace(user=user_name(one.user) if one.user else None))
+            by = one.cancelled_by and user_name(one.cancelled_by)
+            found.setdefault(one.job, []).append(one._replace(cancelled_by=by))
         return found
 
     def find(self, script: str, name: str, since: float) -> list[JobTold] | None:
@@ -110,10 +110,10 @@ class SlurmQueue(Queue):
         """
         return [one for one in self._queued() if one.stage in ("pending", "running")]
 
-    def _queued(self) -> list[SlurmJob]:
+    def _queued(self) -> list[JobTold]:
         return parse_queue(self._run(queue_command(self.user), self.patience))
 
-    def _accounted(self, command: list[str]) -> list[SlurmJob] | None:
+    def _accounted(self, command: list[str]) -> list[JobTold] | None:
         failed = self._history_failed
         if failed is not None and time.monotonic() - failed < _HISTORY_PAUSE:
             return None
