@@ -16,7 +16,6 @@ from launcher.cli.output import say
 from launcher.errors import CastoffError
 from launcher.ranks.rendezvous import derived_port
 from launcher.runs.run import AGAIN, inherited_lock, said_again
-from launcher.schedulers.choice import choose_site, site_named
 from launcher.schedulers.registry import OWN, is_own, queued_of
 from launcher.starters.local.starter import Hosts, StartRequest, start_ranks
 
@@ -184,6 +183,7 @@ def _with_job(
     from launcher.cli.job_options import check_job_file
     from launcher.config.job import JobSpec
     from launcher.planning.planner import plan
+    from launcher.schedulers.choice import site_named
 
     if job is not None:
         check_job_file(job)
@@ -225,6 +225,7 @@ def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
     """
     if site_name is None and not os.environ.keys() & {"SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID"}:
         return None  # as mostly: nothing else is loaded
+    from launcher.schedulers.choice import choose_site, site_named
     from launcher.submission.allocation import find, rank_here
 
     named = None if site_name is None else site_named(site_name)

@@ -17,7 +17,6 @@ import click
 from launcher.config.quantities import DURATION_PATTERN, DURATION_TAKES, seconds
 from launcher.errors import CastoffError, Problem, printable
 from launcher.errors import say as say
-from launcher.runs.records import write_file
 
 if TYPE_CHECKING:
     from launcher.runs.states import RunStatus
@@ -170,6 +169,8 @@ def write_output(path: Path, text: str, mode: int) -> None:
     Raises:
         OSError: it cannot be written.
     """
+    from launcher.runs.records import write_file
+
     if path.exists() and not path.is_file() and not path.is_dir():
         path.write_text(text, encoding="utf-8", errors="surrogateescape")
     else:

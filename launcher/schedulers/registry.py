@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from launcher.config.document import did_you_mean
 from launcher.errors import CastoffError, shown
 from launcher.schedulers.base import QueuedScheduler, Scheduler
 
@@ -27,6 +26,8 @@ def scheduler_of(name: str) -> Scheduler:
         CastoffError: there is none.
     """
     if name not in NAMES:
+        from launcher.config.document import did_you_mean  # late, for it loads YAML
+
         hint = did_you_mean(name, NAMES)
         raise CastoffError(
             f"scheduler: is {shown(name)}, which castoff does not know{hint}; there are: {', '.join(NAMES)}"

@@ -129,7 +129,7 @@ class TestProgram:
         answer = castoff("render", "--site", "slurm", "--nodes", "2", "--", *program)
         assert answer.returncode == 0, answer.stderr
         assert "#SBATCH --nodes=2\n" in answer.stdout
-        assert f" {' '.join(program)} &\n" in answer.stdout
+        assert f" {' '.join(program)}\n" in answer.stdout
 
     def test_launch_hands_every_byte_over(self, tmp_path: Path) -> None:
         odd = [b"", b"a b", b"--", b"-n", b"$HOME", b"'\"\\", b"*", "ä\u2028".encode(), b"\xff\xfe", b"\n"]
