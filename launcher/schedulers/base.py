@@ -10,15 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from launcher.config.job import JobSpec, StarterName
-from launcher.config.site import Site
-from launcher.runs.plan import Plan
 from launcher.schedulers.command import PATIENCE
 from launcher.schedulers.dialect import Dialect
-from launcher.schedulers.directives import Directives, Resources
 
 if TYPE_CHECKING:
+    from launcher.config.job import JobSpec, StarterName
+    from launcher.config.site import Site
+    from launcher.runs.plan import Plan
     from launcher.schedulers.allocation import Allocation
+    from launcher.schedulers.directives import Directives, Resources
     from launcher.schedulers.machine import Question, Told
     from launcher.schedulers.orders import Restart, Sending
     from launcher.schedulers.queue import Queue
