@@ -35,7 +35,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-MARKERS = ("srun", "pals", "hydra", "intelmpi", "openmpi", "local")
+MARKERS = ("srun", "pals", "hydra", "intelmpi", "openmpi", "flux", "local")
 """What CASTOFF_STARTER may say."""
 
 STRANGERS = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK")

@@ -14,10 +14,10 @@ TYPE_CHECKING = False  # typing itself would cost more than all of this module
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VERIFIED = ("srun", "hydra", "intelmpi", "openmpi", "torchrun", "local", "environment", "single")
+VERIFIED = ("srun", "hydra", "intelmpi", "openmpi", "flux", "torchrun", "local", "environment", "single")
 """Starters whose recognition is tested against environments recorded from real runs.
 
-The others (pals, flux) follow their documentation only.
+The other one, pals, follows its documentation only.
 """
 
 MPI_RANKS = (
@@ -121,7 +121,7 @@ def torchrun(environ: Mapping[str, str]) -> Placement | None:
 
 
 def flux(environ: Mapping[str, str]) -> Placement | None:
-    """Read what Flux tells its tasks. Source: flux-core, shell/task.c; not recorded."""
+    """Read what flux run tells its tasks. Source: recorded, flux-core 0.88."""
     if not value(environ, "FLUX_TASK_RANK"):
         return None
     placement = _read(
@@ -132,10 +132,15 @@ def flux(environ: Mapping[str, str]) -> Placement | None:
         world_size="FLUX_JOB_SIZE",
         local_rank="FLUX_TASK_LOCAL_ID",
     )
-    nodes = number(environ, "FLUX_JOB_NNODES")
-    if nodes and placement.world_size and placement.world_size % nodes == 0:
-        placement.local_world_size = placement.world_size // nodes
-        placement.sources["local_world_size"] = "FLUX_JOB_SIZE / FLUX_JOB_NNODES"
+    nodes, size = number(environ, "FLUX_JOB_NNODES"), placement.world_size
+    if nodes and size and size >= nodes:
+        few, fuller = divmod(size, nodes)  # it fills node after node, the first ones with one more
+        before = fuller * (few + 1)
+        on_fuller = placement.rank < before
+        place = placement.rank % (few + 1) if on_fuller else (placement.rank - before) % few
+        if not fuller or place == placement.local_rank:  # unless --taskmap says otherwise
+            placement.local_world_size = few + on_fuller
+            placement.sources["local_world_size"] = "FLUX_JOB_SIZE / FLUX_JOB_NNODES"
     return placement
 
 

@@ -10,6 +10,7 @@ line of output with the rank it comes from. That label and the host's name are w
 it will test. Kept are the variables a starter may set, without paths, addresses and secrets; of
 those dropped, the names only.
 
+Scenarios with `flux` want a Flux instance of two brokers that are hosts to themselves, as FLUX_URI names it.
 Scenarios with `srun` or `sbatch` want a Slurm cluster of three nodes with four tasks each;
 `--rsh` names what the mpiexecs use to reach other hosts. MPIEXEC_HYDRA, MPIEXEC_OPENMPI,
 MPIEXEC_INTEL and TORCHRUN name the programs, where they are not called as in Debian.
@@ -111,6 +112,8 @@ SCENARIOS = {
         batch="-N2 --ntasks-per-node=2",
         node_rank=False,
     ),
+    "flux-two-nodes": Scenario("flux", "flux run -l -N2 -n4 {probe}", node_rank=False),
+    "flux-uneven": Scenario("flux", "flux run -l -N2 -n3 {probe}", node_rank=False),
     "torchrun-one-host": Scenario(
         "torchrun", "{torchrun} --standalone --nproc-per-node 2 --no-python {probe}"
     ),
@@ -231,6 +234,7 @@ def versions(starter: str, command: str) -> list[str]:
         "openmpi": [os.environ.get("MPIEXEC_OPENMPI", "mpiexec.openmpi"), "--version"],
         "intelmpi": [os.environ.get("MPIEXEC_INTEL", "mpiexec.hydra"), "--version"],
         "torchrun": [sys.executable, "-c", "import torch; print('torch', torch.__version__)"],
+        "flux": ["flux", "--version"],
     }
     commands = [asked[starter]] if starter in asked else []
     if any(word in command for word in ("srun", "sbatch", "salloc")):
@@ -251,7 +255,7 @@ def record(name: str, options: argparse.Namespace) -> dict[str, Any]:
         folder = Path(temporary)
         command = fill(scenario, options, folder)
         clean = {n: t for n, t in os.environ.items() if not n.startswith(PREFIXES)}
-        clean |= {n: os.environ[n] for n in ("SLURM_CONF",) if n in os.environ}
+        clean |= {n: os.environ[n] for n in ("SLURM_CONF", "FLUX_URI") if n in os.environ}
         done = subprocess.run(command, capture_output=True, text=True, env=clean, timeout=patience.SECONDS)
         output = done.stdout + "".join(p.read_text() for p in folder.glob("batch-*.out"))
         if done.returncode:

@@ -190,7 +190,7 @@ def test_whatever_is_lost_no_rank_becomes_another(data: st.DataObject) -> None:
         ("torchrun-one-host", "GROUP_RANK"),
         ("torchrun-one-host", "MASTER_PORT"),
         ("documented-pals-pmix", "PALS_NODEID"),
-        ("documented-flux", "FLUX_JOB_NNODES"),
+        ("flux-two-nodes", "FLUX_JOB_NNODES"),
     ],
 )
 def test_numbers_that_are_none(name: str, variable: str) -> None:
@@ -207,7 +207,7 @@ def test_numbers_that_are_none(name: str, variable: str) -> None:
         ("hydra-one-host", {"MPI_LOCALRANKID": "2"}, "local rank 2"),
         ("hydra-one-host", {"MPI_LOCALNRANKS": "3"}, "must not be larger"),
         ("openmpi-one-host", {"OMPI_COMM_WORLD_SIZE": "0"}, "must be smaller than world size 0"),
-        ("documented-flux", {"FLUX_JOB_NNODES": "3"}, "how many ranks share this node"),
+        ("flux-two-nodes", {"FLUX_JOB_NNODES": "5"}, "how many ranks share this node"),
         ("documented-pals-pmix", {"PALS_RANKID": "4", "PMIX_RANK": "4"}, "PBS_NODEFILE x PALS"),
         ("srun-two-nodes", {"SLURM_STEP_NODELIST": "n[1"}, "SLURM_STEP_NODELIST"),
     ],
