@@ -67,10 +67,10 @@ DirectiveName = Annotated[
 Directive = Word | bool | None
 Directives = Annotated[
     dict[DirectiveName, Directive | dict[DirectiveName, Directive]],
-    takes("names, each with text, true, false or null, and under slurm or pbs those for that one alone"),
+    takes("names, each with text, true, false or null, and under a scheduler's name those for it alone"),
 ]
 Sha256 = Annotated[str, takes("a SHA-256 sum: 64 hexadecimal digits", pattern=rf"^[0-9A-Fa-f]{{64}}{END}")]
-StarterName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "local"]
+StarterName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "flux", "local"]
 RuntimeName = Literal["apptainer", "shifter", "podman-hpc", "pyxis"]
 Gpus = Literal["nvidia", "amd", "intel", "none"]
 Condition = Literal["after", "afterok", "afternotok", "afterany"]

@@ -17,6 +17,7 @@ from launcher.planning.containers import RUNTIMES
 from launcher.ranks import STALE_VARIABLES
 from launcher.runs.plan import Plan
 from launcher.runs.script import MARK
+from launcher.schedulers.registry import scheduler_of
 from launcher.starters.registry import STARTERS
 
 STALE = "stale"
@@ -118,10 +119,12 @@ def _parts(plan: Plan, known: Container[str]) -> Iterator[str]:
     starter, scheduler = STARTERS[plan.starter], plan.scheduler
     yield from ("begin", f"{scheduler}/scheduler")
     yield from _if_known(known, f"{scheduler}/{'array' if plan.array_count else 'job'}")
-    yield from _going_on(plan)
+    yield from _going_on(plan, known)
     if end_is_told := f"{scheduler}/end_time" in known:
         yield f"{scheduler}/end_time"
     elif plan.walltime:
+        yield "end_time"
+    if (end_is_told or plan.walltime) and not scheduler_of(scheduler).warns:
         yield "timer"
     yield "deadline" if end_is_told or plan.walltime else "no_deadline"
     yield from ("signals", "terminate_by_usr1" if starter.ends_by_usr1 else "terminate")
@@ -144,17 +147,20 @@ def _if_known(known: Container[str], *names: str) -> list[str]:
     return [name for name in names if name in known]
 
 
-def _going_on(plan: Plan) -> Iterator[str]:
+def _going_on(plan: Plan, known: Container[str]) -> Iterator[str]:
     """How it starts again after it stopped early."""
     if plan.requeue_how is None:
         return
     yield "first_attempt"
+    if plan.requeue_how == "chain":
+        yield "chain"
+        return
     yield f"{plan.scheduler}/{plan.requeue_how}"
     if plan.requeue_how == "copy":
         alone = (plan.array_count or 1) == 1
-        yield f"{plan.scheduler}/copy_of_{'job' if alone else 'waiting_member' if plan.after else 'member'}"
-    if plan.requeue_how != "chain":
-        yield "requeue"
+        what = "job" if alone else "waiting_member" if plan.after else "member"
+        yield from _if_known(known, f"{plan.scheduler}/copy_of_{what}")
+    yield "requeue"
 
 
 def _starting(plan: Plan, known: Container[str]) -> Iterator[str]:

@@ -335,7 +335,8 @@ class _Planner:
         if numbered:
             return devices
         if self.site.binds_devices and per_rank:
-            self.notes.append("srun shows each rank its own devices alone: the first is 0 (CASTOFF_DEVICE)")
+            shows = f"{self.scheduler.starters[0]} shows each rank its own devices alone"
+            self.notes.append(f"{shows}: the first is 0 (CASTOFF_DEVICE)")
         return binding.scheduler_devices(per_rank, per_task=self.site.binds_devices)
 
     def _numbers_of_node(self, layout: Layout, per_rank: int) -> bool:

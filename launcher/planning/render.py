@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import textwrap
 import traceback
 from collections.abc import Callable
@@ -22,11 +23,15 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput, Problem, printable
 from launcher.planning.machinery import STALE, Machinery, machinery, stale
-from launcher.quoting import comment, interpreter, pbs_directive, shell_word, slurm_directive, yaml_word
+from launcher.quoting import comment, interpreter, shell_word, yaml_word
 from launcher.runs.plan import ContainerPlan, Plan
+from launcher.schedulers.registry import scheduler_of, with_directives
 from launcher.starters.registry import STARTERS
 
 _WIDTH = 96
+
+_FILLED_IN = re.compile(r"(?<=\{)(?=\{)")
+"""Where a word is cut so that no starter takes {{…}} in it for something to fill in."""
 
 # What an expression or a file of a user's template may raise, beside Jinja's own errors.
 _TEMPLATE_FAULTS = (TypeError, AttributeError, LookupError, ArithmeticError, OSError, RecursionError)
@@ -41,7 +46,10 @@ def render(plan: Plan) -> str:
     """
     texts, own = _texts(plan)
     below = machinery(plan, texts)
-    return _head(plan, below).rstrip("\n") + "\n" + below.marker(own) + below.text(texts)
+    script = _head(plan, below).rstrip("\n") + "\n" + below.marker(own) + below.text(texts)
+    if why := scheduler_of(plan.scheduler).refused(script):
+        raise InvalidInput([Problem(f"{plan.name} on {plan.site}", "", why)])
+    return script
 
 
 def _head(plan: Plan, below: Machinery) -> str:
@@ -191,13 +199,20 @@ def _program(plan: Plan) -> str:
 
 
 def _one_program(plan: Plan) -> list[str]:
-    """The command; srun and every mpiexec would take a lone : for the start of another program."""
-    if ":" not in plan.command or STARTERS[plan.starter].here:
+    """The command, in words that its starter hands on as they are.
+
+    srun and every mpiexec would take a lone : for the start of another program.
+    """
+    starter = STARTERS[plan.starter]
+    pieces = [_FILLED_IN.split(word) if starter.fills_in else [word] for word in plan.command]
+    if starter.here or not (":" in plan.command or any(len(some) > 1 for some in pieces)):
         return plan.command
-    others = [word for word in plan.command if word != ":"]
     places = itertools.count(1)  # each word its own: together they might be longer than one may be
-    line = " ".join(":" if word == ":" else f'"${{{next(places)}}}"' for word in plan.command)
-    return ["sh", "-c", f"exec {line}", "sh", *others]
+    words = [
+        ":" if some == [":"] else f'"{"".join(f"${{{next(places)}}}" for _ in some)}"' for some in pieces
+    ]
+    others = [piece for some in pieces if some != [":"] for piece in some]
+    return ["sh", "-c", f"exec {' '.join(words)}", "sh", *others]
 
 
 def _submitit_program(plan: Plan) -> str:
@@ -248,8 +263,7 @@ def _layout_words(plan: Plan) -> str:
 FILTERS: dict[str, Callable[..., Any]] = {
     "sh": shell_word,
     "words": _words,
-    "slurm_directive": slurm_directive,
-    "pbs_directive": pbs_directive,
+    **{f"{one.name}_directive": one.dialect.line for one in with_directives() if one.dialect},
     "comment": comment,
     "interpreter": interpreter,
     "yaml": yaml_word,

@@ -57,6 +57,8 @@ class Scheduler(ABC):
     """Whether an array that is too large for it is sent in parts."""
     starts_again: ClassVar[bool] = True
     """Whether it starts the same job a second time; otherwise further jobs go on."""
+    warns: ClassVar[bool] = False
+    """Whether it signals the script in time before the walltime; otherwise that sees to it itself."""
     counts_cpus: ClassVar[bool] = False
     """Whether it counts hardware threads, and not cores."""
     lacks: ClassVar[Mapping[str, str]] = {}
@@ -79,6 +81,10 @@ class Scheduler(ABC):
     def contradictions(self, spec: JobSpec, site: Site, resources: Resources) -> Iterable[tuple[str, str]]:
         """Raw directives that contradict what was decided of devices: fields and messages."""
         return ()
+
+    def refused(self, script: str) -> str | None:
+        """Why it would not take a script as it is; None: it takes it."""
+        return None
 
     @abstractmethod
     def found_on(self, environ: Mapping[str, str]) -> str | None:

@@ -38,7 +38,7 @@ def section_problems(directives: Directives) -> Iterator[tuple[str, str]]:
     for name, value in directives.items():
         if isinstance(value, dict):
             if name not in known:
-                yield f"directives.{name}", f"holds directives, but only {' and '.join(known)} hold their own"
+                yield f"directives.{name}", f"holds directives, but only {', '.join(known)} hold their own"
             for twice in sorted({*value} & {*directives}):
                 yield f"directives.{name}.{twice}", f"stands in directives.{twice} too; keep one of the two"
         elif value is not None and name in known:
@@ -106,6 +106,9 @@ def _wrong(
 
 def _other_with(name: str, own: Scheduler) -> Scheduler | None:
     """The other scheduler that alone has a directive of this name."""
+    mine = own.dialect
+    if mine is not None and name in {*mine.owned, *mine.typed, *mine.needed}:
+        return None
     for one in with_directives():
         if one is not own and one.dialect is not None and name in one.dialect.words:
             return one

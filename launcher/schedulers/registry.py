@@ -11,7 +11,7 @@ from importlib import import_module
 from launcher.errors import CastoffError, shown
 from launcher.schedulers.base import QueuedScheduler, Scheduler
 
-NAMES = ("slurm", "pbs", "local")
+NAMES = ("flux", "slurm", "pbs", "local")
 """In the order in which they are looked for on a machine."""
 
 OWN = NAMES[-1]

@@ -138,6 +138,22 @@ def openmpi(request: Request) -> list[str]:
     return [request.site.mpiexec, "-n", str(request.layout.processes), "--bind-to", "none"]
 
 
+def flux(request: Request) -> list[str]:
+    """flux run in the instance that a batch job is: https://flux-framework.readthedocs.io, flux-run(1)."""
+    layout, site = request.layout, request.site
+    argv = ["flux", "run", f"--nodes={layout.nodes}", f"--ntasks={layout.processes}"]
+    if request.cores is None:
+        argv.append("--exclusive")  # all that the job has of its nodes
+    else:
+        argv += [f"--cores-per-task={request.cores}", "--setopt=cpu-affinity=per-task"]
+    if request.devices and site.gpu_request == "gpus-per-task":
+        argv += [f"--gpus-per-task={request.devices}", "--setopt=gpu-affinity=per-task"]
+    else:
+        argv.append("--setopt=gpu-affinity=off")  # or it would hide those that it was not asked for
+    # It would let the others run on for 30 s, and then kill them, also where the first to end has done well.
+    return [*argv, "--setopt=exit-on-error", "--setopt=exit-timeout=none"]
+
+
 def local(request: Request) -> list[str]:
     """castoff's own starter, on one host, also where that host is part of an allocation."""
     argv = ["launch", "--here", "--ranks-per-node", str(request.layout.processes)]
@@ -172,6 +188,8 @@ class Starter(NamedTuple):
     """How many words of a command it takes; None: any number."""
     merges: bool = False
     """Whether it shows the lines of all ranks itself, each with its rank."""
+    fills_in: bool = False
+    """Whether it puts something of its own in the place of `{{…}}` in a word."""
 
 
 STARTERS: dict[StarterName, Starter] = {
@@ -200,6 +218,7 @@ STARTERS: dict[StarterName, Starter] = {
         ends_by_usr1=True,
         bind_flags=("--bind-to", "-bind-to"),
     ),
+    "flux": Starter(flux, "flux", tells_node=False, is_mpiexec=False, fills_in=True),
     "local": Starter(local, "", is_mpiexec=False, here=True, merges=True),
 }
 """The starters by name."""

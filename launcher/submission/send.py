@@ -210,7 +210,7 @@ def _answer(
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=environ,
+            env=environ if folder is None else {**environ, "PWD": folder},  # or it would name another
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

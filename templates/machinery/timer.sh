@@ -1,6 +1,7 @@
-# --- The walltime: nobody else tells its end, or asks for a stop in time ---------------------------
-castoff_end_time() { echo $(($(date +%s) + castoff_walltime)); }
+# --- The walltime: nobody else asks for a stop in time --------------------------------------------
+castoff_timer=
 castoff_time() {
+  if [[ -z ${CASTOFF_DEADLINE:-} ]]; then return 0; fi
   ( # read -t, unlike sleep, is no process that could stay behind
     castoff_left=$((CASTOFF_DEADLINE - CASTOFF_GRACE - $(date +%s)))
     if ((castoff_left > 0)); then read -r -t "$castoff_left" _ <> <(:) || true; fi
@@ -14,4 +15,4 @@ castoff_end_timer() { # one that has just begun may miss a TERM
 }
 castoff_beside+=(castoff_time)
 castoff_at_over+=(castoff_end_timer)
-readonly -f castoff_end_time castoff_time castoff_end_timer
+readonly -f castoff_time castoff_end_timer

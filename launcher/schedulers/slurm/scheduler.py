@@ -33,6 +33,7 @@ class Slurm(QueuedScheduler):
     interactive = "salloc"
     longest_grace = 65535  # sbatch's --signal
     splits_arrays = True
+    warns = True
     counts_cpus = True
 
     def directives(self, spec: JobSpec, site: Site, resources: Resources) -> Directives:

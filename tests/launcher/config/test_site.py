@@ -19,7 +19,7 @@ from launcher.schedulers.registry import scheduler_of
 if TYPE_CHECKING:
     from tests.conftest import Castoff
 
-BUILT_IN = ["aurora", "frontier", "local", "pbs", "perlmutter", "polaris", "slurm"]
+BUILT_IN = ["aurora", "flux", "frontier", "local", "pbs", "perlmutter", "polaris", "slurm", "tuolumne"]
 
 
 class Folders:
@@ -230,7 +230,10 @@ class TestExtends:
     def test_a_parent_that_is_not_there(self, folders: Folders) -> None:
         message = folders.refusal("a", "extends: aurorra")
         assert "site aurorra: there is no such profile; did you mean aurora?" in message
-        assert "there are: a, aurora, frontier, local, pbs, perlmutter, polaris, slurm" in message
+        assert (
+            "there are: a, aurora, flux, frontier, local, pbs, perlmutter, polaris, slurm, tuolumne"
+            in message
+        )
         assert "a.yaml:1: extends: " in message
         assert "did you mean" not in folders.refusal("mine", "extends: minee")
 
@@ -341,9 +344,7 @@ class TestRefusals:
 
     def test_a_name_that_is_none(self, folders: Folders) -> None:
         for name in ("summit", "../aurora", "", "aurora.yaml"):
-            with pytest.raises(
-                CastoffError, match=r"there is no such profile[^/]*there are: aurora, frontier"
-            ):
+            with pytest.raises(CastoffError, match=r"there is no such profile[^/]*there are: aurora, flux"):
                 folders.load(name)
 
 

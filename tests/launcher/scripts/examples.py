@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from launcher import JobSpec, Plan, Site, plan
+from launcher.schedulers.registry import scheduler_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 JOB_FILES = Path(__file__).parents[3] / "examples"
@@ -53,6 +54,20 @@ NEEDED: dict[str, dict[str, Any]] = {
         "setup": ["module load python"],
     },
     "pbs": {"queue": "workq", "walltime": "00:30:00", "ranks_per_node": 4, "cores_per_rank": 8},
+    "flux": {
+        "account": "bank",
+        "queue": "batch",
+        "walltime": "00:30:00",
+        "ranks_per_node": 4,
+        "cores_per_rank": 8,
+        "devices_per_rank": 1,
+    },
+    "tuolumne": {
+        "account": "bank",
+        "queue": "pbatch",
+        "walltime": "00:30:00",
+        "setup": [". /p/lustre5/me/venv/bin/activate"],
+    },
     "local": {"ranks_per_node": 2},
 }
 STAGE: list[dict[str, Any]] = [
@@ -100,8 +115,10 @@ def of_every_site() -> dict[str, Example]:
         if site != "local":
             examples[f"{site}-2-nodes"] = Example(site, {"nodes": 2})
         queue, count = ARRAYS.get(site, ({}, 8))
-        examples[f"{site}-array"] = Example(site, {"array": {"count": count, "at_most": 2}, **queue})
-        ids = {"slurm": ["101"], "pbs": ["101.head"], "local": ["preprocess"]}[Site.load(site).scheduler]
+        scheduler = scheduler_of(Site.load(site).scheduler)
+        if "array" not in scheduler.lacks:
+            examples[f"{site}-array"] = Example(site, {"array": {"count": count, "at_most": 2}, **queue})
+        ids = {"pbs": ["101.head"], "local": ["preprocess"]}.get(scheduler.name, ["101"])
         examples[f"{site}-dependency"] = Example(site, {"after": {"afterok": ids}})
         examples[f"{site}-function"] = Example(site, {}, function=True)
     return examples
@@ -109,6 +126,11 @@ def of_every_site() -> dict[str, Example]:
 
 EXAMPLES: dict[str, Example] = {
     **of_every_site(),
+    "flux-uneven": Example("flux", {"nodes": 3, "ranks_per_node": None, "ranks": 8}),
+    "flux-torchrun": Example("flux", {"nodes": 2, "start": {"torchrun": True}}),
+    "flux-requeue": Example("flux", {"requeue": {"max": 3}, "env_from": ["WANDB_API_KEY"]}),
+    "flux-chain": Example("flux", {"requeue": {"max": 3, "how": "chain"}}),
+    "flux-templates": Example("flux", {"command": ["train", "--name={{id}}", ":", "{{{"]}),
     "slurm-dependency-by-name": Example("slurm", {"after": {"afterok": ["preprocess"], "afterany": ["9"]}}),
     "aurora-6-ranks": Example("aurora", {"ranks_per_node": 6, "nodes": 2}),
     "aurora-24-ranks": Example("aurora", {"ranks_per_node": 24}),

@@ -1,10 +1,14 @@
-"""How sbatch and qsub read the directives of a script, written after their sources and not after ours.
+"""How sbatch, qsub and flux batch read the directives of a script, after their sources and not after ours.
 
 Slurm: get_argument() and _opt_batch_script() in src/sbatch/opt.c. OpenPBS: get_script() in
 src/cmds/qsub_sup.c, make_argv() in src/cmds/qsub.c, pbs_quote_parse() in src/lib/Libifl.
+Flux: DirectiveParser in src/bindings/python/flux/job/directives.py.
 """
 
 from __future__ import annotations
+
+import re
+import shlex
 
 Read = list[tuple[str, str | bool]]
 
@@ -131,3 +135,31 @@ def read_pbs(script: str) -> Read:
         elif line.strip() and not line.lstrip().startswith("#"):
             break
     return found
+
+
+def flux_arguments(line: str) -> list[str]:
+    """What stands after `#flux:`, as flux batch splits it (Directive in its job/directives.py, 0.88)."""
+    assert '"""' not in line and "'''" not in line, "flux batch reads triple quotes by rules of their own"
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.escapedquotes = "\"'"
+    return list(lexer)
+
+
+def read_flux(script: str) -> Read:
+    """Every option of a script: flux batch looks at each line, and takes directives at its top alone."""
+    assert "\r" not in script, "flux batch reads it with universal newlines"
+    found: dict[str, str | bool] = {}
+    over = False
+    for line in script.split("\n")[1:]:
+        if not (marked := re.match(r"^([^\w]*)(?:flux|FLUX):(.*)$", line)):
+            over = over or not line.startswith("#")
+            continue
+        assert marked[1] == "#" and not over, f"orphan, or another sentinel: {line}"
+        for argument in flux_arguments(marked[2]):
+            name, equals, value = argument.removeprefix("--").partition("=")
+            assert argument.startswith("--"), argument
+            join = {"env": ",", "dependency": ",", "setopt": " ", "setattr": " "}.get(name)
+            assert join or name not in found, f"{name} twice"
+            found[name] = f"{found[name]}{join}{value}" if name in found else value if equals else True
+    return list(found.items())

@@ -23,7 +23,7 @@ from tests.command_line import Castoff
 from .examples import EXAMPLES, GOLDEN, NEEDED
 from .harness import CHECKOUT
 from .machine import known_parts
-from .readers import read_pbs, read_slurm
+from .readers import read_flux, read_pbs, read_slurm
 
 Compare = Callable[[str, str], None]
 
@@ -97,7 +97,7 @@ def test_directives_read_back_are_the_plans(name: str) -> None:
     if decided.scheduler == "local":
         assert decided.directives == []
         return
-    read = {"slurm": read_slurm, "pbs": read_pbs}[decided.scheduler]
+    read = {"slurm": read_slurm, "pbs": read_pbs, "flux": read_flux}[decided.scheduler]
     assert decided.directives
     assert read(rendered(name)) == decided.directives
 
@@ -105,7 +105,7 @@ def test_directives_read_back_are_the_plans(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if not name.startswith("local")])
 def test_nothing_stands_between_directives(name: str) -> None:
     lines = rendered(name).split("\n")
-    found = [number for number, line in enumerate(lines) if line.startswith(("#PBS", "#SBATCH"))]
+    found = [number for number, line in enumerate(lines) if line.startswith(("#PBS", "#SBATCH", "#flux:"))]
     assert lines[0].startswith("#!")
     assert found == list(range(1, len(found) + 1))
 

@@ -14,13 +14,13 @@ castoff_check_chain() {
   fi
   if [[ -n $castoff_why ]]; then
     echo "castoff: job $CASTOFF_CHAIN of the chain does not begin: $castoff_why"
-    exit 0 # so that PBS deletes those that would follow
+    exit 0 # so that those that would follow are no longer due
   fi
 }
 castoff_go_on_in_chain() {
   if ((${CASTOFF_CHAIN:-$castoff_requeue_max} < castoff_requeue_max)); then
     castoff_ending=again
-    exit 75 # not 0: then PBS starts the chain's next job
+    exit 75 # not 0: then the chain's next job is due
   fi
   if [[ -n ${CASTOFF_CHAIN:-} ]]; then
     echo "castoff: stopped early once more, and requeue.max ($castoff_requeue_max) is used up" >&2

@@ -1,0 +1,113 @@
+"""What Flux says of jobs: the questions, how its answers are read, and what its words mean.
+
+`flux jobs --json` of flux-core 0.88 tells of jobs that wait, run and have ended, as long as Flux keeps them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from launcher.schedulers.flux.submit import decimal
+from launcher.schedulers.jobs import JobTold
+
+MOST_ASKED = 1000
+"""Jobs in one question: an argument list can be no longer than 2 MiB, and an answer should be read."""
+
+_ENDINGS = {"COMPLETED": "done", "CANCELED": "cancelled", "TIMEOUT": "walltime", "FAILED": "failed"}
+"""By result."""
+
+_NEVER_RAN = -128
+"""The returncode of what was cancelled before it ran."""
+
+
+def queue_command(jobs: Iterable[str]) -> list[str]:
+    """What tells of jobs by id, also of those that have ended."""
+    return ["flux", "jobs", "--json", *jobs]
+
+
+def unfinished_command() -> list[str]:
+    """What tells of this user's jobs that wait or run."""
+    return ["flux", "jobs", "--json", "--count=0"]
+
+
+def find_command(name: str) -> list[str]:
+    """What tells of this user's jobs of a name, also of those that have ended."""
+    return ["flux", "jobs", "--json", "--count=0", "-a", f"--name={name}"]
+
+
+def parse_denied(errors: str) -> set[str]:
+    """The ids of which Flux says that it does not know them."""
+    said = re.findall(r"^JobID (\S+) unknown$", errors, re.MULTILINE)
+    return {number for job in said if (number := decimal(job)) is not None}
+
+
+def parse_queue(answer: str) -> list[JobTold]:
+    """The jobs in an answer; where one was asked about, it is no list."""
+    try:
+        told = json.loads(answer)
+    except ValueError:
+        return []
+    jobs = told.get("jobs", [told]) if isinstance(told, dict) else []
+    return [_job(one) for one in jobs if isinstance(one, dict) and isinstance(one.get("id"), int)]
+
+
+def _job(held: Mapping[str, Any]) -> JobTold:
+    word = str(held.get("status") or held.get("state") or "")  # the result, once it is over
+    told = JobTold(
+        job=str(held["id"]),
+        task=None,
+        word=word,
+        stage="ended" if word in _ENDINGS else "running" if word in ("RUN", "CLEANUP") else "pending",
+        submitted=held.get("t_submit"),
+        start=held.get("t_run"),
+        script=f"{held.get('cwd')}/job.sh",  # castoff has it start in its run directory
+        folder=str(held.get("cwd") or ""),
+    )
+    if told.stage == "ended":
+        return _ended(told, held)
+    return _waiting(told, held) if told.stage == "pending" else told
+
+
+def _ended(told: JobTold, held: Mapping[str, Any]) -> JobTold:
+    """A job that has ended, and how."""
+    wrong = held.get("exception") or {}
+    fatal = str(wrong.get("type")) if wrong.get("occurred") and not wrong.get("severity") else None
+    note, code = str(wrong.get("note") or ""), held.get("returncode")
+    why = (
+        None
+        if fatal in (None, "timeout")
+        else note
+        if fatal == "cancel"
+        else f"Flux ended it ({fatal}): {note}"
+    )
+    if fatal == "dependency":
+        why = f"what it waited for can no longer be ({note})"
+    if told.start is None or code is None or code == _NEVER_RAN:
+        exit_code = None
+    else:
+        exit_code = code if code >= 0 else 128 - code
+    return told._replace(
+        ending="node-failure" if fatal == "node-failure" else _ENDINGS[told.word],
+        ended_itself=fatal is None and exit_code is not None,
+        exit_code=exit_code,
+        is_void=fatal == "dependency",
+        why=why or None,
+        end=held.get("t_cleanup") or held.get("t_inactive"),
+    )
+
+
+def _waiting(told: JobTold, held: Mapping[str, Any]) -> JobTold:
+    """A job that waits, and why, in plain words. What can never run, Flux ends at once."""
+    is_held = held.get("urgency") == 0
+    if needed := ", ".join(map(str, held.get("dependencies") or ())):
+        words = f"it waits for other jobs ({needed})"
+    elif is_held:
+        words = f"it is held (urgency 0); `flux job urgency {told.job} default` lets it go"
+    elif told.word == "SCHED":
+        words = "Flux has not found room for it yet"
+    else:
+        words = "Flux has not looked at it yet"
+    return told._replace(waits=words, is_stuck=is_held)

@@ -1,0 +1,45 @@
+#!/bin/bash -l
+#flux: --job-name=causets
+#flux: --bank=bank
+#flux: --queue=batch
+#flux: --nodes=1
+#flux: --nslots=1
+#flux: --cores-per-slot=32
+#flux: --gpus-per-slot=4
+#flux: --time-limit=1800s
+#flux: --dependency=afterok:101
+#flux: --env-remove=*
+#flux: --env=HOME --env=LOGNAME --env=PATH --env=SHELL --env=USER
+#flux: --output={{name}}-{{id.dec}}.out
+
+# causets on flux: 4 ranks, 4 on 1 node.
+# OMP_NUM_THREADS=8: a rank's cores
+set -euo pipefail
+# First of all, castoff's functions: they stand below the last line that begins with "# === castoff".
+if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = $0 }
+    END { while (last && ++i <= NR) print (i > last ? line[i] : "") }' <"$0") ||
+  [[ $castoff_below != *$'\ncastoff_loaded=1' ]]; then
+  echo "castoff: the functions at the end of $0 cannot be read: is all of it there?" >&2
+  exit 1
+fi
+eval "${castoff_below:LINENO-1}" # so that their errors name the right lines
+
+castoff_nodes=1 castoff_ranks=4 castoff_ranks_per_node=4 castoff_full_nodes=1
+castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
+castoff_device_step=0
+export CASTOFF_ARRAY_COUNT=1
+castoff_begin # the run directory and its records; what asks this job to stop
+
+# --- Environment of the ranks
+castoff_forget # what a parent's ranks were told must not reach ours
+export OMP_NUM_THREADS=8
+castoff_rendezvous # MASTER_ADDR and MASTER_PORT
+
+# --- Start
+castoff_start flux run --nodes=1 --ntasks=4 --cores-per-task=8 --setopt=cpu-affinity=per-task \
+  --gpus-per-task=1 --setopt=gpu-affinity=per-task --setopt=exit-on-error \
+  --setopt=exit-timeout=none \
+  "$castoff_rank" \
+  python -m trainers.gnn --config causets.yaml
+castoff_end # its ending, on record; starts it again where that is due
+# === castoff for flux and flux, walltime, devices: nothing below is about this job ===

@@ -1,0 +1,143 @@
+"""flux batch's directives: what a job asks for, and how it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher import JobSpec, Site, plan, render
+from launcher.errors import InvalidInput
+from launcher.schedulers.directives import Resources
+from launcher.schedulers.flux.directives import DIALECT, directive, directives, refused
+
+from ...scripts.readers import read_flux
+
+RESOURCES = Resources(
+    name="job",
+    nodes=2,
+    tasks_per_node=4,
+    cores_per_task=8,
+    devices_per_task=1,
+    devices_per_node=4,
+    whole_nodes=False,
+    walltime=5400,
+    grace=120,
+    after=None,
+)
+SITE = Site(name="s", description="d", scheduler="flux", starter="flux")
+
+
+def asked(resources: Resources = RESOURCES, **fields: Any) -> dict[str, str | bool]:
+    return dict(directives(JobSpec.of({"command": ["x"], **fields}), SITE, resources))
+
+
+def test_every_field() -> None:
+    found = asked(
+        RESOURCES._replace(after="afterok:1:2,after:3"),
+        account="a",
+        queue="q",
+        constraint="-host:n7",
+        inherit=["A"],
+        env_from=["KEY"],
+    )
+    assert list(found.items()) == [
+        ("job-name", "job"),
+        ("bank", "a"),
+        ("queue", "q"),
+        ("requires", "-host:n7"),
+        ("nodes", "2"),
+        ("nslots", "2"),
+        ("cores-per-slot", "32"),
+        ("gpus-per-slot", "4"),
+        ("time-limit", "5400s"),
+        ("dependency", "afterok:1:2,after:3"),
+        ("env-remove", "*"),
+        ("env", "HOME,LOGNAME,PATH,SHELL,USER,A,KEY"),
+        ("output", "{{name}}-{{id.dec}}.out"),
+    ]
+
+
+def test_whole_nodes_have_all_that_is_in_them() -> None:
+    found = asked(RESOURCES._replace(whole_nodes=True), inherit="all")
+    assert found["exclusive"] is True
+    assert not {"nslots", "cores-per-slot", "gpus-per-slot", "env", "env-remove"} & found.keys()
+
+
+def test_an_option_for_each_of_several() -> None:
+    words = "--dependency=afterok:1 --dependency=afterok:2 --dependency=afterstart:3"
+    assert directive("dependency", "afterok:1:2,after:3") == words
+    assert directive("env", "A,B") == "--env=A --env=B"
+    assert directive("setopt", "mpibind=off verbose") == "--setopt=mpibind=off --setopt=verbose"
+    assert directive("exclusive", True) == "--exclusive"
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp", "Cf", "Cn", "Co", "Zs"]) | st.just(" "))
+)
+def test_a_value_is_read_back(value: str) -> None:
+    try:
+        line = directive("job-name", value)
+    except ValueError:
+        assert not value.isprintable() or '"""' in value or "'''" in value
+        return
+    assert read_flux(f"#!/bin/bash\n#flux: {line}\n\n") == [("job-name", value)]
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\rb", "\x00", "\x1b[2J", 'a"""b', "'''"])
+def test_what_cannot_be_said(value: str) -> None:
+    with pytest.raises(ValueError, match="job-name"):
+        directive("job-name", value)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("#!/bin/bash\n#flux: -N1\n\necho 'a\nflux: b'\n", "its line 5 for a directive"),
+        ("#!/bin/bash\n#flux: -N1\n\n  'FLUX: x' \\\n", "its line 4"),
+        ("#!/bin/bash\n#flux: -N1\n\n# flux: a name\n", "its line 4"),
+        ("#!/bin/bash\n#flux: -N1\necho a\rb\n", "carriage return"),
+        ("#!/bin/bash\n#flux: -N1\necho \udcff\n", "not UTF-8"),
+    ],
+)
+def test_what_flux_batch_would_not_take(script: str, words: str) -> None:
+    assert words in (refused(script) or "")
+
+
+@pytest.mark.parametrize("text", ["echo a flux: b", "export A='flux: b'", "# Flux: it", "influx: 1"])
+def test_what_only_looks_like_it(text: str) -> None:
+    assert refused(f"#!/bin/bash\n#flux: -N1\n#flux: -t1\n\n{text}\n") is None
+
+
+def test_such_a_script_is_never_rendered() -> None:
+    job = JobSpec.of({"command": ["python", "-c", "x = 1\nflux: int = 2"]})
+    with pytest.raises(InvalidInput, match="flux batch would take its line"):
+        render(plan(job, SITE))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("N", "stands for nodes, which follows from other fields; set nodes instead"),
+        ("signal", "follows from other fields; set grace instead"),
+        ("bank", "is what the field account says"),
+        ("wrap", "is no request of a job"),
+    ],
+)
+def test_directives_that_are_refused(name: str, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        plan(JobSpec.of({"command": ["x"], "directives": {name: "1"}}), SITE)
+
+
+@pytest.mark.parametrize("field", ["array", "qos", "exclude", "reservation", "memory", "mail"])
+def test_what_flux_has_nothing_for(field: str) -> None:
+    values = {"array": {"count": 2}, "memory": "1G", "mail": {"to": "me@x"}}
+    with pytest.raises(InvalidInput, match=f"{field}: is nothing to Flux"):
+        plan(JobSpec.of({"command": ["x"], field: values.get(field, "v")}), SITE)
+
+
+def test_the_dialect_knows_its_own_directives() -> None:
+    owned = {*DIALECT.owned, *DIALECT.typed, *DIALECT.needed}
+    assert set(asked(account="a", queue="q", constraint="c")) <= owned
