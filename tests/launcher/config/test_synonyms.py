@@ -16,7 +16,7 @@ from launcher.config.document import Document
 from launcher.config.job import JobSpec, Stage
 from launcher.config.site import Node, Queue, Site
 from launcher.config.structure import convert, fields_of
-from launcher.config.synonyms import OF, OF_JOBS, OF_SITES, OPTION_LETTERS, VERBS
+from launcher.config.synonyms import OF, OF_JOBS, OPTION_LETTERS, VERBS
 from launcher.errors import InvalidInput
 
 
@@ -216,7 +216,7 @@ def test_words_of_others_are_not_our_own() -> None:
 
 def test_a_profile_sends_every_field_of_a_job_to_its_defaults() -> None:
     for name in {*fields_of(JobSpec)} - {*fields_of(Site)} - {"memory"}:
-        found = OF_SITES.find(name, "x")
+        found = OF["Site"].find(name, "x")
         assert found is not None and found.fields == [(f"defaults.{name}", "x")], name
 
 
