@@ -22,7 +22,7 @@ from launcher.ranks.families import (
     slurm_step_is_inherited,
     value,
 )
-from launcher.ranks.scheduler import (
+from launcher.ranks.rendezvous import (
     TRIPLE,
     alone,
     complete,
@@ -119,8 +119,7 @@ def _told(environ: Mapping[str, str], marker: str, family: Placement | None) -> 
     for field in ("rank", "world_size", "local_rank", "local_world_size", "node_rank"):
         read = number(environ, field.upper())
         if read is not None:
-            setattr(placement, field, read)
-            placement.sources[field] = field.upper()
+            placement.take(field, read, field.upper())
         elif field != "node_rank":
             if family is not None:
                 return None
@@ -196,8 +195,8 @@ def _outer_task(environ: Mapping[str, str]) -> Placement:
             " start block sets it; elsewhere: unset CASTOFF_RANK CASTOFF_STARTER"
         )
     outer = Placement(environ["CASTOFF_STARTER"])
-    outer.rank, outer.world_size = int(rank), int(size)
-    outer.sources.update(rank="CASTOFF_RANK", world_size="CASTOFF_RANK")
+    outer.take("rank", int(rank), "CASTOFF_RANK")
+    outer.take("world_size", int(size), "CASTOFF_RANK")
     return outer
 
 
@@ -283,20 +282,16 @@ def _bare(
     """
     placement = Placement("environment")
     for field in ("rank", "world_size", "local_rank"):
-        setattr(placement, field, number(environ, field.upper()))
-        placement.sources[field] = field.upper()
-    if not renewed:
-        for field, name in (("local_world_size", "LOCAL_WORLD_SIZE"), ("node_rank", "NODE_RANK")):
-            setattr(placement, field, number(environ, name))
-            if value(environ, name):
-                placement.sources[field] = name
+        placement.take(field, number(environ, field.upper()), field.upper())
+    for field in () if renewed else ("local_world_size", "node_rank"):
+        if value(environ, field.upper()):
+            placement.take(field, number(environ, field.upper()), field.upper())
     if family is None:
         guess_local_size(placement, environ, read_file)
         return complete(placement, environ, read_file)
     if _same_rank(placement, family):
         if family.world_size is None:
-            family.world_size = placement.world_size
-            family.sources["world_size"] = "WORLD_SIZE"
+            family.take("world_size", placement.world_size, "WORLD_SIZE")
         if family.local_rank != placement.local_rank and notes is not None:
             notes.append(
                 f"LOCAL_RANK={placement.local_rank} is not what {family.starter} says"
@@ -310,12 +305,11 @@ def _bare(
             f" left over or set by hand; before the ranks are started: {UNSET_TRIPLE}"
         )
     if placement.local_world_size is None:
-        placement.local_world_size = _times(placement, family)
-        placement.sources["local_world_size"] = f"ranks inside each task of {family.starter}"
+        each = _times(placement, family)
+        placement.take("local_world_size", each, f"ranks inside each task of {family.starter}")
     several = (family.world_size or 1) > 1  # single tasks, one a host, are each on node 0 of 1
     if placement.node_rank is None and family.node_rank is not None and several:
-        placement.node_rank = family.node_rank
-        placement.sources["node_rank"] = family.sources["node_rank"]
+        placement.take("node_rank", family.node_rank, family.sources["node_rank"])
     return complete(placement, environ, read_file)
 
 

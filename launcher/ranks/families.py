@@ -42,15 +42,7 @@ Source: slurm.h, SLURM_INTERACTIVE_STEP is 0xfffffffa.
 class Placement:
     """Where a family of variables puts this process; None is what it does not tell."""
 
-    __slots__ = (
-        "local_rank",
-        "local_world_size",
-        "node_rank",
-        "rank",
-        "sources",
-        "starter",
-        "world_size",
-    )
+    __slots__ = ("local_rank", "local_world_size", "node_rank", "rank", "sources", "starter", "world_size")
 
     def __init__(self, starter: str):
         self.starter = starter
@@ -61,6 +53,11 @@ class Placement:
         self.node_rank: int | None = None
         self.sources: dict[str, str] = {}
         """From which variable each field was read."""
+
+    def take(self, field: str, what: int | None, source: str) -> None:
+        """Set a field, and say where it comes from."""
+        setattr(self, field, what)
+        self.sources[field] = source
 
 
 def value(environ: Mapping[str, str], name: str) -> str | None:
@@ -99,8 +96,7 @@ def _read(environ: Mapping[str, str], starter: str, how: str, **names: str) -> P
                 f" that drops variables, or, if nothing should have started it, unset"
                 f" {' '.join(names.values())}"
             )
-        setattr(placement, field, read)
-        placement.sources[field] = name
+        placement.take(field, read, name)
     return placement
 
 
@@ -181,13 +177,11 @@ def hydra(environ: Mapping[str, str]) -> Placement | None:
         local_world_size="MPI_LOCALNRANKS",
     )
     if intel and value(environ, "HYDRA_BSTRAP_NODE_ID"):
-        placement.node_rank = number(environ, "HYDRA_BSTRAP_NODE_ID")
-        placement.sources["node_rank"] = "HYDRA_BSTRAP_NODE_ID"
+        placement.take("node_rank", number(environ, "HYDRA_BSTRAP_NODE_ID"), "HYDRA_BSTRAP_NODE_ID")
     elif slurm_in_step(environ) and one_task_a_node(environ):
         # Inside a Slurm job Hydra starts one proxy a node through srun; its ranks inherit that
         # proxy's place.
-        placement.node_rank = number(environ, "SLURM_NODEID")
-        placement.sources["node_rank"] = "SLURM_NODEID"
+        placement.take("node_rank", number(environ, "SLURM_NODEID"), "SLURM_NODEID")
     return placement
 
 
@@ -207,11 +201,10 @@ def slurm(environ: Mapping[str, str]) -> Placement | None:
     ranks_here = (value(environ, "SLURM_GTIDS") or "").split(",")
     counts = value(environ, "SLURM_STEP_TASKS_PER_NODE")
     if counts:
-        placement.local_world_size = tasks_on_node(counts, placement.node_rank or 0)
-        placement.sources["local_world_size"] = "SLURM_STEP_TASKS_PER_NODE at SLURM_NODEID"
+        here = tasks_on_node(counts, placement.node_rank or 0)
+        placement.take("local_world_size", here, "SLURM_STEP_TASKS_PER_NODE at SLURM_NODEID")
     elif ranks_here != [""]:
-        placement.local_world_size = len(ranks_here)
-        placement.sources["local_world_size"] = "count of SLURM_GTIDS"
+        placement.take("local_world_size", len(ranks_here), "count of SLURM_GTIDS")
     local = placement.local_rank
     if ranks_here != [""] and ranks_here[local : local + 1] != [str(placement.rank)]:
         raise PlacementError(
@@ -286,13 +279,8 @@ def pals(environ: Mapping[str, str]) -> Placement | None:
     """
     if not value(environ, "PALS_RANKID"):
         return None
-    placement = _read(
-        environ,
-        "pals",
-        "PALS's mpiexec",
-        rank="PALS_RANKID",
-        local_rank="PALS_LOCAL_RANKID",
-    )
+    how = "PALS's mpiexec"
+    placement = _read(environ, "pals", how, rank="PALS_RANKID", local_rank="PALS_LOCAL_RANKID")
     for field, names in (
         ("world_size", ("PMI_SIZE",)),
         ("local_world_size", ("PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE")),
@@ -300,8 +288,7 @@ def pals(environ: Mapping[str, str]) -> Placement | None:
     ):
         for name in names:
             if value(environ, name) and field not in placement.sources:
-                setattr(placement, field, number(environ, name))
-                placement.sources[field] = name
+                placement.take(field, number(environ, name), name)
     return placement
 
 
@@ -313,11 +300,7 @@ often started by another one."""
 
 def innermost(environ: Mapping[str, str]) -> Placement | None:
     """Find the family of the starter nearest to this process; None when there is none."""
-    for family in FAMILIES:
-        placement = family(environ)
-        if placement is not None:
-            return placement
-    return None
+    return next(filter(None, (family(environ) for family in FAMILIES)), None)
 
 
 def orphans(environ: Mapping[str, str]) -> list[str]:

@@ -1,11 +1,10 @@
-"""Where the ranks meet: the host of rank 0, a port, and the hosts of the allocation."""
+"""What the scheduler around a process adds to its starter's variables: hosts, sizes, where the ranks meet."""
 
 from __future__ import annotations
 
 from launcher.errors import PlacementError
 from launcher.ranks.families import Placement, number, slurm_in_step, value
-from launcher.ranks.hostlist import HostlistError, expand, short_name
-from launcher.ranks.scheduler import node_hosts
+from launcher.ranks.hostlist import HostlistError, expand, read_nodefile, short_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +26,138 @@ START_VARIABLES = {
     "intelmpi": "I_MPI_HYDRA_UUID",
 }
 """What sets one start apart from others in the same job, where a starter tells."""
+
+TRIPLE = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+"""The least that places a rank without a starter."""
+
+
+def complete(placement: Placement, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Placement:
+    """Fill in what a family leaves out, from the scheduler; raise PlacementError if it cannot."""
+    if placement.world_size is None:
+        _complete_pals_size(placement, environ, read_file)
+    if placement.local_world_size is None:
+        raise PlacementError(
+            f"{placement.sources['rank']}={placement.rank} was set by {placement.starter}, but no"
+            " variable tells how many ranks share this node. Export RANK, WORLD_SIZE, LOCAL_RANK"
+            " and LOCAL_WORLD_SIZE in a wrapper around the program, or let castoff start it."
+        )
+    if placement.node_rank is None and placement.local_world_size == placement.world_size:
+        placement.take("node_rank", 0, "all ranks are on this node")
+    return placement
+
+
+def _complete_pals_size(
+    placement: Placement, environ: Mapping[str, str], read_file: Callable[[str], str]
+) -> None:
+    """Find the world size under PALS with PMIx: what the job says, else hosts times ranks."""
+    told = number(environ, "WORLD_SIZE")
+    if told is not None and not value(environ, "RANK"):
+        placement.take("world_size", told, "WORLD_SIZE")
+        return
+    hosts = node_hosts(environ, read_file)
+    if not hosts or placement.local_world_size is None:
+        raise PlacementError(
+            f"PALS_RANKID={placement.rank} was set by PALS's mpiexec, but no variable tells the"
+            " world size (PALS_PMI=pmix sets no PMI_SIZE), and PBS_NODEFILE and PALS_LOCAL_SIZE"
+            " are not both there to work it out. Start the ranks with: mpiexec --env"
+            " WORLD_SIZE=<number of ranks> …"
+        )
+    size = len(hosts) * placement.local_world_size
+    placement.take("world_size", size, "hosts in PBS_NODEFILE x PALS_LOCAL_SIZE")
+
+
+def node_hosts(environ: Mapping[str, str], read_file: Callable[[str], str]) -> list[str]:
+    """List the hosts of a PBS job; none without a nodefile that can be read."""
+    path = value(environ, "PBS_NODEFILE")
+    if path is None:
+        return []
+    try:
+        return read_nodefile(read_file(path))
+    except OSError:
+        return []
+
+
+def guess_local_size(
+    placement: Placement, environ: Mapping[str, str], read_file: Callable[[str], str]
+) -> None:
+    """Work out LOCAL_WORLD_SIZE for a bare triple without it; an error when nothing tells."""
+    if placement.local_world_size is not None:
+        return
+    size = placement.world_size or 1
+    nodes = number(environ, "SLURM_JOB_NUM_NODES") or len(node_hosts(environ, read_file))
+    if size == 1 or nodes == 1 or (not nodes and placement.rank == placement.local_rank):
+        placement.take("local_world_size", size, "WORLD_SIZE: one node")
+    elif nodes and size % nodes == 0:
+        placement.take("local_world_size", size // nodes, f"WORLD_SIZE / {nodes} nodes of the job")
+    else:
+        raise PlacementError(
+            f"{shown_triple(environ)} are set and LOCAL_WORLD_SIZE is not, and nothing else tells"
+            " how many ranks share this node. Export LOCAL_WORLD_SIZE too, where RANK is exported."
+        )
+
+
+def alone(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Placement:
+    """Place a process that no starter started: rank 0 of 1, unless a job around it says more."""
+    tasks = number(environ, "SLURM_NTASKS") or number(environ, "SLURM_NPROCS") or 1
+    nodes = number(environ, "SLURM_JOB_NUM_NODES") or number(environ, "SLURM_NNODES") or 1
+    if in_slurm_job(environ) and (tasks > 1 or nodes > 1 or number(environ, "SLURM_PROCID")):
+        raise PlacementError(
+            f"this process runs in Slurm job {job_id(environ) or '?'} of {tasks} tasks on {nodes}"
+            " nodes (SLURM_NTASKS, SLURM_JOB_NUM_NODES), but in its batch script or shell, not in"
+            " a step: srun did not start it, so it is no rank. Start it with: srun <program>."
+            " For a single process on purpose: srun -N1 -n1 <program>"
+        )
+    path = value(environ, "PBS_NODEFILE")
+    if path is not None:
+        try:
+            lines = [line for line in read_file(path).splitlines() if line.strip()]
+        except OSError as error:
+            raise PlacementError(
+                f"PBS_NODEFILE={path} cannot be read ({error}), so nothing tells how many"
+                " processes this PBS job has. In a container, bind that file; for a single"
+                " process on purpose: unset PBS_NODEFILE PBS_JOBID"
+            ) from error
+        if len(lines) > 1:
+            raise PlacementError(
+                f"this process runs in PBS job {environ.get('PBS_JOBID', '?')} whose nodefile"
+                f" ({path}) has {len(lines)} lines on {len(set(lines))} host(s), one per process"
+                " asked for, but no starter's variables: it is no rank. Start it with: mpiexec"
+                f" -n {len(lines)} <program>. For a single process on purpose: RANK=0"
+                " WORLD_SIZE=1 LOCAL_RANK=0 <program>"
+            )
+    elif value(environ, "PBS_JOBID"):
+        raise PlacementError(
+            f"PBS_JOBID={environ['PBS_JOBID']} is set without PBS_NODEFILE, so nothing tells how"
+            " many processes this PBS job has. Pass PBS_NODEFILE on too; outside of a job:"
+            " unset PBS_JOBID"
+        )
+    placement = Placement("single")
+    for field, what in (
+        ("rank", 0),
+        ("world_size", 1),
+        ("local_rank", 0),
+        ("local_world_size", 1),
+        ("node_rank", 0),
+    ):
+        placement.take(field, what, "no starter around")
+    return placement
+
+
+def in_slurm_job(environ: Mapping[str, str]) -> bool:
+    """Say whether this is a batch script or a shell of a Slurm job, and no task of a step."""
+    inside = job_id(environ) or value(environ, "SLURM_PROCID") or value(environ, "SLURM_STEP_ID")
+    return bool(inside) and not slurm_in_step(environ)
+
+
+def job_id(environ: Mapping[str, str]) -> str:
+    """Read the Slurm job's number; empty outside of one."""
+    return value(environ, "SLURM_JOB_ID") or value(environ, "SLURM_JOBID") or ""
+
+
+def shown_triple(environ: Mapping[str, str]) -> str:
+    """Spell the triple out as it is set."""
+    names = [name for name in TRIPLE if value(environ, name)]
+    return ", ".join(f"{name}={environ[name]}" for name in names)
 
 
 def derived_port(key: str) -> int:

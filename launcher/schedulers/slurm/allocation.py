@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from launcher.ranks.families import slurm_in_step, tasks_on_node, value
 from launcher.ranks.hostlist import expand
-from launcher.ranks.scheduler import job_id
+from launcher.ranks.rendezvous import job_id
 from launcher.schedulers.allocation import Allocation, no_hosts
 from launcher.schedulers.command import PATIENCE, Silent, answer_of
 
