@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,6 +32,9 @@ class Difference(NamedTuple):
     """The part of a profile that would say the same; empty where only a person can tell."""
 
 
+_Found = Iterator[Difference | str]
+
+
 class Comparison(NamedTuple):
     """What came of comparing a profile with its scheduler."""
 
@@ -49,105 +52,93 @@ class Comparison(NamedTuple):
 
 def compare(site: Site, told: Told, today: str) -> Comparison:
     """Compare a profile's limits with what its scheduler told; `today` dates what would mend it."""
-    work = _Work(site, told, today)
-    work.queues("queues", site.queues, site.other_queues, told.queues)
-    if told.qos is not None:
-        work.queues("qos", site.qos, site.other_qos, told.qos)
-    work.defaults()
-    work.array()
-    work.node()
-    work.filesystems()
+    parts = _Parts(site, told, today)
+    found = [
+        *parts.queues("queues", site.queues, site.other_queues, told.queues),
+        *(parts.queues("qos", site.qos, site.other_qos, told.qos) if told.qos is not None else ()),
+        *parts.defaults(),
+        *parts.array(),
+        *parts.nodes(),
+        *parts.filesystems(),
+    ]
     wanted = {"qos": site.qos, "nodes": site.node}
     unanswered = [f"{about}: {why}" for about, why in told.unanswered if wanted.get(about)]
-    return Comparison(work.differences, [*work.not_compared, *unanswered, _UNTOLD])
+    not_compared = [one for one in found if isinstance(one, str)]
+    differences = [one for one in found if not isinstance(one, str)]
+    return Comparison(differences, [*not_compared, *unanswered, _UNTOLD])
 
 
-class _Work:
-    """Collects what differs and what could not be compared, one method for each part of a profile."""
+class _Parts(NamedTuple):
+    """Each part of a profile: what differs in it, and what could not be compared, with the reason."""
 
-    def __init__(self, site: Site, told: Told, today: str):
-        self.site = site
-        self.told = told
-        self.today = today
-        self.differences: list[Difference] = []
-        self.not_compared: list[str] = []
+    site: Site
+    told: Told
+    today: str
 
     def queues(
         self, field: str, known: Mapping[str, Queue], others: bool, told: Mapping[str, ToldQueue]
-    ) -> None:
+    ) -> _Found:
         """The queues, or the QOS."""
         for name, queue in known.items():
             listed = told.get(queue.listed_as or name)
             if listed is None:
                 none = f"there is no {queue.listed_as or name}"
-                self._differs(f"{field}.{name}", "there is one", queue, none, {field: {name: None}})
+                yield _difference(f"{field}.{name}", "there is one", queue, none, {field: {name: None}})
             elif queue.submit_to is None:
-                self._ranges(field, name, queue, listed, told)
-                self._numbers(field, name, queue, listed)
+                yield from self._ranges(field, name, queue, listed, told)
+                yield from self._numbers(field, name, queue, listed)
         listed_names = {queue.listed_as or name for name, queue in known.items()}
         beyond = [name for name, queue in told.items() if queue.offered and name not in listed_names]
         if beyond and others:
-            self.not_compared.append(f"{field} that the profile does not list: {', '.join(beyond)}")
+            yield f"{field} that the profile does not list: {', '.join(beyond)}"
         elif known:  # a site that lists none and takes none chooses it itself
             for name in beyond:
                 ranges = [_as_range(bounds) for bounds in _bounds_of(told[name], told)]
-                mend = self._fact({"ranges": _plain(ranges)}, told[name].source)
+                mend = {name: self._fact({"ranges": _plain(ranges)}, told[name].source)}
                 takes = f"there is {name}, for {_words(ranges)}"
-                self._differs(f"{field}.{name}", "there is none", None, takes, {field: {name: mend}})
+                yield _difference(f"{field}.{name}", "there is none", None, takes, {field: mend})
 
     def _ranges(
         self, field: str, name: str, queue: Queue, listed: ToldQueue, told: Mapping[str, ToldQueue]
-    ) -> None:
+    ) -> _Found:
         place = f"{field}.{name}.ranges"
         theirs = _bounds_of(listed, told)
         if not theirs:
-            self.not_compared.append(f"{place}: it routes to queues that the scheduler does not show")
+            yield f"{place}: it routes to queues that the scheduler does not show"
             return
         ours = [_as_bounds(range_) for range_ in queue.ranges] or [Bounds(min_nodes=1)]
         unlike = set(_unlike(ours, theirs))
-        unsaid = {part for part, said in unlike if _says_nothing(part, said)}
-        if not self.told.submit_filter:
-            unsaid = set()
-        if unlike and all(part in unsaid for part, _ in unlike):
+        unsaid = {part for part, said in unlike if said is None or (part == "min_nodes" and said == 1)}
+        if self.told.submit_filter and unlike and all(part in unsaid for part, _ in unlike):
             names = " and no ".join(sorted(unsaid))
             why = f"its submit filter ({self.told.submit_filter}) may have one"
-            self.not_compared.append(f"{place}: the scheduler names no {names}, but {why}")
+            yield f"{place}: the scheduler names no {names}, but {why}"
         elif unlike:
             ranges = [_as_range(bounds) for bounds in theirs]
             mend = {field: {name: self._fact({"ranges": _plain(ranges)}, listed.source)}}
-            self._differs(place, _words(queue.ranges), queue, _words(ranges), mend)
+            yield _difference(place, _words(queue.ranges), queue, _words(ranges), mend)
 
-    def _numbers(self, field: str, name: str, queue: Queue, listed: ToldQueue) -> None:
-        for part, ours, theirs in (
-            ("max_jobs", queue.max_jobs, listed.max_jobs),
-            ("max_devices", queue.max_devices, listed.max_devices),
-        ):
-            place = f"{field}.{name}.{part}"
-            if theirs is None and ours is not None:
-                self.not_compared.append(f"{place}: the scheduler names none")
-            elif theirs != ours:
-                mend = {field: {name: self._fact({part: theirs}, listed.source)}}
-                self._differs(place, "nothing" if ours is None else str(ours), queue, str(theirs), mend)
+    def _numbers(self, field: str, name: str, queue: Queue, listed: ToldQueue) -> _Found:
+        for part in ("max_jobs", "max_devices"):
+            theirs = getattr(listed, part)
+            mend = {field: {name: self._fact({part: theirs}, listed.source)}}
+            yield from _number(f"{field}.{name}.{part}", getattr(queue, part), queue, theirs, mend)
 
-    def defaults(self) -> None:
+    def defaults(self) -> _Found:
         """The queue of jobs that name none."""
         ours, theirs = self.site.default_queue, self.told.default_queue
         if ours is not None and theirs is not None and ours != theirs:
-            self._differs("default_queue", ours, None, theirs, {"default_queue": theirs})
+            yield _difference("default_queue", ours, None, theirs, {"default_queue": theirs})
         if self.site.default_qos is not None:
-            self.not_compared.append("default_qos: it hangs on the user's account")
+            yield "default_qos: it hangs on the user's account"
 
-    def array(self) -> None:
+    def array(self) -> _Found:
         """The largest array."""
         ours, theirs = self.site.array, self.told.array_count
-        if theirs is None and ours is not None:
-            self.not_compared.append("array.max_count: the scheduler names none")
-        elif theirs is not None and (ours is None or ours.max_count != theirs):
-            mend = {"array": self._fact({"max_count": theirs}, self.told.array_source)}
-            said = "nothing" if ours is None else str(ours.max_count)
-            self._differs("array.max_count", said, ours, str(theirs), mend)
+        mend = {"array": self._fact({"max_count": theirs}, self.told.array_source)}
+        yield from _number("array.max_count", ours.max_count if ours else None, ours, theirs, mend)
 
-    def node(self) -> None:
+    def nodes(self) -> _Found:
         """Whether there are nodes with the profile's cores and devices."""
         node = self.site.node
         if node is None or not node.sockets:
@@ -155,23 +146,34 @@ class _Work:
         cores = sum(len(cpus(socket)) for socket in node.sockets)
         if self.told.nodes and not any(_alike(kind, cores, node.device_count) for kind in self.told.nodes):
             theirs = ", ".join(_kind_words(kind) for kind in self.told.nodes)
-            said = f"a node of {cores} cores and {node.device_count} devices"
-            self._differs("node", said, node, theirs, {})
+            yield _difference(
+                "node", f"a node of {cores} cores and {node.device_count} devices", node, theirs, {}
+            )
 
-    def filesystems(self) -> None:
+    def filesystems(self) -> _Found:
         """The file systems that the profile writes into jobs or proposes."""
         valid = self.told.filesystems
         for field, names, fact in _filesystems(self.site) if valid else []:
             wrong = [name for name in names if name not in valid]
             if wrong:
-                self._differs(field, ", ".join(wrong), fact, f"valid are {', '.join(valid)}", {})
-
-    def _differs(self, field: str, ours: str, fact: Fact | None, theirs: str, mend: dict[str, Any]) -> None:
-        source, date = (fact.source, fact.date) if fact else (None, None)
-        self.differences.append(Difference(field, ours, source, date, theirs, mend))
+                yield _difference(field, ", ".join(wrong), fact, f"valid are {', '.join(valid)}", {})
 
     def _fact(self, part: dict[str, Any], source: str) -> dict[str, Any]:
         return {**part, "source": source, "date": self.today}
+
+
+def _difference(field: str, ours: str, fact: Fact | None, theirs: str, mend: dict[str, Any]) -> Difference:
+    source, date = (fact.source, fact.date) if fact else (None, None)
+    return Difference(field, ours, source, date, theirs, mend)
+
+
+def _number(
+    field: str, ours: int | None, fact: Fact | None, theirs: int | None, mend: dict[str, Any]
+) -> _Found:
+    if theirs is None and ours is not None:
+        yield f"{field}: the scheduler names none"
+    elif theirs != ours:
+        yield _difference(field, "nothing" if ours is None else str(ours), fact, str(theirs), mend)
 
 
 def _bounds_of(listed: ToldQueue, told: Mapping[str, ToldQueue]) -> list[Bounds]:
@@ -198,57 +200,38 @@ def _unlike(ours: list[Bounds], theirs: list[Bounds]) -> Iterator[tuple[str, int
                 yield part, said
 
 
-def _says_nothing(part: str, said: int | None) -> bool:
-    return said is None or (part == "min_nodes" and said == 1)
-
-
 def _order(bounds: Bounds) -> list[int]:
     return [-1 if part is None else part for part in bounds]
 
 
 def _outermost(several: list[Bounds]) -> Bounds:
-    def least(parts: list[int | None]) -> int | None:
-        return None if None in parts else min(part for part in parts if part is not None)
+    def most(choose: Callable[[Iterable[int]], int], parts: tuple[int | None, ...]) -> int | None:
+        return None if None in parts else choose(part for part in parts if part is not None)
 
-    def most(parts: list[int | None]) -> int | None:
-        return None if None in parts else max(part for part in parts if part is not None)
-
-    return Bounds(
-        least([one.min_nodes for one in several]),
-        most([one.max_nodes for one in several]),
-        least([one.min_walltime for one in several]),
-        most([one.max_walltime for one in several]),
-    )
+    return Bounds(*map(most, (min, max, min, max), zip(*several, strict=True)))
 
 
 def _as_bounds(range_: Range) -> Bounds:
-    shortest, longest = range_.min_walltime, range_.max_walltime
-    return Bounds(
-        range_.min_nodes,
-        range_.max_nodes,
-        seconds(shortest) if shortest else None,
-        seconds(longest) if longest else None,
-    )
+    times = (seconds(time) if time else None for time in (range_.min_walltime, range_.max_walltime))
+    return Bounds(range_.min_nodes, range_.max_nodes, *times)
 
 
 def _as_range(bounds: Bounds) -> Range:
-    shortest, longest = bounds.min_walltime, bounds.max_walltime
-    return Range(
-        bounds.min_nodes or 1,
-        bounds.max_nodes,
-        None if shortest is None else clock(shortest),
-        None if longest is None else clock(longest),
-    )
+    times = (None if time is None else clock(time) for time in (bounds.min_walltime, bounds.max_walltime))
+    return Range(bounds.min_nodes or 1, bounds.max_nodes, *times)
 
 
 def _plain(ranges: list[Range]) -> list[dict[str, Any]]:
     """Ranges as a profile holds them, without what says nothing."""
-    unlimited = msgspec.structs.asdict(Range())
     plain = [
-        {name: held for name, held in msgspec.structs.asdict(range_).items() if held != unlimited[name]}
+        {
+            part: held
+            for part, held in msgspec.structs.asdict(range_).items()
+            if held != getattr(Range(), part)
+        }
         for range_ in ranges
     ]
-    return [] if plain == [{}] else plain
+    return plain if any(plain) else []
 
 
 def _words(ranges: list[Range]) -> str:
@@ -288,7 +271,7 @@ def _filesystems(site: Site) -> Iterator[tuple[str, list[str], Fact | None]]:
 
 def _lay_over(profile: dict[str, Any], part: Mapping[str, Any]) -> None:
     for key, value in part.items():
-        if isinstance(value, dict) and isinstance(profile.get(key), dict):
-            _lay_over(profile[key], value)
+        if isinstance(value, dict):
+            _lay_over(profile.setdefault(key, {}), value)
         else:
-            profile[key] = dict(value) if isinstance(value, dict) else value
+            profile[key] = value

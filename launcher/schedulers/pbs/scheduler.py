@@ -14,9 +14,9 @@ from launcher.config.site import Site
 from launcher.errors import CastoffError, shown
 from launcher.runs.plan import Plan
 from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.command import PATIENCE
+from launcher.schedulers.command import PATIENCE, version_of
 from launcher.schedulers.directives import Directives, Resources
-from launcher.schedulers.pbs import directives
+from launcher.schedulers.pbs import directives, submit
 
 if TYPE_CHECKING:
     from launcher.schedulers.allocation import Allocation
@@ -64,8 +64,6 @@ class Pbs(QueuedScheduler):
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """Slurm's and Grid Engine's qsub share the name, but not the version's text."""
-        from launcher.schedulers.command import version_of
-
         qsub = shutil.which("qsub", path=environ.get("PATH", ""))
         if qsub is None or "pbs" not in version_of(qsub, environ):
             return None
@@ -87,33 +85,23 @@ class Pbs(QueuedScheduler):
 
     def check_run_dir(self, run_dir: str) -> None:
         """As qsub's -o takes it."""
-        from launcher.schedulers.pbs.submit import check_run_dir
-
-        check_run_dir(run_dir)
+        submit.check_run_dir(run_dir)
 
     def first(self, plan: Plan, run_dir: str, dependency: str | None, largest: int | None) -> list[Sending]:
         """qsub, once for each job of a chain."""
-        from launcher.schedulers.pbs.submit import first
-
-        return first(plan, run_dir, dependency)
+        return submit.first(plan, run_dir, dependency)
 
     def again(self, restart: Restart, largest: int | None) -> list[Sending]:
         """qsub, once for neighbours with the same attempt."""
-        from launcher.schedulers.pbs.submit import again
-
-        return again(restart)
+        return submit.again(restart)
 
     def parse_submit(self, answer: str) -> str | None:
         """What qsub prints."""
-        from launcher.schedulers.pbs.submit import parse_submit
-
-        return parse_submit(answer)
+        return submit.parse_submit(answer)
 
     def was_refused(self, code: int, words: str) -> bool:
         """Unless qsub waited for an answer in vain."""
-        from launcher.schedulers.pbs.submit import was_refused
-
-        return was_refused(code, words)
+        return submit.was_refused(code, words)
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
         """qstat and qselect."""

@@ -13,7 +13,7 @@ from launcher.runs.plan import Plan
 from launcher.schedulers.base import Configuration, QueuedScheduler
 from launcher.schedulers.command import PATIENCE
 from launcher.schedulers.directives import Directives, Resources
-from launcher.schedulers.slurm import directives
+from launcher.schedulers.slurm import directives, submit
 
 if TYPE_CHECKING:
     from launcher.schedulers.allocation import Allocation
@@ -62,39 +62,27 @@ class Slurm(QueuedScheduler):
 
     def check_run_dir(self, run_dir: str) -> None:
         """As sbatch's --output and squeue's lines take it."""
-        from launcher.schedulers.slurm.submit import check_run_dir
-
-        check_run_dir(run_dir)
+        submit.check_run_dir(run_dir)
 
     def configuration(self, environ: Mapping[str, str]) -> Configuration:
         """By scontrol."""
-        from launcher.schedulers.slurm.submit import configuration
-
-        return configuration(environ)
+        return submit.configuration(environ)
 
     def first(self, plan: Plan, run_dir: str, dependency: str | None, largest: int | None) -> list[Sending]:
         """sbatch, once for each part of an array."""
-        from launcher.schedulers.slurm.submit import first
-
-        return first(plan, run_dir, dependency, largest)
+        return submit.first(plan, run_dir, dependency, largest)
 
     def again(self, restart: Restart, largest: int | None) -> list[Sending]:
         """sbatch, once for each attempt and part."""
-        from launcher.schedulers.slurm.submit import again
-
-        return again(restart, largest)
+        return submit.again(restart, largest)
 
     def parse_submit(self, answer: str) -> str | None:
         """What `sbatch --parsable` prints."""
-        from launcher.schedulers.slurm.submit import parse_submit
-
-        return parse_submit(answer)
+        return submit.parse_submit(answer)
 
     def was_refused(self, code: int, words: str) -> bool:
         """Unless sbatch waited for an answer in vain."""
-        from launcher.schedulers.slurm.submit import was_refused
-
-        return was_refused(code, words)
+        return submit.was_refused(code, words)
 
     def forgets_dependency(self, head: str) -> bool:
         """slurmctld forgets jobs after MinJobAge."""
