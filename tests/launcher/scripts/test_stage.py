@@ -113,6 +113,13 @@ print(oct(root.stat().st_mode & 0o777), (root / "tree" / "empty").is_dir())
 """A program that says what it finds."""
 
 
+def test_options_of_setups_own(staging: Callable[..., Staging]) -> None:
+    """With `set -C`, a shell writes over no file."""
+    here = staging("srun")
+    ended = here.run(here.item("one"), setup=["set -Cf", "IFS=,"])
+    assert ended.code == 0, ended.output
+
+
 @pytest.mark.parametrize("kind", ONE_NODE)
 def test_archives_folders_and_files(
     kind: str, staging: Callable[..., Staging], system_program: Callable[[str, str], Path]
