@@ -292,7 +292,7 @@ def _publish(draft: Path, path: Path) -> None:
             file.write(draft.read_bytes())
 
 
-_ABOUT = re.compile(r"^# (\S[^\n]*?) on (\S+): ", re.MULTILINE)
+_ABOUT = re.compile(r"^# (\S[^\n]*) on (\S+): ", re.MULTILINE)
 _COUNT = re.compile(r"^export CASTOFF_ARRAY_COUNT=([0-9]{1,7})$", re.MULTILINE)
 
 
