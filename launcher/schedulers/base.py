@@ -170,7 +170,7 @@ class QueuedScheduler(Scheduler):
         """What the answers to `questions` say.
 
         Raises:
-            ValueError, LookupError, AttributeError, TypeError: they cannot be read.
+            ValueError, LookupError, AttributeError, TypeError, OverflowError: they cannot be read.
         """
 
     # Allocations

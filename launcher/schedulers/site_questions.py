@@ -44,7 +44,7 @@ def ask(site: Site, environ: Mapping[str, str] = os.environ) -> Told:
             unanswered.append((question.about, said))
     try:
         return scheduler.told(answers)._replace(unanswered=tuple(unanswered))
-    except (ValueError, LookupError, AttributeError, TypeError) as error:
+    except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
         raise CannotAsk(
             f"site {site.name}: what {questions[0].argv[0]} and the others answer cannot be read: {error!r}"
         ) from error

@@ -93,6 +93,12 @@ def test_what_is_no_json(answering: Answers) -> None:
         ask(at("polaris"), answering("pbs", qstat="echo '{\"Queue\":'"))
 
 
+def test_a_number_that_is_none(answering: Answers) -> None:
+    nodes = '{"nodes": {"n1": {"resources_available": {"ncpus": 1e999}}}}'
+    with pytest.raises(CannotAsk, match="cannot be read: OverflowError"):
+        ask(at("polaris"), answering("pbs", pbsnodes=f"echo '{nodes}'"))
+
+
 def test_variables_that_would_change_what_is_shown_stay_behind(answering: Answers) -> None:
     environ = answering("slurm-accounting", sinfo='test -z "$SINFO_PARTITION" && echo "2|1|64|gpu:4"')
     told = ask(at("slurm"), {**environ, "SINFO_PARTITION": "long"})
