@@ -15,11 +15,9 @@ from launcher.runs.run import LOCK, STOP, Run, locked
 from launcher.runs.script import head_of
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import Silent
-from launcher.schedulers.local import submit as local
 from launcher.schedulers.local.abandoned import Marked
 from launcher.schedulers.local.control import forget_cancellation, other_host, started_by
 from launcher.schedulers.orders import Restart, Sending
-from launcher.schedulers.queue import Queue
 from launcher.schedulers.registry import queued, queued_of
 from launcher.status.settle import settle
 from launcher.status.survey import survey
@@ -57,13 +55,17 @@ def resubmit(
     environ = os.environ if environ is None else environ
     with opened(run.path) as directory:
         check_folder(run.path.parent)
-        script = _script(run).encode(errors="surrogateescape")
-        return _resubmit(run, Sealed(run.path, directory, script), members, done_too, environ)
+        return _resubmit(run, directory, members, done_too, environ)
 
 
 def _resubmit(
-    run: Run, seal: Sealed, members: Collection[int], done_too: bool, environ: Mapping[str, str]
+    run: Run, directory: int, members: Collection[int], done_too: bool, environ: Mapping[str, str]
 ) -> dict[int, int]:
+    try:
+        script = run.script.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error
+    seal = Sealed(run.path, directory, script.encode(errors="surrogateescape"))
     plan = run.facts()
     scheduler = queued(plan.scheduler)
     _check_records(run, plan)
@@ -80,7 +82,7 @@ def _resubmit(
             if scheduler is not None:
                 here = scheduler.configuration(environ)
                 record.cluster = here.cluster or record.cluster
-                sendings = _sendings(run, plan, record, here.largest_array, environ)
+                sendings = _sendings(run, script, plan, record, here.largest_array, environ)
             _renew_secrets(run, plan.env_from, environ)
             (run.path / STOP).unlink(missing_ok=True)
             forget_cancellation(run)
@@ -90,7 +92,7 @@ def _resubmit(
                 if scheduler is not None:
                     send_to_queue(run, seal, record, sendings, lock, environ)
                 else:
-                    send_to_local(run, seal, local.submit_command(str(run.path)), lock, environ)
+                    send_to_local(run, seal, lock, environ)
             except NotSent as error:
                 record.error = error.said
                 run.write_submission(record)
@@ -146,59 +148,52 @@ def _check_none_left(run: Run, scheduler: QueuedScheduler, environ: Mapping[str,
     """
     queue = scheduler.queue(environ)
     queued = survey(run, held=True).queued
-    alone: set[str] = set()  # the ids of a script that stood alone, which lay elsewhere
-    if run.submission() is None and queued:
-        alone = queued.jobs
+    # The ids of a script that stood alone, which lay elsewhere.
+    alone = queued.jobs if run.submission() is None and queued else set()
+
+    def living() -> list[str]:
+        """By its script's path, which no other has."""
+        found = (one for one in queue.unfinished() if one.runs(str(run.script)) or one.job in alone)
+        return sorted({one.job for one in found})
+
     give_up = time.monotonic() + _PATIENCE
     try:
         if queued and (elsewhere := queue.elsewhere(queued.clusters)):
             raise Silent(elsewhere)
         # A job that has just ended is still being cleared away.
-        while (living := _living(queue, run, alone)) and time.monotonic() < give_up:
+        while (left := living()) and time.monotonic() < give_up:
             time.sleep(_POLL)
     except Silent as why:
         raise CastoffError(
             f"{run.id}: {queue.name} could not be asked whether a job of it is left: {why}; what may run "
             "already is not started again"
         ) from None
-    if living:
+    if left:
         raise CastoffError(
-            f"{run.id}: {queue.name} still has a job of it: {', '.join(living)}; wait until it is over, or "
-            f"end it: {shlex.join(scheduler.cancel_command(living))}"
+            f"{run.id}: {queue.name} still has a job of it: {', '.join(left)}; wait until it is over, or "
+            f"end it: {shlex.join(scheduler.cancel_command(left))}"
         )
-
-
-def _living(queue: Queue, run: Run, further: Collection[str]) -> list[str]:
-    """The jobs of this user that wait or run and are a run's: by its script's path, which no other has.
-
-    Raises:
-        Silent: the queue does not answer.
-    """
-    script = str(run.script)
-    return sorted({one.job for one in queue.unfinished() if one.runs(script) or one.job in further})
 
 
 def _still(run: Run) -> str:
     return f"{run.id}: still running; `castoff stop` asks it to stop, `castoff cancel` ends it"
 
 
-def _dependency(run: Run, record: Submission, environ: Mapping[str, str]) -> str | None:
-    """What it still waits for, in its scheduler's words; None: what its script's own directive says."""
-    if record.after:
-        return resolve(record.after, record.scheduler, environ).words
-    if not _has_begun(run) or not queued_of(record.scheduler).forgets_dependency(_head(run)):
-        return None
-    return ""  # it has held once, and those jobs may be forgotten
-
-
 def _sendings(
-    run: Run, plan: Facts, record: Submission, largest: int | None, environ: Mapping[str, str]
+    run: Run, script: str, plan: Facts, record: Submission, largest: int | None, environ: Mapping[str, str]
 ) -> list[Sending]:
     """The commands that start members again, in arrays of at most so many."""
+    scheduler, head = queued_of(record.scheduler), head_of(script)
+    dependency = None  # what its script's own directive says
+    if record.after:
+        dependency = resolve(record.after, record.scheduler, environ).words
+    elif _has_begun(run) and scheduler.forgets_dependency(head):
+        dependency = ""  # it has held once, and those jobs may be forgotten
     chain = 1 + plan.requeue_max if plan.requeue_how == "chain" else 0
-    dependency, begin = _dependency(run, record, environ), record.begin or {}
-    restart = Restart(_head(run), str(run.path), begin, not plan.by_script, dependency, chain)
-    return queued_of(record.scheduler).again(restart, largest)
+    begin = record.begin or {}
+    return scheduler.again(
+        Restart(head, str(run.path), begin, not plan.by_script, dependency, chain), largest
+    )
 
 
 def _next_attempts(run: Run, plan: Facts, members: Collection[int], done_too: bool) -> dict[int, int]:
@@ -252,14 +247,3 @@ def _renewed(run: Run, scheduler: str, begin: dict[int, int]) -> Submission:
 
 def _has_begun(run: Run) -> bool:
     return any((folder / "start.json").exists() for _, _, folder in run.attempts())
-
-
-def _head(run: Run) -> str:
-    return head_of(_script(run))
-
-
-def _script(run: Run) -> str:
-    try:
-        return run.script.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error

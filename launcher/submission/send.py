@@ -170,9 +170,7 @@ def _withdraw(scheduler: str, sends: Sequence[Send], environ: Mapping[str, str],
         raise CastoffError(f"{why}\nbut {which}: {words}") from why
 
 
-def send_to_local(
-    run: Run, seal: Sealed, command: list[str], lock: IO[str], environ: Mapping[str, str]
-) -> None:
+def send_to_local(run: Run, seal: Sealed, lock: IO[str], environ: Mapping[str, str]) -> None:
     """Run the local scheduler's command, once; it inherits the run's lock.
 
     Raises:
@@ -183,6 +181,7 @@ def send_to_local(
     seal.check()
     marks = (MARK, GUARDED)  # of a run that submits this
     environ = {name: value for name, value in environ.items() if name not in marks}
+    command = local.submit_command(str(run.path))
     # From the run directory: a folder named launcher where the user works would win over ours.
     answer = _answer(run, command, environ, str(run.path), [], stdin=lock)
     # The scheduler writes its id down before it lets go of our pipes: so it is certain by now.
@@ -220,23 +219,17 @@ def _answer(
             errors="replace",
         )
     except OSError as error:
-        raise NotSent(run, command, 126, _why_not(folder, error)) from error
+        gone = folder is not None and not Path(folder).is_dir()
+        why = f"{folder} is gone, from which it is submitted" if gone else str(error)
+        raise NotSent(run, command, 126, why) from error
+    interrupted = False
     try:
-        return _Answer(*_talk(process, None), interrupted=False)
+        output, words = process.communicate()
     except KeyboardInterrupt:
+        interrupted = True
         try:
-            return _Answer(*_talk(process, _PATIENCE), interrupted=True)
+            output, words = process.communicate(timeout=_PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
-            return _Answer(*_talk(process, None), interrupted=True)
-
-
-def _talk(process: subprocess.Popen[str], timeout: float | None) -> tuple[int, str, str]:
-    output, words = process.communicate(timeout=timeout)
-    return process.returncode, output, words
-
-
-def _why_not(folder: str | None, error: OSError) -> str:
-    if folder is not None and not Path(folder).is_dir():
-        return f"{folder} is gone, from which it is submitted"
-    return str(error)
+            output, words = process.communicate()
+    return _Answer(process.returncode, output, words, interrupted)

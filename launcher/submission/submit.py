@@ -62,11 +62,13 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
         InvalidInput: the job cannot run there.
     """
     decided = plan(spec, site, function=function)
-    dependency = _words_of(decided)
     scheduler = queued(decided.scheduler)
     if scheduler is None:
         lines = [_line({}, local.submit_command(_PLACEHOLDER))]
     else:
+        dependency = None
+        if decided.after and own_dependency(decided.directives) is None:  # names stand for ids
+            dependency = ",".join(":".join([condition, *names]) for condition, names in decided.after.items())
         sendings = scheduler.first(decided, _PLACEHOLDER, dependency, _largest(site))
         lines = [
             _line(one.environment, one.command("JOB" if number else None))
@@ -149,8 +151,7 @@ def submit(
                 sendings = scheduler.first(decided, str(run.path), dependency, largest)
                 send_to_queue(run, seal, record, sendings, draft.lock, environ)
             else:
-                command = local.submit_command(str(run.path))
-                send_to_local(run, seal, command, draft.lock, environ)
+                send_to_local(run, seal, draft.lock, environ)
         except NotSent as error:
             try:
                 record.error = error.said
@@ -185,13 +186,17 @@ def recorded(
     Raises:
         CastoffError: it cannot be made; or a variable that `env_from` names is not set.
     """
-    files = _Files(_job_file(spec), decided.to_json() + "\n", script, secrets(decided.env_from, environ))
+    texts = {"job.yaml": _job_file(spec), "plan.json": decided.to_json() + "\n"}
+    if hidden := secrets(decided.env_from, environ):
+        texts["secrets.sh"] = hidden
     folder = runs_dir or runs_folder(environ)
     for interrupted in sweep_drafts(folder):
         say(f"{interrupted}: its submission was interrupted before anything was sent; removed")
     with new_run(decided.name, folder) as draft:
         try:
-            files.write(draft.run)
+            for name, text in texts.items():
+                write_file(draft.run.path / name, text)
+            write_file(draft.run.script, script, 0o700)
             provenance.record(
                 draft.run.path,
                 Path(record.directory or "."),
@@ -217,22 +222,6 @@ def recorded(
 def sealed(draft: Draft, script: str) -> Sealed:
     """The run directory and its script, as they are to be when the script is sent or started."""
     return Sealed(draft.final.path, draft.directory, script.encode(errors="surrogateescape"))
-
-
-class _Files(NamedTuple):
-    """What a run directory holds before it is submitted."""
-
-    job: str
-    plan: str
-    script: str
-    secrets: str
-
-    def write(self, run: Run) -> None:
-        write_file(run.path / "job.yaml", self.job)
-        write_file(run.path / "plan.json", self.plan)
-        write_file(run.script, self.script, 0o700)
-        if self.secrets:
-            write_file(run.path / "secrets.sh", self.secrets)
 
 
 def _job_file(spec: JobSpec) -> str:
@@ -270,12 +259,3 @@ def secrets(names: list[str], environ: Mapping[str, str]) -> str:
             f"env_from: {', '.join(missing)} not set in this environment; export before submitting"
         )
     return "".join(f"export {name}={shell_word(environ[name])}\n" for name in names)
-
-
-def _words_of(decided: Plan) -> str | None:
-    """The dependency as a dry run shows it: run names stand for the ids they will have."""
-    if queued(decided.scheduler) is None or not decided.after:
-        return None
-    if own_dependency(decided.directives) is not None:
-        return None
-    return ",".join(":".join([condition, *names]) for condition, names in decided.after.items())
