@@ -77,6 +77,7 @@ class Overview:
         self._shelves = _Shelves()
         self._index = index
         self._doubtful: dict[str, tuple[Entry, Scene]] = {}
+        self._seen: dict[str, RunSummary] = {}
         entries = index.entries()
         self.known = len(entries)
         """Runs in the index, whether their directories are there or not."""
@@ -85,9 +86,14 @@ class Overview:
         to_look = [entry for entry in entries if entry.ended is None and self._shelves.hold(entry.path)]
         if announce and to_look:
             announce(len(to_look))
-        seen = self._look_at(to_look, index)
+        for start in range(0, len(to_look), _BATCH):
+            batch = to_look[start : start + _BATCH]
+            looks = _look_at_each(batch)
+            self._take(batch, looks)
+            some = zip(batch, looks, strict=True)
+            self._doubtful |= {entry.path: (entry, look.scene) for entry, look in some if look.scene}
         self.rows = [
-            Row(entry, told) for entry in entries if (told := entry.ended or seen.get(entry.path)) is not None
+            Row(entry, told) for entry in entries if (told := entry.ended or self._seen.get(entry.path))
         ]
         """Oldest first; that those the index knows are still on disk is seen only when they are chosen."""
         if ask:
@@ -103,20 +109,15 @@ class Overview:
         `patience`: seconds for an answer (default: what a busy scheduler may take).
         """
         asking = Asking(patience)
-        doubtful = list(self._doubtful.values())
-        seen: dict[str, RunSummary] = {}
-        looks = _judge([scene for _, scene in doubtful], asking)
-        self._take(
-            [(entry, look) for (entry, _), look in zip(doubtful, looks, strict=True)], seen, self._index
-        )
+        scenes = [scene for _, scene in self._doubtful.values()]
+        looks = _judge(scenes, asking)
+        self._take([entry for entry, _ in self._doubtful.values()], looks)
         self._doubtful = {}
-        self.rows = [row._replace(told=seen.get(row.entry.path, row.told)) for row in self.rows]
+        self.rows = [row._replace(told=self._seen.get(row.entry.path, row.told)) for row in self.rows]
         unknown = [
             silence
-            for (_, scene), look in zip(doubtful, looks, strict=True)
-            if look.told is not None
-            and look.told.state == "unknown"
-            and (silence := asking.silence_on(scene))
+            for scene, look in zip(scenes, looks, strict=True)
+            if look.told and look.told.state == "unknown" and (silence := asking.silence_on(scene))
         ]
         for silence, count in Counter(unknown).items():
             runs = "1 run is" if count == 1 else f"{count} runs are"
@@ -146,29 +147,12 @@ class Overview:
                     room -= 1
         return chosen[::-1], left_out
 
-    def _look_at(self, entries: list[Entry], index: Index) -> dict[str, RunSummary]:
-        seen: dict[str, RunSummary] = {}
-        for start in range(0, len(entries), _BATCH):
-            batch = entries[start : start + _BATCH]
-            looked = list(zip(batch, _look_at_each(batch), strict=True))
-            self._take(looked, seen, index)
-            self._doubtful |= {entry.path: (entry, look.scene) for entry, look in looked if look.scene}
-        return seen
-
-    def _take(self, looked: list[tuple[Entry, _Look]], seen: dict[str, RunSummary], index: Index) -> None:
-        ended = []
-        for entry, look in looked:
-            if look.told is not None:
-                seen[entry.path] = look.told
-                if look.final:
-                    ended.append((entry, look.told))
-            elif look.refusal:
-                self.notes.append(look.refusal)
-        self._remember(ended, index)
-
-    def _remember(self, ended: list[tuple[Entry, RunSummary]], index: Index) -> None:
+    def _take(self, entries: list[Entry], looks: list[_Look]) -> None:
+        looked = list(zip(entries, looks, strict=True))
+        self._seen |= {entry.path: look.told for entry, look in looked if look.told}
+        self.notes += [look.refusal for look in looks if look.refusal]
         try:
-            index.remember(ended)
+            self._index.remember([(entry, look.told) for entry, look in looked if look.told and look.final])
         except CastoffError as error:
             if str(error) not in self.notes:
                 self.notes.append(str(error))
@@ -241,18 +225,11 @@ def rebuild(index: Index, folder: Path) -> Rebuilt:
         if look.told and (entry.path not in known or known[entry.path].ended not in (None, look.told))
     ]
     index.adopt(news)
-    notes = list(found.refused)
-    if found.unread:
-        notes.append(f"{_folders(found.unread)} could not be read")
-    if found.too_deep:
-        notes.append(
-            f"{_folders(found.too_deep)} more than {DEPTH} below {folder} not looked into; name one of them"
-        )
+    beyond = f"more than {DEPTH} below {folder} not looked into; name one of them"
+    counts = ((found.unread, "could not be read"), (found.too_deep, beyond))
+    told = [f"{count} folder{'' if count == 1 else 's'} {words}" for count, words in counts if count]
+    notes = [*found.refused, *told]
     return Rebuilt(len(there), sum(entry.path not in known for entry in there), notes)
-
-
-def _folders(count: int) -> str:
-    return "1 folder" if count == 1 else f"{count} folders"
 
 
 class _Shelves:

@@ -40,18 +40,16 @@ class Known(NamedTuple):
     scheduler: str
     """Its name."""
     answer: Answer
-    history: Mapping[str, list[JobTold]]
-    """What accounting knows of jobs, by id."""
-    accounted: bool
-    """Whether accounting has answered."""
-    lag: float
-    """Seconds after which accounting knows of an end."""
-    seen: frozenset[tuple[int, int]]
-    """The attempts that had begun before the queue was asked."""
-    user: str
-    """The name of this user."""
     now: float
     """Seconds since the epoch."""
+    history: Mapping[str, list[JobTold]] | None = None
+    """What accounting knows of jobs, by id; None where it has not answered."""
+    lag: float = 0.0
+    """Seconds after which accounting knows of an end."""
+    seen: frozenset[tuple[int, int]] = frozenset()
+    """The attempts that had begun before the queue was asked."""
+    user: str = ""
+    """The name of this user."""
 
 
 class Told(NamedTuple):
@@ -247,9 +245,10 @@ class _Judgement:
     def _starts(self, key: Key) -> list[JobTold]:
         """What accounting knows of a job's starts; whoever asks for it too early has it asked."""
         job, index = key
-        if not self.known.accounted:
+        if self.known.history is None:
             self.doubtful.add(job)
-        return [one for one in self.known.history.get(job, []) if one.task == index and self.run.is_told(one)]
+        told = (self.known.history or {}).get(job, [])
+        return [one for one in told if one.task == index and self.run.is_told(one)]
 
     def _newest_start(self, key: Key) -> JobTold | None:
         """How a job ended by accounting; None where it has not, or nobody knows."""
@@ -268,7 +267,11 @@ class _Judgement:
 
     def _may_lag(self, told: JobTold) -> bool:
         """Whether accounting may be about to hear of a job's end."""
-        return self.known.accounted and told.end is not None and self.known.now - told.end < self.known.lag
+        return (
+            self.known.history is not None
+            and told.end is not None
+            and self.known.now - told.end < self.known.lag
+        )
 
     def _array_waits(self, key: Key) -> bool:
         """Whether an array is told of that has not come to its members yet."""
@@ -280,7 +283,7 @@ class _Judgement:
         job, index = key
         if index is None:
             return False
-        return job in self.known.answer.ids or job in self.known.history
+        return job in self.known.answer.ids or job in (self.known.history or {})
 
     # Statuses
 

@@ -229,11 +229,6 @@ class QueuedRun:
         return sorted((one.word, one.waits) for one in answer.jobs.values() if one.job in own)
 
     @property
-    def seen(self) -> frozenset[tuple[int, int]]:
-        """The attempts that have begun: member and number."""
-        return frozenset((member, one.number) for member, found in self.attempts.items() for one in found)
-
-    @property
     def state_of_records(self) -> frozenset[tuple[int, int, bool]]:
         """What changes when it goes on: member, number, and whether an attempt has no ending yet."""
         return frozenset(

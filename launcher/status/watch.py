@@ -15,7 +15,7 @@ from pathlib import Path
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
-from launcher.runs.records import LastWord, write
+from launcher.runs.records import write
 from launcher.runs.run import Run
 from launcher.runs.states import MemberStatus, RunStatus, code_of, joint_state, worst
 from launcher.schedulers.command import PATIENCE
@@ -86,16 +86,8 @@ def by_records(scene: Scene) -> RunStatus:
     """
     if scene.queued is None:
         return _local_status(scene, Marked())
-    known = queued.Known(
-        title_of(scene.plan.scheduler),
-        Answer({}, frozenset(), silence="it was not asked yet"),
-        {},
-        accounted=False,
-        lag=0.0,
-        seen=frozenset(),
-        user="",
-        now=time.time(),
-    )
+    answer = Answer({}, frozenset(), silence="it was not asked yet")
+    known = queued.Known(title_of(scene.plan.scheduler), answer, time.time())
     return _status(scene, queued.judge(scene.queued, known))
 
 
@@ -326,7 +318,6 @@ class _Side:
         self._answer: Answer | None = None
         self._elsewhere: dict[Path, str] = {}
         self._history: Mapping[str, list[JobTold]] | None = None
-        self._seen: dict[Path, frozenset[tuple[int, int]]] = {}
         self._records: dict[Path, frozenset[tuple[int, int, bool]]] = {}
         self._states: dict[Path, list[tuple[str, str]]] = {}
         self._jobs: set[str] = set()
@@ -374,7 +365,6 @@ class _Side:
         self._jobs = {job for run in runs for job in run.jobs}
         self._history = None
         self._asked = time.monotonic()
-        self._seen = {run.run.path: run.seen for run in runs}
         self._records = {run.run.path: run.state_of_records for run in runs}
         states = {run.run.path: run.told_by(self._answer) for run in runs}
         self._interval = _ASK if states != self._states else min(_ASK_LESS * self._interval, _SLOWEST_ASK)
@@ -411,8 +401,13 @@ class _Side:
             if self._history is not None:
                 again = [run for run in runs if doubtful & told[run.run.path].doubtful]
                 told |= {run.run.path: queued.judge(run, self._known(run)) for run in again}
-        for run in runs:
-            _keep(run.run, told[run.run.path].learnt)
+        for path, one in told.items():
+            # So that nobody asks again; where that cannot be, somebody will.
+            with contextlib.suppress(OSError, CastoffError):
+                for folder, last in one.learnt:
+                    check_trusted(path)
+                    folder.mkdir(mode=0o700, exist_ok=True)
+                    write(folder / LAST_WORD, last)
         return told
 
     def _known(self, run: QueuedRun) -> queued.Known:
@@ -420,19 +415,9 @@ class _Side:
         return queued.Known(
             title_of(self._scheduler),
             Answer({}, frozenset(), elsewhere) if elsewhere else self._answer or NOT_ASKED,
-            {} if elsewhere else self._history or {},
-            accounted=self._history is not None,
+            time.time(),
+            {} if elsewhere and self._history is not None else self._history,
             lag=self._queue.lag if self._queue else 0.0,
-            seen=self._seen.get(run.run.path, frozenset()),
+            seen=frozenset(one[:2] for one in self._records.get(run.run.path, ())),
             user=self._queue.user_name if self._queue else "",
-            now=time.time(),
         )
-
-
-def _keep(run: Run, learnt: list[tuple[Path, LastWord]]) -> None:
-    """Write a scheduler's last words down, so that nobody asks again; where that cannot be, somebody will."""
-    with contextlib.suppress(OSError, CastoffError):
-        for folder, last in learnt:
-            check_trusted(run.path)
-            folder.mkdir(mode=0o700, exist_ok=True)
-            write(folder / LAST_WORD, last)

@@ -58,11 +58,6 @@ class _Wish:
         """Seconds within which all of it should be gone."""
         return self.queue.cancel_patience if self.queue else _PATIENCE
 
-    @property
-    def is_queued(self) -> bool:
-        """Whether a queue has to be asked to end it."""
-        return queued(self.before.scheduler) is not None and not took_newest(self.run)
-
 
 def end(runs: Iterable[Run]) -> Iterator[list[Ended]]:
     """End runs, and tell of them in their order, as soon as it is known what came of each.
@@ -92,19 +87,19 @@ def end(runs: Iterable[Run]) -> Iterator[list[Ended]]:
 
 def _ask(wishes: list[_Wish]) -> None:
     """Ask the schedulers of runs to end them; what is wrong with one is its own problem."""
-    queued: dict[str, list[_Wish]] = {}
+    theirs: dict[str, list[_Wish]] = {}
     for wish in wishes:
         try:
             if wish.before.state == "ended":
                 continue
-            if wish.is_queued:
-                queued.setdefault(wish.before.scheduler, []).append(wish)
+            if queued(wish.before.scheduler) and not took_newest(wish.run):
+                theirs.setdefault(wish.before.scheduler, []).append(wish)
             else:
                 _ask_ours(wish)
         except CastoffError as error:
             wish.problem = str(error)
-    for scheduler, theirs in queued.items():
-        _ask_queue(queued_of(scheduler).queue(), theirs)
+    for scheduler, some in theirs.items():
+        _ask_queue(queued_of(scheduler).queue(), some)
 
 
 def _ask_ours(wish: _Wish) -> None:
