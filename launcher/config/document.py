@@ -15,7 +15,7 @@ import select
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
@@ -61,14 +61,20 @@ for _tag, _first in ((_NULL, "~nN"), (_BOOL, "tTfF"), (_INT, "-+0123456789"), (_
     _CoreLoader.add_implicit_resolver(_tag, _PATTERNS[_tag], [*_first, *([""] if _tag == _NULL else [])])
 
 
+class _Mark(NamedTuple):
+    """Where a value stands and, for a scalar, how it is spelled."""
+
+    place: str
+    text: str | None = None
+
+
 class Document:
     """Data read from one place, with the line and the spelling of every value."""
 
     def __init__(self, data: Any, origin: str):
         self.data = data
         self.origin = origin
-        self._places: dict[FieldPath, str] = {}
-        self._texts: dict[FieldPath, str] = {}
+        self._marks: dict[FieldPath, _Mark] = {}
 
     @classmethod
     def read(cls, path: Path) -> Document:
@@ -110,25 +116,19 @@ class Document:
     def where(self, path: FieldPath) -> str:
         """The place of a value, or of the nearest thing around it that has one."""
         for length in range(len(path), -1, -1):
-            if path[:length] in self._places:
-                return self._places[path[:length]]
+            if mark := self._marks.get(path[:length]):
+                return mark.place
         return self.origin
 
     def text(self, path: FieldPath, value: object) -> str:
         """A scalar as it was written."""
-        return self._texts.get(path, str(value))
+        mark = self._marks.get(path)
+        return str(value) if mark is None or mark.text is None else mark.text
 
-    def record(self, path: FieldPath, place: str, text: str | None) -> None:
-        """Remember where a value stands and, for a scalar, how it is spelled."""
-        self._places[path] = place
-        if text is None:
-            self._texts.pop(path, None)
-        else:
-            self._texts[path] = text
-
-    def record_place(self, path: FieldPath, place: str) -> None:
-        """Remember where a value stands, and keep its spelling."""
-        self._places[path] = place
+    def record(self, path: FieldPath, place: str, text: str | None = None) -> None:
+        """Remember where a value stands and, for a scalar, how it is spelled; None keeps that."""
+        known = self._marks.get(path)
+        self._marks[path] = _Mark(place, known.text if text is None and known else text)
 
     def override(self, assignment: str) -> None:
         """Set one field as `--set a.b=c` does; the value is YAML, a list index is a number.
@@ -158,12 +158,11 @@ class Document:
                 holder[index] = copy.deepcopy(value.data)
             elif isinstance(holder, dict) and holder.get(index) is None:
                 holder[index] = {}
-                self._places[path] = origin
+                self._marks[path] = _Mark(origin)
             holder = holder[index]
         self._forget(path)
-        self._places.update({(*path, *inner): origin for inner in value._places})
-        self._texts.update({(*path, *inner): text for inner, text in value._texts.items()})
-        self._places[path] = origin
+        for inner, mark in {(): _Mark(origin), **value._marks}.items():
+            self._marks[(*path, *inner)] = mark._replace(place=origin)
 
     def merge(self, other: Document) -> None:
         """Lay another document over this one: fields merge, everything else is replaced."""
@@ -176,8 +175,7 @@ class Document:
                 self._merge(other, item, (*path, key))
             return
         self._forget(path)
-        for known, given in ((self._places, other._places), (self._texts, other._texts)):
-            known.update({at: there for at, there in given.items() if at[: len(path)] == path})
+        self._marks.update({at: mark for at, mark in other._marks.items() if at[: len(path)] == path})
         holder = self._at(path[:-1])
         if path:
             holder[path[-1]] = value
@@ -193,9 +191,7 @@ class Document:
         return value
 
     def _forget(self, path: FieldPath) -> None:
-        for known in (self._places, self._texts):
-            for key in [key for key in known if key[: len(path)] == path]:
-                del known[key]
+        self._marks = {at: mark for at, mark in self._marks.items() if at[: len(path)] != path}
 
 
 def _bytes_of(path: Path, shown: str) -> bytes:
@@ -323,7 +319,7 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode):
             self.document.record(path, place, node.value)
             return self._scalar(node, path, place)
-        self.document.record(path, place, None)
+        self.document.record(path, place)
         self._open.append(node)
         data = self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._sequence(node, path)
         self._open.pop()
@@ -352,7 +348,7 @@ class _Reader:
             self._check_tag(key_node, _SCALARS, (*path, key))
             data[key] = self.value(value_node, (*path, key))
             # The key's line: an alias stands elsewhere, and a block begins one line later.
-            self.document.record_place((*path, key), place)
+            self.document.record((*path, key), place)
         return data
 
     def _scalar(self, node: yaml.ScalarNode, path: FieldPath, place: str) -> Any:

@@ -4,7 +4,7 @@
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, get_args
 
@@ -22,47 +22,32 @@ from launcher.config.quantities import (
 from launcher.config.structure import convert_valid, meaning, takes
 from launcher.errors import InvalidInput, Problem, shown
 
-_SCALAR = {"x-scalar": True}
-"""Marks what the JSON schema lets be a number too."""
 
-Word = Annotated[
-    str,
-    takes(
-        "one line of text, not empty",
-        many="lines of text, none empty",
-        pattern=rf"^[^\x00\n\r]+{END}",
-        extra_json_schema=_SCALAR,
-    ),
-]
-Text = Annotated[str, takes("text", many="texts", pattern=rf"^[^\x00]*{END}", extra_json_schema=_SCALAR)]
-ShellLine = Annotated[
-    str,
-    takes(
-        "a shell line without carriage returns, which Windows adds",
-        many="shell lines",
-        pattern=rf"^[^\x00\r]*{END}",
-        extra_json_schema=_SCALAR,
-    ),
-]
-EnvName = Annotated[
-    str,
-    takes(
-        "a variable's name (letters, digits and _)",
-        many="variables' names (letters, digits and _)",
-        pattern=rf"^[A-Za-z_][A-Za-z0-9_]*{END}",
-    ),
-]
+def _scalar(words: str, many: str, pattern: str) -> msgspec.Meta:
+    """A text that may also be written as a number, or as true or false."""
+    return takes(words, many=many, pattern=f"^{pattern}{END}", extra_json_schema={"x-scalar": True})
+
+
+Word = Annotated[str, _scalar("one line of text, not empty", "lines of text, none empty", r"[^\x00\n\r]+")]
+Text = Annotated[str, _scalar("text", "texts", r"[^\x00]*")]
+_SHELL_LINE = "a shell line without carriage returns, which Windows adds"
+ShellLine = Annotated[str, _scalar(_SHELL_LINE, "shell lines", r"[^\x00\r]*")]
+_LETTERS = "(letters, digits and _)"
+_ENV_NAME = takes(
+    f"a variable's name {_LETTERS}",
+    many=f"variables' names {_LETTERS}",
+    pattern=rf"^[A-Za-z_][A-Za-z0-9_]*{END}",
+)
+EnvName = Annotated[str, _ENV_NAME]
 Count = Annotated[int, takes("a whole number of at least 1", ge=1, le=10_000_000)]
 CountOrNone = Annotated[int, takes("a whole number of at least 0", ge=0, le=1_000_000)]
 Duration = Annotated[str, takes(DURATION_TAKES, pattern=DURATION_PATTERN)]
 Memory = Annotated[str, takes(MEMORY_TAKES, pattern=MEMORY_PATTERN)]
 CpuLists = Annotated[
-    str,
-    takes("a CPU list for each rank of a node, joined by :, as in 4-7:8-11", pattern=CPULISTS_PATTERN),
+    str, takes("a CPU list for each rank of a node, joined by :, as in 4-7:8-11", pattern=CPULISTS_PATTERN)
 ]
 DirectiveName = Annotated[
-    str,
-    takes("a directive's name (letters, digits, - and _)", pattern=rf"^[A-Za-z][A-Za-z0-9_-]*{END}"),
+    str, takes("a directive's name (letters, digits, - and _)", pattern=rf"^[A-Za-z][A-Za-z0-9_-]*{END}")
 ]
 Directive = Word | bool | None
 Directives = Annotated[
@@ -105,8 +90,7 @@ class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the ranks start."""
 
     starter: Annotated[
-        StarterName | None,
-        meaning("What starts the processes, where it is not the site's own choice."),
+        StarterName | None, meaning("What starts the processes, where it is not the site's own choice.")
     ] = None
     torchrun: Annotated[bool, meaning("Start torchrun once on every node, and let it start the ranks.")] = (
         False
@@ -170,8 +154,7 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Going on after an early stop."""
 
     max: Annotated[
-        CountOrNone,
-        meaning("How often a run that ended with the outcome `again` is started once more."),
+        CountOrNone, meaning("How often a run that ended with the outcome `again` is started once more.")
     ] = 0
     how: Annotated[
         RequeueWay | None,
@@ -216,8 +199,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     name: Annotated[Word | None, meaning("The job's name; default: the program's.")] = None
     nodes: Annotated[Count | None, meaning("How many nodes; default 1.")] = None
     ranks_per_node: Annotated[
-        Count | None,
-        meaning("Ranks on each node; default: one per device of the site's nodes, else 1."),
+        Count | None, meaning("Ranks on each node; default: one per device of the site's nodes, else 1.")
     ] = None
     ranks: Annotated[
         Count | None,
@@ -308,17 +290,12 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         meaning("How long before the walltime a stop is asked for; default 2m, or a quarter of a short one."),
     ] = None
     templates: Annotated[
-        Word | None,
-        meaning("A folder of Jinja templates that win over castoff's own, block by block."),
+        Word | None, meaning("A folder of Jinja templates that win over castoff's own, block by block.")
     ] = None
 
     @classmethod
     def load(
-        cls,
-        path: str | Path | None,
-        *,
-        overrides: Iterable[str] = (),
-        flags: Mapping[str, Any] | None = None,
+        cls, path: str | Path | None, *, overrides: Iterable[str] = (), flags: Mapping[str, Any] | None = None
     ) -> "JobSpec":
         """Read a job file. Whole fields from `flags` win over it, `--set` `overrides` over both.
 
@@ -401,20 +378,23 @@ def check(spec: JobSpec, where: Document | None = None) -> list[Problem]:
     for name in spec.env:
         if name in spec.env_from:
             report(("env", name), "stands in env_from too; keep the one you mean")
-    for path, name in _variables(spec):
+    variables: dict[FieldPath, str] = {("env", name): name for name in spec.env}
+    variables |= {("env_from", number): name for number, name in enumerate(spec.env_from)}
+    for path, name in variables.items():
         if problem := variable_problem(name):
             report(path, problem)
-    for path, text in _long_words(spec):
-        size = f"{len(text.encode()):,} bytes long, but Linux hands a program {_LONGEST_WORD:,} at the most"
-        report(path, f"is {size}: write it to a file, and name that")
-    if isinstance(spec.snapshot, Snapshot):
-        for field in ("paths", "link"):
-            for number, name in enumerate(getattr(spec.snapshot, field)):
-                if name.startswith("/"):
-                    message = (
-                        f"is {name!r}, but counts from where the job is submitted: no / at its beginning"
-                    )
-                    report(("snapshot", field, number), message)
+    words: dict[FieldPath, str] = {("command", number): word for number, word in enumerate(spec.command)}
+    words |= {("env", name): f"{name}={value}" for name, value in spec.env.items()}
+    for path, text in words.items():
+        if (size := len(text.encode())) > _LONGEST_WORD:
+            most = f"is {size:,} bytes long, but Linux hands a program {_LONGEST_WORD:,} at the most"
+            report(path, f"{most}: write it to a file, and name that")
+    snapshot = spec.snapshot if isinstance(spec.snapshot, Snapshot) else Snapshot()
+    for field in ("paths", "link"):
+        for number, name in enumerate(getattr(snapshot, field)):
+            if name.startswith("/"):
+                counts = "counts from where the job is submitted: no / at its beginning"
+                report(("snapshot", field, number), f"is {name!r}, but {counts}")
     if spec.mail is not None and not spec.mail.on:
         report(("mail", "on"), "is empty: name events (begin, end, fail) or drop mail")
     for condition, names in spec.after.items():
@@ -432,21 +412,6 @@ def variable_problem(name: str) -> str | None:
     if name.startswith("castoff_"):
         return f"is {name}, but names in castoff_ are the script's own; use another"
     return None
-
-
-def _variables(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
-    """The variables that a script sets for the ranks."""
-    yield from ((("env", name), name) for name in spec.env)
-    yield from ((("env_from", number), name) for number, name in enumerate(spec.env_from))
-
-
-def _long_words(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
-    """What the kernel would refuse to hand over."""
-    words: list[tuple[FieldPath, str]] = [
-        *((("command", number), word) for number, word in enumerate(spec.command)),
-        *((("env", name), f"{name}={value}") for name, value in spec.env.items()),
-    ]
-    return ((path, text) for path, text in words if len(text.encode()) > _LONGEST_WORD)
 
 
 def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iterable[str]) -> JobSpec:

@@ -55,6 +55,11 @@ class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     source: Annotated[Text, meaning("Where this is written.")]
     date: Annotated[Date, meaning("When it was read there.")]
 
+    @property
+    def cited(self) -> str:
+        """Both, as a message ends."""
+        return f"({self.source}, {self.date})"
+
 
 class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The topology of one node."""
@@ -107,8 +112,7 @@ class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Count | None, meaning("A larger array has to let no more of its members run at a time.")
     ] = None
     max_devices: Annotated[
-        Count | None,
-        meaning("Devices of a node that a job may have; where it is set, jobs share nodes."),
+        Count | None, meaning("Devices of a node that a job may have; where it is set, jobs share nodes.")
     ] = None
     listed_as: Annotated[
         Word | None, meaning("The name under which the scheduler lists it, where users write another.")
@@ -186,12 +190,10 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     required: list[Required] = []
     array: ArrayLimit | None = None
     select: Annotated[
-        list[Literal["ncpus", "mpiprocs", "ngpus", "mem"]],
-        meaning("Resources that a PBS chunk spells out."),
+        list[Literal["ncpus", "mpiprocs", "ngpus", "mem"]], meaning("Resources that a PBS chunk spells out.")
     ] = []
     gpu_request: Annotated[
-        Literal["gpus-per-node", "gres", "gpus-per-task"] | None,
-        meaning("How Slurm is asked for devices."),
+        Literal["gpus-per-node", "gres", "gpus-per-task"] | None, meaning("How Slurm is asked for devices.")
     ] = None
     gpu_type: Annotated[
         GpuType | None, meaning("The type of GPU that Slurm is asked for, in its own words: a100 …")

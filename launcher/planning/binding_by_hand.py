@@ -56,4 +56,4 @@ def _cores(spec: JobSpec, site: Site, lists: list[list[int]]) -> Iterator[str]:
 
 
 def _source(site: Site) -> str:
-    return f"({site.node.source}, {site.node.date})" if site.node else ""
+    return site.node.cited if site.node else ""

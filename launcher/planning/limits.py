@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from launcher.config.document import did_you_mean
 from launcher.config.job import JobSpec, RequeueWay
@@ -13,6 +13,9 @@ from launcher.errors import Problem, shown
 from launcher.schedulers.directives import of_scheduler
 from launcher.schedulers.given_directives import directive_problems
 from launcher.schedulers.registry import queued, scheduler_of
+
+_Found: TypeAlias = Iterator[tuple[str, str]]
+"""Fields, each with what is wrong with it."""
 
 
 def site_problems(spec: JobSpec, site: Site, name: str, walltime: int | None, grace: int) -> list[Problem]:
@@ -53,7 +56,7 @@ def sharing_queue(spec: JobSpec, site: Site) -> Shared | None:
     for kind in _kinds(spec, site):
         queue = kind.known.get(kind.name)
         if queue is not None and queue.max_devices is not None:
-            return Shared(kind.field, kind.name, queue.max_devices, f"({queue.source}, {queue.date})")
+            return Shared(kind.field, kind.name, queue.max_devices, queue.cited)
     return None
 
 
@@ -77,79 +80,53 @@ def _kinds(spec: JobSpec, site: Site) -> Iterator[_Kind]:
         yield _Kind("qos", qos, site.qos, site.other_qos, asked=spec.qos is not None)
 
 
-def _stopping(site: Site, walltime: int | None, grace: int) -> list[tuple[str, str]]:
-    if walltime == 0:
-        return [("walltime", "is zero; give the job some time, as in 30m")]
-    if walltime is not None and grace >= walltime:
-        return [
-            (
-                "grace",
-                f"is {grace} s, which leaves nothing of the walltime of {walltime} s: "
-                f"lower grace (`grace: {walltime // 10}s`) or raise walltime",
-            )
-        ]
+def _stopping(site: Site, walltime: int | None, grace: int) -> _Found:
     own = scheduler_of(site.scheduler)
-    if own.longest_grace is not None and walltime is not None and grace > own.longest_grace:
-        message = (
-            f"is {grace} s, but {own.title}'s --signal takes {own.longest_grace} s at the most: lower it"
-        )
-        return [("grace", message)]
-    return []
+    if walltime == 0:
+        yield "walltime", "is zero; give the job some time, as in 30m"
+    elif walltime is not None and grace >= walltime:
+        left = f"is {grace} s, which leaves nothing of the walltime of {walltime} s"
+        yield "grace", f"{left}: lower grace (`grace: {walltime // 10}s`) or raise walltime"
+    elif own.longest_grace is not None and walltime is not None and grace > own.longest_grace:
+        taken = f"{own.title}'s --signal takes {own.longest_grace} s at the most"
+        yield "grace", f"is {grace} s, but {taken}: lower it"
 
 
-def _required(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
-    missing = []
+def _required(spec: JobSpec, site: Site) -> _Found:
     of_site, of_job = (of_scheduler(given, site.scheduler) for given in (site.directives, spec.directives))
     for required in site.required:
         field, _, key = required.field.partition(".")
         held = {**of_site, **of_job}.get(key) if key else getattr(spec, field)
         if held is None or held is False:
             why = f"is missing, and {site.name} needs it: {required.because.rstrip('.')}"
-            source = f"({required.source}, {required.date})"
-            missing.append((required.field, f"{why}; write, for example, {required.example} {source}"))
-    return missing
+            yield required.field, f"{why}; write, for example, {required.example} {required.cited}"
 
 
-def _memory(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
+def _memory(spec: JobSpec, site: Site) -> _Found:
     node = site.node
     if queued(site.scheduler) is None or node is None or node.memory is None or spec.memory is None:
-        return []
-    if size(spec.memory) <= size(node.memory):
-        return []
-    source = f"({site.name}: {node.source}, {node.date})"
-    return [
-        ("memory", f"is {spec.memory}, but a node has {node.memory} {source}: lower it, or use more nodes")
-    ]
+        return
+    if size(spec.memory) > size(node.memory):
+        there = f"a node has {node.memory} ({site.name}: {node.source}, {node.date})"
+        yield "memory", f"is {spec.memory}, but {there}: lower it, or use more nodes"
 
 
-def _names(site: Site, name: str) -> list[tuple[str, str]]:
+def _names(site: Site, name: str) -> _Found:
     if problem := scheduler_of(site.scheduler).name_problem(name):
-        return [("name", problem)]
-    if "/" in name or name in (".", ".."):
-        return [("name", f"is {shown(name)}, but names log files and folders: it cannot hold /")]
-    if len(name.encode()) > 200:
-        return [("name", f"is {len(name.encode())} bytes long, but names log files: 200 at the most")]
-    return []
+        yield "name", problem
+    elif "/" in name or name in (".", ".."):
+        yield "name", f"is {shown(name)}, but names log files and folders: it cannot hold /"
+    elif len(name.encode()) > 200:
+        yield "name", f"is {len(name.encode())} bytes long, but names log files: 200 at the most"
 
 
-def _arrays(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
-    if spec.array is None:
-        return []
-    found = []
-    if (
-        site.array
-        and spec.array.count > site.array.max_count
-        and not scheduler_of(site.scheduler).splits_arrays
-    ):
-        found.append(
-            (
-                "array.count",
-                f"is {spec.array.count}, but {site.name} takes {site.array.max_count} at the most "
-                f"({site.array.source}, {site.array.date}); split it, or raise array.max_count in a "
-                "profile of your site",
-            )
-        )
-    return found
+def _arrays(spec: JobSpec, site: Site) -> _Found:
+    limit, array = site.array, spec.array
+    if scheduler_of(site.scheduler).splits_arrays or not (limit and array and array.count > limit.max_count):
+        return
+    taken = f"{site.name} takes {limit.max_count} at the most {limit.cited}"
+    fix = "split it, or raise array.max_count in a profile of your site"
+    yield "array.count", f"is {array.count}, but {taken}; {fix}"
 
 
 def requeue_way(spec: JobSpec) -> RequeueWay:
@@ -162,114 +139,88 @@ def _members(spec: JobSpec) -> int:
     return spec.array.count if spec.array else 1
 
 
-def _going_on(spec: JobSpec, site: Site) -> list[tuple[str, str]]:
+def _going_on(spec: JobSpec, site: Site) -> _Found:
     way = spec.requeue.how
     own = scheduler_of(site.scheduler)
     if way is not None and own.starts_again:
         runs = f"{own.title}, which starts the same job again"
-        return [("requeue.how", f"is {way}, but {site.name} runs {runs}: drop it")]
-    if way == "chain" and spec.requeue.max and _members(spec) > 1:
-        message = (
-            "is chain, but array's members would have to wait for each other: write requeue.how: copy, "
-            "with which each member goes on by itself, or drop one of the two"
-        )
-        return [("requeue.how", message)]
-    return []
+        yield "requeue.how", f"is {way}, but {site.name} runs {runs}: drop it"
+    elif way == "chain" and spec.requeue.max and _members(spec) > 1:
+        fix = "write requeue.how: copy, with which each member goes on by itself, or drop one of the two"
+        yield "requeue.how", f"is chain, but array's members would have to wait for each other: {fix}"
 
 
-def _queue(spec: JobSpec, site: Site, kind: _Kind, walltime: int | None) -> list[tuple[str, str]]:
+def _queue(spec: JobSpec, site: Site, kind: _Kind, walltime: int | None) -> _Found:
     field, name = kind.field, kind.name
     queue = kind.known.get(name)
     if queue is None:
-        return _unknown(site, kind)
-    source = f"({queue.source}, {queue.date})"
+        yield from _unknown(site, kind)
+        return
     if queue.submit_to:
-        message = f"is {name!r}, which takes no jobs itself: write {field}: {queue.submit_to} {source}"
-        return [(field, message)]
-    found = []
+        fix = f"write {field}: {queue.submit_to} {queue.cited}"
+        yield field, f"is {name!r}, which takes no jobs itself: {fix}"
+        return
     nodes = spec.nodes or 1
-    if queue.ranges and not any(_fits(range_, nodes, walltime) for range_ in queue.ranges):
-        asked = f"{nodes_words(nodes)}" + (f" for {clock(walltime)}" if walltime else "")
+    if not _takes(queue, nodes, walltime):
         taken = " or ".join(range_words(range_) for range_ in queue.ranges)
         which = f"is {name!r}, which" if kind.asked else f"is not set, and {name}, which is the default,"
-        found.append(
-            (
-                field,
-                f"{which} does not take {asked}; it takes {taken} {source}"
-                f"{_others(kind.known, nodes, walltime, _members(spec))}",
-            )
-        )
-    return [*found, *_job_limit(spec, site, kind, walltime)]
+        fitting = _taking(kind.known, nodes, walltime, _members(spec))
+        others = f"; what would: {', '.join(fitting)}" if fitting else ""
+        asked = _asked(nodes, walltime)
+        yield field, f"{which} does not take {asked}; it takes {taken} {queue.cited}{others}"
+    yield from _job_limit(spec, site, kind, walltime)
 
 
-def _unknown(site: Site, kind: _Kind) -> list[tuple[str, str]]:
+def _unknown(site: Site, kind: _Kind) -> _Found:
     hint = did_you_mean(kind.name, kind.known)
     if kind.others and not hint:
-        return []
+        return
     if not kind.known:
         also = f", and set qos: {' or '.join(site.qos)}" if site.qos else ""
-        return [
-            (kind.field, f"is {kind.name!r}, but {site.name} chooses the {kind.field} itself: drop it{also}")
-        ]
-    hint += (
-        f" (a {kind.field} that is missing here goes into a profile that extends this site)" if hint else ""
-    )
-    there = hint or f"; there are: {', '.join(kind.known)}"
-    return [(kind.field, f"is {kind.name!r}, which {site.name} does not have{there}")]
+        yield kind.field, f"is {kind.name!r}, but {site.name} chooses the {kind.field} itself: drop it{also}"
+        return
+    missing = f" (a {kind.field} that is missing here goes into a profile that extends this site)"
+    there = f"{hint}{missing}" if hint else f"; there are: {', '.join(kind.known)}"
+    yield kind.field, f"is {kind.name!r}, which {site.name} does not have{there}"
 
 
-def _job_limit(spec: JobSpec, site: Site, kind: _Kind, walltime: int | None) -> list[tuple[str, str]]:
-    queue, name, found = kind.known[kind.name], kind.name, []
-    source = f"({queue.source}, {queue.date})"
+def _job_limit(spec: JobSpec, site: Site, kind: _Kind, walltime: int | None) -> _Found:
+    queue, name = kind.known[kind.name], kind.name
+    further = spec.requeue.max > 0 and not scheduler_of(site.scheduler).starts_again
+    allows = f"{name} allows a user {_jobs(queue.max_jobs or 0)} queued or running {queue.cited}"
     array = spec.array if spec.array is not None and spec.array.count > 1 else None
     if array is not None and queue.max_jobs is not None and array.count > queue.max_jobs:
-        jobs = "1 job" if queue.max_jobs == 1 else f"{queue.max_jobs} jobs"
-        message = (
-            f"is {array.count}, but {name} allows a user {jobs} queued or running {source}; "
-            f"{_room_for_members(spec, kind, walltime)}"
-        )
-        found.append(("array.count", message))
+        further = False
+        yield "array.count", f"is {array.count}, but {allows}; {_room_for_members(spec, kind, walltime)}"
     most = queue.array_at_most
     if array is not None and most is not None and min(array.at_most or array.count, array.count) > most:
+        further = False
         held = "is not set" if array.at_most is None else f"is {array.at_most}"
-        message = (
-            f"{held}, but of {array.count} members {name} takes {most} at a time {source}; "
-            f"write at_most: {most} or less"
-        )
-        found.append(("array.at_most", message))
-    further = not scheduler_of(site.scheduler).starts_again
-    if further and queue.max_jobs is not None and spec.requeue.max and not found:
-        found += _room_to_go_on(spec, queue.max_jobs, f"{name} allows a user", source)
-    return found
+        taken = f"of {array.count} members {name} takes {most} at a time {queue.cited}"
+        yield "array.at_most", f"{held}, but {taken}; write at_most: {most} or less"
+    if further and queue.max_jobs is not None:
+        yield from _room_to_go_on(spec, queue.max_jobs, allows)
 
 
-def _room_to_go_on(spec: JobSpec, most: int, allows: str, source: str) -> list[tuple[str, str]]:
+def _room_to_go_on(spec: JobSpec, most: int, limit: str) -> _Found:
     """Going on takes further jobs there, while those that came before still run."""
-    jobs = "1 job" if most == 1 else f"{most} jobs"
-    limit = f"{allows} {jobs} queued or running {source}"
+    chain = requeue_way(spec) == "chain"
+    jobs = 1 + spec.requeue.max
+    members = _members(spec)
+    at_once = min(spec.array.at_most or members, members) if spec.array else 1
     if most == 1:
         fix = "use another queue, or drop requeue and start it again with castoff resubmit"
         copies = "a job submits its own copy while it still runs"
-        why = "a chain is two jobs at least" if requeue_way(spec) == "chain" else copies
-        return [("requeue", f"cannot work, because {why}, and {limit}; {fix}")]
-    if requeue_way(spec) == "chain":
-        if 1 + spec.requeue.max <= most:
-            return []
-        message = (
-            f"is {spec.requeue.max}, which makes a chain of {1 + spec.requeue.max} jobs, but {limit}; "
-            f"write requeue.max: {most - 1}, or requeue.how: copy, which takes two at a time"
-        )
-        return [("requeue.max", message)]
-    members = _members(spec)
-    at_once = min(spec.array.at_most or members, members) if spec.array else 1
-    if members + at_once <= most:
-        return []
-    message = (
-        f"cannot work, because each of {members} members may submit its own copy while it still runs, which "
-        f"makes {members + at_once} jobs, and {limit}; "
-        "lower array.count or array.at_most, or use another queue"
-    )
-    return [("requeue", message)]
+        why = "a chain is two jobs at least" if chain else copies
+        yield "requeue", f"cannot work, because {why}, and {limit}; {fix}"
+    elif chain and jobs > most:
+        fix = f"write requeue.max: {most - 1}, or requeue.how: copy, which takes two at a time"
+        yield "requeue.max", f"is {spec.requeue.max}, which makes a chain of {jobs} jobs, but {limit}; {fix}"
+    elif not chain and members + at_once > most:
+        why = f"each of {members} members may submit its own copy while it still runs"
+        fix = "lower array.count or array.at_most, or use another queue"
+        makes = f"which makes {members + at_once} jobs"
+        yield "requeue", f"cannot work, because {why}, {makes}, and {limit}; {fix}"
 
 
 def _fits(range_: Range, nodes: int, walltime: int | None) -> bool:
@@ -282,9 +233,8 @@ def _fits(range_: Range, nodes: int, walltime: int | None) -> bool:
     return shortest <= walltime <= longest
 
 
-def _others(queues: dict[str, Queue], nodes: int, walltime: int | None, members: int) -> str:
-    fitting = _taking(queues, nodes, walltime, members)
-    return f"; what would: {', '.join(fitting)}" if fitting else ""
+def _takes(queue: Queue, nodes: int, walltime: int | None) -> bool:
+    return not queue.ranges or any(_fits(range_, nodes, walltime) for range_ in queue.ranges)
 
 
 def _taking(queues: dict[str, Queue], nodes: int, walltime: int | None, members: int) -> list[str]:
@@ -293,15 +243,23 @@ def _taking(queues: dict[str, Queue], nodes: int, walltime: int | None, members:
         name
         for name, queue in queues.items()
         if queue.submit_to is None
-        and (not queue.ranges or any(_fits(range_, nodes, walltime) for range_ in queue.ranges))
+        and _takes(queue, nodes, walltime)
         and (queue.max_jobs is None or members <= queue.max_jobs)
     ]
+
+
+def _asked(nodes: int, walltime: int | None) -> str:
+    return nodes_words(nodes) + (f" for {clock(walltime)}" if walltime else "")
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"
 
 
 def _room_for_members(spec: JobSpec, kind: _Kind, walltime: int | None) -> str:
     """Where an array could go that one queue does not take."""
     nodes, members = spec.nodes or 1, _members(spec)
-    asked = f"{members} members of {nodes_words(nodes)}" + (f" for {clock(walltime)}" if walltime else "")
+    asked = f"{members} members of {_asked(nodes, walltime)}"
     if fitting := _taking(kind.known, nodes, walltime, members):
         return f"{asked} are taken by {', '.join(fitting)}"
     rooms = {name: kind.known[name].max_jobs or 0 for name in _taking(kind.known, nodes, walltime, 1)}

@@ -11,15 +11,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from launcher.config.document import Document, FieldPath
-from launcher.config.job import (
-    Container,
-    Directives,
-    JobSpec,
-    Snapshot,
-    StarterName,
-    check,
-    program_name,
-)
+from launcher.config.job import Container, Directives, JobSpec, Snapshot, StarterName, check, program_name
 from launcher.config.options import fixed_ranks, option_problems, with_options
 from launcher.config.quantities import cpulist, cpus, seconds
 from launcher.config.site import Site
@@ -29,7 +21,7 @@ from launcher.planning import binding
 from launcher.planning.binding_by_hand import binding_problems, lists_of
 from launcher.planning.containers import container_problems
 from launcher.planning.containers import decide as decide_container
-from launcher.planning.limits import Shared, requeue_way, sharing_queue, site_problems
+from launcher.planning.limits import requeue_way, sharing_queue, site_problems
 from launcher.planning.staging import decide as decide_stage
 from launcher.planning.staging import stage_problems
 from launcher.runs.plan import ContainerPlan, Devices, Plan
@@ -172,7 +164,7 @@ class _Planner:
             devices=devices,
             walltime=self.walltime,
             grace=self.grace,
-            inherit=self._inherit(),
+            inherit=self.scheduler.default_inherit if spec.inherit is None else spec.inherit or "none",
             setup=spec.setup,
             teardown=site.teardown,
             env=self._environment(cores),
@@ -214,14 +206,12 @@ class _Planner:
             return None
         return "requeue" if self.scheduler.starts_again else requeue_way(self.spec)
 
-    def _inherit(self) -> str | list[str]:
-        if self.spec.inherit is None:
-            return self.scheduler.default_inherit
-        return self.spec.inherit or "none"
-
-    @property
-    def _ranks_field(self) -> str:
-        return "ranks" if self.spec.ranks is not None else "ranks_per_node"
+    def _report_ranks(self, layout: Layout, message: str) -> None:
+        """What is wrong with how many there are, said of the field that says so."""
+        if self.spec.ranks is not None:
+            self._report("ranks", f"is {layout.processes}, but {message}")
+        else:
+            self._report("ranks_per_node", f"is {layout.most}, but {message}")
 
     def _layout(self) -> Layout:
         spec, site = self.spec, self.site
@@ -252,13 +242,11 @@ class _Planner:
         return Layout([(1, nodes)])
 
     def _check_ranks_of_options(self, layout: Layout) -> None:
-        fixed = fixed_ranks(self.spec.options, self.site)
-        if fixed and layout.groups != [(fixed[1], layout.nodes)]:
-            held = layout.processes if self.spec.ranks is not None else layout.most
-            self._report(
-                self._ranks_field,
-                f"is {held}, but the option {fixed[0]} is made for {fixed[1]} ranks on each node: drop one",
-            )
+        if (fixed := fixed_ranks(self.spec.options, self.site)) and layout.groups != [
+            (fixed[1], layout.nodes)
+        ]:
+            made = f"the option {fixed[0]} is made for {fixed[1]} ranks on each node"
+            self._report_ranks(layout, f"{made}: drop one")
 
     def _starter(self, layout: Layout) -> StarterName:
         allowed = self.scheduler.starters
@@ -326,7 +314,10 @@ class _Planner:
             self._does_not_fit("devices_per_rank", self.spec.devices_per_rank, layout, error)
             return Devices()
         if self.shared is not None and layout.most * per_rank > self.shared.max_devices:
-            self._report(self._ranks_field, self._too_many_for(self.shared, layout, per_rank))
+            given = f"{self.shared.name} gives a job {self.shared.max_devices} of a node's devices"
+            fits = f"use up to {self.shared.max_devices // max(per_rank, 1)} ranks a node"
+            fix = f"{fits}, or another {self.shared.field}"
+            self._report_ranks(layout, f"{given} {self.shared.source}; {fix}")
         numbered = self._numbers_of_node(layout, per_rank)
         if self.spec.start.torchrun:  # the shim runs once a node, so no rank is given its own
             if devices.per_rank:
@@ -350,14 +341,6 @@ class _Planner:
         handed_out = self.scheduler.hands_out_devices(site)
         return not handed_out or self._node_devices(layout, per_rank) == node.device_count
 
-    def _too_many_for(self, shared: Shared, layout: Layout, per_rank: int) -> str:
-        held = layout.processes if self.spec.ranks is not None else layout.most
-        fits = shared.max_devices // max(per_rank, 1)
-        return (
-            f"is {held}, but {shared.name} gives a job {shared.max_devices} of a node's devices "
-            f"{shared.source}; use up to {fits} ranks a node, or another {shared.field}"
-        )
-
     def _does_not_fit(self, field: str, asked: int | None, layout: Layout, error: ValueError) -> None:
         """Blame the field that was set for what binding refuses."""
         node = self.site.node
@@ -365,8 +348,7 @@ class _Planner:
         if asked is not None and asked > 1:
             self._report(field, f"is {asked}, but {error} {source}")
         else:
-            held = layout.processes if self.spec.ranks is not None else layout.most
-            self._report(self._ranks_field, f"is {held}, but {error} {source}")
+            self._report_ranks(layout, f"{error} {source}")
 
     def _cores(self, layout: Layout, per_rank: int) -> tuple[int | None, list[str]]:
         """Cores of each rank, where they are known, and the CPU list of each local rank."""

@@ -22,14 +22,7 @@ from launcher.ranks.families import (
     slurm_step_is_inherited,
     value,
 )
-from launcher.ranks.rendezvous import (
-    TRIPLE,
-    alone,
-    complete,
-    guess_local_size,
-    in_slurm_job,
-    shown_triple,
-)
+from launcher.ranks.rendezvous import TRIPLE, alone, complete, guess_local_size, in_slurm_job, shown_triple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -201,10 +194,7 @@ def _outer_task(environ: Mapping[str, str]) -> Placement:
 
 
 def _without_marker(
-    environ: Mapping[str, str],
-    read_file: Callable[[str], str],
-    family: Placement | None,
-    notes: list[str],
+    environ: Mapping[str, str], read_file: Callable[[str], str], family: Placement | None, notes: list[str]
 ) -> Placement:
     """Place a process that castoff did not start."""
     present = [name for name in TRIPLE if value(environ, name)]

@@ -53,15 +53,7 @@ STALE_VARIABLES: tuple[str, ...] = (
 These are what starters tell their ranks; none is something a starter reads.
 """
 
-FIELDS = (
-    "rank",
-    "world_size",
-    "local_rank",
-    "local_world_size",
-    "node_rank",
-    "master_addr",
-    "master_port",
-)
+FIELDS = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "master_addr", "master_port")
 
 
 def read_text(path: str) -> str:
@@ -121,10 +113,7 @@ class RankEnv:
 
     @classmethod
     def detect(
-        cls,
-        environ: Mapping[str, str] | None = None,
-        *,
-        read_file: Callable[[str], str] = read_text,
+        cls, environ: Mapping[str, str] | None = None, *, read_file: Callable[[str], str] = read_text
     ) -> RankEnv:
         """Find this process's place, in `environ` instead of its own variables if given.
 

@@ -20,11 +20,7 @@ JOB_VARIABLES = (
 )
 """What sets one start of one job apart from all others, alike in all of its ranks."""
 
-START_VARIABLES = {
-    "srun": "SLURM_STEP_ID",
-    "openmpi": "PMIX_NAMESPACE",
-    "intelmpi": "I_MPI_HYDRA_UUID",
-}
+START_VARIABLES = {"srun": "SLURM_STEP_ID", "openmpi": "PMIX_NAMESPACE", "intelmpi": "I_MPI_HYDRA_UUID"}
 """What sets one start apart from others in the same job, where a starter tells."""
 
 TRIPLE = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
@@ -191,11 +187,7 @@ def first_host(
 
 
 def address(
-    placement: Placement,
-    environ: Mapping[str, str],
-    read_file: Callable[[str], str],
-    *,
-    inherited: bool,
+    placement: Placement, environ: Mapping[str, str], read_file: Callable[[str], str], *, inherited: bool
 ) -> tuple[str, str] | None:
     """Find MASTER_ADDR and where it comes from; None when nothing tells it.
 
