@@ -4,7 +4,7 @@
 
 import copy
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, get_args
 
@@ -345,62 +345,52 @@ def program_name(command: list[str]) -> str:
     return name if name[:1].isalpha() else "-".join(["job", name.strip("._+-")]).strip("-")
 
 
-def check(spec: JobSpec, where: Document | None = None) -> list[Problem]:
+def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     """What is wrong with a job whatever the site: fields that exclude each other or lack another."""
-    document = where or Document({}, "job")
-    problems: list[Problem] = []
-
-    def report(path: FieldPath, message: str) -> None:
-        problems.append(Problem(document.where(path), dotted(path), message))
-
     if not spec.command:
-        report(("command",), "is missing: name the program to run, as in command: [python, train.py]")
+        yield ("command",), "is missing: name the program to run, as in command: [python, train.py]"
     elif not spec.command[0]:
-        report(("command", 0), "is empty: the first word names the program")
+        yield ("command", 0), "is empty: the first word names the program"
     elif spec.command[0].startswith("-"):
-        report(("command", 0), f"is {shown(spec.command[0])}, which reads like an option: write ./ before it")
+        yield ("command", 0), f"is {shown(spec.command[0])}, which reads like an option: write ./ before it"
     if spec.ranks is not None and spec.ranks_per_node is not None:
-        report(
+        clears = "(--set ranks_per_node=null clears it)"
+        yield (
             ("ranks",),
-            "excludes ranks_per_node: give the ranks in all or those of a node, not both "
-            "(--set ranks_per_node=null clears it)",
+            f"excludes ranks_per_node: give the ranks in all or those of a node, not both {clears}",
         )
     if spec.ranks is not None and spec.ranks < (spec.nodes or 1):
-        report(
-            ("ranks",),
-            f"is {spec.ranks} for {spec.nodes} nodes, and each node needs a rank: "
-            f"lower nodes to {spec.ranks}, or raise ranks",
-        )
+        needed = f"is {spec.ranks} for {spec.nodes} nodes, and each node needs a rank"
+        yield ("ranks",), f"{needed}: lower nodes to {spec.ranks}, or raise ranks"
     if spec.python is not None and not spec.python.startswith("/"):
-        report(("python",), f"is {shown(spec.python)}, but must be absolute: the job's PATH is not yours")
+        yield ("python",), f"is {shown(spec.python)}, but must be absolute: the job's PATH is not yours"
     elif spec.python is not None and ":" in str(PurePosixPath(spec.python).parent):
-        report(("python",), f"is {shown(spec.python)}, but PATH can hold no folder with a colon in its name")
+        yield ("python",), f"is {shown(spec.python)}, but PATH can hold no folder with a colon in its name"
     for name in spec.env:
         if name in spec.env_from:
-            report(("env", name), "stands in env_from too; keep the one you mean")
+            yield ("env", name), "stands in env_from too; keep the one you mean"
     variables: dict[FieldPath, str] = {("env", name): name for name in spec.env}
     variables |= {("env_from", number): name for number, name in enumerate(spec.env_from)}
     for path, name in variables.items():
         if problem := variable_problem(name):
-            report(path, problem)
+            yield path, problem
     words: dict[FieldPath, str] = {("command", number): word for number, word in enumerate(spec.command)}
     words |= {("env", name): f"{name}={value}" for name, value in spec.env.items()}
     for path, text in words.items():
         if (size := len(text.encode())) > _LONGEST_WORD:
             most = f"is {size:,} bytes long, but Linux hands a program {_LONGEST_WORD:,} at the most"
-            report(path, f"{most}: write it to a file, and name that")
+            yield path, f"{most}: write it to a file, and name that"
     snapshot = spec.snapshot if isinstance(spec.snapshot, Snapshot) else Snapshot()
     for field in ("paths", "link"):
         for number, name in enumerate(getattr(snapshot, field)):
             if name.startswith("/"):
                 counts = "counts from where the job is submitted: no / at its beginning"
-                report(("snapshot", field, number), f"is {name!r}, but {counts}")
+                yield ("snapshot", field, number), f"is {name!r}, but {counts}"
     if spec.mail is not None and not spec.mail.on:
-        report(("mail", "on"), "is empty: name events (begin, end, fail) or drop mail")
+        yield ("mail", "on"), "is empty: name events (begin, end, fail) or drop mail"
     for condition, names in spec.after.items():
         if not names:
-            report(("after", condition), "is empty: name the runs or job ids to wait for")
-    return problems
+            yield ("after", condition), "is empty: name the runs or job ids to wait for"
 
 
 def variable_problem(name: str) -> str | None:
@@ -432,8 +422,11 @@ def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iter
     spec = convert_valid(document, JobSpec, problems)
     wrong = {problem.path.partition(".")[0] for problem in problems}
     if spec is not None:  # what a wrong field makes of the others is not worth a word
-        found = check(spec, document)
-        problems += [problem for problem in found if problem.path.partition(".")[0] not in wrong]
+        problems += [
+            Problem(document.where(path), dotted(path), message)
+            for path, message in check(spec)
+            if path[0] not in wrong
+        ]
     if spec is None or problems:
         raise InvalidInput(problems)
     return spec

@@ -9,7 +9,7 @@ from launcher.config.document import did_you_mean
 from launcher.config.job import JobSpec, RequeueWay
 from launcher.config.quantities import clock, seconds, size
 from launcher.config.site import Queue, Range, Site, nodes_words, range_words
-from launcher.errors import Problem, shown
+from launcher.errors import shown
 from launcher.schedulers.directives import of_scheduler
 from launcher.schedulers.given_directives import directive_problems
 from launcher.schedulers.registry import queued, scheduler_of
@@ -18,7 +18,9 @@ _Found: TypeAlias = Iterator[tuple[str, str]]
 """Fields, each with what is wrong with it."""
 
 
-def site_problems(spec: JobSpec, site: Site, name: str, walltime: int | None, grace: int) -> list[Problem]:
+def site_problems(
+    spec: JobSpec, site: Site, name: str, walltime: int | None, grace: int
+) -> list[tuple[str, str]]:
     """Every reason why this site would refuse the job, or the job could not work there."""
     found = [
         *_stopping(site, walltime, grace),
@@ -38,7 +40,7 @@ def site_problems(spec: JobSpec, site: Site, name: str, walltime: int | None, gr
     for kind in _kinds(spec, site):
         known = {field for field, _ in found}
         found += [problem for problem in _queue(spec, site, kind, walltime) if problem[0] not in known]
-    return [Problem(f"{name} on {site.name}", field, message) for field, message in found]
+    return found
 
 
 class Shared(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from launcher.config.document import Document, FieldPath
+from launcher.config.document import Document, FieldPath, dotted
 from launcher.config.job import Container, Directives, JobSpec, Snapshot, StarterName, check, program_name
 from launcher.config.options import fixed_ranks, option_problems, with_options
 from launcher.config.quantities import cpulist, cpus, seconds
@@ -129,10 +129,10 @@ class _Planner:
             *stage_problems(spec.stage),
             *(option_problems(spec.options, site) if self.queued else ()),
             *given_directives.section_problems(self.given),
+            *((dotted(path), message) for path, message in check(spec)),
+            *site_problems(spec, site, self.name, self.walltime, self.grace),
         ):
             self._report(field, message)
-        for problem in (*check(spec), *site_problems(spec, site, self.name, self.walltime, self.grace)):
-            self._report(problem.path, problem.message)
         self._check_given_directives(layout, per_rank)
         if not self.queued and spec.binding is not None:
             self.notes.append("binding: is for a scheduler's job, and has no effect here")
