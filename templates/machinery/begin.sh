@@ -16,7 +16,7 @@ castoff_begin() {
   castoff_do "${castoff_at_records[@]}"
   if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
   castoff_ending=failed
-  trap 'castoff_finish $?' EXIT # which must not change the code
+  trap 'castoff_finish $?' EXIT # which keeps the code
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
     echo "castoff: stopped before it began; castoff resubmit starts it again" >&2
     castoff_ending=cancelled
@@ -96,6 +96,7 @@ castoff_finish() { # CODE: the last that this script does
   castoff_use_own_words
   castoff_do "${castoff_at_exit[@]}"
   castoff_record_ending "$castoff_ending" "$1"
+  if [[ $castoff_ending == failed && $1 == 0 ]]; then builtin exit 1; fi # or jobs that wait for it would begin
   return "$1"
 }
 castoff_keep_exit() { # a trap of setup's for the end comes after ours, rather than in its place

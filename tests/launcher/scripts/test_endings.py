@@ -73,6 +73,13 @@ def test_a_starter_that_says_nothing_of_what_it_lost(kind: str, bench: Benches) 
 
 
 @pytest.mark.parametrize("kind", ["srun", "local"])
+def test_a_setup_that_exits_with_0_has_not_done_the_job(kind: str, bench: Benches) -> None:
+    """Its scheduler is told the same as castoff's record: other jobs may wait for this one's success."""
+    ended = bench(kind).run(setup=["exit 0"])
+    assert (ended.code, ended.ending) == (1, ("failed", 1)), ended.output
+
+
+@pytest.mark.parametrize("kind", ["srun", "local"])
 def test_a_trap_of_setups_for_the_end_does_not_replace_the_record(kind: str, bench: Benches) -> None:
     """As one that removes what setup has made, and hands on the code that it was given."""
     setup = ["trap 'code=$?; echo \"setup'\\''s own, $code\"; exit $code' EXIT"]
