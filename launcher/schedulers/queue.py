@@ -92,13 +92,24 @@ class Queue(ABC):
     def elsewhere(self, clusters: Collection[str]) -> str | None:
         """Why it cannot tell of jobs on these clusters, by Slurm's names for them; None: it can."""
 
-    @abstractmethod
     def ask(self, jobs: Collection[str]) -> Answer:
         """Ask about jobs of this user, by id; the answer may tell of others, too."""
+        try:
+            return Answer.of(*self.told(jobs))
+        except Silent as why:
+            return Answer({}, frozenset(), str(why), why.lasting)
 
     @abstractmethod
+    def told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
+        """What it tells when asked about jobs, and those that it says nothing of, each with the reason.
+
+        Raises:
+            Silent: it has answered for none.
+        """
+
     def history(self, jobs: Iterable[str]) -> dict[str, list[JobTold]] | None:
         """What is known of the starts of jobs beyond `ask`, by id; None where nothing answers in time."""
+        return {}
 
     @abstractmethod
     def find(self, script: str, name: str, since: float) -> list[JobTold] | None:

@@ -21,7 +21,7 @@ from launcher.schedulers.flux.jobs import (
 from launcher.schedulers.flux.scheduler import SCHEDULER
 from launcher.schedulers.flux.submit import f58
 from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.queue import Answer, Queue
+from launcher.schedulers.queue import Queue
 
 
 class FluxQueue(Queue):
@@ -40,32 +40,25 @@ class FluxQueue(Queue):
             return None
         return f"it is a job of the Flux instance {theirs[0]}, and this is {here}: ask there (flux proxy)"
 
-    def ask(self, jobs: Collection[str]) -> Answer:
-        """Ask about jobs."""
+    def told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
+        """What flux jobs tells."""
         found: list[JobTold] = []
         unheard: dict[str, str] = {}
         wanted = iter(sorted({*jobs}, key=lambda job: (len(job), job)))
-        try:
-            while some := list(itertools.islice(wanted, MOST_ASKED)):
-                done = run_to_end(queue_command(some), self.patience, self.environ)
-                told = parse_queue(done.stdout)
-                missing = {*some} - {one.job for one in told} - parse_denied(done.stderr)
-                if len(missing) == len(some):
-                    raise Silent(failure_of(done))
-                found += told
-                unheard |= dict.fromkeys(missing, "flux jobs leaves it out of its answer")
-        except Silent as why:
-            return Answer({}, frozenset(), str(why), why.lasting)
-        return Answer.of(found, unheard)
-
-    def history(self, jobs: Iterable[str]) -> dict[str, list[JobTold]] | None:
-        """Nothing: `ask` tells all that Flux remembers."""
-        return {}
+        while some := list(itertools.islice(wanted, MOST_ASKED)):
+            done = run_to_end(queue_command(some), self.patience, self.environ)
+            told = parse_queue(done.stdout)
+            missing = {*some} - {one.job for one in told} - parse_denied(done.stderr)
+            if len(missing) == len(some):
+                raise Silent(failure_of(done))
+            found += told
+            unheard |= dict.fromkeys(missing, "flux jobs leaves it out of its answer")
+        return found, unheard
 
     def find(self, script: str, name: str, since: float) -> list[JobTold] | None:
         """The jobs of a script, by the jobs' name; None where Flux does not answer."""
         try:
-            return [one for one in self._told(find_command(name)) if one.runs(script)]
+            return [one for one in self._told_by(find_command(name)) if one.runs(script)]
         except Silent:
             return None
 
@@ -75,7 +68,7 @@ class FluxQueue(Queue):
         Raises:
             Silent: Flux does not answer.
         """
-        return [one for one in self._told(unfinished_command()) if one.stage in ("pending", "running")]
+        return [one for one in self._told_by(unfinished_command()) if one.stage in ("pending", "running")]
 
     def cancel(self, jobs: Sequence[str]) -> dict[str, str]:
         """Have jobs ended, by the ids with which Flux names those that it refuses."""
@@ -86,7 +79,7 @@ class FluxQueue(Queue):
         """Whether a job was submitted where a run directory lies, which is named by its id."""
         return told.folder in (str(run.path.parent), str(run.path))
 
-    def _told(self, command: list[str]) -> list[JobTold]:
+    def _told_by(self, command: list[str]) -> list[JobTold]:
         """The jobs in an answer.
 
         Raises:

@@ -11,9 +11,9 @@ from launcher.config.site import Site
 from launcher.errors import CastoffError
 from launcher.runs.plan import Plan
 from launcher.schedulers.base import Configuration, QueuedScheduler
-from launcher.schedulers.command import PATIENCE
+from launcher.schedulers.command import PATIENCE, Silent, answer_of, version_of
 from launcher.schedulers.directives import Directives, Resources
-from launcher.schedulers.flux import directives
+from launcher.schedulers.flux import directives, submit
 
 if TYPE_CHECKING:
     from launcher.schedulers.allocation import Allocation
@@ -52,8 +52,6 @@ class Flux(QueuedScheduler):
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """Others have a program of that name, too; and without an instance that answers it is of no use."""
-        from launcher.schedulers.command import version_of
-
         flux = shutil.which("flux", path=environ.get("PATH", ""))
         if flux is None or "\nbroker:" not in version_of(flux, environ):
             return None
@@ -69,14 +67,10 @@ class Flux(QueuedScheduler):
 
     def check_run_dir(self, run_dir: str) -> None:
         """As flux batch's --output takes it."""
-        from launcher.schedulers.flux.submit import check_run_dir
-
-        check_run_dir(run_dir)
+        submit.check_run_dir(run_dir)
 
     def configuration(self, environ: Mapping[str, str]) -> Configuration:
         """Which instance this is, by the jobs round it: `/` is the machine's own."""
-        from launcher.schedulers.command import Silent, answer_of
-
         try:
             return Configuration(
                 answer_of(["flux", "getattr", "jobid-path"], PATIENCE, environ).strip() or None
@@ -86,27 +80,19 @@ class Flux(QueuedScheduler):
 
     def first(self, plan: Plan, run_dir: str, dependency: str | None, largest: int | None) -> list[Sending]:
         """flux batch, once for each job of a chain."""
-        from launcher.schedulers.flux.submit import first
-
-        return first(plan, run_dir, dependency)
+        return submit.first(plan, run_dir, dependency)
 
     def again(self, restart: Restart, largest: int | None) -> list[Sending]:
         """The same."""
-        from launcher.schedulers.flux.submit import again
-
-        return again(restart)
+        return submit.again(restart)
 
     def parse_submit(self, answer: str) -> str | None:
         """What flux batch prints."""
-        from launcher.schedulers.flux.submit import parse_submit
-
-        return parse_submit(answer)
+        return submit.parse_submit(answer)
 
     def was_refused(self, code: int, words: str) -> bool:
         """Unless flux batch lost its instance on the way."""
-        from launcher.schedulers.flux.submit import was_refused
-
-        return was_refused(code, words)
+        return submit.was_refused(code, words)
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
         """flux jobs."""

@@ -31,7 +31,7 @@ from launcher.runs.run import LOCK, SETTLED, Run, stop_asked, take
 from launcher.schedulers.local.abandoned import Started
 from launcher.schedulers.local.control import cancel_asked, cancelled_members, introduce, taken
 from launcher.schedulers.local.member import Member, Start, attempt_folder
-from launcher.starters.local.processes import become_subreaper, shares
+from launcher.starters.local.processes import become_subreaper, descendants, send, shares
 
 Waits = Callable[[str, Run], Callable[[], bool | None]]
 """Given a condition and another run: what tells whether it holds; False where it never will, None not yet."""
@@ -179,7 +179,8 @@ class _Scheduler:
                 _say(f"cannot end {', '.join(str(child.pid) for child in left)}")
                 return
             for child in left:
-                _kill_tree(child)
+                # Gone, or another user's: the next look shows it, and in time there is none.
+                send([child, *descendants(child)], signal.SIGKILL)
             psutil.wait_procs(left, timeout=0.2)
 
     def _record(self, folder: Path, ending: str, code: int, reason: str | None) -> None:
@@ -255,18 +256,6 @@ def _settle(folder: Path) -> None:
     """Say that an attempt's ending is final and that nothing of it is left running."""
     with contextlib.suppress(OSError):  # then it counts as soon as this scheduler is gone
         (folder / SETTLED).touch(mode=0o600)
-
-
-def _kill_tree(process: psutil.Process) -> None:
-    try:
-        family = [process, *process.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return
-    for member in family:
-        try:
-            member.kill()
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue  # gone, or another user's: the caller looks again, and gives up in time
 
 
 def main(waits: Waits) -> None:

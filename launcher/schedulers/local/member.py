@@ -16,7 +16,7 @@ import psutil
 from launcher.runs.records import Facts
 from launcher.runs.run import Run
 from launcher.schedulers.local.abandoned import INDEX, MARK
-from launcher.starters.local.processes import on_cores_if_allowed
+from launcher.starters.local.processes import on_cores
 
 KILL_AFTER = 10.0
 """Seconds between TERM and KILL at the walltime or a cancellation, as PBS has it."""
@@ -59,7 +59,7 @@ class Member:
         self.kill_at: float | None = None
         self.why: str | None = None
         """Why it was asked to end; None: it was not."""
-        with run.script_log(self.number).open("ab") as log, on_cores_if_allowed(cores):
+        with run.script_log(self.number).open("ab") as log, on_cores(cores):
             self.process = subprocess.Popen(
                 [*shlex.split(plan.shell), str(run.script)],
                 env=_environment(run, directory, start, mark),

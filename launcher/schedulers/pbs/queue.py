@@ -22,7 +22,7 @@ from launcher.schedulers.pbs.jobs import (
     queue_command,
 )
 from launcher.schedulers.pbs.scheduler import SCHEDULER
-from launcher.schedulers.queue import Answer, Queue
+from launcher.schedulers.queue import Queue
 
 _UNKNOWN = 153
 """qstat's exit code where the server does not know the last job that it has no answer for."""
@@ -47,16 +47,20 @@ class PbsQueue(Queue):
         """Never: a job's id names its server, which qstat then asks."""
         return None
 
-    def ask(self, jobs: Collection[str]) -> Answer:
-        """Ask qstat about jobs."""
-        try:
-            return Answer.of(*self._told(jobs))
-        except Silent as why:
-            return Answer({}, frozenset(), str(why), why.lasting)
-
-    def history(self, jobs: Iterable[str]) -> dict[str, list[JobTold]] | None:
-        """Nothing: `ask` tells all that PBS remembers."""
-        return {}
+    def told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
+        """What qstat tells."""
+        found: list[JobTold] = []
+        unheard: dict[str, str] = {}
+        wanted = iter(sorted({*jobs}, key=lambda job: (len(job), job)))
+        while some := list(itertools.islice(wanted, MOST_ASKED)):
+            done = self._run(partial(queue_command, some))
+            told = parse_queue(done.stdout) if done.returncode >= 0 else []
+            missing = {*some} - {one.job for one in told} - parse_denied(done.stderr)
+            if len(missing) == len(some):
+                raise Silent(_silence(done, some[0]))
+            found += told
+            unheard |= {job: _silence(done, job) for job in missing}
+        return found, unheard
 
     def find(self, script: str, name: str, since: float) -> list[JobTold] | None:
         """The jobs of a script, by the jobs' name; None where PBS does not answer."""
@@ -88,29 +92,10 @@ class PbsQueue(Queue):
         if found.returncode:
             raise Silent(failure_of(found))
         jobs = parse_found(found.stdout)
-        told, unheard = self._told(jobs)
+        told, unheard = self.told(jobs)
         for job in sorted({*jobs} - {one.job for one in told}):
             raise Silent(unheard.get(job, f"qselect knows of job {job}, but qstat does not"))
         return told
-
-    def _told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
-        """What qstat tells of jobs, and those that it says nothing of, each with the reason.
-
-        Raises:
-            Silent: it has answered for none.
-        """
-        found: list[JobTold] = []
-        unheard: dict[str, str] = {}
-        wanted = iter(sorted({*jobs}, key=lambda job: (len(job), job)))
-        while some := list(itertools.islice(wanted, MOST_ASKED)):
-            done = self._run(partial(queue_command, some))
-            told = parse_queue(done.stdout) if done.returncode >= 0 else []
-            missing = {*some} - {one.job for one in told} - parse_denied(done.stderr)
-            if len(missing) == len(some):
-                raise Silent(_silence(done, some[0]))
-            found += told
-            unheard |= {job: _silence(done, job) for job in missing}
-        return found, unheard
 
     def _run(self, command: Callable[..., list[str]]) -> subprocess.CompletedProcess[str]:
         """What a command comes to, asked for jobs that have ended where the server remembers them.

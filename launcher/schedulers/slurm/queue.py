@@ -12,7 +12,7 @@ from launcher.errors import CastoffError
 from launcher.runs.run import Run
 from launcher.schedulers.command import PATIENCE, Silent, answer_of
 from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.queue import Answer, Queue, user_name
+from launcher.schedulers.queue import Queue, user_name
 from launcher.schedulers.slurm.jobs import (
     MOST_ASKED,
     history_command,
@@ -78,12 +78,9 @@ class SlurmQueue(Queue):
         self._nameless = time.monotonic(), why
         return why
 
-    def ask(self, jobs: Collection[str]) -> Answer:
-        """Ask squeue for all jobs of this user."""
-        try:
-            return Answer.of(self._queued())
-        except Silent as why:
-            return Answer({}, frozenset(), str(why), why.lasting)
+    def told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
+        """What squeue tells, which is of all jobs of this user."""
+        return parse_queue(self._run(queue_command(self.user), self.patience)), {}
 
     def history(self, jobs: Iterable[str]) -> dict[str, list[JobTold]] | None:
         """What accounting knows of the starts of jobs, by id; None where it does not answer in time."""
@@ -108,10 +105,7 @@ class SlurmQueue(Queue):
         Raises:
             Silent: squeue does not answer.
         """
-        return [one for one in self._queued() if one.stage in ("pending", "running")]
-
-    def _queued(self) -> list[JobTold]:
-        return parse_queue(self._run(queue_command(self.user), self.patience))
+        return [one for one in self.told(())[0] if one.stage in ("pending", "running")]
 
     def _accounted(self, command: list[str]) -> list[JobTold] | None:
         failed = self._history_failed

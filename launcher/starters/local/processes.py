@@ -134,7 +134,7 @@ class Family:
         me = psutil.Process()
         found = {process.pid: process for process in me.children(recursive=True)}
         for pid in self._foreign & found.keys():
-            for process in [found[pid], *_descendants(found[pid])]:
+            for process in [found[pid], *descendants(found[pid])]:
                 found.pop(process.pid, None)
         if self._undo is None:
             found.update(_in_sessions(self._ranks))
@@ -165,7 +165,8 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
-def _descendants(process: psutil.Process) -> list[psutil.Process]:
+def descendants(process: psutil.Process) -> list[psutil.Process]:
+    """What a process has started, and what that has; none where it is gone."""
     import psutil
 
     try:
@@ -187,7 +188,7 @@ def _in_sessions(leaders: Collection[int], mark: str | None = None) -> dict[int,
             continue
         if inside:
             found[process.pid] = process
-            found.update({child.pid: child for child in _descendants(process)})
+            found.update({child.pid: child for child in descendants(process)})
     return found
 
 
@@ -230,27 +231,19 @@ def _set_subreaper(value: int) -> bool:
 def on_cores(cores: Collection[int]) -> Iterator[None]:
     """Let this thread, and so what it starts meanwhile, run on `cores` only; empty: as it is.
 
-    Raises:
-        OSError: the system does not allow these cores.
+    Only where the system allows these cores: it may have taken some away a moment ago.
     """
-    if not cores or not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
+    before = None
+    with contextlib.suppress(OSError):  # slow is better than not at all
+        if cores and hasattr(os, "sched_setaffinity"):
+            all_of_them = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, cores)
+            before = all_of_them
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
-
-
-@contextlib.contextmanager
-def on_cores_if_allowed(cores: Collection[int]) -> Iterator[None]:
-    """The same where the system allows these cores; it may have taken some away a moment ago."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # slow is better than not at all
-            stack.enter_context(on_cores(cores))
-        yield
+        if before is not None:
+            os.sched_setaffinity(0, before)
 
 
 def shares(most: int, needed: int) -> list[list[int]]:
@@ -323,7 +316,7 @@ def _end_ranks(grace: float, mark: str, leaders: Collection[int]) -> None:
         time.sleep(0.05)
         known.update(_in_sessions(leaders, mark))
     for process in list(known.values()):
-        known.update({child.pid: child for child in _descendants(process)})
+        known.update({child.pid: child for child in descendants(process)})
     send(known.values(), signal.SIGKILL)
 
 

@@ -19,7 +19,7 @@ from launcher.config.quantities import cpulist
 from launcher.errors import CastoffError
 from launcher.ranks import STALE_VARIABLES
 from launcher.starters.local.ports import free_port, is_free
-from launcher.starters.local.processes import GRACE, Family, Guardian, allowed_cores, on_cores_if_allowed
+from launcher.starters.local.processes import GRACE, Family, Guardian, allowed_cores, on_cores
 from launcher.starters.local.streams import RankLog, open_logs
 from launcher.starters.local.supervision import Rank, Report, Signals, Supervision, counted
 
@@ -221,7 +221,7 @@ def _spawn(
     reading = writing = -1
     try:
         reading, writing = os.pipe()
-        with on_cores_if_allowed(cores):
+        with on_cores(cores):
             process = subprocess.Popen(
                 list(request.command),
                 # Several ranks cannot share a terminal's lines; a single one may ask questions.

@@ -68,10 +68,6 @@ def _visible(line: bytes) -> bytes:
     return line.rstrip(b"\r").rpartition(b"\r")[2]
 
 
-def _as_it_is(lines: bytes) -> bytes:
-    return lines
-
-
 class RankLines:
     """One rank's output, turned into whole lines that each start with `prefix`."""
 
@@ -80,7 +76,7 @@ class RankLines:
 
         `terminal`: leave out what could make one do more than show text.
         """
-        self._harmless = for_terminal if terminal else _as_it_is
+        self._harmless: Callable[[bytes], bytes] = for_terminal if terminal else bytes
         self.cuts = 0
         """How often a line was cut because it was longer than `LINE_LIMIT`."""
         self._prefix = prefix
