@@ -1,5 +1,5 @@
-"""The one place where text becomes part of a script: one function each for a shell word, a Slurm
-directive, a PBS directive, a comment and the line that names the shell.
+"""The one place where text becomes part of a script: one function each for a shell word, a comment and the
+line that names the shell. How a directive is written stands with its scheduler, as `directive`.
 
 What a place cannot express raises ValueError; the callers name the job.
 """
@@ -12,14 +12,15 @@ import shlex
 
 from launcher.errors import printable, shown
 
-_PLAIN_DIRECTIVE = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]-]+")
+PLAIN_DIRECTIVE = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]-]+")
+"""What no scheduler reads otherwise than it is written."""
+
 _PLAIN_YAML = re.compile(r"(?!(?:null|true|false|[yn]|yes|no|on|off)$)[a-z][a-z0-9_.-]*", re.IGNORECASE)
 _PLAIN_VALUE = re.compile(
     r"(?!(?:null|true|false|[yn]|yes|no|on|off)$)(?:[a-z0-9_./]|-(?=[a-z0-9_./-]))[a-z0-9_./+=@%-]*",
     re.IGNORECASE,
 )
 """Text that means itself in YAML, inside of brackets too; a field takes a number as it is written."""
-_PBS_VALUE_ENDS = re.compile(r"[,\s'\"]")
 
 
 def shell_word(text: str) -> str:
@@ -80,57 +81,8 @@ def _yaml_value(value: object) -> str:
     return json.dumps(value)
 
 
-def slurm_directive(name: str, value: str | bool) -> str:
-    """An option as sbatch reads it after `#SBATCH`.
-
-    sbatch splits the line itself (get_argument() in src/sbatch/opt.c): a backslash keeps the next
-    character, also inside quotes, and an unquoted # begins a comment.
-    """
-    if value is True:
-        return f"--{name}"
-    text = _one_line(name, str(value))
-    if not _PLAIN_DIRECTIVE.fullmatch(text):
-        text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return f"--{name}={text}"
-
-
-def pbs_directive(name: str, value: str | bool) -> str:
-    """An option as qsub reads it after `#PBS`: one letter is an option, a word a resource of -l.
-
-    qsub splits the line itself (make_argv() in src/cmds/qsub.c): nothing is special inside quotes
-    but the closing one. Then it splits what -l holds at commas (pbs_quote_parse()).
-    """
-    resource = len(name) > 1
-    word = f"-l {name}" if resource else f"-{name}"
-    if value is True:
-        return word
-    text = _one_line(name, str(value))
-    if resource:
-        return f"{word}={_pbs_word(_pbs_value(name, text))}"
-    return f"{word} {_pbs_word(text)}"
-
-
-def _pbs_value(name: str, text: str) -> str:
-    """A resource's value, so that a comma or a space in it ends nothing."""
-    if "&" in text or not (text.isascii() and text.isprintable()):
-        raise ValueError(f"directives.{name}: is {shown(text)}, but PBS takes plain ASCII without & there")
-    if not _PBS_VALUE_ENDS.search(text):
-        return text
-    if "'" in text and '"' in text:
-        raise ValueError(f"directives.{name}: is {shown(text)}, but PBS cannot hold both ' and \" there")
-    quote = '"' if "'" in text else "'"
-    return f"{quote}{text}{quote}"
-
-
-def _pbs_word(text: str) -> str:
-    if _PLAIN_DIRECTIVE.fullmatch(text):
-        return text
-    # Runs without ' stand in '…', the apostrophes between them in "…".
-    pieces = re.findall(r"[^']+|'+", text)
-    return "".join(f"'{piece}'" if "'" not in piece else f'"{piece}"' for piece in pieces) or "''"
-
-
-def _one_line(name: str, text: str) -> str:
+def one_line(name: str, text: str) -> str:
+    """What a directive says, which is one line of text."""
     if any(character in text for character in "\n\r\x00"):
         raise ValueError(f"directives.{name}: is {shown(text)}, but a directive is one line of text")
     return text

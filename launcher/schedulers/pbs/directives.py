@@ -5,10 +5,13 @@ qsub(1B) and pbs_resources(7B) of OpenPBS.
 
 from __future__ import annotations
 
+import re
+
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
 from launcher.config.site import Site
-from launcher.quoting import pbs_directive
+from launcher.errors import shown
+from launcher.quoting import PLAIN_DIRECTIVE, one_line
 from launcher.schedulers.dialect import Dialect
 from launcher.schedulers.directives import Directives, Layer, Resources, array_words, layered
 
@@ -40,6 +43,45 @@ def _misplaced(name: str) -> str | None:
     return None
 
 
+_VALUE_ENDS = re.compile(r"[,\s'\"]")
+
+
+def directive(name: str, value: str | bool) -> str:
+    """An option as qsub reads it after `#PBS`: one letter is an option, a word a resource of -l.
+
+    qsub splits the line itself (make_argv() in src/cmds/qsub.c): nothing is special inside quotes
+    but the closing one. Then it splits what -l holds at commas (pbs_quote_parse()).
+    """
+    resource = len(name) > 1
+    word = f"-l {name}" if resource else f"-{name}"
+    if value is True:
+        return word
+    text = one_line(name, str(value))
+    if resource:
+        return f"{word}={_word(_value(name, text))}"
+    return f"{word} {_word(text)}"
+
+
+def _value(name: str, text: str) -> str:
+    """A resource's value, so that a comma or a space in it ends nothing."""
+    if "&" in text or not (text.isascii() and text.isprintable()):
+        raise ValueError(f"directives.{name}: is {shown(text)}, but PBS takes plain ASCII without & there")
+    if not _VALUE_ENDS.search(text):
+        return text
+    if "'" in text and '"' in text:
+        raise ValueError(f"directives.{name}: is {shown(text)}, but PBS cannot hold both ' and \" there")
+    quote = '"' if "'" in text else "'"
+    return f"{quote}{text}{quote}"
+
+
+def _word(text: str) -> str:
+    if PLAIN_DIRECTIVE.fullmatch(text):
+        return text
+    # Runs without ' stand in '…', the apostrophes between them in "…".
+    pieces = re.findall(r"[^']+|'+", text)
+    return "".join(f"'{piece}'" if "'" not in piece else f'"{piece}"' for piece in pieces) or "''"
+
+
 DIALECT = Dialect(
     owned={
         "N": "name",
@@ -59,7 +101,7 @@ DIALECT = Dialect(
     words=frozenset(WORDS),
     meant=_meant,
     misplaced=_misplaced,
-    line=pbs_directive,
+    line=directive,
     inside=_IN_SELECT,
 )
 """What `directives:` may hold for qsub."""

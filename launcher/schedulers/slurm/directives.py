@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
 from launcher.config.site import Site
-from launcher.quoting import slurm_directive
+from launcher.quoting import PLAIN_DIRECTIVE, one_line
 from launcher.schedulers.dialect import Dialect
 from launcher.schedulers.directives import (
     Directives,
@@ -55,6 +55,20 @@ def _misplaced(name: str) -> str | None:
     return "is a short flag; write the long one, as in nodelist for w" if len(name) == 1 else None
 
 
+def directive(name: str, value: str | bool) -> str:
+    """An option as sbatch reads it after `#SBATCH`.
+
+    sbatch splits the line itself (get_argument() in src/sbatch/opt.c): a backslash keeps the next
+    character, also inside quotes, and an unquoted # begins a comment.
+    """
+    if value is True:
+        return f"--{name}"
+    text = one_line(name, str(value))
+    if not PLAIN_DIRECTIVE.fullmatch(text):
+        text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f"--{name}={text}"
+
+
 DIALECT = Dialect(
     owned={
         "nodes": "nodes",
@@ -89,7 +103,7 @@ DIALECT = Dialect(
     words=frozenset(_WORDS),
     meant=_meant,
     misplaced=_misplaced,
-    line=slurm_directive,
+    line=directive,
     beyond=lambda name, value: (
         (name == "mem" and value == "0") or (name == "exclusive" and value is not True)
     ),

@@ -37,6 +37,7 @@ from launcher.config.site import Queue, Required
 from launcher.config.structure import fields_of
 from launcher.errors import CastoffError, InvalidInput
 from launcher.planning.render import FILTERS, example_job
+from launcher.schedulers.registry import with_directives
 from launcher.submission.submit import _job_file
 
 from .hostile_checks import check
@@ -44,6 +45,7 @@ from .hostile_cluster import make_tools
 from .hostile_jobs import EXEMPT, FIELDS, Case, cases
 from .hostile_runs import Trial, placed
 from .hostile_text import LINES, TEXTS
+from .readers import read_flux
 
 TOGETHER = st.tuples(cases("slurm"), cases("pbs"), cases("local"), cases("slurm") | cases("pbs"))
 """Scripts mostly wait, so some run at the same time."""
@@ -234,12 +236,13 @@ def test_what_no_profile_says_is_refused_too() -> None:
 # --- Without one of the functions that quote ----------------------------------------------------------
 
 
-QUOTING = {
+QUOTING: dict[str, Callable[..., Any]] = {
     name: function
     for name, function in vars(quoting).items()
     if inspect.isfunction(function) and function.__module__ == quoting.__name__
 }
-"""Each function of the module, its inner steps too: a new one is found."""
+QUOTING |= {f"{one.name}_directive": one.dialect.line for one in with_directives() if one.dialect}
+"""Each function of the module, its inner steps too, and how each scheduler's directives are written."""
 
 NOT_QUOTING = {
     "folder": "cuts a path, which `sh` then quotes",
@@ -326,8 +329,21 @@ def few() -> list[Case]:
     return found[::-1]  # the first of a search is the simplest
 
 
+def flux_reads_what_was_meant() -> None:
+    """No hostile job runs on Flux: what it would read of a directive is compared."""
+    for text in ("two words", 'a "b"', "it's", "back\\slash", "#no", "$x `y`"):
+        job = JobSpec.of({"command": ["x"], "account": text, "constraint": text})
+        read = read_flux(render(plan(job, Site.load("flux"))))
+        assert ("bank", text) in read and ("requires", text) in read, read
+
+
+def test_flux_reads_what_was_meant() -> None:
+    flux_reads_what_was_meant()
+
+
 def everything(trials: Trials, few: list[Case]) -> None:
     """What the tests above prove, on few jobs."""
+    flux_reads_what_was_meant()
     what_no_profile_says_is_refused_too()
     what_errors_propose_is_a_job_file()
     what_init_says_next_is_for_a_shell(trials.folder)

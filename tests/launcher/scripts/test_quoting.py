@@ -22,13 +22,13 @@ from launcher.config.document import Document
 from launcher.quoting import (
     comment,
     interpreter,
-    pbs_directive,
     shell_word,
-    slurm_directive,
     visible_word,
     yaml_field,
     yaml_word,
 )
+from launcher.schedulers.pbs.directives import directive as pbs_directive
+from launcher.schedulers.slurm.directives import directive as slurm_directive
 
 from .readers import read_pbs, read_slurm
 from .test_placement import HOSTILE
