@@ -18,7 +18,7 @@ class Local(Scheduler):
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """It is everywhere, and the last to be looked for."""
-        return "neither sbatch nor a qsub of PBS is on PATH"
+        return "no sbatch, no qsub of PBS and no flux that answers is on PATH"
 
 
 SCHEDULER = Local()

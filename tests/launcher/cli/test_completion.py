@@ -150,7 +150,8 @@ class TestInBash:
         (tmp_path / ".castoff" / "sites").mkdir(parents=True)
         for name in ("mine", "odd name"):
             (tmp_path / ".castoff" / "sites" / f"{name}.yaml").write_text("extends: slurm\n")
-        every = ["aurora", "frontier", "local", "mine", "pbs", "perlmutter", "polaris", "slurm"]
+        clusters = ["aurora", "flux", "frontier", "local", "mine", "pbs", "perlmutter", "polaris", "slurm"]
+        every = [*clusters, "tuolumne"]
         lines = {
             ("submit", "--site", ""): every,
             ("render", "--site", "l"): ["local"],

@@ -299,7 +299,7 @@ class TestNoSiteNamed:
             load_site(None, spec)
         told = str(caught.value)
         assert told.startswith(f"job.yaml: {words}") and "--site local" in told
-        assert "with --site, one of aurora, frontier, " in told and "one of local" not in told
+        assert "with --site, one of aurora, flux, frontier, " in told and "one of local" not in told
         assert load_site("local", spec).name == "local"
         monkeypatch.setenv("CASTOFF_SITE", "local")
         assert load_site(None, spec).name == "local"
