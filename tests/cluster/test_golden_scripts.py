@@ -9,11 +9,12 @@ import pytest
 
 from launcher import Site
 from tests.launcher.scripts.examples import EXAMPLES
+from tests.launcher.scripts.test_rendering import KEPT
 
 from .slurm import HEAD, NODES, SlurmCluster
 
 GOLDEN = Path(__file__).parents[1] / "launcher" / "golden"
-SCRIPTS = [name for name, example in EXAMPLES.items() if Site.load(example.site).scheduler == "slurm"]
+SCRIPTS = [name for name in KEPT if Site.load(EXAMPLES[name].site).scheduler == "slurm"]
 
 FURTHER = """
 FirstJobId=101
