@@ -280,13 +280,8 @@ def _resolve(name: str, search: Search) -> Site:
     for layer in reversed(list(_layers(name, search))):
         document.merge(layer)
     document.put(["name"], Document(name, document.origin), document.origin)
-    for field in (
-        "queues",
-        "qos",
-        "env",
-        "options",
-        "directive_values",
-    ):  # null takes away what an extended profile has
+    for field in ("queues", "qos", "env", "options", "directive_values"):
+        # null takes away what an extended profile has
         held = document.data.get(field)
         if isinstance(held, dict):
             document.data[field] = {key: value for key, value in held.items() if value is not None}

@@ -104,7 +104,7 @@ class _Converter:
         from launcher.quoting import yaml_field
 
         problem = self.problems[first]
-        instead = synonyms.VALUES.get(kind.__name__, synonyms.Synonyms({})).find(str(path[-1]), value)
+        instead = synonyms.VALUES.get(kind.__name__, synonyms.Synonyms()).find(str(path[-1]), value)
         if instead is None or problem.path != dotted(path) or "; write " in problem.message:
             return
         if all(held is not None for _, held in instead.fields):
@@ -156,7 +156,7 @@ def _hint(kind: type[msgspec.Struct], name: str, value: Any) -> str:
     """What to write instead of a field that there is not."""
     from launcher.config import synonyms  # late: only a mistake needs it
 
-    of_others = synonyms.OF.get(kind.__name__, synonyms.Synonyms({}))
+    of_others = synonyms.OF.get(kind.__name__, synonyms.Synonyms())
     if instead := of_others.hint(name, value):
         return f"; {instead}"
     if near := did_you_mean(name, fields_of(kind)):
