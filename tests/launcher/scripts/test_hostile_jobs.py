@@ -248,7 +248,6 @@ NOT_QUOTING = {
     "folder": "cuts a path, which `sh` then quotes",
     "wrapped": "takes castoff's own names",
     "layout_words": "makes words of numbers",
-    "flux_directive": "no hostile job runs under Flux: tests/launcher/schedulers/flux reads what it writes",
 }
 """Filters without which nothing could be proven."""
 
