@@ -36,7 +36,7 @@ def planned(site: str) -> Plan:
 
 def program(script: str) -> list[str]:
     """What a script tells the trainer of each rank."""
-    words = script.partition(" train sedd ")[2].partition(" &\n")[0]
+    words = script.partition(" train sedd ")[2].partition("\ncastoff_end ")[0]
     return shlex.split(words.replace("\\\n", " "))
 
 
