@@ -28,6 +28,10 @@ class JobTold(NamedTuple):
     """The user who cancelled it, where that is told."""
     exit_code: int | None = None
     """Its script's code, or 128 and the number of the signal that ended it; None: not told."""
+    was_cancelled: bool = False
+    """Whether somebody cancelled it for certain, also while it waited to start again."""
+    was_requeued: bool = False
+    """Whether this start of it was ended to queue it again."""
     is_void: bool = False
     """Whether it ended because what it waited for could no longer be."""
     submitted: float | None = None

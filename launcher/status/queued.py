@@ -208,7 +208,7 @@ class _Judgement:
         statuses = [*statuses, self._by_records(number, newest)]
         told = told or (self._newest_start(key) if key else None)
         lost = newest.last is not None and told is not None and told.stage == "ended"
-        if told is not None and (told.word == "CANCELLED" or (lost and told.ending != "done")):
+        if told is not None and (told.was_cancelled or (lost and told.ending != "done")):
             return self._never_began(number, self._last_word(told, told.exit_code), statuses)
         return _ended_as(number, statuses)
 
@@ -263,7 +263,7 @@ class _Judgement:
         # Those after it are later attempts, which accounting may have heard of before it has of this end.
         starts = [one for one in self._starts(key) if one.start and one.start <= began + _CLOCKS]
         last = max(starts, key=lambda one: one.start or 0.0, default=None)
-        return last if last and (last.stage == "ended" or last.word == "REQUEUED") else None
+        return last if last and (last.stage == "ended" or last.was_requeued) else None
 
     def _may_lag(self, told: JobTold) -> bool:
         """Whether accounting may be about to hear of a job's end."""

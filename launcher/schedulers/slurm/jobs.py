@@ -126,7 +126,15 @@ def _is(told: JobTold, word: str) -> JobTold:
     """A job of which that is the word."""
     ending, why = _ENDINGS.get(word, ("unknown", None))
     stage = _STAGES.get(word) or ("unknown" if ending == "unknown" else "ended")
-    return told._replace(word=word, stage=stage, ending=ending, ended_itself=word in _SCRIPTS_OWN, why=why)
+    return told._replace(
+        word=word,
+        stage=stage,
+        ending=ending,
+        ended_itself=word in _SCRIPTS_OWN,
+        why=why,
+        was_cancelled=word == "CANCELLED",
+        was_requeued=word == "REQUEUED",
+    )
 
 
 def _waiting(told: JobTold, reason: str) -> JobTold:
