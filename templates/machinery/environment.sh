@@ -2,6 +2,7 @@
 castoff_forget() { # what a parent's ranks were told, and functions of setup's that are named as what we call
   castoff_use_own_words
   castoff_keep_exit
+  castoff_listen # again: setup may have traps of its own
   set +C # we write over files of ours
   unset -v "${castoff_stale[@]}"
   castoff_forget_other_schedulers

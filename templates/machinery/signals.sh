@@ -1,8 +1,6 @@
 # --- What asks it to stop -------------------------------------------------------------------------
+castoff_starter= castoff_signalled= castoff_terminated=
 castoff_listen() {
-  castoff_starter=
-  castoff_signalled=
-  castoff_terminated=
   trap castoff_terminate TERM INT HUP
   trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE" || true' USR2
 }

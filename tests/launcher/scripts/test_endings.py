@@ -113,6 +113,17 @@ def test_usr2_asks_to_stop_and_term_reaches_the_ranks(kind: str, bench: Benches)
     assert not (ended.run_dir / "attempts" / "0.0" / "failure.json").exists()
 
 
+def test_a_trap_of_setups_does_not_keep_a_job_from_being_stopped(bench: Benches) -> None:
+    running = bench("srun").start(
+        ranks_per_node=2, env={"PROBE": "wait done"}, setup=["trap 'echo no' USR2", "trap '' TERM"]
+    )
+    running.wait_for("ready", 2)
+    running.process.send_signal(signal.SIGUSR2)
+    running.wait_for("stopping", 2)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.end().ending == ("done", 0)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_script_at_a_terminal_is_ended_like_any_other(number: signal.Signals, bench: Benches) -> None:
     running = bench("local").start(ranks_per_node=2, env={"PROBE": "wait done"})
