@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # [0-9], for \d takes every script's digits. END, for a $ alone also stands before a last line break;
 # \Z would not do, because these patterns go into the JSON schema, whose dialect lacks it.
@@ -61,7 +62,7 @@ def cpus(cpulist: str) -> list[int]:
     return numbers
 
 
-def cpulist(numbers: list[int]) -> str:
+def cpulist(numbers: Sequence[int]) -> str:
     """[0, 1, 2, 7] as `0-2,7`; the numbers ascend."""
     parts: list[str] = []
     start = 0

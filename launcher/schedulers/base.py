@@ -6,22 +6,48 @@ site's or a run's name, and never compares that name. Before a submission nothin
 
 from __future__ import annotations
 
+import re
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from launcher.errors import CastoffError, printable
 from launcher.schedulers.command import PATIENCE
-from launcher.schedulers.dialect import Dialect
 
 if TYPE_CHECKING:
     from launcher.config.job import JobSpec, StarterName
     from launcher.config.site import Site
-    from launcher.runs.plan import Plan
     from launcher.schedulers.allocation import Allocation
     from launcher.schedulers.directives import Directives, Resources
-    from launcher.schedulers.machine import Question, Told
-    from launcher.schedulers.orders import Restart, Sending
+    from launcher.schedulers.orders import Order, Sending
     from launcher.schedulers.queue import Queue
+
+
+class Dialect(NamedTuple):
+    """What a scheduler's directives may be."""
+
+    owned: Mapping[str, str]
+    """Those that castoff decides from a field, because the rest of the script depends on it."""
+    typed: Mapping[str, str]
+    """Those that a field says, by which castoff knows what the job asks for, and checks it."""
+    needed: Mapping[str, str]
+    """Those that may be changed but not removed, and why."""
+    words: frozenset[str]
+    """Names that no other scheduler's directives have."""
+    meant: Callable[[str], str]
+    """The directive that a spelling of its name means to the scheduler: the name itself, or a longer one."""
+    misplaced: Callable[[str], str | None]
+    """What is wrong with a name whatever its value."""
+    line: Callable[[str, str | bool], str]
+    """How it is written into a script."""
+    inside: Mapping[str, str] = {}
+    """Words that stand inside another directive, and the field that says each."""
+    beyond: Callable[[str, str | bool], bool] = lambda name, value: False
+    """Whether a value says what the field of a typed directive cannot."""
+    excluded: Mapping[str, str] = {}
+    """Directives that exclude a field which the job may have set."""
 
 
 class Configuration(NamedTuple):
@@ -96,46 +122,64 @@ class QueuedScheduler(Scheduler):
 
     interactive: ClassVar[str]
     """The command that gets a shell an allocation."""
+    submits_with: ClassVar[Sequence[str]]
+    """The command that submits."""
+    cancels_with: ClassVar[Sequence[str]]
+    """The command that ends jobs, whole arrays too."""
+    no_answer: ClassVar[re.Pattern[str]]
+    """What the submit command says where a job may have been taken all the same."""
     ids_change: ClassVar[bool] = False
     """Whether a member that goes on does so under another id."""
 
     # Submission
 
-    @abstractmethod
     def check_reachable(self, environ: Mapping[str, str]) -> None:
         """Make sure that its commands are here at all.
 
         Raises:
             CastoffError: they are not.
         """
+        program = self.submits_with[0]
+        if shutil.which(program, path=environ.get("PATH")) is None:
+            raise CastoffError(
+                f"{program} is not on PATH here: submit where the scheduler's commands are, as on a login "
+                "node; `castoff render` needs none; `castoff render JOB.yaml | ssh LOGIN_NODE "
+                f"{' '.join(self.submits_with)}` sends it there"
+            )
 
-    @abstractmethod
     def check_run_dir(self, run_dir: str) -> None:
         """Make sure that it can be told a run directory.
 
         Raises:
             CastoffError: it cannot.
         """
+        if why := self.run_dir_problem(run_dir):
+            raise CastoffError(
+                f"{printable(run_dir)}: {why}; choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
+            )
+
+    @abstractmethod
+    def run_dir_problem(self, run_dir: str) -> str | None:
+        """Why it cannot be told a run directory; None: it can."""
 
     def configuration(self, environ: Mapping[str, str]) -> Configuration:
         """What it says of itself here; nothing where it does not answer."""
         return Configuration()
 
     @abstractmethod
-    def first(self, plan: Plan, run_dir: str, dependency: str | None, largest: int | None) -> list[Sending]:
-        """What submits a plan. `largest`: how many members an array may have; None: any number."""
+    def sendings(self, order: Order, largest: int | None) -> list[Sending]:
+        """What submits a run: one command, or one for each part of it, with those of each attempt together.
 
-    @abstractmethod
-    def again(self, restart: Restart, largest: int | None) -> list[Sending]:
-        """What starts members again: one command for those of each attempt, or several."""
+        `largest`: how many members an array may have; None: any number.
+        """
 
     @abstractmethod
     def parse_submit(self, answer: str) -> str | None:
         """The job's id that its submit command prints; None if there is none."""
 
     def was_refused(self, code: int, words: str) -> bool:
-        """Whether a submit command that failed has certainly queued nothing."""
-        return True
+        """Whether a submit command that failed has certainly queued nothing: refused, or never reached."""
+        return code > 0 and self.no_answer.search(words) is None
 
     def forgets_dependency(self, head: str) -> bool:
         """Whether a script's own directive waits for jobs that it may have forgotten when it starts again."""
@@ -143,42 +187,28 @@ class QueuedScheduler(Scheduler):
 
     # Questions
 
-    @abstractmethod
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
         """What answers about its jobs. `environ`: that of its commands (default: this process's).
 
         `patience`: seconds for an answer.
         """
+        kind: type[Queue] = import_module(f"launcher.schedulers.{self.name}.queue").QUEUE
+        return kind(environ, patience)
 
-    @abstractmethod
     def cancel_command(self, jobs: Sequence[str]) -> list[str]:
         """The command that ends jobs, whole arrays too."""
+        return [*self.cancels_with, *jobs]
 
     def is_array(self, job: str, planned: int | None) -> bool:
         """Whether a job's id is an array's; `planned`: how many members were."""
         return planned is not None
 
-    # Machines
-
-    @property
-    @abstractmethod
-    def questions(self) -> Sequence[Question]:
-        """What tells about its machine."""
-
-    @abstractmethod
-    def told(self, answers: Mapping[str, str]) -> Told:
-        """What the answers to `questions` say.
-
-        Raises:
-            ValueError, LookupError, AttributeError, TypeError, OverflowError: they cannot be read.
-        """
-
     # Allocations
 
-    @abstractmethod
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
         """The hosts that it has given to this shell, if it has.
 
         Raises:
             CastoffError: the variables tell of some, but not which.
         """
+        return None

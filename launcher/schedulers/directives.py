@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from launcher.config.job import Directive, JobSpec
+from launcher.config.quantities import cpulist
 from launcher.config.site import Site
 
 Directives: TypeAlias = "list[tuple[str, str | bool]]"
@@ -92,7 +93,7 @@ def array_words(spec: JobSpec) -> str | None:
     """An array's indices, as sbatch and qsub both take them; None: no array."""
     if spec.array is None:
         return None
-    span = f"0-{spec.array.count - 1}"
+    span = cpulist(range(spec.array.count))
     return f"{span}%{spec.array.at_most}" if spec.array.at_most else span
 
 

@@ -9,8 +9,7 @@ from launcher.config.job import Directive, Directives, JobSpec
 from launcher.config.site import Site, Values
 from launcher.errors import shown
 from launcher.quoting import yaml_field
-from launcher.schedulers.base import Scheduler
-from launcher.schedulers.dialect import Dialect
+from launcher.schedulers.base import Dialect, Scheduler
 from launcher.schedulers.directives import Given, of_scheduler, section
 from launcher.schedulers.registry import scheduler_of, with_directives
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from launcher.config.quantities import cpulist
-from launcher.runs.script import directives_of
-
-ELSEWHERE = "choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
-"""What to do about a run directory that a scheduler cannot be told."""
+from launcher.runs.plan import Plan
+from launcher.runs.records import Facts
+from launcher.runs.script import directives_of, head_of
 
 
 class Part(NamedTuple):
@@ -40,55 +39,71 @@ class Sending(NamedTuple):
     """Which job of a chain it is; None: of none."""
 
 
-class Restart(NamedTuple):
-    """What is known of a run that starts again."""
+class Order(NamedTuple):
+    """A run's script that is to be sent: for the first time, or again."""
 
-    script: str
-    """Its head."""
+    head: str
+    """The script's."""
     run_dir: str
     begin: Mapping[int, int]
     """The members that start, and with which attempt."""
-    submitted: bool
-    """Whether castoff made the run directory; else a script that stood alone did."""
-    dependency: str | None
+    dependency: str | None = None
     """In the scheduler's words; empty: none; None: what the script's own directive says."""
     chain: int = 0
     """How many jobs go on one after the other, submitted beforehand; 0: no chain."""
+    again: bool = False
+    """Whether it was sent before."""
+    submitted: bool = True
+    """Whether castoff made the run directory; else a script that stood alone did."""
+    needed: Sequence[str] = ()
+    """The variables of env_from."""
 
+    @classmethod
+    def of(
+        cls,
+        planned: Plan | Facts,
+        script: str,
+        run_dir: str,
+        dependency: str | None,
+        begin: Mapping[int, int] | None = None,
+    ) -> Order:
+        """That of a plan, for the first time; with `begin`, that of a run's own script, again."""
+        chain = 1 + planned.requeue_max if planned.requeue_how == "chain" else 0
+        first = dict.fromkeys(range(planned.array_count or 1), 0)
+        head, again, needed = head_of(script), begin is not None, planned.env_from
+        if alone := isinstance(planned, Facts) and planned.by_script:
+            needed = re.findall(r"^castoff_need (\w+)$", head, re.MULTILINE)
+        return cls(head, run_dir, begin or first, dependency, chain, again, not alone, needed)
 
-def directive_in(script: str, prefix: str) -> str | None:
-    """The value of a script's directive that begins so, as `#SBATCH --export=`; None if there is none."""
-    found = re.search(f"^{re.escape(prefix)}(.*)$", directives_of(script), re.MULTILINE)
-    return found.group(1).strip("\"'") if found else None
+    @property
+    def links(self) -> Sequence[int | None]:
+        """Which jobs of a chain there are; one, of none, where there is no chain."""
+        return range(self.chain) if self.chain else [None]
 
+    def directive(self, prefix: str) -> str | None:
+        """The value of a directive that begins so, as `#SBATCH --export=`; None if there is none."""
+        found = re.search(f"^{re.escape(prefix)}(.*)$", directives_of(self.head), re.MULTILINE)
+        return found.group(1).strip("\"'") if found else None
 
-def variables(run_dir: str, part: Part | None = None, link: int | None = None) -> dict[str, str]:
-    """What tells a script which run directory is its own, and which part of the run it is."""
-    told = {"CASTOFF_RUN_DIR": run_dir}
-    if part and part.offset:
-        told["CASTOFF_ARRAY_OFFSET"] = str(part.offset)
-    if link is not None:
-        told["CASTOFF_CHAIN"] = str(link)
-    return told
+    def variables(self, attempt: int, part: Part | None = None, link: int | None = None) -> dict[str, str]:
+        """What tells a script which run directory is its own, and which part and attempt of the run it is."""
+        told = {"CASTOFF_RUN_DIR": self.run_dir}
+        if part and part.offset:
+            told["CASTOFF_ARRAY_OFFSET"] = str(part.offset)
+        if link is not None:
+            told["CASTOFF_CHAIN"] = str(link)
+        if self.again:
+            told["CASTOFF_ATTEMPT"] = str(attempt)
+            if re.search(r"^castoff_requeue_max=", self.head, re.MULTILINE):  # it counts its requeues
+                told["CASTOFF_FIRST_ATTEMPT"] = str(attempt)
+        return told
 
+    def names(self, passed: str | None, variables: Mapping[str, str]) -> str:
+        """The variables that sbatch or qsub hands on: those that the script asks for, and ours.
 
-def variables_again(
-    restart: Restart, attempt: int, part: Part | None = None, link: int | None = None
-) -> dict[str, str]:
-    """The same, and which attempt it is."""
-    told = {**variables(restart.run_dir, part, link), "CASTOFF_ATTEMPT": str(attempt)}
-    if re.search(r"^castoff_requeue_max=", restart.script, re.MULTILINE):  # it counts its requeues
-        told["CASTOFF_FIRST_ATTEMPT"] = str(attempt)
-    return told
-
-
-def names_again(restart: Restart, passed: str | None, variables: Mapping[str, str]) -> str:
-    """The variables that sbatch or qsub hands on: those that the script asks for, and ours.
-
-    Where castoff made the run directory, it holds those of env_from, and the script reads them there.
-    """
-    needed = re.findall(r"^castoff_need (\w+)$", restart.script, re.MULTILINE)
-    asked = [name for name in (passed or "").split(",") if name not in ("", "NIL", "NONE")]
-    if restart.submitted:
-        asked, needed = [name for name in asked if name not in needed], []
-    return ",".join(dict.fromkeys([*asked, *needed, *variables]))
+        Where castoff made the run directory, it holds those of env_from, and the script reads them there.
+        """
+        asked = [name for name in (passed or "").split(",") if name not in ("", "NIL", "NONE")]
+        if self.submitted:
+            return ",".join([*(name for name in asked if name not in self.needed), *variables])
+        return ",".join(dict.fromkeys([*asked, *self.needed, *variables]))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 
 from launcher.config.site import Site
 from launcher.errors import CastoffError
 from launcher.schedulers.command import Silent, answer_of
-from launcher.schedulers.machine import Told
+from launcher.schedulers.machine import Question, Told
 from launcher.schedulers.registry import queued
 
 _PATIENCE = 60.0
@@ -28,10 +29,10 @@ def ask(site: Site, environ: Mapping[str, str] = os.environ) -> Told:
     Raises:
         CannotAsk: its programs are not here, or it does not answer; with its own words.
     """
-    scheduler = queued(site.scheduler)
-    if scheduler is None:
+    if queued(site.scheduler) is None:
         raise CannotAsk(f"site {site.name}: has no scheduler that could be asked; castoff itself is it")
-    questions = scheduler.questions
+    machine = import_module(f"launcher.schedulers.{site.scheduler}.machine")
+    questions: Sequence[Question] = machine.QUESTIONS
     answers: dict[str, str] = {}
     unanswered: list[tuple[str, str]] = []
     for question in questions:
@@ -43,7 +44,8 @@ def ask(site: Site, environ: Mapping[str, str] = os.environ) -> Told:
                 raise CannotAsk(f"site {site.name}: {said}") from None
             unanswered.append((question.about, said))
     try:
-        return scheduler.told(answers)._replace(unanswered=tuple(unanswered))
+        told: Told = machine.parse(answers)
+        return told._replace(unanswered=tuple(unanswered))
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
         raise CannotAsk(
             f"site {site.name}: what {questions[0].argv[0]} and the others answer cannot be read: {error!r}"

@@ -17,7 +17,7 @@ from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import Silent
 from launcher.schedulers.local.abandoned import Marked
 from launcher.schedulers.local.control import forget_cancellation, other_host, started_by
-from launcher.schedulers.orders import Restart, Sending
+from launcher.schedulers.orders import Order, Sending
 from launcher.schedulers.registry import queued, queued_of
 from launcher.status.settle import settle
 from launcher.status.survey import survey
@@ -189,11 +189,9 @@ def _sendings(
         dependency = resolve(record.after, record.scheduler, environ).words
     elif _has_begun(run) and scheduler.forgets_dependency(head):
         dependency = ""  # it has held once, and those jobs may be forgotten
-    chain = 1 + plan.requeue_max if plan.requeue_how == "chain" else 0
-    begin = record.begin or {}
-    return scheduler.again(
-        Restart(head, str(run.path), begin, not plan.by_script, dependency, chain), largest
-    )
+    if not plan.by_script:
+        scheduler.check_run_dir(str(run.path))
+    return scheduler.sendings(Order.of(plan, script, str(run.path), dependency, record.begin), largest)
 
 
 def _next_attempts(run: Run, plan: Facts, members: Collection[int], done_too: bool) -> dict[int, int]:

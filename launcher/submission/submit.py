@@ -33,6 +33,7 @@ from launcher.runs.run import Run, runs_folder
 from launcher.schedulers.base import Configuration
 from launcher.schedulers.directives import own_dependency
 from launcher.schedulers.local import submit as local
+from launcher.schedulers.orders import Order
 from launcher.schedulers.registry import queued
 from launcher.submission.dependencies import resolve
 from launcher.submission.send import NotSent, send_to_local, send_to_queue
@@ -62,6 +63,7 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
         InvalidInput: the job cannot run there.
     """
     decided = plan(spec, site, function=function)
+    script = render(decided)
     scheduler = queued(decided.scheduler)
     if scheduler is None:
         lines = [_line({}, local.submit_command(_PLACEHOLDER))]
@@ -69,12 +71,13 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
         dependency = None
         if decided.after and own_dependency(decided.directives) is None:  # names stand for ids
             dependency = ",".join(":".join([condition, *names]) for condition, names in decided.after.items())
-        sendings = scheduler.first(decided, _PLACEHOLDER, dependency, _largest(site))
+        order = Order.of(decided, script, _PLACEHOLDER, dependency)
+        sendings = scheduler.sendings(order, _largest(site))
         lines = [
             _line(one.environment, one.command("JOB" if number else None))
             for number, one in enumerate(sendings)
         ]
-    return DryRun(decided, render(decided), "\n".join(lines))
+    return DryRun(decided, script, "\n".join(lines))
 
 
 def _line(environment: Mapping[str, str], command: list[str]) -> str:
@@ -148,7 +151,8 @@ def submit(
         try:
             if scheduler is not None:
                 largest = here.largest_array or _largest(site)
-                sendings = scheduler.first(decided, str(run.path), dependency, largest)
+                order = Order.of(decided, script, str(run.path), dependency)
+                sendings = scheduler.sendings(order, largest)
                 send_to_queue(run, seal, record, sendings, draft.lock, environ)
             else:
                 send_to_local(run, seal, draft.lock, environ)

@@ -10,7 +10,7 @@ import re
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import shown
-from launcher.schedulers.dialect import Dialect
+from launcher.schedulers.base import Dialect
 from launcher.schedulers.directives import Directives, Layer, Resources, layered
 
 _SHORT = {

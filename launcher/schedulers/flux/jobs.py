@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from launcher.schedulers.flux.submit import decimal
 from launcher.schedulers.jobs import JobTold
 
 MOST_ASKED = 1000
@@ -21,6 +20,29 @@ _ENDINGS = {"COMPLETED": "done", "CANCELED": "cancelled", "TIMEOUT": "walltime",
 
 _NEVER_RAN = -128
 """The returncode of what was cancelled before it ran."""
+
+_ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+
+def decimal(job: str) -> str | None:
+    """A job's id as a number; None: it is none. flux batch prints `ƒ…`, in base 58, or `f…` in ASCII."""
+    if re.fullmatch(r"[0-9]{1,20}", job):
+        return job
+    if not re.fullmatch(rf"[fƒ][{_ALPHABET}]{{1,12}}", job):
+        return None
+    number = 0
+    for letter in job[1:]:
+        number = number * 58 + _ALPHABET.index(letter)
+    return str(number)
+
+
+def f58(job: str) -> str:
+    """The number as Flux itself writes it where there is ASCII alone."""
+    number, letters = int(job), ""
+    while number or not letters:
+        number, letter = divmod(number, 58)
+        letters = _ALPHABET[letter] + letters
+    return f"f{letters}"
 
 
 def queue_command(jobs: Iterable[str]) -> list[str]:

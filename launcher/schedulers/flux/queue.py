@@ -12,6 +12,7 @@ from launcher.runs.run import Run
 from launcher.schedulers.command import Silent, failure_of, run_to_end
 from launcher.schedulers.flux.jobs import (
     MOST_ASKED,
+    f58,
     find_command,
     parse_denied,
     parse_queue,
@@ -19,7 +20,6 @@ from launcher.schedulers.flux.jobs import (
     unfinished_command,
 )
 from launcher.schedulers.flux.scheduler import SCHEDULER
-from launcher.schedulers.flux.submit import f58
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.queue import Queue
 
@@ -89,3 +89,6 @@ class FluxQueue(Queue):
         if done.returncode:
             raise Silent(failure_of(done))
         return parse_queue(done.stdout)
+
+
+QUEUE = FluxQueue

@@ -1,25 +1,24 @@
-"""Flux, as the rest of castoff sees it."""
+"""Flux, as the rest of castoff sees it, and how flux batch is told and answers.
+
+flux-batch(1) of flux-core 0.88.
+"""
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from functools import partial
+from typing import ClassVar
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import CastoffError
-from launcher.runs.plan import Plan
 from launcher.schedulers.base import Configuration, QueuedScheduler
 from launcher.schedulers.command import PATIENCE, Silent, answer_of, version_of
-from launcher.schedulers.directives import Directives, Resources
-from launcher.schedulers.flux import directives, submit
+from launcher.schedulers.flux import directives
+from launcher.schedulers.flux.jobs import decimal
+from launcher.schedulers.orders import Order, Sending
 
-if TYPE_CHECKING:
-    from launcher.schedulers.allocation import Allocation
-    from launcher.schedulers.machine import Question, Told
-    from launcher.schedulers.orders import Restart, Sending
-    from launcher.schedulers.queue import Queue
+_FROM = "CASTOFF_SUBMITTED_FROM"
+"""Tells a script where it was submitted: its own working directory is the run's, which is its job's tag."""
 
 
 class Flux(QueuedScheduler):
@@ -31,6 +30,8 @@ class Flux(QueuedScheduler):
     dialect = directives.DIALECT
     starts_again = False
     interactive = "flux alloc"
+    submits_with = ("flux", "batch")
+    cancels_with = ("flux", "cancel")
     ids_change = True
     lacks: ClassVar[Mapping[str, str]] = {
         "array": "drop it, and submit its members one by one; Flux has no arrays",
@@ -41,14 +42,9 @@ class Flux(QueuedScheduler):
         "mail": "drop it; Flux sends none",
     }
     lacks_of_site = ("qos", "default_qos", "gpu_type", "gpu_bind", "select", "array")
-
-    def directives(self, spec: JobSpec, site: Site, resources: Resources) -> Directives:
-        """Those of flux batch."""
-        return directives.directives(spec, site, resources)
-
-    def refused(self, script: str) -> str | None:
-        """What flux batch would not take."""
-        return directives.refused(script)
+    no_answer = re.compile(r"timed? ?out|reset|broken pipe|terminated|protocol", re.IGNORECASE)
+    refused = staticmethod(directives.refused)
+    directives = staticmethod(directives.directives)
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """Others have a program of that name, too; and without an instance that answers it is of no use."""
@@ -57,73 +53,48 @@ class Flux(QueuedScheduler):
             return None
         return f"{flux} is on PATH, and a Flux instance answers"
 
-    def check_reachable(self, environ: Mapping[str, str]) -> None:
-        """flux is needed."""
-        if shutil.which("flux", path=environ.get("PATH")) is None:
-            raise CastoffError(
-                "flux is not on PATH here: submit where the scheduler's commands are, as on a login node; "
-                "`castoff render` needs none"
-            )
-
-    def check_run_dir(self, run_dir: str) -> None:
+    def run_dir_problem(self, run_dir: str) -> str | None:
         """As flux batch's --output takes it."""
-        submit.check_run_dir(run_dir)
+        fits = "{{" not in run_dir and run_dir.isprintable()
+        return None if fits else "flux batch would take {{ for a template of its own"
 
     def configuration(self, environ: Mapping[str, str]) -> Configuration:
         """Which instance this is, by the jobs round it: `/` is the machine's own."""
         try:
-            return Configuration(
-                answer_of(["flux", "getattr", "jobid-path"], PATIENCE, environ).strip() or None
-            )
+            told = answer_of(["flux", "getattr", "jobid-path"], PATIENCE, environ)
+            return Configuration(told.strip() or None)
         except Silent:
             return Configuration()
 
-    def first(self, plan: Plan, run_dir: str, dependency: str | None, largest: int | None) -> list[Sending]:
+    def sendings(self, order: Order, largest: int | None) -> list[Sending]:
         """flux batch, once for each job of a chain."""
-        return submit.first(plan, run_dir, dependency)
-
-    def again(self, restart: Restart, largest: int | None) -> list[Sending]:
-        """The same."""
-        return submit.again(restart)
+        words = [f"--cwd={order.run_dir}"]
+        if order.submitted:  # else its log is where its own directive says
+            words += [f"--output={order.run_dir}/logs/job-0.log", "--setopt=output.mode=append"]
+            # No job's record shall hold what the script reads in its run directory.
+            words += [f"--env-remove={name}" for name in order.needed]
+        found = []
+        for link in order.links:
+            environment = order.variables(order.begin[0], link=link)
+            told = [*words, *(f"--env={name}" for name in environment), f"--env={_FROM}=$PWD"]
+            found.append(Sending(environment, partial(_command, told, order, link), link=link))
+        return found
 
     def parse_submit(self, answer: str) -> str | None:
-        """What flux batch prints."""
-        return submit.parse_submit(answer)
-
-    def was_refused(self, code: int, words: str) -> bool:
-        """Unless flux batch lost its instance on the way."""
-        return submit.was_refused(code, words)
-
-    def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
-        """flux jobs."""
-        from launcher.schedulers.flux.queue import FluxQueue
-
-        return FluxQueue(environ, patience)
-
-    def cancel_command(self, jobs: Sequence[str]) -> list[str]:
-        """flux cancel."""
-        return ["flux", "cancel", *jobs]
+        """What flux batch prints alone, as a number."""
+        return decimal(answer.strip())
 
     def is_array(self, job: str, planned: int | None) -> bool:
-        """Flux has none."""
+        """Flux has none. A shell of flux alloc is in an instance of its own, to which castoff submits."""
         return False
 
-    @property
-    def questions(self) -> Sequence[Question]:
-        """flux queue and flux resource."""
-        from launcher.schedulers.flux.machine import QUESTIONS
 
-        return QUESTIONS
-
-    def told(self, answers: Mapping[str, str]) -> Told:
-        """What those say."""
-        from launcher.schedulers.flux.machine import parse
-
-        return parse(answers)
-
-    def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
-        """None: a shell of flux alloc is in a Flux instance of its own, to which castoff submits."""
-        return None
+def _command(words: list[str], order: Order, link: int | None, before: str | None) -> list[str]:
+    dependency = (
+        f"afternotok:{before}" if before and link else order.dependency
+    )  # where another stopped early
+    waits = directives.dependencies(dependency) if dependency else []
+    return ["flux", "batch", *words, *waits, f"{order.run_dir}/job.sh"]
 
 
 SCHEDULER = Flux()

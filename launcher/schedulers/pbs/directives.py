@@ -12,7 +12,7 @@ from launcher.config.quantities import clock
 from launcher.config.site import Site
 from launcher.errors import shown
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
-from launcher.schedulers.dialect import Dialect
+from launcher.schedulers.base import Dialect
 from launcher.schedulers.directives import Directives, Layer, Resources, array_words, layered
 
 _EVENTS = {"begin": "b", "end": "e", "fail": "a"}

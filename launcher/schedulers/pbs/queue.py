@@ -116,3 +116,6 @@ def _silence(done: subprocess.CompletedProcess[str], job: str) -> str:
     return (
         failure_of(done) if done.returncode not in (0, _UNKNOWN) else f"qstat's answer leaves out job {job}"
     )
+
+
+QUEUE = PbsQueue

@@ -1,28 +1,24 @@
-"""PBS, as the rest of castoff sees it."""
+"""PBS, as the rest of castoff sees it, and how qsub is told and answers (qsub(1B) of OpenPBS)."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError, shown
-from launcher.runs.plan import Plan
 from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.command import PATIENCE, version_of
-from launcher.schedulers.directives import Directives, Resources
-from launcher.schedulers.pbs import directives, submit
+from launcher.schedulers.command import version_of
+from launcher.schedulers.orders import Order, Part, Sending
+from launcher.schedulers.pbs import directives
 
 if TYPE_CHECKING:
     from launcher.schedulers.allocation import Allocation
-    from launcher.schedulers.machine import Question, Told
-    from launcher.schedulers.orders import Restart, Sending
-    from launcher.schedulers.queue import Queue
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
 """OpenPBS's check_job_name() for -N: a letter, then letters, digits and -_.+. It takes 230, but the
@@ -38,6 +34,8 @@ class Pbs(QueuedScheduler):
     dialect = directives.DIALECT
     starts_again = False
     interactive = "qsub -I"
+    submits_with = ("qsub",)
+    cancels_with = ("qdel",)
     ids_change = True
     lacks: ClassVar[Mapping[str, str]] = {
         "qos": "drop it, or use a queue that stands for it",
@@ -46,6 +44,12 @@ class Pbs(QueuedScheduler):
         "reservation": "drop it and give its name as queue, for a reservation is one there",
     }
     lacks_of_site = ("qos", "default_qos", "gpu_type", "gpu_bind", "gpu_request")
+    no_answer = re.compile(  # pbs_messages.c
+        r"timed? ?out|end of file|premature|protocol|no reply|connection reset|broken pipe|server shutting "
+        r"down",
+        re.IGNORECASE,
+    )
+    directives = staticmethod(directives.directives)
 
     def name_problem(self, name: str) -> str | None:
         """What -N takes."""
@@ -58,10 +62,6 @@ class Pbs(QueuedScheduler):
         """Only where a chunk asks for ngpus."""
         return "ngpus" in site.select
 
-    def directives(self, spec: JobSpec, site: Site, resources: Resources) -> Directives:
-        """Those of qsub."""
-        return directives.directives(spec, site, resources)
-
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """Slurm's and Grid Engine's qsub share the name, but not the version's text."""
         qsub = shutil.which("qsub", path=environ.get("PATH", ""))
@@ -71,64 +71,45 @@ class Pbs(QueuedScheduler):
 
     def check_reachable(self, environ: Mapping[str, str]) -> None:
         """A qsub is needed, and none of Slurm's."""
+        super().check_reachable(environ)
         found = shutil.which("qsub", path=environ.get("PATH"))
-        if found is None:
-            raise CastoffError(
-                "qsub is not on PATH here: submit where the scheduler's commands are, as on a login node; "
-                "`castoff render` needs none; `castoff render JOB.yaml | ssh LOGIN_NODE qsub` sends it there"
-            )
-        if _is_slurms_own(found):
+        if found and _is_slurms_own(found):
             raise CastoffError(
                 f"{found} is no PBS's, but Slurm's own stand-in (slurm-wlm-torque): choose a Slurm site with "
                 "--site, or put PBS's commands first on PATH"
             )
 
-    def check_run_dir(self, run_dir: str) -> None:
-        """As qsub's -o takes it."""
-        submit.check_run_dir(run_dir)
+    def run_dir_problem(self, run_dir: str) -> str | None:
+        """As qsub's -o takes it: prepare_path() in src/lib/Libcmds."""
+        fits = run_dir.isascii() and run_dir.isprintable()
+        return None if fits else "qsub's -o takes a path of plain ASCII"
 
-    def first(self, plan: Plan, run_dir: str, dependency: str | None, largest: int | None) -> list[Sending]:
-        """qsub, once for each job of a chain."""
-        return submit.first(plan, run_dir, dependency)
-
-    def again(self, restart: Restart, largest: int | None) -> list[Sending]:
-        """qsub, once for neighbours with the same attempt."""
-        return submit.again(restart)
+    def sendings(self, order: Order, largest: int | None) -> list[Sending]:
+        """qsub, once for each job of a chain, or for neighbours with the same attempt."""
+        array, passed = order.directive("#PBS -J "), order.directive("#PBS -v ")
+        log = "0" if array is None else "^array_index^"
+        found = []
+        for members in _spans(order.begin):
+            for link in order.links:
+                environment = order.variables(order.begin[members[0]], link=link)
+                words = ["-o", f"{order.run_dir}/logs/job-{log}.log"] if order.submitted else []
+                words += ["-v", order.names(passed, environment)]
+                part = None if array is None else Part(members)
+                if part and array and part.indices != array.partition("%")[0]:
+                    # qsub refuses 3-3 but takes 3-4:2, which is 3 alone (chk_Jrange.c of OpenPBS 23).
+                    begin, end = members[0], members[-1]
+                    words += ["-J", f"{begin}-{end}" if end > begin else f"{begin}-{begin + 1}:2"]
+                found.append(Sending(environment, partial(_command, words, order, link), part, link))
+        return found
 
     def parse_submit(self, answer: str) -> str | None:
-        """What qsub prints."""
-        return submit.parse_submit(answer)
-
-    def was_refused(self, code: int, words: str) -> bool:
-        """Unless qsub waited for an answer in vain."""
-        return submit.was_refused(code, words)
-
-    def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
-        """qstat and qselect."""
-        from launcher.schedulers.pbs.queue import PbsQueue
-
-        return PbsQueue(environ, patience)
-
-    def cancel_command(self, jobs: Sequence[str]) -> list[str]:
-        """qdel, which ends whole arrays too."""
-        return ["qdel", *jobs]
+        """What qsub prints alone, as `3.head` or `7[].head`."""
+        first = answer.strip().partition("\n")[0].strip()
+        return first if first[:1].isdigit() and " " not in first else None
 
     def is_array(self, job: str, planned: int | None) -> bool:
         """PBS knows no array of one."""
         return "[" in job
-
-    @property
-    def questions(self) -> Sequence[Question]:
-        """qstat and pbsnodes."""
-        from launcher.schedulers.pbs.machine import QUESTIONS
-
-        return QUESTIONS
-
-    def told(self, answers: Mapping[str, str]) -> Told:
-        """What those say."""
-        from launcher.schedulers.pbs.machine import parse
-
-        return parse(answers)
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
         """By PBS_JOBID and PBS_NODEFILE."""
@@ -142,6 +123,30 @@ def _is_slurms_own(qsub: str) -> bool:
     with contextlib.suppress(OSError), Path(qsub).open("rb") as file:
         return b"\nuse Slurm" in file.read(16384)
     return False
+
+
+def _command(words: list[str], order: Order, link: int | None, before: str | None) -> list[str]:
+    """The qsub command. Its -o and -v replace those of the script's directives.
+
+    In the foreground (-f): else qsub leaves a process behind that submits for later ones, and would hold the
+    run's lock for a minute (qsub(1B)).
+    """
+    dependency = (
+        f"afternotok:{before}" if before and link else order.dependency
+    )  # where another stopped early
+    waits = ["-W", f"depend={dependency}"] if dependency else []
+    return ["qsub", "-f", *words, *waits, f"{order.run_dir}/job.sh"]
+
+
+def _spans(begin: Mapping[int, int]) -> Iterator[list[int]]:
+    """Neighbouring members that begin with the same attempt: qsub takes one range."""
+    members = sorted(begin)
+    first = 0
+    for at, member in enumerate(members):
+        following = members[at + 1] if at + 1 < len(members) else None
+        if following != member + 1 or begin[following] != begin[member]:
+            yield members[first : at + 1]
+            first = at + 1
 
 
 SCHEDULER = Pbs()

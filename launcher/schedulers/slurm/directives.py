@@ -11,7 +11,7 @@ from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
 from launcher.config.site import Site
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
-from launcher.schedulers.dialect import Dialect
+from launcher.schedulers.base import Dialect
 from launcher.schedulers.directives import (
     Directives,
     Layer,
@@ -167,8 +167,9 @@ _ASK_FOR_DEVICES = ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-pe
 """Options of sbatch that ask for GPUs; gres may ask for other things instead."""
 
 
-def contradictions(spec: JobSpec, own: list[tuple[str, str | bool]]) -> Iterator[tuple[str, str]]:
-    """Raw requests for devices that contradict the job's `own`, of which there is one or none."""
+def contradictions(spec: JobSpec, site: Site, resources: Resources) -> Iterator[tuple[str, str]]:
+    """Raw requests for devices that contradict the job's own, of which there is one or none."""
+    own = devices(site, resources.devices_per_task, resources.devices_per_node, resources.whole_nodes)
     given = of_scheduler(spec.directives, NAME)
     for name in _ASK_FOR_DEVICES:
         value = given.get(name)

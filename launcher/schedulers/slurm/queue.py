@@ -20,8 +20,7 @@ from launcher.schedulers.slurm.jobs import (
     parse_queue,
     queue_command,
 )
-from launcher.schedulers.slurm.scheduler import SCHEDULER
-from launcher.schedulers.slurm.submit import CONFIGURATION, read_configuration
+from launcher.schedulers.slurm.scheduler import CONFIGURATION, SCHEDULER, read_configuration
 
 _HISTORY_PATIENCE = 8.0
 """Seconds for sacct, without which everything works."""
@@ -130,3 +129,6 @@ class SlurmQueue(Queue):
 
     def _run(self, argv: list[str], patience: float) -> str:
         return answer_of(argv, patience, self.environ, settings=_SETTINGS)
+
+
+QUEUE = SlurmQueue

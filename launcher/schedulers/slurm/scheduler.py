@@ -1,25 +1,29 @@
-"""Slurm, as the rest of castoff sees it."""
+"""Slurm, as the rest of castoff sees it, and how sbatch is told and answers.
+
+https://slurm.schedmd.com/sbatch.html.
+"""
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
-from launcher.config.job import JobSpec
-from launcher.config.site import Site
-from launcher.errors import CastoffError
-from launcher.runs.plan import Plan
 from launcher.schedulers.base import Configuration, QueuedScheduler
-from launcher.schedulers.command import PATIENCE
-from launcher.schedulers.directives import Directives, Resources
-from launcher.schedulers.slurm import directives, submit
+from launcher.schedulers.command import Silent, answer_of
+from launcher.schedulers.orders import Order, Part, Sending
+from launcher.schedulers.slurm import directives
 
 if TYPE_CHECKING:
     from launcher.schedulers.allocation import Allocation
-    from launcher.schedulers.machine import Question, Told
-    from launcher.schedulers.orders import Restart, Sending
-    from launcher.schedulers.queue import Queue
+
+CONFIGURATION = ["scontrol", "show", "config"]
+"""The command whose answer `read_configuration` reads."""
+
+_CONFIGURATION_PATIENCE = 20.0
+"""Seconds for it; without an answer a site's profile decides on limits."""
 
 
 class Slurm(QueuedScheduler):
@@ -31,91 +35,109 @@ class Slurm(QueuedScheduler):
     dialect = directives.DIALECT
     has_qos = True
     interactive = "salloc"
+    submits_with = ("sbatch",)
+    cancels_with = ("scancel",)
     longest_grace = 65535  # sbatch's --signal
     splits_arrays = True
     warns = True
     counts_cpus = True
-
-    def directives(self, spec: JobSpec, site: Site, resources: Resources) -> Directives:
-        """Those of sbatch."""
-        return directives.directives(spec, site, resources)
-
-    def contradictions(self, spec: JobSpec, site: Site, resources: Resources) -> Iterable[tuple[str, str]]:
-        """Requests for GPUs beside the job's own."""
-        own = directives.devices(
-            site, resources.devices_per_task, resources.devices_per_node, resources.whole_nodes
-        )
-        return directives.contradictions(spec, own)
+    no_answer = re.compile(  # slurm_errno.c
+        r"timed out|zero bytes|(receive|send) failure|communication (shutdown|failure)|connection reset|"
+        r"transport|protocol|unspecified error",
+        re.IGNORECASE,
+    )
+    contradictions = staticmethod(directives.contradictions)
+    directives = staticmethod(directives.directives)
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """sbatch is Slurm's alone."""
         sbatch = shutil.which("sbatch", path=environ.get("PATH", ""))
         return sbatch and f"{sbatch} is on PATH"
 
-    def check_reachable(self, environ: Mapping[str, str]) -> None:
-        """sbatch is needed."""
-        if shutil.which("sbatch", path=environ.get("PATH")) is None:
-            raise CastoffError(
-                "sbatch is not on PATH here: submit where the scheduler's commands are, as on a login node; "
-                "`castoff render` needs none"
-            )
-
-    def check_run_dir(self, run_dir: str) -> None:
+    def run_dir_problem(self, run_dir: str) -> str | None:
         """As sbatch's --output and squeue's lines take it."""
-        submit.check_run_dir(run_dir)
+        if "\\" in run_dir:  # sbatch(1), filename pattern: then no % means anything, and \ is left out
+            return "Slurm's log files can have no backslash in their path"
+        return "squeue's lines can show no path with a line break" if "\n" in run_dir else None
 
     def configuration(self, environ: Mapping[str, str]) -> Configuration:
-        """By scontrol."""
-        return submit.configuration(environ)
+        """By scontrol; sbatch will say what is wrong where that does not answer."""
+        try:
+            return read_configuration(answer_of(CONFIGURATION, _CONFIGURATION_PATIENCE, environ))
+        except Silent:
+            return Configuration()
 
-    def first(self, plan: Plan, run_dir: str, dependency: str | None, largest: int | None) -> list[Sending]:
-        """sbatch, once for each part of an array."""
-        return submit.first(plan, run_dir, dependency, largest)
-
-    def again(self, restart: Restart, largest: int | None) -> list[Sending]:
-        """sbatch, once for each attempt and part."""
-        return submit.again(restart, largest)
+    def sendings(self, order: Order, largest: int | None) -> list[Sending]:
+        """sbatch, once for each attempt and part of an array."""
+        array, passed = order.directive("#SBATCH --array="), order.directive("#SBATCH --export=")
+        at_most = (array or "").partition("%")[2]
+        found = []
+        for attempt in sorted({*order.begin.values()}):
+            members = (member for member in order.begin if order.begin[member] == attempt)
+            for of_it in parts(members, largest or max(order.begin) + 1):
+                part = of_it if array is not None else None
+                environment = order.variables(attempt, part)
+                words = [_output(order.run_dir, part)] if order.submitted else []
+                words.append(f"--export={order.names(passed, environment)}")
+                indices = part and f"{part.indices}%{at_most}".rstrip("%")
+                if indices != array:
+                    words.append(f"--array={indices}")
+                found.append(Sending(environment, partial(_command, words, order, bool(at_most)), part))
+        return found
 
     def parse_submit(self, answer: str) -> str | None:
-        """What `sbatch --parsable` prints."""
-        return submit.parse_submit(answer)
-
-    def was_refused(self, code: int, words: str) -> bool:
-        """Unless sbatch waited for an answer in vain."""
-        return submit.was_refused(code, words)
+        """What `sbatch --parsable` prints, `id` or `id;cluster`."""
+        first = answer.strip().partition("\n")[0].partition(";")[0]
+        return first if first.isdecimal() else None
 
     def forgets_dependency(self, head: str) -> bool:
         """slurmctld forgets jobs after MinJobAge."""
         return "\n#SBATCH --dependency=" in head
-
-    def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
-        """squeue and sacct."""
-        from launcher.schedulers.slurm.queue import SlurmQueue
-
-        return SlurmQueue(environ, patience)
-
-    def cancel_command(self, jobs: Sequence[str]) -> list[str]:
-        """scancel, which ends whole arrays too."""
-        return ["scancel", *jobs]
-
-    @property
-    def questions(self) -> Sequence[Question]:
-        """scontrol, sinfo and sacctmgr."""
-        from launcher.schedulers.slurm.machine import QUESTIONS
-
-        return QUESTIONS
-
-    def told(self, answers: Mapping[str, str]) -> Told:
-        """What those say."""
-        from launcher.schedulers.slurm.machine import parse
-
-        return parse(answers)
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
         """By SLURM_JOB_ID."""
         from launcher.schedulers.slurm.allocation import find
 
         return find(environ)
+
+
+def read_configuration(answer: str) -> Configuration:
+    """What `CONFIGURATION` answers."""
+    name = re.search(r"^ClusterName *= *(\S+)", answer, re.MULTILINE)
+    limits = [int(number) for number in re.findall(r"^MaxArraySize *= *(\d+)", answer, re.MULTILINE)]
+    limits += [int(number) for number in re.findall(r"\bmax_array_tasks=(\d+)", answer)]
+    return Configuration(name[1] if name else None, min(limits, default=None))
+
+
+def parts(members: Iterable[int], largest: int) -> list[Part]:
+    """Members as arrays that Slurm takes: it bounds the index, so each part counts from 0 again."""
+    found: dict[int, list[int]] = {}
+    for member in sorted(members):
+        found.setdefault(member // largest * largest, []).append(member)
+    return [Part(these, offset) for offset, these in found.items()]
+
+
+def _output(run_dir: str, part: Part | None) -> str:
+    name = "job-0.log"
+    if part is not None:
+        # Slurm can add no offset: such a script writes to its member's log by itself.
+        name = "slurm-%A_%a.log" if part.offset else "job-%a.log"
+    pattern = run_dir.replace("%", "%%")
+    return f"--output={pattern}/logs/{name}"
+
+
+def _command(words: list[str], order: Order, in_turn: bool, before: str | None) -> list[str]:
+    """The sbatch command. Its --output, --export and --array replace those of the script's directives.
+
+    `in_turn`: whether it waits for the part before it, too, for Slurm counts those that run at once for
+    each job alone.
+    """
+    dependency = order.dependency
+    if before and in_turn:
+        behind = order.directive("#SBATCH --dependency=") if dependency is None else dependency
+        dependency = ",".join(filter(None, [behind, f"afterany:{before}"]))
+    waits = [] if dependency is None else [f"--dependency={dependency}"]
+    return ["sbatch", "--parsable", *words, *waits, f"{order.run_dir}/job.sh"]
 
 
 SCHEDULER = Slurm()

@@ -9,24 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher import JobSpec, Plan, Site, plan
+from launcher import JobSpec, Site, plan
 from launcher.errors import CastoffError
+from launcher.planning.render import render
 from launcher.schedulers.command import command_environment
 from launcher.schedulers.local import submit as local
 from launcher.schedulers.local.abandoned import INDEX, MARK
-from launcher.schedulers.orders import Part, Restart, Sending
-from launcher.schedulers.pbs import submit as pbs
+from launcher.schedulers.orders import Order, Part, Sending
 from launcher.schedulers.registry import queued_of
-from launcher.schedulers.slurm import submit as slurm
+from launcher.schedulers.slurm import scheduler as slurm
 
 
-def planned(site: str, **fields: Any) -> Plan:
-    return plan(JobSpec.of({"name": "j", "command": ["true"], **fields}), Site.load(site))
+def ordered(site: str, run_dir: str, dependency: str | None = None, **fields: Any) -> Order:
+    decided = plan(JobSpec.of({"name": "j", "command": ["true"], **fields}), Site.load(site))
+    return Order.of(decided, render(decided), run_dir, dependency)
 
 
 def first(site: str, run_dir: str, dependency: str | None = None, **fields: Any) -> Sending:
     """The one command that submits a job."""
-    (found,) = queued_of(site).first(planned(site, **fields), run_dir, dependency, None)
+    (found,) = queued_of(site).sendings(ordered(site, run_dir, dependency, **fields), None)
     return found
 
 
@@ -72,9 +73,9 @@ def test_the_local_scheduler() -> None:
 
 @pytest.mark.parametrize(("site", "folder"), [("slurm", "/a\\b"), ("pbs", "/é"), ("pbs", "/a\nb")])
 def test_a_run_directory_that_cannot_be_said(site: str, folder: str) -> None:
-    assert first(site, "/a b:'$x")
+    queued_of(site).check_run_dir("/a b:'$x")
     with pytest.raises(CastoffError, match="--runs-dir") as caught:
-        first(site, folder)
+        queued_of(site).check_run_dir(folder)
     assert str(caught.value).isprintable()
 
 
@@ -92,7 +93,7 @@ def test_a_run_directory_that_cannot_be_said(site: str, folder: str) -> None:
     ],
 )
 def test_sbatchs_answer(answer: str, job: str | None) -> None:
-    assert slurm.parse_submit(answer) == job
+    assert slurm.SCHEDULER.parse_submit(answer) == job
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_sbatchs_answer(answer: str, job: str | None) -> None:
     ],
 )
 def test_qsubs_answer(answer: str, job: str | None) -> None:
-    assert pbs.parse_submit(answer) == job
+    assert queued_of("pbs").parse_submit(answer) == job
 
 
 @pytest.mark.parametrize(
@@ -123,8 +124,8 @@ QSUB = "#!/bin/bash\n#PBS -J 0-7\n#PBS -v LANG\ncastoff_need TOKEN\ncastoff_requ
 
 def again(script: str, begin: dict[int, int], **fields: Any) -> Sending:
     """The one sbatch that starts members again."""
-    restart = Restart(script, "/r", begin, **{"submitted": False, "dependency": None, **fields})
-    (found,) = queued_of("slurm").again(restart, None)
+    order = Order(script, "/r", begin, again=True, **{"submitted": False, "needed": ["TOKEN"], **fields})
+    (found,) = queued_of("slurm").sendings(order, None)
     return found
 
 
@@ -133,9 +134,9 @@ def test_sbatch_again() -> None:
     assert one.environment == {"CASTOFF_RUN_DIR": "/r", "CASTOFF_ATTEMPT": "1"}
     names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"
     assert one.command(None) == ["sbatch", "--parsable", f"--export={names}", "--array=4-5%2", "/r/job.sh"]
-    alone = again("#!/bin/bash\n#SBATCH --export=NIL\n", {0: 3})
+    alone = again("#!/bin/bash\n#SBATCH --export=NIL\n", {0: 3}, needed=[])
     assert alone.command(None)[2:] == ["--export=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "/r/job.sh"]
-    all_of_it = again("#!/bin/bash\n#SBATCH --export=ALL\n", {0: 3}, dependency="")
+    all_of_it = again("#!/bin/bash\n#SBATCH --export=ALL\n", {0: 3}, dependency="", needed=[])
     assert all_of_it.command(None)[2:4] == ["--export=ALL,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "--dependency="]
 
 
@@ -157,8 +158,8 @@ def test_an_array_in_parts() -> None:
         Part([*range(16, 20)], 16),
     ]
     assert [part.indices for part in slurm.parts([17, 3, 9, 8], 8)] == ["3", "0-1", "1"]
-    job = planned("slurm", array={"count": 20, "at_most": 3})
-    *_, last = queued_of("slurm").first(job, "/r", None, 8)
+    job = ordered("slurm", "/r", array={"count": 20, "at_most": 3})
+    *_, last = queued_of("slurm").sendings(job, 8)
     assert last.environment == {"CASTOFF_RUN_DIR": "/r", "CASTOFF_ARRAY_OFFSET": "16"}
     assert last.command("7")[2:] == [
         "--output=/r/logs/slurm-%A_%a.log",
@@ -196,20 +197,20 @@ def test_what_a_cluster_says_of_itself() -> None:
     ],
 )  # fmt: skip
 def test_a_refusal_is_certain(code: int, words: str, refused: bool) -> None:
-    assert slurm.was_refused(code, words) is refused
+    assert slurm.SCHEDULER.was_refused(code, words) is refused
 
 
 def test_qsub_again() -> None:
     begin = {0: 1, 1: 1, 2: 2, 3: 2, 5: 2, 7: 1}
-    alone = Restart(QSUB, "/r", begin, submitted=False, dependency=None)
-    found = queued_of("pbs").again(alone, None)
+    alone = Order(QSUB, "/r", begin, again=True, submitted=False, needed=["TOKEN"])
+    found = queued_of("pbs").sendings(alone, None)
     commands = [one.command(None) for one in found]
     names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT"
     assert all(command[:4] == ["qsub", "-f", "-v", names] for command in commands)
     assert [command[5] for command in commands] == ["0-1", "2-3", "5-6:2", "7-8:2"]
     assert [one.environment["CASTOFF_FIRST_ATTEMPT"] for one in found] == ["1", "2", "2", "1"]
-    restart = Restart("#!/bin/bash\n", "/r", {0: 1}, submitted=True, dependency="afterok:3.h")
-    (one,) = queued_of("pbs").again(restart, None)
+    order = Order("#!/bin/bash\n", "/r", {0: 1}, "afterok:3.h", again=True)
+    (one,) = queued_of("pbs").sendings(order, None)
     log = ["-o", "/r/logs/job-0.log"]
     passed = ["-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"]
     assert one.command(None) == ["qsub", "-f", *log, *passed, "-W", "depend=afterok:3.h", "/r/job.sh"]
@@ -217,8 +218,8 @@ def test_qsub_again() -> None:
 
 def test_a_chain_again() -> None:
     """Each link waits for the one before it, and the first for what the run waits for."""
-    restart = Restart("#!/bin/bash\n", "/r", {0: 4}, True, "afterok:3.h", chain=3)
-    found = queued_of("pbs").again(restart, None)
+    order = Order("#!/bin/bash\n", "/r", {0: 4}, "afterok:3.h", chain=3, again=True)
+    found = queued_of("pbs").sendings(order, None)
     waits = [one.command(before)[-2] for one, before in zip(found, (None, "8.h", "9.h"), strict=True)]
     assert waits == ["depend=afterok:3.h", "depend=afternotok:8.h", "depend=afternotok:9.h"]
     assert [one.environment["CASTOFF_CHAIN"] for one in found] == ["0", "1", "2"]

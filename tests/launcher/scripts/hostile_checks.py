@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from launcher import JobSpec, plan, render
 from launcher.errors import InvalidInput
+from launcher.schedulers.orders import Order
 from launcher.schedulers.registry import NAMES, queued_of
 
 from . import pals
@@ -244,7 +245,8 @@ def _submits_as_meant(trial: Trial) -> None:
     words = ",".join(":".join([condition, *names]) for condition, names in after.items())
     in_script = any(name in ("dependency", "W") for name, _ in trial.plan.directives)
     waits = words if words and not in_script else None
-    found = queued_of(trial.case.kind).first(trial.plan, RUN_DIR, waits, None)
+    order = Order.of(trial.plan, render(trial.plan), RUN_DIR, waits)
+    found = queued_of(trial.case.kind).sendings(order, None)
     called = [_encoded(one.command("JOB" if number else None)) for number, one in enumerate(found)]
     assert sorted(trial.seen("call")) == sorted(called)
     if trial.plan.requeue_how == "chain":

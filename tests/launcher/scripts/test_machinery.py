@@ -17,8 +17,9 @@ from launcher.planning.containers import RUNTIMES
 from launcher.planning.machinery import STALE, machinery, stale
 from launcher.planning.render import template_folder
 from launcher.ranks import STALE_VARIABLES
+from launcher.runs.records import Facts
 from launcher.runs.script import MARK, directives_of, head_of, scheduler_in
-from launcher.schedulers.orders import Restart, names_again
+from launcher.schedulers.orders import Order
 
 from .conftest import Benches
 from .examples import EXAMPLES
@@ -138,7 +139,8 @@ class TestHead:
         assert scheduler_in(script) == "slurm"
         assert head_of(script).count(text) == 3 and "castoff_begin() {" not in head_of(script)
         assert "--array" not in directives_of(script)
-        assert names_again(Restart(head_of(script), "/r", {0: 1}, False, None), None, {}) == ""
+        alone = Order.of(Facts(by_script=True), script, "/r", None, {0: 1})
+        assert alone.names(None, {}) == ""
 
     def test_a_script_without_one(self) -> None:
         assert head_of("#!/bin/sh\ntrue\n") == "#!/bin/sh\ntrue\n"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.schedulers.flux.jobs import parse_denied, parse_queue
-from launcher.schedulers.flux.submit import decimal, f58
+from launcher.schedulers.flux.jobs import decimal, f58, parse_denied, parse_queue
 
 ANSWERS = Path(__file__).parents[2] / "answers" / "flux"
 

@@ -11,8 +11,8 @@ import pytest
 from launcher import JobSpec, Site, submit
 from launcher.errors import CastoffError
 from launcher.runs.run import Run
+from launcher.schedulers.flux.jobs import f58
 from launcher.schedulers.flux.scheduler import SCHEDULER
-from launcher.schedulers.flux.submit import f58
 from launcher.schedulers.queue import Queue
 from launcher.status.watch import status
 from launcher.submission.cancel import end
