@@ -275,7 +275,8 @@ class TestRefusals:
         assert (answer.returncode, answer.stdout) == (1, "")
         assert answer.stderr == (
             "castoff: sbatch is not on PATH here: submit where the scheduler's commands are, as on a login "
-            "node; `castoff render` needs none\n"
+            "node; `castoff render` needs none; `castoff render JOB.yaml | ssh LOGIN_NODE sbatch` sends it "
+            "there\n"
         )
         assert everything(tmp_path) == before and everything(fresh_home) == set()
 
