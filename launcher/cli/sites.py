@@ -86,10 +86,11 @@ def _list(as_json: bool) -> None:
 def _check(site: Site, as_json: bool) -> int:
     from datetime import date  # late, like what runs programs: only this asks a clock
 
+    from launcher.schedulers.machine import ask
+    from launcher.schedulers.registry import title_of
     from launcher.schedulers.site_check import compare
-    from launcher.schedulers.site_questions import ask
 
-    told = ask(site)
+    told, scheduler = ask(site), title_of(site.scheduler)
     found = compare(site, told, date.today().isoformat())
     mended, place = found.mended(), f".castoff/sites/{site.name}.yaml"
     kind, path = Search.here().profiles()[site.name][0]
@@ -99,18 +100,16 @@ def _check(site: Site, as_json: bool) -> int:
         mended = {"extends": site.name, **mended}
     if as_json:
         differences = [difference._asdict() for difference in found.differences]
-        of = {"site": site.name, "scheduler": told.scheduler, "differences": differences}
+        of = {"site": site.name, "scheduler": scheduler, "differences": differences}
         print_json({**of, "mended": mended, "not_compared": found.not_compared})
         return 1 if differences else 0
     for one in found.differences:
         source = f" ({one.source}, {one.date})" if one.source else ""
-        click.echo(
-            f"{one.field}: {site.name} says {one.profile}{source}; {told.scheduler} says {one.scheduler}"
-        )
+        click.echo(f"{one.field}: {site.name} says {one.profile}{source}; {scheduler} says {one.scheduler}")
     many = several(len(found.differences), "difference") if found.differences else "nothing differs"
-    click.echo(f"{site.name} and {told.scheduler}: {many}")
+    click.echo(f"{site.name} and {scheduler}: {many}")
     if mended:
-        click.echo(f"to say what {told.scheduler} says, put this into {place}:")
+        click.echo(f"to say what {scheduler} says, put this into {place}:")
         click.echo("".join(f"  {line}\n" for line in _yaml(mended).splitlines()), nl=False)
     for what in found.not_compared:
         click.echo(f"not compared: {what}")

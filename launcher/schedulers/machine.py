@@ -1,8 +1,27 @@
-"""What a scheduler says about its machine, in words that belong to no scheduler."""
+"""What a scheduler says about its machine when it is asked, in words that belong to no scheduler."""
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import NamedTuple
+
+from launcher.config.site import Site
+from launcher.errors import CastoffError
+from launcher.schedulers.command import Silent, answer_of
+from launcher.schedulers.registry import queued
+
+_PATIENCE = 60.0
+"""Seconds for each answer: a large machine has many nodes."""
+
+
+class CannotAsk(CastoffError):
+    """The scheduler is not here, or did not answer. As of diff, 2 is trouble and 1 a difference."""
+
+    exit_code = 2
 
 
 class Question(NamedTuple):
@@ -53,18 +72,53 @@ class NodeKind(NamedTuple):
 class Told(NamedTuple):
     """Everything that was told."""
 
-    scheduler: str
-    """Its name for people: Slurm or PBS."""
-    queues: dict[str, ToldQueue]
-    qos: dict[str, ToldQueue] | None
+    queues: Mapping[str, ToldQueue] = {}
+    qos: Mapping[str, ToldQueue] | None = None
     """None where there is no accounting, or no such thing."""
-    default_queue: str | None
-    array_count: int | None
+    default_queue: str | None = None
+    array_count: int | None = None
     """Members of the largest array."""
-    array_source: str
-    nodes: list[NodeKind]
-    filesystems: list[str]
+    array_source: str = ""
+    nodes: Sequence[NodeKind] = ()
+    filesystems: Sequence[str] = ()
     submit_filter: str | None = None
     """A plugin that may refuse jobs by rules of its own."""
     unanswered: tuple[tuple[str, str], ...] = ()
     """What was asked about and not answered, each with why."""
+
+
+def kinds(nodes: Iterable[tuple[int, int | None, int | None, int]]) -> list[NodeKind]:
+    """Nodes as some `NodeKind` are told, those that are alike together."""
+    counts: Counter[tuple[int | None, int | None, int]] = Counter()
+    for number, cores, cpus, devices in nodes:
+        counts[cores, cpus, devices] += number
+    return [NodeKind(number, *kind) for kind, number in counts.items()]
+
+
+def ask(site: Site, environ: Mapping[str, str] = os.environ) -> Told:
+    """What the scheduler of this machine says, which is taken for the site's.
+
+    Raises:
+        CannotAsk: its programs are not here, or it does not answer; with its own words.
+    """
+    if queued(site.scheduler) is None:
+        raise CannotAsk(f"site {site.name}: has no scheduler that could be asked; castoff itself is it")
+    machine = import_module(f"launcher.schedulers.{site.scheduler}.machine")
+    questions: Sequence[Question] = machine.QUESTIONS
+    answers: dict[str, str] = {}
+    unanswered: list[tuple[str, str]] = []
+    for question in questions:
+        try:
+            answers[question.about] = answer_of(question.argv, _PATIENCE, environ)
+        except Silent as why:
+            said = f"`{shlex.join(question.argv)}`: {why}"
+            if not question.optional:
+                raise CannotAsk(f"site {site.name}: {said}") from None
+            unanswered.append((question.about, said))
+    try:
+        told: Told = machine.parse(answers)
+        return told._replace(unanswered=tuple(unanswered))
+    except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
+        raise CannotAsk(
+            f"site {site.name}: what {questions[0].argv[0]} and the others answer cannot be read: {error!r}"
+        ) from error

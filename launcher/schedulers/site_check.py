@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
 import yaml
 
 from launcher.config.quantities import clock, cpus, seconds
@@ -93,10 +92,9 @@ class _Parts(NamedTuple):
             yield f"{field} that the profile does not list: {', '.join(beyond)}"
         elif known:  # a site that lists none and takes none chooses it itself
             for name in beyond:
-                ranges = [_as_range(bounds) for bounds in _bounds_of(told[name], told)]
-                mend = {name: self._fact({"ranges": _plain(ranges)}, told[name].source)}
-                takes = f"there is {name}, for {_words(ranges)}"
-                yield _difference(f"{field}.{name}", "there is none", None, takes, {field: mend})
+                words, mend = self._mended(field, name, told[name], _bounds_of(told[name], told))
+                takes = f"there is {name}, for {words}"
+                yield _difference(f"{field}.{name}", "there is none", None, takes, mend)
 
     def _ranges(
         self, field: str, name: str, queue: Queue, listed: ToldQueue, told: Mapping[str, ToldQueue]
@@ -106,17 +104,22 @@ class _Parts(NamedTuple):
         if not theirs:
             yield f"{place}: it routes to queues that the scheduler does not show"
             return
-        ours = [_as_bounds(range_) for range_ in queue.ranges] or [Bounds(min_nodes=1)]
-        unlike = set(_unlike(ours, theirs))
-        unsaid = {part for part, said in unlike if said is None or (part == "min_nodes" and said == 1)}
-        if self.told.submit_filter and unlike and all(part in unsaid for part, _ in unlike):
-            names = " and no ".join(sorted(unsaid))
+        unlike = set(_unlike([_as_bounds(range_) for range_ in queue.ranges] or [Bounds()], theirs))
+        if self.told.submit_filter and unlike and all(part and said is None for part, said in unlike):
+            names = " and no ".join(sorted(part for part, _ in unlike))
             why = f"its submit filter ({self.told.submit_filter}) may have one"
             yield f"{place}: the scheduler names no {names}, but {why}"
         elif unlike:
-            ranges = [_as_range(bounds) for bounds in theirs]
-            mend = {field: {name: self._fact({"ranges": _plain(ranges)}, listed.source)}}
-            yield _difference(place, _words(queue.ranges), queue, _words(ranges), mend)
+            words, mend = self._mended(field, name, listed, theirs)
+            yield _difference(place, _words(queue.ranges), queue, words, mend)
+
+    def _mended(
+        self, field: str, name: str, listed: ToldQueue, bounds: list[Bounds]
+    ) -> tuple[str, dict[str, Any]]:
+        """What a queue takes, in words, and as the part of a profile that says so."""
+        plain = [_plain(one) for one in bounds]
+        part = {"ranges": plain if any(plain) else []}
+        return _words([Range(**one) for one in plain]), {field: {name: self._fact(part, listed.source)}}
 
     def _numbers(self, field: str, name: str, queue: Queue, listed: ToldQueue) -> _Found:
         for part in ("max_jobs", "max_devices"):
@@ -179,9 +182,12 @@ def _number(
 def _bounds_of(listed: ToldQueue, told: Mapping[str, ToldQueue]) -> list[Bounds]:
     """What a queue takes; a routing one takes what those take that it hands its jobs to."""
     reached = [told[name] for name in listed.routes_to if name in told] if listed.routes_to else [listed]
-    # A minimum of one node is none.
-    every = [queue.bounds._replace(min_nodes=max(queue.bounds.min_nodes or 1, 1)) for queue in reached]
-    return list(dict.fromkeys(every))
+    return list(dict.fromkeys(_plainly(queue.bounds) for queue in reached))
+
+
+def _plainly(bounds: Bounds) -> Bounds:
+    """The same, where a minimum of one node is none."""
+    return bounds._replace(min_nodes=None) if (bounds.min_nodes or 0) <= 1 else bounds
 
 
 def _unlike(ours: list[Bounds], theirs: list[Bounds]) -> Iterator[tuple[str, int | None]]:
@@ -194,14 +200,11 @@ def _unlike(ours: list[Bounds], theirs: list[Bounds]) -> Iterator[tuple[str, int
             yield "", 0
             return
         ours, theirs = [_outermost(ours)], [_outermost(theirs)]
-    for own, their in zip(sorted(ours, key=_order), sorted(theirs, key=_order), strict=True):
-        for part, mine, said in zip(Bounds._fields, own, their, strict=True):
+    ordered = (sorted(some, key=lambda one: [part or -1 for part in one]) for some in (ours, theirs))
+    for pair in zip(*ordered, strict=True):
+        for part, mine, said in zip(Bounds._fields, *pair, strict=True):
             if mine != said:
                 yield part, said
-
-
-def _order(bounds: Bounds) -> list[int]:
-    return [-1 if part is None else part for part in bounds]
 
 
 def _outermost(several: list[Bounds]) -> Bounds:
@@ -213,29 +216,17 @@ def _outermost(several: list[Bounds]) -> Bounds:
 
 def _as_bounds(range_: Range) -> Bounds:
     times = (seconds(time) if time else None for time in (range_.min_walltime, range_.max_walltime))
-    return Bounds(range_.min_nodes, range_.max_nodes, *times)
+    return _plainly(Bounds(range_.min_nodes, range_.max_nodes, *times))
 
 
-def _as_range(bounds: Bounds) -> Range:
-    times = (None if time is None else clock(time) for time in (bounds.min_walltime, bounds.max_walltime))
-    return Range(bounds.min_nodes or 1, bounds.max_nodes, *times)
-
-
-def _plain(ranges: list[Range]) -> list[dict[str, Any]]:
-    """Ranges as a profile holds them, without what says nothing."""
-    plain = [
-        {
-            part: held
-            for part, held in msgspec.structs.asdict(range_).items()
-            if held != getattr(Range(), part)
-        }
-        for range_ in ranges
-    ]
-    return plain if any(plain) else []
+def _plain(bounds: Bounds) -> dict[str, Any]:
+    """A range as a profile holds it, without what says nothing."""
+    said = {part: held for part, held in bounds._asdict().items() if held is not None}
+    return {part: clock(held) if part.endswith("walltime") else held for part, held in said.items()}
 
 
 def _words(ranges: list[Range]) -> str:
-    return " or ".join(range_words(range_) for range_ in ranges) or "any number of nodes"
+    return " or ".join(map(range_words, ranges)) or "any number of nodes"
 
 
 def _alike(kind: NodeKind, cores: int, devices: int) -> bool:

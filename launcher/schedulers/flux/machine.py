@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launcher.schedulers.machine import Bounds, NodeKind, Question, Told, ToldQueue
+from launcher.schedulers.machine import Bounds, NodeKind, Question, Told, ToldQueue, kinds
 
 QUESTIONS = [
     Question(
@@ -34,17 +34,13 @@ def parse(answers: Mapping[str, str]) -> Told:
         if name
     }
     return Told(
-        scheduler="Flux",
         queues={
             name.removesuffix("*"): ToldQueue(one, f"flux queue list --queue={name.removesuffix('*')}")
             for name, one in bounds.items()
         },
-        qos=None,
         default_queue=next((name.removesuffix("*") for name in bounds if name.endswith("*")), None),
-        array_count=None,
         array_source="Flux has no arrays",
         nodes=_nodes(answers["nodes"]),
-        filesystems=[],
     )
 
 
@@ -54,10 +50,9 @@ def _number(text: str) -> int | None:
 
 def _nodes(answer: str) -> list[NodeKind]:
     """Nodes of the same properties are told together; of unlike ones, no node's own cores are known."""
-    kinds: dict[tuple[int | None, int], int] = {}
-    for line in answer.splitlines():
-        nodes, cores, devices = map(int, line.split("|"))
-        if nodes:
-            kind = (cores // nodes if cores % nodes == 0 else None, devices // nodes)
-            kinds[kind] = kinds.get(kind, 0) + nodes
-    return [NodeKind(count, cores, None, devices) for (cores, devices), count in kinds.items()]
+    told = [map(int, line.split("|")) for line in answer.splitlines()]
+    return kinds(
+        (nodes, cores // nodes if cores % nodes == 0 else None, None, devices // nodes)
+        for nodes, cores, devices in told
+        if nodes
+    )

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from launcher.schedulers.machine import Bounds, NodeKind, Question, Told, ToldQueue
+from launcher.schedulers.machine import Bounds, NodeKind, Question, Told, ToldQueue, kinds
 
 QUESTIONS = [
     Question("queues", ["qstat", "-Q", "-f", "-F", "json"]),
@@ -36,9 +36,7 @@ def parse(answers: Mapping[str, str]) -> Told:
     members = server.get("max_array_size")
     default = server.get("default_queue")
     return Told(
-        scheduler="PBS",
         queues={str(name): _queue(str(name), held) for name, held in queues.items()},
-        qos=None,
         default_queue=None if default is None else str(default),
         array_count=None if members is None else int(members),
         array_source="qstat -Bf, max_array_size",
@@ -93,12 +91,9 @@ def _each(limit: Any) -> int | None:
 
 
 def _nodes(nodes: Any) -> list[NodeKind]:
-    counts: dict[tuple[int, int], int] = {}
-    for node in nodes:
-        has = node.get("resources_available", {})
-        kind = (_number(has.get("ncpus")) or 0, _number(has.get("ngpus")) or 0)
-        counts[kind] = counts.get(kind, 0) + 1
-    return [NodeKind(count, None, cpus, devices) for (cpus, devices), count in counts.items() if cpus]
+    held = [node.get("resources_available", {}) for node in nodes]
+    told = [(1, None, _number(has.get("ncpus")), _number(has.get("ngpus")) or 0) for has in held]
+    return kinds(one for one in told if one[2])
 
 
 def _names(text: Any) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from launcher.schedulers.machine import Bounds, NodeKind, Question, Told, ToldQueue
+from launcher.schedulers.machine import Bounds, Question, Told, ToldQueue, kinds
 
 QUESTIONS = [
     Question("partitions", ["scontrol", "--all", "show", "partition", "--oneliner"]),
@@ -27,8 +27,6 @@ QUESTIONS = [
 
 _NO_LIMIT = {"", "UNLIMITED", "INFINITE", "NONE", "N/A", "NOT_SET", "(NULL)"}
 
-_TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
-
 
 def seconds(time: str) -> int | None:
     """Seconds of a time as Slurm writes it; None where there is no limit.
@@ -40,17 +38,13 @@ def seconds(time: str) -> int | None:
     """
     if time.upper() in _NO_LIMIT:
         return None
-    match = _TIME.fullmatch(time)
-    if match is None:
+    if not re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}", time):
         raise ValueError(f"{time!r} is no time of Slurm's")
-    days, *parts = match.groups()
-    given = [int(part) for part in parts if part is not None]
-    if days is not None:
-        hours, minutes, rest = [*given, 0, 0][:3]
-    elif len(given) == 3:
-        hours, minutes, rest = given
-    else:
-        hours, (minutes, rest) = 0, [*given, 0][:2]
+    days, dash, clock = time.rpartition("-")
+    given = [int(part) for part in clock.split(":")]
+    if not dash and len(given) < 3:
+        given = [0, *given]
+    hours, minutes, rest = [*given, 0, 0][:3]
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest
 
 
@@ -65,15 +59,16 @@ def parse(answers: Mapping[str, str]) -> Told:
     partitions = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in answers["partitions"].splitlines()]
     submit_filter = config.get("JobSubmitPlugins", "")
     return Told(
-        scheduler="Slurm",
         queues={fields["PartitionName"]: _partition(fields, qos or {}) for fields in partitions if fields},
         qos=qos,
         default_queue=next((one["PartitionName"] for one in partitions if one.get("Default") == "YES"), None),
         # The largest index is one less, and ours count from 0.
         array_count=int(config["MaxArraySize"]),
         array_source="scontrol show config, MaxArraySize",
-        nodes=_nodes(answers["nodes"]),
-        filesystems=[],
+        nodes=kinds(
+            (int(count), int(sockets) * int(cores), None, _devices(gres))
+            for count, sockets, cores, gres in (line.split("|") for line in answers["nodes"].splitlines())
+        ),
         submit_filter=None if submit_filter.upper() in _NO_LIMIT else f"JobSubmitPlugins={submit_filter}",
     )
 
@@ -116,15 +111,6 @@ def _tres(text: str) -> dict[str, int]:
     """`node=8,gres/gpu=2` as numbers; memory, which has units, is of no use here."""
     pairs = [pair.partition("=") for pair in text.split(",") if pair]
     return {name: int(number) for name, _, number in pairs if number.isdecimal()}
-
-
-def _nodes(answer: str) -> list[NodeKind]:
-    counts: dict[tuple[int, int], int] = {}
-    for line in answer.splitlines():
-        count, sockets, cores, gres = line.split("|")
-        kind = (int(sockets) * int(cores), _devices(gres))
-        counts[kind] = counts.get(kind, 0) + int(count)
-    return [NodeKind(count, cores, None, devices) for (cores, devices), count in counts.items()]
 
 
 def _devices(gres: str) -> int:

@@ -28,7 +28,7 @@ POLARIS = pbs_limits.parse(
 LAB = slurm_limits.parse(
     {path.stem: path.read_text() for path in (ANSWERS / "slurm-accounting").glob("*.txt")}
 )
-NOTHING = Told("Slurm", {}, {}, None, None, "", [], [])
+NOTHING = Told(qos={})
 
 
 def site(**fields: Any) -> Site:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from launcher.config.site import Search, Site
-from launcher.schedulers import site_questions
-from launcher.schedulers.site_questions import CannotAsk, ask
+from launcher.schedulers import machine
+from launcher.schedulers.machine import CannotAsk, ask
 
 Answers = Callable[..., dict[str, str]]
 
@@ -20,7 +20,6 @@ def at(name: str) -> Site:
 
 def test_slurm(answering: Answers) -> None:
     told = ask(at("slurm"), answering("slurm-accounting"))
-    assert told.scheduler == "Slurm"
     assert list(told.queues) == ["debug", "gpu", "long", "quiet"]
     assert told.qos is not None and told.qos["gpu_debug"].max_jobs == 5
     assert told.unanswered == ()
@@ -36,7 +35,6 @@ def test_slurm_without_accounting(answering: Answers) -> None:
 
 def test_pbs(answering: Answers) -> None:
     told = ask(at("polaris"), answering("pbs"))
-    assert told.scheduler == "PBS"
     assert told.queues["prod"].routes_to[:3] == ("small", "medium", "large")
     assert told.filesystems == ["home", "eagle"]
 
@@ -74,7 +72,7 @@ def test_an_optional_program_that_is_not_there(answering: Answers) -> None:
     ],
 )
 def test_one_that_fails(program: str, why: str, answering: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site_questions, "_PATIENCE", 1.0 if "sleep" in program else 60.0)
+    monkeypatch.setattr(machine, "_PATIENCE", 1.0 if "sleep" in program else 60.0)
     with pytest.raises(CannotAsk) as refused:
         ask(at("slurm"), answering("slurm-accounting", scontrol=program))
     assert why in str(refused.value)
