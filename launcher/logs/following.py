@@ -21,8 +21,7 @@ from launcher.logs.show import End, Show
 from launcher.logs.sources import (
     READ,
     Log,
-    MergedLog,
-    OwnLog,
+    ScriptLog,
     Selection,
     attempts_with_logs,
     is_merged,
@@ -163,10 +162,8 @@ class Follower:
                     if path not in self._paths:
                         self._watch(rank_log(source, path, self._selection, self._show), member, attempt)
 
-    def _script_log(self, member: int) -> Log:
-        if self._merged:
-            return MergedLog(self._run, member, self._selection, self._show)
-        log = OwnLog(self._run, member, self._selection, self._show)
+    def _script_log(self, member: int) -> ScriptLog:
+        log = ScriptLog(self._run, member, self._selection, self._show)
         for (failed_member, attempt), failed in self._failed.items():
             if failed_member == member:
                 log.expect(attempt, failed)
@@ -300,7 +297,7 @@ class Follower:
                 if key not in self._failed and (failed := failed_rank(self._run, member.member, one)):
                     self._failed[key] = failed
                     for watch in self._watches:
-                        if watch.member == member.member and isinstance(watch.log, OwnLog):
+                        if watch.member == member.member and isinstance(watch.log, ScriptLog):
                             watch.log.expect(one.attempt, failed)
                     if one is self._newest(member) and not self._selection.ranks:
                         new.append((key, failed))

@@ -16,7 +16,6 @@ ECHO_PATIENCE = 2.0
 
 _OF_RANK = re.compile(rb"\[(\d{1,9})\] ")
 _WAITING = 20_000  # lines that may wait so
-_UNFINISHED = 1024 * 1024  # bytes of an unfinished line that are kept before they count as one
 
 
 class Source(NamedTuple):
@@ -55,30 +54,6 @@ def by_rank(block: bytes) -> Iterator[tuple[int | None, bytes]]:
         lines.append(line[found.end() :] if found else line)
     if lines:
         yield current, b"\n".join(lines) + b"\n"
-
-
-class WholeLines:
-    """Bytes in pieces, turned into whole lines and nothing else."""
-
-    def __init__(self) -> None:
-        self._pending = b""
-
-    def feed(self, data: bytes) -> bytes:
-        """Take `data` and return the lines that are whole now."""
-        complete, newline, rest = data.rpartition(b"\n")
-        if newline:
-            complete = self._pending + complete + newline
-            self._pending = rest
-        else:
-            self._pending += rest
-        if len(self._pending) > _UNFINISHED:
-            complete += self.end()
-        return complete
-
-    def end(self) -> bytes:
-        """The line that nobody has finished, with an end."""
-        pending, self._pending = self._pending, b""
-        return pending + b"\n" if pending else b""
 
 
 class Echo:

@@ -10,7 +10,7 @@ from launcher.errors import CastoffError
 from launcher.logs.failures import FailedRank, failed_rank
 from launcher.logs.lines import Source
 from launcher.logs.show import Show
-from launcher.logs.sources import Log, MergedLog, OwnLog, Selection, is_merged, rank_log, rank_logs
+from launcher.logs.sources import Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus
 
@@ -54,13 +54,11 @@ def _logs(run: Run, of: Source, failed: FailedRank | None, selection: Selection,
     tail = selection.tail if selection.attempt is None else None
     script = selection._replace(attempt=of.attempt, tail=tail)
     wants_script = not selection.ranks and run.script_log(of.member).exists()
-    if wants_script and is_merged(run):
-        yield MergedLog(run, of.member, script, show)
-        return
-    for source, path in rank_logs(run, of.member, of.attempt, selection.ranks):
-        yield rank_log(source, path, selection, show)
+    if not (wants_script and is_merged(run)):
+        for source, path in rank_logs(run, of.member, of.attempt, selection.ranks):
+            yield rank_log(source, path, selection, show)
     if wants_script:
-        own = OwnLog(run, of.member, script, show)
+        own = ScriptLog(run, of.member, script, show)
         if failed is not None:
             own.expect(of.attempt, failed)
         yield own

@@ -7,15 +7,17 @@ script's log repeats the first one's (`tail -f`): there the script's own lines a
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from launcher.logs.failures import FailedRank
-from launcher.logs.lines import ATTEMPT_BEGINS, Echo, Source, WholeLines, by_attempt
+from launcher.logs.lines import ATTEMPT_BEGINS, Echo, Source, by_attempt
 from launcher.logs.show import Show
-from launcher.logs.tail import Growth, Tail, tail_start
+from launcher.logs.tail import Tail, tail_start
 from launcher.runs.run import Run
 from launcher.starters.local.streams import RankLines
 from launcher.starters.registry import MERGING
@@ -63,19 +65,16 @@ class Selection(NamedTuple):
 class Log:
     """A log's growth, as lines to show."""
 
-    def __init__(self, path: Path, start: int = 0):
-        """`start`: the place in the file to begin at."""
+    def __init__(self, path: Path, shown: Callable[[bytes], bytes], start: int = 0):
+        """`shown`: how whole lines are shown; `start`: the place in the file to begin at."""
+        self.path = path
         self.grown = 0
         """Bytes that the last look has brought."""
         self._tail = Tail(path, start)
+        self._shown = shown
         self._lines = RankLines(b"", LINE_PATIENCE)
         self._troubled = False
         self._cuts = 0
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self._tail.path
 
     @property
     def trouble(self) -> str | None:
@@ -86,7 +85,8 @@ class Log:
         """What to show of up to `READ` new bytes, and of a line that stands for too long."""
         growth = self._tail.read(READ)
         self.grown = len(growth.data)
-        shown = self._grown(growth, now)
+        shown = self.finish() if growth.restarted else b""
+        shown += self._shown(self._lines.feed(growth.data, now))
         due = self._lines.due()
         if due is not None and due <= now:
             shown += self._shown(self._lines.flush())
@@ -105,75 +105,35 @@ class Log:
             self._cuts = self._lines.cuts
             yield f"{self.path}: has a line of more than 64 KiB, which is shown in pieces"
 
-    def _grown(self, growth: Growth, now: float) -> bytes:
-        shown = self.finish() if growth.restarted else b""
-        return shown + self._shown(self._lines.feed(growth.data, now))
 
-    def _shown(self, block: bytes) -> bytes:
-        """Whole lines, as they are shown."""
-        raise NotImplementedError
-
-
-class RankLog(Log):
-    """What a rank wrote, or the ranks of a node."""
-
-    def __init__(self, source: Source, path: Path, show: Show, start: int = 0):
-        super().__init__(path, start)
-        self._source = source
-        self._show = show
-
-    def _shown(self, block: bytes) -> bytes:
-        return self._show.lines(self._source, block) if block else b""
-
-
-class _ScriptLog(Log):
-    """What a script wrote, of all attempts."""
+class ScriptLog(Log):
+    """What a script wrote, of all attempts: merged with all ranks' lines, or without its first rank's."""
 
     def __init__(self, run: Run, member: int, selection: Selection, show: Show):
         path = run.script_log(member)
         start = _start(path, selection)
-        super().__init__(path, start)
+        super().__init__(path, self._of_attempts, start)
         self._run = run
         self._member = member
-        self._attempt = _attempt_at(run, member, start)
         self._selection = selection
-        self._show = show
-
-
-class MergedLog(_ScriptLog):
-    """On one machine: the lines of all ranks and its own."""
-
-    def _shown(self, block: bytes) -> bytes:
-        shown = []
-        for attempt, lines in by_attempt(block, self._attempt):
-            self._attempt = attempt
-            if self._selection.has(self._member, attempt):
-                shown.append(self._show.merged(Source(self._member, attempt), lines))
-        return b"".join(shown)
-
-
-class OwnLog(_ScriptLog):
-    """On a cluster: without its first rank's lines."""
-
-    def __init__(self, run: Run, member: int, selection: Selection, show: Show):
-        super().__init__(run, member, selection, show)
-        self._whole = WholeLines()
+        self._merged = is_merged(run)
+        self._show = show.merged if self._merged else show.lines
+        self._now = 0.0
         self._repeated: dict[int, bytes] = {}
-        self._enter(self._attempt)
+        self._enter(_attempt_at(run, member, start))
+        if not self._merged:  # a line is compared when it is whole
+            self._lines = RankLines(b"", math.inf)
 
     def poll(self, now: float) -> bytes:
         """See `Log`."""
+        self._now = now
         shown = super().poll(now)
         self._compare()
-        return shown + self._shown(self._lines.feed(self._echo.own(now), now))
+        return shown + self._told(self._echo.own(now))
 
     def finish(self) -> bytes:
         """See `Log`."""
-        self._echo.take(self._whole.end(), 0.0)
-        self._compare()
-        self._echo.expect(self._first_lines.end())
-        shown = self._shown(self._lines.feed(self._echo.end(), 0.0))
-        return shown + super().finish()
+        return super().finish() + self._rest()
 
     def expect(self, attempt: int, failed: FailedRank) -> None:
         """Know the lines of a failed rank that the script repeats at its end."""
@@ -182,28 +142,37 @@ class OwnLog(_ScriptLog):
             if attempt == self._attempt:
                 self._echo.expect(self._repeated[attempt])
 
-    def _grown(self, growth: Growth, now: float) -> bytes:
-        shown = self.finish() if growth.restarted else b""
-        self._ahead += len(growth.data)
-        for attempt, lines in by_attempt(self._whole.feed(growth.data), self._attempt):
+    def _of_attempts(self, block: bytes) -> bytes:
+        shown = b""
+        for attempt, lines in by_attempt(block, self._attempt):
             if attempt != self._attempt:
-                shown += self.finish()
+                shown += self._rest()
                 self._enter(attempt)
-            self._echo.take(lines, now)
+            if self._merged:
+                shown += self._told(lines)
+                continue
+            self._ahead += len(lines)
+            self._echo.take(lines, self._now)
             self._compare()
         return shown
 
-    def _shown(self, block: bytes) -> bytes:
+    def _rest(self) -> bytes:
+        """What still waits to be known."""
+        self._compare()
+        self._echo.expect(self._first_lines.flush())
+        return self._told(self._echo.end())
+
+    def _told(self, block: bytes) -> bytes:
         if not block or not self._selection.has(self._member, self._attempt):
             return b""
-        return self._show.lines(Source(self._member, self._attempt), block)
+        return self._show(Source(self._member, self._attempt), block)
 
     def _enter(self, attempt: int) -> None:
         self._attempt = attempt
         self._echo = Echo()
         self._echo.expect(self._repeated.get(attempt, b""))
         self._first: Tail | None = None
-        self._first_lines = WholeLines()
+        self._first_lines = RankLines(b"")
         self._ahead = 0  # bytes of this log that have been read and not yet of the first rank's
 
     def _compare(self) -> None:
@@ -213,7 +182,7 @@ class OwnLog(_ScriptLog):
             self._ahead -= len(growth.data)
             if not growth.data:
                 return
-            self._echo.expect(self._first_lines.feed(growth.data))
+            self._echo.expect(self._first_lines.feed(growth.data, 0.0))
 
     def _first_log(self) -> Tail:
         if self._first is None:
@@ -255,9 +224,9 @@ def rank_logs(run: Run, member: int, attempt: int, ranks: Collection[int] = ()) 
     return found
 
 
-def rank_log(source: Source, path: Path, selection: Selection, show: Show) -> RankLog:
+def rank_log(source: Source, path: Path, selection: Selection, show: Show) -> Log:
     """One of `rank_logs`, to be read from where the selection begins."""
-    return RankLog(source, path, show, _start(path, selection))
+    return Log(path, partial(show.lines, source), _start(path, selection))
 
 
 def _names(folder: Path) -> list[str]:
@@ -276,9 +245,9 @@ def _attempt_at(run: Run, member: int, start: int) -> int:
     known = [attempt for of, attempt in attempts_with_logs(run) if of == member] or [0]
     if not start:
         return known[0]
-    lines = WholeLines()
+    lines = RankLines(b"")
     rest = Tail(run.script_log(member), start)
     while growth := rest.read(READ).data:
-        if found := ATTEMPT_BEGINS.search(lines.feed(growth)):
+        if found := ATTEMPT_BEGINS.search(lines.feed(growth, 0.0)):
             return int(found[1]) - 1
     return known[-1]

@@ -110,7 +110,7 @@ class RankLines:
         if not self._pending:
             return None
         due = self._last + self._patience
-        return min(due, self._began + PROGRESS_PATIENCE) if self._progress else due
+        return min(due, self._began + max(PROGRESS_PATIENCE, self._patience)) if self._progress else due
 
     def flush(self) -> bytes:
         """The pending line as it is, with a newline; what follows starts a line of its own."""

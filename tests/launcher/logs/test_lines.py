@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.logs import lines as module
-from launcher.logs.lines import ECHO_PATIENCE, Echo, WholeLines, by_attempt, by_rank
+from launcher.logs.lines import ECHO_PATIENCE, Echo, by_attempt, by_rank
+from launcher.starters.local.streams import RankLines
 
-TEXT = st.binary(max_size=20).map(lambda text: text.replace(b"\n", b""))
+TEXT = st.binary(max_size=20).map(lambda text: text.translate(None, b"\r\n"))
 BLOCK = st.lists(TEXT, max_size=12).map(lambda lines: b"".join(line + b"\n" for line in lines))
 
 
@@ -20,23 +21,6 @@ def pieces(text: bytes, cuts: list[int]) -> Iterator[bytes]:
     places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
     for begin, end in zip(places, [*places[1:], len(text)], strict=True):
         yield text[begin:end]
-
-
-@given(st.binary(max_size=200), st.lists(st.integers(0, 10_000)))
-def test_whole_lines_out_of_any_pieces(text: bytes, cuts: list[int]) -> None:
-    whole = WholeLines()
-    got = [whole.feed(piece) for piece in pieces(text, cuts)]
-    assert all(not block or block.endswith(b"\n") for block in got)
-    complete, _, rest = text.rpartition(b"\n")
-    assert b"".join(got) == (complete + b"\n" if b"\n" in text else b"")
-    assert whole.end() == (rest + b"\n" if rest else b"")
-    assert whole.end() == b""
-
-
-def test_a_line_without_an_end_takes_no_memory() -> None:
-    whole = WholeLines()
-    got = b"".join(whole.feed(b"x" * 100_000) for _ in range(30)) + whole.end()
-    assert got.replace(b"\n", b"") == b"x" * 3_000_000 and got.count(b"\n") == 3
 
 
 class TestAttempts:
@@ -89,18 +73,18 @@ class TestEcho:
         script = b"".join((b"own " if own else b"") + text + b"\n" for own, text in lines)
         first = b"".join(text + b"\n" for own, text in lines if not own)
         expected = b"".join(b"own " + text + b"\n" for own, text in lines if own)
-        echo, whole, originals = Echo(), WholeLines(), WholeLines()
+        echo, whole, originals = Echo(), RankLines(b""), RankLines(b"")
         rest = pieces(first, others)
         if not late:
             for piece in rest:
-                echo.expect(originals.feed(piece))
+                echo.expect(originals.feed(piece, 0.0))
         got = b""
         for piece in pieces(script, cuts):
-            echo.take(whole.feed(piece), 0.0)
-            echo.expect(originals.feed(next(rest, b"")))
+            echo.take(whole.feed(piece, 0.0), 0.0)
+            echo.expect(originals.feed(next(rest, b""), 0.0))
             got += echo.own(0.0)
         for piece in rest:
-            echo.expect(originals.feed(piece))
+            echo.expect(originals.feed(piece, 0.0))
         assert got == b""
         assert echo.own(ECHO_PATIENCE) == expected
         assert not echo.waiting and echo.end() == b""

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.logs.lines import ECHO_PATIENCE, Source
-from launcher.logs.sources import LINE_PATIENCE, Log, MergedLog, OwnLog, RankLog, Selection, rank_logs
+from launcher.logs.sources import LINE_PATIENCE, Log, ScriptLog, Selection, rank_log, rank_logs
 from launcher.starters.local.streams import LINE_LIMIT
 
 from .conftest import PLAIN, MadeRun
@@ -49,7 +49,9 @@ def test_each_line_of_each_rank_once_whole_and_in_order(steps: list[tuple[int, s
     """Three ranks write pieces of lines, and are looked at, rotated and emptied, in any order."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"rank-{rank:05d}.log" for rank in range(3)]
-        logs = [RankLog(Source(0, 0, rank=rank), path, PLAIN) for rank, path in enumerate(paths)]
+        logs = [
+            rank_log(Source(0, 0, rank=rank), path, Selection(), PLAIN) for rank, path in enumerate(paths)
+        ]
         written = [[b""] for _ in paths]
         shown = b""
         for number, (rank, step, text) in enumerate(steps):
@@ -76,11 +78,11 @@ def test_each_line_of_each_rank_once_whole_and_in_order(steps: list[tuple[int, s
         assert all(line[:1] == b"[" for line in shown.split(b"\n")[:-1])
 
 
-class TestRankLog:
-    def log(self, folder: Path, text: bytes = b"") -> tuple[RankLog, Path]:
+class TestLog:
+    def log(self, folder: Path, text: bytes = b"") -> tuple[Log, Path]:
         path = folder / "rank-00003.log"
         path.write_bytes(text)
-        return RankLog(Source(0, 0, rank=3), path, PLAIN), path
+        return rank_log(Source(0, 0, rank=3), path, Selection(), PLAIN), path
 
     def test_half_a_line_waits_and_is_shown_in_the_end(self, tmp_path: Path) -> None:
         log, path = self.log(tmp_path, b"one\nhal")
@@ -124,11 +126,15 @@ def script(made: MadeRun) -> Path:
     return made.script_log()
 
 
-class TestMergedLog:
+class TestMergedLines:
     TEXT = b"setup\n[0] a\ncastoff: attempt 1 begins\nsetup\n[0] b\n[1] c\n"
 
+    @pytest.fixture(autouse=True)
+    def on_one_machine(self, made: MadeRun) -> None:
+        made.record("plan.json", {"name": "made", "scheduler": "local", "starter": "local"})
+
     def shown(self, made: MadeRun, **selection: object) -> bytes:
-        log = MergedLog(made, 0, Selection(**selection), PLAIN)  # type: ignore[arg-type]
+        log = ScriptLog(made, 0, Selection(**selection), PLAIN)  # type: ignore[arg-type]
         return drained(log) + log.finish()
 
     def test_all_attempts_or_one(self, made: MadeRun, script: Path) -> None:
@@ -148,9 +154,9 @@ class TestMergedLog:
         assert self.shown(made, attempt=1, tail=5) == self.TEXT[len(b"setup\n[0] a\n") :]
 
 
-class TestOwnLog:
-    def log(self, made: MadeRun, **selection: object) -> OwnLog:
-        return OwnLog(made, 0, Selection(**selection), PLAIN)  # type: ignore[arg-type]
+class TestOwnLines:
+    def log(self, made: MadeRun, **selection: object) -> ScriptLog:
+        return ScriptLog(made, 0, Selection(**selection), PLAIN)  # type: ignore[arg-type]
 
     def test_the_first_ranks_lines_are_left_out(self, made: MadeRun, script: Path) -> None:
         first = made.logs / "0.0" / "rank-00000.log"
