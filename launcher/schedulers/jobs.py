@@ -48,6 +48,11 @@ class JobTold(NamedTuple):
     folder: str = ""
     """Where it was submitted."""
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether it waits or runs."""
+        return self.stage in ("pending", "running")
+
     def runs(self, script: str) -> bool:
         """Whether it is that of a script in a run directory, which is its tag.
 

@@ -11,6 +11,7 @@ import re
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
@@ -21,6 +22,9 @@ from launcher.schedulers.jobs import JobTold
 
 _MOST_CANCELLED = 250
 """Jobs that one command is to end: so many are ended well within `PATIENCE`."""
+
+MOST_ASKED = 1000
+"""Jobs in one question: an argument list can be no longer than 2 MiB, and an answer should be read."""
 
 Key = tuple[str, int | None]
 """A job's id and its index in an array."""
@@ -69,6 +73,8 @@ class Queue(ABC):
     """Whether `ask` tells of the jobs alone that it is asked about."""
     lag: ClassVar[float]
     """Seconds after an end in which its history may not yet know all of it."""
+    unknown: ClassVar[int] = 0
+    """The exit code of a question whose last job without an answer is none that it knows."""
     cancel_patience: ClassVar[float]
     """Seconds that a job may take to be gone once it is cancelled."""
 
@@ -99,23 +105,60 @@ class Queue(ABC):
         except Silent as why:
             return Answer({}, frozenset(), str(why), why.lasting)
 
-    @abstractmethod
     def told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
         """What it tells when asked about jobs, and those that it says nothing of, each with the reason.
 
         Raises:
             Silent: it has answered for none.
         """
+        found: list[JobTold] = []
+        unheard: dict[str, str] = {}
+        wanted = sorted({*jobs}, key=lambda job: (len(job), job))
+        for begin in range(0, len(wanted), MOST_ASKED):
+            some = wanted[begin : begin + MOST_ASKED]
+            done, told, denied = self.told_of(some)
+            missing = {*some} - {one.job for one in told} - denied
+            silence = {job: self._silence(done, job) for job in some if job in missing}
+            if len(silence) == len(some):
+                raise Silent(silence[some[0]])
+            found += told
+            unheard |= silence
+        return found, unheard
+
+    def told_of(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobTold], set[str]]:
+        """What a command comes to that asks about so many jobs: those it tells of, and those that it denies.
+
+        Raises:
+            Silent: it does not answer.
+        """
+        raise NotImplementedError
+
+    def _silence(self, done: subprocess.CompletedProcess[str], job: str) -> str:
+        """Why a command has said nothing of a job."""
+        if done.returncode not in (0, self.unknown):
+            return failure_of(done)
+        return f"{Path(done.args[0]).name}'s answer leaves out job {job}"
 
     def history(self, jobs: Iterable[str]) -> dict[str, list[JobTold]] | None:
         """What is known of the starts of jobs beyond `ask`, by id; None where nothing answers in time."""
         return {}
 
-    @abstractmethod
     def find(self, script: str, name: str, since: float) -> list[JobTold] | None:
         """The jobs of a script that `ask` may not tell of; None where nothing answers that has to.
 
         `name`: the jobs'. `since`: when the first of them was sent.
+        """
+        try:
+            return [one for one in self.search(name, since) if one.runs(script)]
+        except Silent:
+            return None
+
+    @abstractmethod
+    def search(self, name: str, since: float) -> list[JobTold]:
+        """This user's jobs of a name, or those since a time, with those that have ended.
+
+        Raises:
+            Silent: nothing answers that has to.
         """
 
     @abstractmethod

@@ -199,7 +199,7 @@ def _look(wishes: list[_Wish]) -> None:
 
 
 def _left(answer: Answer) -> list[JobTold]:
-    return [one for one in answer.jobs.values() if one.stage in ("pending", "running")]
+    return [one for one in answer.jobs.values() if one.goes_on]
 
 
 def _by_hand(now: RunStatus) -> str:

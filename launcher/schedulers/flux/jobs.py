@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from launcher.schedulers.jobs import JobTold
-
-MOST_ASKED = 1000
-"""Jobs in one question: an argument list can be no longer than 2 MiB, and an answer should be read."""
 
 _ENDINGS = {"COMPLETED": "done", "CANCELED": "cancelled", "TIMEOUT": "walltime", "FAILED": "failed"}
 """By result."""
@@ -43,21 +40,6 @@ def f58(job: str) -> str:
         number, letter = divmod(number, 58)
         letters = _ALPHABET[letter] + letters
     return f"f{letters}"
-
-
-def queue_command(jobs: Iterable[str]) -> list[str]:
-    """What tells of jobs by id, also of those that have ended."""
-    return ["flux", "jobs", "--json", *jobs]
-
-
-def unfinished_command() -> list[str]:
-    """What tells of this user's jobs that wait or run."""
-    return ["flux", "jobs", "--json", "--count=0"]
-
-
-def find_command(name: str) -> list[str]:
-    """What tells of this user's jobs of a name, also of those that have ended."""
-    return ["flux", "jobs", "--json", "--count=0", "-a", f"--name={name}"]
 
 
 def parse_denied(errors: str) -> set[str]:

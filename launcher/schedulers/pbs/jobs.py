@@ -13,9 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from launcher.schedulers.jobs import JobTold
 
-MOST_ASKED = 1000
-"""Jobs in one question: an argument list can be no longer than 2 MiB, and an answer should be read."""
-
 _KILLED_BY = 256
 """An Exit_status that is this much and a signal's number: the script was killed by it."""
 

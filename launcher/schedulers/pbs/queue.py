@@ -5,16 +5,14 @@ One qstat answers for all runs, in one call for as many jobs as fit.
 
 from __future__ import annotations
 
-import itertools
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from launcher.runs.run import Run
 from launcher.schedulers.command import PATIENCE, Silent, failure_of, run_to_end
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.pbs.jobs import (
-    MOST_ASKED,
     find_command,
     parse_denied,
     parse_found,
@@ -23,9 +21,6 @@ from launcher.schedulers.pbs.jobs import (
 )
 from launcher.schedulers.pbs.scheduler import SCHEDULER
 from launcher.schedulers.queue import Queue
-
-_UNKNOWN = 153
-"""qstat's exit code where the server does not know the last job that it has no answer for."""
 
 _NO_HISTORY = "job history"
 """qstat and qselect say so of -x where the server keeps none (`job_history_enable`); qstat exits with 0."""
@@ -37,6 +32,7 @@ class PbsQueue(Queue):
     scheduler = SCHEDULER
     asks_by_id = True
     lag = 0.0
+    unknown = 153
     cancel_patience = 60.0  # KILL follows TERM after kill_delay, 10 s unless a queue says otherwise
 
     def __init__(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE):
@@ -47,28 +43,14 @@ class PbsQueue(Queue):
         """Never: a job's id names its server, which qstat then asks."""
         return None
 
-    def told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
+    def told_of(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobTold], set[str]]:
         """What qstat tells."""
-        found: list[JobTold] = []
-        unheard: dict[str, str] = {}
-        wanted = iter(sorted({*jobs}, key=lambda job: (len(job), job)))
-        while some := list(itertools.islice(wanted, MOST_ASKED)):
-            done = self._run(partial(queue_command, some))
-            told = parse_queue(done.stdout) if done.returncode >= 0 else []
-            missing = {*some} - {one.job for one in told} - parse_denied(done.stderr)
-            if len(missing) == len(some):
-                raise Silent(_silence(done, some[0]))
-            found += told
-            unheard |= {job: _silence(done, job) for job in missing}
-        return found, unheard
+        done = self._run(partial(queue_command, jobs))
+        return done, parse_queue(done.stdout) if done.returncode >= 0 else [], parse_denied(done.stderr)
 
-    def find(self, script: str, name: str, since: float) -> list[JobTold] | None:
-        """The jobs of a script, by the jobs' name; None where PBS does not answer."""
-        try:
-            selected = self._selected(self._run(partial(find_command, self.user_name, name)))
-        except Silent:
-            return None
-        return [one for one in selected if one.runs(script)]
+    def search(self, name: str, since: float) -> list[JobTold]:
+        """Those of a name."""
+        return self._selected(self._run(partial(find_command, self.user_name, name)))
 
     def unfinished(self) -> list[JobTold]:
         """What qselect finds of this user's, by any name: qalter changes names.
@@ -77,7 +59,7 @@ class PbsQueue(Queue):
             Silent: qselect or qstat does not answer.
         """
         found = run_to_end(find_command(self.user_name, history=False), self.patience, self.environ)
-        return [one for one in self._selected(found) if one.stage in ("pending", "running")]
+        return [one for one in self._selected(found) if one.goes_on]
 
     def is_of(self, told: JobTold, run: Run) -> bool:
         """Whether a job was submitted where a run directory lies, which is named by its id."""
@@ -109,13 +91,6 @@ class PbsQueue(Queue):
                 return done
             self._keeps_history = False
         return run_to_end(command(history=False), self.patience, self.environ)
-
-
-def _silence(done: subprocess.CompletedProcess[str], job: str) -> str:
-    """Why qstat has said nothing of a job."""
-    return (
-        failure_of(done) if done.returncode not in (0, _UNKNOWN) else f"qstat's answer leaves out job {job}"
-    )
 
 
 QUEUE = PbsQueue

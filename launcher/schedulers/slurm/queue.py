@@ -93,10 +93,9 @@ class SlurmQueue(Queue):
             found.setdefault(one.job, []).append(one._replace(cancelled_by=by))
         return found
 
-    def find(self, script: str, name: str, since: float) -> list[JobTold] | None:
-        """The jobs of a script that accounting knows; none where it does not answer."""
-        told = self._accounted(history_command(user=self.user, since=since - _CLOCKS)) or []
-        return [one for one in told if one.runs(script)]
+    def search(self, name: str, since: float) -> list[JobTold]:
+        """Those since a time that accounting knows; none where it does not answer."""
+        return self._accounted(history_command(user=self.user, since=since - _CLOCKS)) or []
 
     def unfinished(self) -> list[JobTold]:
         """What squeue tells of that has not ended.
@@ -104,7 +103,7 @@ class SlurmQueue(Queue):
         Raises:
             Silent: squeue does not answer.
         """
-        return [one for one in self.told(())[0] if one.stage in ("pending", "running")]
+        return [one for one in self.told(())[0] if one.goes_on]
 
     def _accounted(self, command: list[str]) -> list[JobTold] | None:
         failed = self._history_failed
