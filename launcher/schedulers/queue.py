@@ -56,6 +56,11 @@ class Answer(NamedTuple):
         unheard = {**self.unheard, **further.unheard}
         return Answer({**self.jobs, **further.jobs}, self.ids | further.ids, unheard=unheard)
 
+    @property
+    def left(self) -> dict[str, JobTold]:
+        """The jobs that wait or run, whichever of an array's; by id."""
+        return {one.job: one for one in self.jobs.values() if one.goes_on}
+
     def silence_on(self, jobs: Iterable[str | None]) -> str | None:
         """Why it said nothing of one of these jobs; None where it did of each."""
         return self.silence or next((self.unheard[job] for job in jobs if job and job in self.unheard), None)

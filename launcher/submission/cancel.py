@@ -9,12 +9,11 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from launcher.errors import CastoffError, printable
 from launcher.runs.run import Run
 from launcher.runs.states import RunStatus
-from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.local.control import cancel, is_alive, other_host, took_newest
 from launcher.schedulers.queue import Answer, Queue
 from launcher.schedulers.registry import is_own, queued, queued_of
@@ -27,31 +26,23 @@ _PATIENCE = 30.0
 """Seconds: more than castoff's own scheduler takes for TERM, KILL and what is left behind."""
 
 
-class Ended(NamedTuple):
-    """What came of the wish that a run ends."""
+@dataclass(eq=False)
+class Wish:
+    """That a run ends, and what came of it."""
 
     run: Run
-    asked: bool
+    before: RunStatus
+    asked: bool = False
     """Whether there was anything to end."""
+    goes_on: bool = False
+    """Whether something of it is still left."""
     problem: str | None = None
     """Why it could not be asked to, or refuses."""
-    patience: float | None = None
-    """Seconds after which something of it was still left; None: nothing is."""
-
-
-class _Wish:
-    """That a run ends, until nothing of it is left."""
-
-    def __init__(self, run: Run, before: RunStatus):
-        self.run = run
-        self.before = before
-        self.asked = False
-        self.goes_on = False
-        self.problem: str | None = None
-        self.refusal: str | None = None
-        """The scheduler's words, which count if its jobs are still there."""
-        self.queue: Queue | None = None
-        self.jobs: set[str] = set()
+    queue: Queue | None = None
+    """What was asked; None: castoff's own scheduler, or nobody."""
+    jobs: set[str] = field(default_factory=set)
+    refusal: str | None = None
+    """The scheduler's words, which count if its jobs are still there."""
 
     @property
     def patience(self) -> float:
@@ -59,25 +50,23 @@ class _Wish:
         return self.queue.cancel_patience if self.queue else _PATIENCE
 
 
-def end(runs: Iterable[Run]) -> Iterator[list[Ended]]:
+def end(runs: Iterable[Run]) -> Iterator[list[Wish]]:
     """End runs, and tell of them in their order, as soon as it is known what came of each.
 
     Raises:
         CastoffError: something in their directories cannot be read.
     """
     found = list(runs)
-    wishes = [_Wish(run, before) for run, before in zip(found, statuses(found), strict=True)]
+    wishes = [Wish(run, before) for run, before in zip(found, statuses(found), strict=True)]
     _ask(wishes)
     begun = time.monotonic()
     while wishes:
         looked = time.monotonic()
         _look([wish for wish in wishes if wish.goes_on])
-        known = []
-        for wish in wishes:
-            if wish.goes_on and time.monotonic() - begun <= wish.patience:
-                break
-            known.append(Ended(wish.run, wish.asked, wish.problem, wish.patience if wish.goes_on else None))
-        del wishes[: len(known)]
+        late = time.monotonic() - begun
+        waits = (at for at, wish in enumerate(wishes) if wish.goes_on and late <= wish.patience)
+        first = next(waits, len(wishes))
+        known, wishes = wishes[:first], wishes[first:]
         if known:
             yield known
         if wishes:
@@ -85,9 +74,9 @@ def end(runs: Iterable[Run]) -> Iterator[list[Ended]]:
             time.sleep(max(poll, time.monotonic() - looked))
 
 
-def _ask(wishes: list[_Wish]) -> None:
+def _ask(wishes: list[Wish]) -> None:
     """Ask the schedulers of runs to end them; what is wrong with one is its own problem."""
-    theirs: dict[str, list[_Wish]] = {}
+    theirs: dict[str, list[Wish]] = {}
     for wish in wishes:
         try:
             if wish.before.state == "ended":
@@ -102,7 +91,7 @@ def _ask(wishes: list[_Wish]) -> None:
         _ask_queue(queued_of(scheduler).queue(), some)
 
 
-def _ask_ours(wish: _Wish) -> None:
+def _ask_ours(wish: Wish) -> None:
     """Ask castoff's own scheduler, or a launch in an allocation.
 
     Raises:
@@ -117,35 +106,34 @@ def _ask_ours(wish: _Wish) -> None:
         wish.asked = wish.goes_on = True
 
 
-def _ask_queue(queue: Queue, wishes: list[_Wish]) -> None:
+def _ask_queue(queue: Queue, wishes: list[Wish]) -> None:
     """Ask Slurm or PBS to end runs: with one question and one command for all of them."""
-    known: dict[int, set[str]] = {}
     for wish in wishes:
         try:
-            queued = survey(wish.run).queued
-            known[id(wish)] = queued.jobs if queued else set()
-            if queued and (why := queue.elsewhere(queued.clusters)):
-                raise CastoffError(_unheard(wish, queue, why))
+            if told := survey(wish.run).queued:
+                wish.jobs = told.jobs
+                if why := queue.elsewhere(told.clusters):
+                    raise CastoffError(_unheard(wish, queue, why))
         except CastoffError as error:
             wish.problem = str(error)
     wishes = [wish for wish in wishes if wish.problem is None]
-    answer = queue.ask({job for jobs in known.values() for job in jobs})
+    answer = queue.ask({job for wish in wishes for job in wish.jobs})
     for wish in wishes:
         try:
-            wish.jobs = _jobs_of(wish, queue, answer, known[id(wish)])
+            wish.jobs = _jobs_of(wish, queue, answer)
         except CastoffError as error:
             wish.problem = str(error)
-    jobs = {job for wish in wishes for job in wish.jobs}
+    wishes = [wish for wish in wishes if wish.problem is None and wish.jobs]
     # The newest first: the end of one may let go another that waits for it.
+    jobs = {job for wish in wishes for job in wish.jobs}
     refused = queue.cancel(sorted(jobs, key=lambda job: (len(job), job), reverse=True))
     for wish in wishes:
-        if wish.jobs:
-            wish.queue, wish.asked, wish.goes_on = queue, True, True
-            words = dict.fromkeys(refused[job] for job in sorted(wish.jobs) if job in refused)
-            wish.refusal = "; ".join(words) or None
+        wish.queue, wish.asked, wish.goes_on = queue, True, True
+        words = dict.fromkeys(refused[job] for job in sorted(wish.jobs) if job in refused)
+        wish.refusal = "; ".join(words) or None
 
 
-def _jobs_of(wish: _Wish, queue: Queue, answer: Answer, asked: set[str]) -> set[str]:
+def _jobs_of(wish: Wish, queue: Queue, answer: Answer) -> set[str]:
     """The jobs of a run that have to be ended.
 
     Raises:
@@ -154,12 +142,12 @@ def _jobs_of(wish: _Wish, queue: Queue, answer: Answer, asked: set[str]) -> set[
     run, now = wish.run, wish.before
     if is_alive(run):
         raise CastoffError(f"{now.id}: it is just being submitted; cancel it when it has been")
-    silence = answer.silence_on(sorted(asked))
+    silence = answer.silence_on(sorted(wish.jobs))
     if silence and run.submission() is None:
         raise CastoffError(_by_hand(now))  # whose job it is cannot be confirmed
     if silence:
         raise CastoffError(_unheard(wish, queue, silence))
-    left = {one.job: one for one in _left(answer)}.values()
+    left = answer.left.values()
     if run.submission() is not None:
         script = str(run.script)
         jobs = {one.job for one in left if one.runs(script)}
@@ -173,33 +161,29 @@ def _jobs_of(wish: _Wish, queue: Queue, answer: Answer, asked: set[str]) -> set[
     return jobs
 
 
-def _unheard(wish: _Wish, queue: Queue, why: str) -> str:
+def _unheard(wish: Wish, queue: Queue, why: str) -> str:
     return printable(f"{wish.before.id}: {queue.name} could not be asked, so it goes on: {why}")
 
 
-def _look(wishes: list[_Wish]) -> None:
+def _look(wishes: list[Wish]) -> None:
     """See which runs have gone, by one question to each scheduler.
 
     What a scheduler has refused to end, and is still there, is not waited for.
     """
-    answers: dict[Queue, tuple[Answer, set[str]]] = {}
-    for queue in {wish.queue for wish in wishes if wish.queue}:
-        answer = queue.ask({job for wish in wishes if wish.queue is queue for job in wish.jobs})
-        answers[queue] = answer, {one.job for one in _left(answer)}
+    answers = {
+        queue: queue.ask({job for wish in wishes if wish.queue is queue for job in wish.jobs})
+        for queue in {wish.queue for wish in wishes if wish.queue}
+    }
     for wish in wishes:
         if wish.queue is None:
             elsewhere = other_host(wish.run) is not None
             wish.goes_on = is_alive(wish.run) or (elsewhere and not status(wish.run).final)
             continue
-        answer, left = answers[wish.queue]
+        answer = answers[wish.queue]
         silent = answer.silence_on(sorted(wish.jobs)) is not None
-        wish.goes_on = silent or bool(wish.jobs & left)
+        wish.goes_on = silent or not wish.jobs.isdisjoint(answer.left)
         if wish.goes_on and wish.refusal:
             wish.goes_on, wish.problem = False, printable(f"{wish.before.id}: {wish.refusal}")
-
-
-def _left(answer: Answer) -> list[JobTold]:
-    return [one for one in answer.jobs.values() if one.goes_on]
 
 
 def _by_hand(now: RunStatus) -> str:

@@ -217,7 +217,7 @@ class TestKilled:
         with pytest.raises(CastoffError, match="still running"):
             resubmit(run)
         ((ended,),) = end([run])
-        assert ended.asked and ended.problem is None and ended.patience is None
+        assert ended.asked and ended.problem is None and not ended.goes_on
         assert len(ranks) == 2 and not any(map(lives, ranks))
         told = jobs.status(run)
         assert (told["state"], told["ending"], told["code"]) == ("ended", "cancelled", 143)
@@ -233,7 +233,7 @@ class TestKilled:
         until(lambda: not lives(script))
         assert jobs.status(run)["state"] == "running"
         ((ended,),) = end([run])
-        assert ended.problem is None and ended.patience is None
+        assert ended.problem is None and not ended.goes_on
         assert (jobs.status(run)["ending"], jobs.nothing_left(run)) == ("failed", True)
 
     def test_one_member_s_ranks(self, jobs: LocalJobs, until: Until) -> None:
