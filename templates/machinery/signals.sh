@@ -1,5 +1,5 @@
 # --- What asks it to stop -------------------------------------------------------------------------
-castoff_starter= castoff_signalled= castoff_terminated=
+castoff_starter='' castoff_signalled='' castoff_terminated=''
 castoff_listen() {
   trap castoff_terminate TERM INT HUP
   trap 'castoff_signalled=1; : >>"$CASTOFF_STOP_FILE" || true' USR2
