@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 from launcher.errors import CastoffError
@@ -68,13 +68,28 @@ class Machinery(NamedTuple):
 
 def machinery(plan: Plan, known: Container[str]) -> Machinery:
     """What a plan needs; `known`: the parts that there are."""
-    found = Machinery([], list(_parts(plan, known)), dict(_programs(plan)))
-    return found._replace(words=[plan.scheduler, plan.starter, *_words(plan, found.names)])
+    starter = STARTERS[plan.starter]
+    programs: dict[str, Mapping[str, object]] = {
+        "rank": {} if starter.here else _rank(plan),
+        "torchrun_rank": _torchrun_rank(plan),
+        "container": {} if _in_starter(plan) else _round(plan),
+        "inside": _inside(plan),
+        "stage": {"stage": plan.stage},
+    }
+    inner = {name: [f"nodes/{part}" for part in _used(parts)] for name, parts in programs.items()}
+    parts = [name for name in _used(_parts(plan, known)) if name in known]
+    found = Machinery([], parts, {name: parts for name, parts in inner.items() if parts})
+    return found._replace(words=[plan.scheduler, plan.starter, *_used(_words(plan, found.names))])
 
 
-def _words(plan: Plan, names: set[str]) -> list[str]:
+def _used(names: Mapping[str, object]) -> list[str]:
+    """Those that apply, in order."""
+    return [name for name, applies in names.items() if applies]
+
+
+def _words(plan: Plan, names: set[str]) -> dict[str, object]:
     """What a job makes use of, as people call it."""
-    used: dict[str, object] = {
+    return {
         "array": plan.array_count,
         "nodes": "look" in names,
         "uneven": len(plan.layout) > 1,
@@ -92,7 +107,6 @@ def _words(plan: Plan, names: set[str]) -> list[str]:
         "stage": plan.stage,
         plan.container.runtime if plan.container else "": plan.container,
     }
-    return [word for word, is_used in used.items() if is_used]
 
 
 def stale() -> str:
@@ -105,6 +119,9 @@ def _program(name: str, inner: list[str], texts: Mapping[str, str]) -> str:
     """What writes a program for the nodes, with the values that it reads."""
     text = "".join(texts[part] for part in inner)
     end = f"CASTOFF_{name.upper()}"
+    for part in inner:
+        if end in texts[part].splitlines():
+            raise CastoffError(f"blocks/{part}.sh: no line may be {end}: {name}.sh is cut there")
     words = " ".join(["castoff_write", f"{name}.sh", *dict.fromkeys(_VALUE.findall(text))])
     words = " \\\n".join(textwrap.wrap(words, 110, initial_indent="  ", subsequent_indent="    "))
     return (
@@ -114,184 +131,132 @@ def _program(name: str, inner: list[str], texts: Mapping[str, str]) -> str:
     )
 
 
-def _parts(plan: Plan, known: Container[str]) -> Iterator[str]:
-    """The parts of the script itself."""
-    starter, scheduler = STARTERS[plan.starter], plan.scheduler
-    yield from ("begin", f"{scheduler}/scheduler")
-    yield from _if_known(known, f"{scheduler}/{'array' if plan.array_count else 'job'}")
-    yield from _going_on(plan, known)
-    if end_is_told := f"{scheduler}/end_time" in known:
-        yield f"{scheduler}/end_time"
-    elif plan.walltime:
-        yield "end_time"
-    if (end_is_told or plan.walltime) and not scheduler_of(scheduler).warns:
-        yield "timer"
-    yield "deadline" if end_is_told or plan.walltime else "no_deadline"
-    yield from ("signals", "terminate_by_usr1" if starter.ends_by_usr1 else "terminate")
-    if starter.here and plan.inherit != "all":
-        yield "inherit"
-    if plan.snapshot:
-        yield "snapshot"
-    yield from ("environment", STALE)
-    if plan.env_from:
-        yield "secrets"
-    yield from _starting(plan, known)
-    if plan.container:
-        yield from _container(plan)
-    if plan.stage:
-        yield from _stage(plan)
-    yield "ending"
-
-
-def _if_known(known: Container[str], *names: str) -> list[str]:
-    return [name for name in names if name in known]
-
-
-def _going_on(plan: Plan, known: Container[str]) -> Iterator[str]:
-    """How it starts again after it stopped early."""
-    if plan.requeue_how is None:
-        return
-    yield "first_attempt"
-    if plan.requeue_how == "chain":
-        yield "chain"
-        return
-    yield f"{plan.scheduler}/{plan.requeue_how}"
-    if plan.requeue_how == "copy":
-        alone = (plan.array_count or 1) == 1
-        what = "job" if alone else "waiting_member" if plan.after else "member"
-        yield from _if_known(known, f"{plan.scheduler}/copy_of_{what}")
-    yield "requeue"
-
-
-def _starting(plan: Plan, known: Container[str]) -> Iterator[str]:
-    starter = STARTERS[plan.starter]
-    if not starter.here:
-        yield "rendezvous"
-        variant = "own" if plan.own_distribution else "uneven" if len(plan.layout) > 1 else "even"
-        yield (_if_known(known, f"starters/{plan.starter}_{variant}") or [f"starters/{plan.starter}"])[0]
-        if plan.nodes > 1:
-            yield "look"
-        yield "rank_logs" if plan.per_rank_logs else "node_logs"
-        yield "ranks" if not plan.torchrun else "one_a_node"
-    if plan.torchrun:
-        yield "torchrun"
-    yield from ("waiting", "start_here" if starter.here else "start")
-    if starter.goes_on:
-        yield "watch"
-    if starter.is_mpiexec:
-        yield "other_mpiexec"
-
-
-def _container(plan: Plan) -> Iterator[str]:
-    container = plan.container
-    assert container is not None
-    runtime = RUNTIMES[container.runtime]
-    yield "containers/container"
-    if container.image.startswith("/") and runtime.image_is_file:
-        yield "containers/image_file"
-    if runtime.binds_run:
-        yield "containers/binds"
-    yield f"containers/{container.runtime}"
-    if runtime.of_starter:
-        if container.gpus == "nvidia":
-            yield f"containers/{container.runtime}_nvidia"
-        return
-    yield "containers/program"
-    if STARTERS[plan.starter].here:
-        yield "containers/here"
-
-
-def _stage(plan: Plan) -> Iterator[str]:
-    yield "stage"
-    if STARTERS[plan.starter].here:
-        yield "stage_here"
-        if _activates(plan) and not plan.container:
-            yield "activate_here"
-    else:
-        yield "stage_nodes_of_pyxis" if _around_ranks(plan) else "stage_nodes"
-    yield "stage_each" if plan.nodes <= _FEW_NODES else "stage_summary"
+def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
+    """The parts of the script itself; of those under a scheduler's name there are some for it alone."""
+    starter, own = STARTERS[plan.starter], plan.scheduler
+    here, container, how = starter.here, plan.container, plan.requeue_how
+    runtime = RUNTIMES[container.runtime] if container else None
+    told = f"{own}/end_time" in known
+    ends = told or plan.walltime
+    member = "waiting_member" if plan.after else "member"
+    variant = "own" if plan.own_distribution else "uneven" if len(plan.layout) > 1 else "even"
+    variant = f"starters/{plan.starter}_{variant}"
+    return {
+        "begin": True,
+        f"{own}/scheduler": True,
+        f"{own}/{'array' if plan.array_count else 'job'}": True,
+        "first_attempt": how,
+        "chain": how == "chain",
+        f"{own}/{how}": how,
+        f"{own}/copy_of_{member if (plan.array_count or 1) > 1 else 'job'}": how == "copy",
+        "requeue": how in ("requeue", "copy"),
+        f"{own}/end_time": True,
+        "end_time": plan.walltime and not told,
+        "timer": ends and not scheduler_of(own).warns,
+        "deadline" if ends else "no_deadline": True,
+        "signals": True,
+        "terminate_by_usr1" if starter.ends_by_usr1 else "terminate": True,
+        "inherit": here and plan.inherit != "all",
+        "snapshot": plan.snapshot,
+        "environment": True,
+        STALE: True,
+        "secrets": plan.env_from,
+        "rendezvous": not here,
+        variant: not here,
+        f"starters/{plan.starter}": not here and variant not in known,
+        "look": not here and plan.nodes > 1,
+        "rank_logs" if plan.per_rank_logs else "node_logs": not here,
+        "one_a_node" if plan.torchrun else "ranks": not here,
+        "torchrun": plan.torchrun,
+        "waiting": True,
+        "start_here" if here else "start": True,
+        "watch": starter.goes_on,
+        "other_mpiexec": starter.is_mpiexec,
+        "containers/container": container,
+        "containers/image_file": container
+        and runtime
+        and runtime.image_is_file
+        and container.image[:1] == "/",
+        "containers/binds": runtime and runtime.binds_run,
+        f"containers/{container and container.runtime}": container,
+        "containers/pyxis_nvidia": _in_starter(plan) and container and container.gpus == "nvidia",
+        "containers/program": container and not _in_starter(plan),
+        "containers/here": container and here,
+        "stage": plan.stage,
+        "stage_here": plan.stage and here,
+        "activate_here": here and _activates(plan) and not container,
+        "stage_nodes_of_pyxis" if _in_starter(plan) else "stage_nodes": plan.stage and not here,
+        "stage_each" if plan.nodes <= _FEW_NODES else "stage_summary": plan.stage,
+        "ending": True,
+    }
 
 
 def _activates(plan: Plan) -> bool:
     return any(item.activate for item in plan.stage)
 
 
-def _around_ranks(plan: Plan) -> bool:
+def _in_starter(plan: Plan) -> bool:
     """Whether the starter itself starts each rank in its container."""
     return plan.container is not None and RUNTIMES[plan.container.runtime].of_starter
 
 
-def _programs(plan: Plan) -> Iterator[tuple[str, list[str]]]:
-    """The programs for the nodes, with their parts."""
-    starter = STARTERS[plan.starter]
-    if not starter.here:
-        yield "rank", [f"nodes/{name}" for name in _rank(plan)]
-    if plan.torchrun:
-        log = "log_of_first_rank" if starter.here else "log_of_node"
-        yield (
-            "torchrun_rank",
-            [f"nodes/{name}" for name in (log, "torchrun_rank", "program", "torchrun_rank_end", "exit")],
-        )
-    if plan.container:
-        if not _around_ranks(plan):
-            yield "container", [f"nodes/containers/{name}" for name in _round(plan)]
-        yield "inside", [f"nodes/{name}" for name in _inside(plan)]
-    if plan.stage:
-        yield "stage", ["nodes/stage"]
-
-
-def _rank(plan: Plan) -> Iterator[str]:
+def _rank(plan: Plan) -> dict[str, object]:
     """rank.sh: who each rank is; it runs once for each."""
-    starter = STARTERS[plan.starter]
-    yield from ("refuse", f"starters/{starter.tells}")
-    if not starter.tells_node:
-        yield "one_a_node" if plan.torchrun else "blocks"
-    yield "layout_of_srun" if plan.own_distribution else "layout"
-    if plan.devices.visible:
-        yield "visible"
-    if _activates(plan) and not plan.container:
-        yield "path"
-    if plan.torchrun:
-        yield "torchrun"
-    else:
-        yield "ranks"
-        if plan.devices.per_rank:
-            yield "masks"
-        if plan.devices.step is not None:
-            yield "device"
-    if plan.container:
-        yield "containers/in_pyxis" if _around_ranks(plan) else "containers/enter_container"
-    if plan.torchrun:
-        yield "node_log"
-    elif plan.per_rank_logs:
-        yield "rank_log"
-    else:
-        yield "buffered_log_of_pyxis" if _around_ranks(plan) else "buffered_log"
-    yield from ("rank", "usr1_ends" if starter.ends_by_usr1 else "usr1", "program")
-    yield "torchrun_end" if plan.torchrun else "rank_end"
-    if plan.stage:
-        yield "unstage"
-    yield "exit"
+    starter, torchrun, devices, own_log = (
+        STARTERS[plan.starter],
+        plan.torchrun,
+        plan.devices,
+        plan.per_rank_logs,
+    )
+    return {
+        "refuse": True,
+        f"starters/{starter.tells}": True,
+        "one_a_node" if torchrun else "blocks": not starter.tells_node,
+        "layout_of_srun" if plan.own_distribution else "layout": True,
+        "visible": devices.visible,
+        "path": _activates(plan) and not plan.container,
+        "torchrun" if torchrun else "ranks": True,
+        "masks": devices.per_rank and not torchrun,
+        "device": devices.step is not None and not torchrun,
+        "containers/in_pyxis" if _in_starter(plan) else "containers/enter_container": plan.container,
+        "node_log": torchrun,
+        "rank_log": own_log,
+        "buffered_log_of_pyxis" if _in_starter(plan) else "buffered_log": not torchrun and not own_log,
+        "rank": True,
+        "usr1_ends" if starter.ends_by_usr1 else "usr1": True,
+        "program": True,
+        "torchrun_end" if torchrun else "rank_end": True,
+        "unstage": plan.stage,
+        "exit": True,
+    }
 
 
-def _round(plan: Plan) -> Iterator[str]:
+def _torchrun_rank(plan: Plan) -> dict[str, object]:
+    """torchrun_rank.sh: round each rank that torchrun starts."""
+    log = "log_of_first_rank" if STARTERS[plan.starter].here else "log_of_node"
+    return dict.fromkeys((log, "torchrun_rank", "program", "torchrun_rank_end", "exit"), plan.torchrun)
+
+
+def _round(plan: Plan) -> dict[str, object]:
     """container.sh: starts the runtime."""
-    assert plan.container is not None
-    yield from ("give", plan.container.runtime)
-    if RUNTIMES[plan.container.runtime].binds_run:
-        yield "binds"
-    yield "run"
+    runtime = plan.container and plan.container.runtime
+    return {
+        "containers/give": runtime,
+        f"containers/{runtime}": runtime,
+        "containers/binds": runtime and RUNTIMES[runtime].binds_run,
+        "containers/run": runtime,
+    }
 
 
-def _inside(plan: Plan) -> Iterator[str]:
+def _inside(plan: Plan) -> dict[str, object]:
     """inside.sh: the first that runs in a container."""
-    container = plan.container
-    assert container is not None
-    yield "containers/inside"
-    if RUNTIMES[container.runtime].hides_libraries and "LD_LIBRARY_PATH" in {*plan.env, *container.env}:
-        yield "containers/libraries"
-    if plan.python:
-        yield "containers/python"
-    if _activates(plan):
-        yield "path"
-    yield "containers/go_in"
+    if (container := plan.container) is None:
+        return {}
+    own_libraries = "LD_LIBRARY_PATH" in {*plan.env, *container.env}
+    return {
+        "containers/inside": True,
+        "containers/libraries": own_libraries and RUNTIMES[container.runtime].hides_libraries,
+        "containers/python": plan.python,
+        "path": _activates(plan),
+        "containers/go_in": True,
+    }

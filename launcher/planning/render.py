@@ -82,8 +82,8 @@ def _texts(plan: Plan) -> tuple[dict[str, str], set[str]]:
 def _parts_in(folder: Path) -> dict[str, str]:
     """The shell files of a folder and of those in it, by their names without the ending."""
     found = {}
-    for base, _, names in os.walk(folder, followlinks=True):
-        for path in (Path(base, name) for name in sorted(names) if not name.startswith(".")):
+    for base, folders, names in os.walk(folder, followlinks=True):
+        for path in (Path(base, name) for name in sorted([*folders, *names]) if not name.startswith(".")):
             if path.suffix == ".j2":
                 raise CastoffError(
                     f"{printable(str(path))}: blocks are shell now, and replace a part of castoff's "
@@ -96,6 +96,8 @@ def _parts_in(folder: Path) -> dict[str, str]:
 
 def _part(path: Path) -> str:
     try:
+        if not path.is_file():
+            raise OSError("it is no file")  # and a pipe would be waited for
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CastoffError(f"{printable(str(path))}: cannot be read as UTF-8: {error}") from error

@@ -262,6 +262,22 @@ def test_a_part_of_the_users_that_would_cut_the_script(tmp_path: Path) -> None:
         render(planned(own))
 
 
+def test_a_part_of_the_users_that_would_cut_a_program_of_the_nodes(tmp_path: Path) -> None:
+    own = write(tmp_path, "blocks/nodes/program.sh", "true\nCASTOFF_RANK\n")
+    with pytest.raises(
+        CastoffError, match=r"blocks/nodes/program\.sh: no line may be CASTOFF_RANK: rank\.sh"
+    ):
+        render(planned(own))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_part_of_the_users_that_is_no_file(make: Callable[[Path], None], tmp_path: Path) -> None:
+    own = write(tmp_path, "blocks/waiting.sh", "")
+    make(own / "blocks/ending.sh")
+    with pytest.raises(CastoffError, match=r"blocks/ending\.sh: cannot be read as UTF-8: it is no file"):
+        render(planned(own))
+
+
 def test_what_parents_ranks_were_told_is_one_part() -> None:
     assert STALE in machinery(planned(None), known_parts()).parts
     command = ["bash", "-c", f"{stale()}printf '%s\\n' \"${{castoff_stale[@]}}\""]
