@@ -60,12 +60,16 @@ def is_job_id(name: str) -> bool:
 
 
 def dependency(after: Mapping[Any, list[str]]) -> str | None:
-    """`after` in the words that Slurm and PBS share, where every entry is a scheduler's id.
+    """`after` in a dependency's words, where every entry is a scheduler's id.
 
     A run's name is resolved at submission, so then the whole dependency is an argument there.
     """
-    if not after or not all(is_job_id(name) for names in after.values() for name in names):
-        return None
+    known = after and all(is_job_id(name) for names in after.values() for name in names)
+    return dependency_words(after) if known else None
+
+
+def dependency_words(after: Mapping[Any, list[str]]) -> str:
+    """The jobs of each condition in the words that Slurm and PBS share."""
     return ",".join(":".join([condition, *names]) for condition, names in after.items())
 
 

@@ -3,80 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from launcher.errors import CastoffError
 from launcher.runs.index import Index
 from launcher.runs.run import Run
-from launcher.schedulers.directives import is_job_id
+from launcher.schedulers.directives import dependency_words, is_job_id
 from launcher.schedulers.registry import queued, queued_of, title_of
 from launcher.status.survey import survey
 from launcher.status.watch import condition_holds, status
 
 
-class Awaited(NamedTuple):
-    """What a run waits for."""
+def resolve(
+    after: Mapping[str, list[str]], scheduler: str, environ: Mapping[str, str]
+) -> tuple[dict[str, list[str]], str | None]:
+    """The directories of the runs that `after` names, by condition, and what is still to be waited for.
 
-    runs: dict[str, list[str]]
-    """Run directories by condition."""
-    words: str | None
-    """The dependency as Slurm and PBS both spell it, with ids; empty where all of it has held, None where
-    there is none."""
-
-
-def resolve(after: Mapping[str, list[str]], scheduler: str, environ: Mapping[str, str]) -> Awaited:
-    """The runs and jobs that `after` names; on Slurm or PBS, what of it has held already is left out.
+    That is in the words that Slurm and PBS share, with ids: empty where all of it has held, None where
+    there is none of it.
 
     Raises:
         CastoffError: one is not there, can never hold, or is nothing that this scheduler can wait for.
     """
     if not after:
-        return Awaited({}, None)
+        return {}, None
     index = Index.of(environ)
     runs: dict[str, list[str]] = {}
-    words: list[str] = []
-    for condition, names in after.items():
-        jobs: list[str] = []
-        for name in names:
-            try:
-                jobs += _resolve(scheduler, condition, name, index, runs, environ)
-            except CastoffError as error:
-                raise CastoffError(f"after.{condition}: {error}") from error
-        if jobs:
-            words.append(":".join([condition, *jobs]))
-    return Awaited(runs, ",".join(words))
+    jobs: dict[str, list[str]] = {}
+    for condition, name in ((condition, name) for condition, names in after.items() for name in names):
+        try:
+            if run := _run(name, scheduler, index):
+                runs.setdefault(condition, []).append(str(run.path))
+            if queued(scheduler) and (found := _jobs(scheduler, condition, run, environ) if run else [name]):
+                jobs.setdefault(condition, []).extend(found)
+        except CastoffError as error:
+            raise CastoffError(f"after.{condition}: {error}") from error
+    return runs, dependency_words(jobs)
 
 
-def _resolve(
-    scheduler: str,
-    condition: str,
-    name: str,
-    index: Index,
-    runs: dict[str, list[str]],
-    environ: Mapping[str, str],
-) -> list[str]:
-    """The jobs of one entry, if its condition is still open; a run is added to `runs`."""
+def _run(name: str, scheduler: str, index: Index) -> Run | None:
+    """The run of that name; None where it is the id of a job."""
     try:
-        run = index.find(name)
+        return index.find(name)
     except CastoffError:
         if queued(scheduler) and is_job_id(name):
-            return [name]
+            return None
         raise
-    runs.setdefault(condition, []).append(str(run.path))
-    if queued(scheduler) is None:
-        return []
+
+
+def _jobs(scheduler: str, condition: str, run: Run, environ: Mapping[str, str]) -> list[str]:
+    """The jobs of a run for which the condition is still open.
+
+    Raises:
+        CastoffError: it can never hold, or this scheduler cannot wait for it.
+    """
     holds = condition_holds(condition, run)
     if holds is False:
         raise CastoffError(f"{run.id} is over, and not as {condition} asks: this would wait for ever")
-    return [] if holds else _jobs(scheduler, run, environ)
-
-
-def _jobs(scheduler: str, run: Run, environ: Mapping[str, str]) -> list[str]:
-    """The jobs of a run that is not over.
-
-    Raises:
-        CastoffError: this scheduler cannot wait for it.
-    """
+    if holds:
+        return []
     planned, submission = run.facts(), run.submission()
     theirs = planned.scheduler
     if theirs != scheduler:

@@ -186,7 +186,7 @@ def _sendings(
     scheduler, head = queued_of(record.scheduler), head_of(script)
     dependency = None  # what its script's own directive says
     if record.after:
-        dependency = resolve(record.after, record.scheduler, environ).words
+        _, dependency = resolve(record.after, record.scheduler, environ)
     elif _has_begun(run) and scheduler.forgets_dependency(head):
         dependency = ""  # it has held once, and those jobs may be forgotten
     if not plan.by_script:

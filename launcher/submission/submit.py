@@ -31,7 +31,7 @@ from launcher.runs.records import Submission as Record
 from launcher.runs.records import write_file
 from launcher.runs.run import Run, runs_folder
 from launcher.schedulers.base import Configuration
-from launcher.schedulers.directives import own_dependency
+from launcher.schedulers.directives import dependency_words, own_dependency
 from launcher.schedulers.local import submit as local
 from launcher.schedulers.orders import Order
 from launcher.schedulers.registry import queued
@@ -70,7 +70,7 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
     else:
         dependency = None
         if decided.after and own_dependency(decided.directives) is None:  # names stand for ids
-            dependency = ",".join(":".join([condition, *names]) for condition, names in decided.after.items())
+            dependency = dependency_words(decided.after)
         order = Order.of(decided, script, _PLACEHOLDER, dependency)
         sendings = scheduler.sendings(order, _largest(site))
         lines = [
@@ -132,15 +132,15 @@ def submit(
     if scheduler is not None:
         scheduler.check_reachable(environ)
         scheduler.check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
-    awaited = resolve(decided.after, decided.scheduler, environ)
-    itself = (awaited.words or None) == own_dependency(decided.directives)
-    dependency = None if itself else awaited.words
+    after, dependency = resolve(decided.after, decided.scheduler, environ)
+    if (dependency or None) == own_dependency(decided.directives):
+        dependency = None  # the script's own
     here = scheduler.configuration(environ) if scheduler is not None else Configuration()
     record = Record(
         scheduler=decided.scheduler,
         directory=working_directory(),
         time=time.time(),
-        after=awaited.runs,
+        after=after,
         node_hours=decided.node_hours,
         cluster=here.cluster,
     )

@@ -110,7 +110,7 @@ class TestFromTheOtherOne:
         with pytest.raises(CastoffError, match="PBS cannot wait"):
             resolve(after, "pbs", os.environ)
         made.attempt("0.0", "done")
-        assert resolve(after, "slurm", os.environ).words == resolve(after, "pbs", os.environ).words == ""
+        assert resolve(after, "slurm", os.environ)[1] == resolve(after, "pbs", os.environ)[1] == ""
 
     def test_it_is_not_removed_nor_remembered_as_over(
         self, slurm: FakeSlurm, made: OnSlurm, castoff: Castoff
