@@ -17,7 +17,7 @@ from launcher.runs.index import Index
 from launcher.runs.provenance import words
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure_words, members_words
-from launcher.status.survey import survey
+from launcher.status.survey import Scene
 from launcher.status.watch import AT_A_GLANCE, Asking, by_records, judge, status
 
 _ROWS = 20
@@ -42,7 +42,7 @@ def command(run: str | None, as_json: bool) -> None:
         print_json(msgspec.to_builtins(status(found, Asking(AT_A_GLANCE))))
         return
     now = time.time()
-    scene = survey(found)
+    scene = Scene(found)
     _print_head(by_records(scene), now)  # first, for a scheduler may take its time
     (one,) = judge([scene], Asking(AT_A_GLANCE))
     _print_state(one)

@@ -23,7 +23,7 @@ from launcher.runs.run import Run
 from launcher.schedulers.local.control import cancel
 from launcher.schedulers.queue import NOT_ASKED
 from launcher.schedulers.registry import is_own, queued_of
-from launcher.status.survey import survey
+from launcher.status.survey import Scene
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LATE_FILES = 15.0
@@ -289,7 +289,7 @@ def _cancel(run: Run, member: int) -> None:
     if is_own(plan.scheduler):
         cancel(run, member if plan.array_count else None)
         return
-    queued = survey(run).queued
+    queued = Scene(run).queued
     queue = queued_of(plan.scheduler).queue()
     asked = queued.jobs if queued else set()
     elsewhere = queue.elsewhere(queued.clusters) if queued else None

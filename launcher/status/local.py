@@ -3,14 +3,13 @@ allocation. Its records tell, and whether its scheduler lives."""
 
 from __future__ import annotations
 
-from launcher.runs.states import AttemptStatus, MemberStatus, known_ending
-from launcher.status.survey import Attempt, Scene
+from launcher.runs.states import MemberStatus, known_ending
+from launcher.status.survey import Scene
 
 
 def judge(scene: Scene, elsewhere: str | None) -> list[MemberStatus]:
     """The states of a run's members; `elsewhere`: the host to ask whether its scheduler lives, if another."""
-    begin = scene.begin
-    return [_member(scene, elsewhere, number, begin.get(number)) for number in scene.numbers]
+    return [_member(scene, elsewhere, number, scene.begin.get(number)) for number in scene.numbers]
 
 
 def _member(scene: Scene, elsewhere: str | None, number: int, begin: int | None) -> MemberStatus:
@@ -22,7 +21,11 @@ def _member(scene: Scene, elsewhere: str | None, number: int, begin: int | None)
         alive = scene.alive and one.number == newest
         # Until its scheduler has settled it, an ending is believed only if no scheduler is there to do so.
         believed = one.settled or not (alive or (elsewhere and one.number == newest))
-        found.append(_status(scene, number, one, alive=alive, believed=believed))
+        if one.end and believed:
+            end = one.end
+            found.append(one.status("ended", known_ending(end.ending), end.code, end.reason, end.time))
+        else:
+            found.append(one.status("running") if alive else one.status("unknown", "unknown"))
     state: str
     ending: str | None
     if begin is not None and not found and scene.submission and scene.submission.error is not None:
@@ -39,14 +42,3 @@ def _member(scene: Scene, elsewhere: str | None, number: int, begin: int | None)
     else:
         state, ending = "unknown", "unknown"
     return MemberStatus(number, state, ending, found)
-
-
-def _status(scene: Scene, member: int, one: Attempt, *, alive: bool, believed: bool) -> AttemptStatus:
-    if one.end and believed:
-        end = one.end
-        return one.status(
-            scene.run, member, "ended", known_ending(end.ending), end.code, end.reason, end.time
-        )
-    if alive:
-        return one.status(scene.run, member, "running", None)
-    return one.status(scene.run, member, "unknown", "unknown")

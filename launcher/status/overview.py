@@ -15,7 +15,7 @@ from launcher.runs.directory import DEPTH, check_trusted, find_run_directories
 from launcher.runs.index import Entry, Index
 from launcher.runs.run import Run
 from launcher.runs.states import RunSummary, summary
-from launcher.status.survey import Scene, survey
+from launcher.status.survey import Scene
 from launcher.status.watch import Asking, by_records, judge
 
 _BATCH = 512
@@ -185,8 +185,8 @@ def _look(entry: Entry) -> _Look:
     except CastoffError as error:
         return _Look(refusal=str(error) if entry.is_there else None)
     try:
-        scene = survey(entry.run)
-        if scene.queued and scene.queued.needs_queue():
+        scene = Scene(entry.run)
+        if scene.queued and scene.needs_queue():
             return _Look(summary(by_records(scene)), scene=scene)
         (now,) = judge([scene])
     except CastoffError as error:

@@ -18,7 +18,7 @@ from launcher.runs.records import LastWord, Send
 from launcher.runs.states import AttemptStatus, MemberStatus, known_ending
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.queue import Answer, Key
-from launcher.status.survey import Attempt, QueuedRun
+from launcher.status.survey import Attempt, Scene
 
 _CODES = {"done": 0, "cancelled": 143, "preempted": 143, "walltime": 143, "out-of-memory": 137}
 """The code of an attempt of which the scheduler knows the ending and no code; any other: 1."""
@@ -52,37 +52,23 @@ class Known(NamedTuple):
     """The name of this user."""
 
 
-class Told(NamedTuple):
-    """What is known of the members of a run."""
+class Told:
+    """What is known of the members of a run. Pure."""
 
-    members: list[MemberStatus]
-    doubtful: frozenset[str]
-    """The jobs about which accounting should be asked."""
-    learnt: list[tuple[Path, LastWord]]
-    """Last words to keep, each with the attempt's folder."""
-    unsettled: bool
-    """Whether something is unknown only for now."""
-    stuck: str | None
-    """Why a member waits until somebody does something."""
-
-
-def judge(run: QueuedRun, known: Known) -> Told:
-    """The states of a run's members. Pure."""
-    judged = _Judgement(run, known)
-    members = [judged.member(number) for number in run.numbers]
-    return Told(members, frozenset(judged.doubtful), judged.learnt, judged.unsettled, judged.stuck)
-
-
-class _Judgement:
-    def __init__(self, run: QueuedRun, known: Known):
+    def __init__(self, run: Scene, known: Known):
         self.run = run
         self.known = known
         self.doubtful: set[str] = set()
+        """The jobs about which accounting should be asked."""
         self.learnt: list[tuple[Path, LastWord]] = []
+        """Last words to keep, each with the attempt's folder."""
         self.unsettled = False
+        """Whether something is unknown only for now."""
         self.stuck: str | None = None
+        """Why a member waits until somebody does something."""
+        self.members = [self._member(number) for number in run.numbers]
 
-    def member(self, number: int) -> MemberStatus:
+    def _member(self, number: int) -> MemberStatus:
         """One member's state."""
         attempts = self.run.attempts.get(number, [])
         own = self.run.own(number)
@@ -107,7 +93,7 @@ class _Judgement:
         submission = self.run.submission
         if submission and submission.error is not None:
             return MemberStatus(number, "ended", "failed", [])
-        if self.run.being_sent:
+        if self.run.alive:
             return MemberStatus(number, "pending", None, [], "it is just being submitted")
         return MemberStatus(number, "unknown", "unknown", [], "nothing was submitted for it")
 
@@ -116,12 +102,12 @@ class _Judgement:
         if send.error is not None:
             return _ended_as(number, statuses) if statuses else MemberStatus(number, "ended", "failed", [])
         if send.job is None:
-            if self.run.being_sent:
+            if self.run.alive:
                 return MemberStatus(number, "pending", None, statuses, "it is just being submitted")
             self.unsettled = True
             reason = "there was no answer, so it may or may not have been submitted; "
             silence = self.known.answer.silence
-            reason += self._unheard(silence) if silence else "ask again in some seconds"
+            reason += _unheard(self.known, silence) if silence else "ask again in some seconds"
             return MemberStatus(number, "unknown", "unknown", statuses, reason)
         key = self.run.key(number, send.job) or (send.job, None)
         told = self._told(key)
@@ -133,7 +119,8 @@ class _Judgement:
             return MemberStatus(number, "running", None, statuses, "its script has not written anything yet")
         if told is None or told.ended_itself:
             told = self._newest_start(key) or told
-        if told is None and self._has_left(key):
+        known = key[0] in self.known.answer.ids or key[0] in (self.known.history or {})
+        if told is None and known and key[1] is not None:  # an array's member that was cancelled
             return self._never_began(number, LastWord("cancelled", 143, key[0]), statuses)
         if told is None:
             return MemberStatus(number, "unknown", "unknown", statuses, _forgotten(self.known.scheduler, key))
@@ -160,22 +147,22 @@ class _Judgement:
         following = self.run.following(newest) if newest.last is None else None
         if following is not None and not (goes_on and newest.end is None):
             if goes_on and newest.next is None:  # a chain's next job waits until this one is gone
-                again = [*statuses, self._by_records(number, newest)]
+                again = [*statuses, newest.by_records()]
                 return MemberStatus(number, "pending", None, again, _ABOUT_TO_BEGIN)
             followed = self._follows(number, newest, following, statuses)
             if followed is not None:
                 return followed
         if newest.is_certain:
-            return _ended_as(number, [*statuses, self._by_records(number, newest)])
+            return _ended_as(number, [*statuses, newest.by_records()])
         if goes_on:
             if newest.goes_on:
-                again = [*statuses, self._by_records(number, newest)]
+                again = [*statuses, newest.by_records()]
                 return MemberStatus(number, "pending", None, again, _ABOUT_TO_BEGIN)
-            return MemberStatus(number, "running", None, [*statuses, self._running(number, newest)])
+            return MemberStatus(number, "running", None, [*statuses, newest.status("running")])
         if told is None and (silence := self._silence(key)):
             if self.known.answer.lasting and newest.end and not newest.goes_on:
-                return _ended_as(number, [*statuses, self._by_records(number, newest)])
-            return self._silent(number, silence, [*statuses, self._unknown(number, newest, None)])
+                return _ended_as(number, [*statuses, newest.by_records()])
+            return self._silent(number, silence, [*statuses, newest.status("unknown", "unknown")])
         if newest.goes_on:
             return self._stopped(number, newest, key, told, statuses)
         if told is None or told.ended_itself:
@@ -183,18 +170,22 @@ class _Judgement:
             # Who was killed for want of memory is known by the accounting of a step alone.
             unheard = newest.was_killed or (start is None and newest.end is None)
             told = start or told
-            if unheard and told is not None and told.ended_itself and self._may_lag(told):
-                return MemberStatus(number, "running", None, [*statuses, self._running(number, newest)])
-        if told is not None and told.stage == "ended":
-            if told.may_have_been_killed and newest.end is None and not newest.finished:
-                return self._doubtful_end(number, newest, statuses)
-            return _ended_as(number, [*statuses, self._by_scheduler(number, newest, told)])
-        if newest.end is not None:
-            return _ended_as(number, [*statuses, self._by_records(number, newest)])
+            end = told.end or 0.0 if told is not None and told.ended_itself else 0.0
+            if unheard and self.known.history is not None and self.known.now - end < self.known.lag:
+                return MemberStatus(number, "running", None, [*statuses, newest.status("running")])
         reason = _forgotten(self.known.scheduler, key)
-        return MemberStatus(
-            number, "unknown", "unknown", [*statuses, self._unknown(number, newest, reason)], reason
-        )
+        if told is not None and told.stage == "ended":
+            if not told.may_have_been_killed or newest.end is not None or newest.finished:
+                return _ended_as(number, [*statuses, self._by_scheduler(newest, told)])
+            reason = (
+                f"{self.known.scheduler} says that it ended well, as of all jobs of {self.known.user} that "
+                "were killed, and no ending was written; castoff does not guess. Read the logs, then "
+                "resubmit it"
+            )
+        elif newest.end is not None:
+            return _ended_as(number, [*statuses, newest.by_records()])
+        unknown = newest.status("unknown", "unknown", reason=reason)
+        return MemberStatus(number, "unknown", "unknown", [*statuses, unknown], reason)
 
     def _stopped(
         self,
@@ -205,7 +196,7 @@ class _Judgement:
         statuses: list[AttemptStatus],
     ) -> MemberStatus:
         """A member that was to be started again, and is no longer in the queue."""
-        statuses = [*statuses, self._by_records(number, newest)]
+        statuses = [*statuses, newest.by_records()]
         told = told or (self._newest_start(key) if key else None)
         lost = newest.last is not None and told is not None and told.stage == "ended"
         if told is not None and (told.was_cancelled or (lost and told.ending != "done")):
@@ -234,8 +225,9 @@ class _Judgement:
     def _told(self, key: Key) -> JobTold | None:
         """What the queue says of a job; None where it has nothing to say."""
         told = self.known.answer.jobs.get(key)
-        if told is None and self._array_waits(key):
-            told = self.known.answer.jobs[key[0], None]
+        whole = self.known.answer.jobs.get((key[0], None))
+        if told is None and whole and whole.stage in ("pending", "running"):
+            told = whole  # it has not come to its members yet
         return told if told and told.stage != "unknown" and self.run.is_told(told) else None
 
     def _silence(self, key: Key | None) -> str | None:
@@ -265,26 +257,6 @@ class _Judgement:
         last = max(starts, key=lambda one: one.start or 0.0, default=None)
         return last if last and (last.stage == "ended" or last.was_requeued) else None
 
-    def _may_lag(self, told: JobTold) -> bool:
-        """Whether accounting may be about to hear of a job's end."""
-        return (
-            self.known.history is not None
-            and told.end is not None
-            and self.known.now - told.end < self.known.lag
-        )
-
-    def _array_waits(self, key: Key) -> bool:
-        """Whether an array is told of that has not come to its members yet."""
-        whole = self.known.answer.jobs.get((key[0], None))
-        return key[1] is not None and whole is not None and whole.stage in ("pending", "running")
-
-    def _has_left(self, key: Key) -> bool:
-        """Whether the scheduler knows an array, but not this member of it: cancelled before it began."""
-        job, index = key
-        if index is None:
-            return False
-        return job in self.known.answer.ids or job in (self.known.history or {})
-
     # Statuses
 
     def _waits(self, number: int, told: JobTold, statuses: list[AttemptStatus]) -> MemberStatus:
@@ -295,22 +267,10 @@ class _Judgement:
 
     def _silent(self, number: int, silence: str, statuses: list[AttemptStatus]) -> MemberStatus:
         self.unsettled = self.unsettled or not self.known.answer.lasting
-        reason = self._unheard(silence)
+        reason = _unheard(self.known, silence)
         if any(one.started and not one.ended for one in statuses[-1:]):
             reason += "; by its own records it has begun and not ended"
         return MemberStatus(number, "unknown", "unknown", statuses, reason)
-
-    def _unheard(self, silence: str) -> str:
-        return f"{self.known.scheduler} could not be asked: {silence}"
-
-    def _doubtful_end(self, number: int, newest: Attempt, statuses: list[AttemptStatus]) -> MemberStatus:
-        """A member that ended well by the word of a scheduler that may not know, and by no record."""
-        reason = (
-            f"{self.known.scheduler} says that it ended well, as of all jobs of {self.known.user} that were "
-            "killed, and no ending was written; castoff does not guess. Read the logs, then resubmit it"
-        )
-        unknown = [*statuses, self._unknown(number, newest, reason)]
-        return MemberStatus(number, "unknown", "unknown", unknown, reason)
 
     def _never_began(self, number: int, last: LastWord, statuses: list[AttemptStatus]) -> MemberStatus:
         """A member that was ended before it began: an attempt all the same, so that it is told of."""
@@ -327,28 +287,26 @@ class _Judgement:
             last = msgspec.structs.replace(last, reason=reason)
         self.learnt.append((folder, last))
         one = Attempt(attempt, folder, None, None, None, last)
-        return _ended_as(number, [*statuses, self._by_records(number, one)])
+        return _ended_as(number, [*statuses, one.by_records()])
 
     def _past(self, number: int, one: Attempt, *, requeued: bool) -> AttemptStatus:
         """An attempt that others have followed, or that will be followed by one."""
         if one.is_certain or one.goes_on:
-            return self._by_records(number, one)
+            return one.by_records()
         told = self._start_of(self.run.key(number, one.job), one)
         if told is not None:
-            return self._by_scheduler(number, one, told, requeued=requeued)
+            return self._by_scheduler(one, told, requeued=requeued)
         if requeued and (one.end is None or one.end.ending == "cancelled"):
             reason = f"{self.known.scheduler} ended it, or lost its nodes, and queued it again"
             if one.end is None:
-                return self._unknown(number, one, reason)
+                return one.status("unknown", "unknown", reason=reason)
             end = one.end
-            return one.status(self.run.run, number, "ended", "preempted", end.code, reason, end.time)
+            return one.status("ended", "preempted", end.code, reason, end.time)
         if one.end is None:
-            return self._unknown(number, one, "it has left no ending")
-        return self._by_records(number, one)
+            return one.status("unknown", "unknown", reason="it has left no ending")
+        return one.by_records()
 
-    def _by_scheduler(
-        self, number: int, one: Attempt, told: JobTold, *, requeued: bool = False
-    ) -> AttemptStatus:
+    def _by_scheduler(self, one: Attempt, told: JobTold, *, requeued: bool = False) -> AttemptStatus:
         """An attempt whose ending the script cannot know, or could not write down."""
         if one.end is not None and told.ended_itself:
             ending, code, time = known_ending(one.end.ending), one.end.code, one.end.time
@@ -359,7 +317,7 @@ class _Judgement:
         last = msgspec.structs.replace(last, requeued=requeued)
         if told.exit_code is not None or not told.ended_itself:  # squeue tells no code, and less
             self.learnt.append((one.folder, last))
-        return self._by_records(number, one._replace(last=last))
+        return one._replace(last=last).by_records()
 
     def _last_word(self, told: JobTold, code: int | None) -> LastWord:
         ending = told.ending
@@ -372,26 +330,6 @@ class _Judgement:
             why = f"user {told.cancelled_by} cancelled it"
         return LastWord(ending, code, told.job, told.word, why, told.end, ended_itself=told.ended_itself)
 
-    def _by_records(self, number: int, one: Attempt) -> AttemptStatus:
-        """An attempt as its own records tell of it, and its scheduler's last word where there is one."""
-        ending, code, reason, ended = "unknown", None, None, None
-        late = one.end is not None and one.last is not None and one.last.ended_itself
-        if one.last is not None and not late:  # a record that was late wins
-            ending, code, reason, ended = one.last.ending, one.last.code, one.last.reason, one.last.time
-        elif one.end is not None:
-            ending, code, reason = one.end.ending, one.end.code, one.end.reason
-        if one.end is not None:
-            ended = one.end.time or ended
-        over = one.last is not None or one.end is not None
-        state = "ended" if over else "unknown"
-        return one.status(self.run.run, number, state, known_ending(ending), code, reason, ended)
-
-    def _running(self, number: int, one: Attempt) -> AttemptStatus:
-        return one.status(self.run.run, number, "running", None)
-
-    def _unknown(self, number: int, one: Attempt, reason: str | None) -> AttemptStatus:
-        return one.status(self.run.run, number, "unknown", "unknown", reason=reason)
-
 
 def _ended_as(number: int, statuses: list[AttemptStatus]) -> MemberStatus:
     """A member that is as its last attempt is, which is over."""
@@ -399,6 +337,10 @@ def _ended_as(number: int, statuses: list[AttemptStatus]) -> MemberStatus:
     return MemberStatus(
         number, last.state, last.ending, statuses, last.reason if last.state == "unknown" else None
     )
+
+
+def _unheard(known: Known, silence: str) -> str:
+    return f"{known.scheduler} could not be asked: {silence}"
 
 
 def _forgotten(scheduler: str, key: Key | None) -> str:

@@ -19,7 +19,7 @@ from launcher.runs.run import LOCK, Run, locked
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.queue import Answer, Queue
 from launcher.schedulers.registry import queued_of
-from launcher.status.survey import survey
+from launcher.status.survey import Scene
 
 APART = 5.0
 """Seconds between the two questions."""
@@ -41,7 +41,7 @@ def settle(
     """
     queue = queued_of(run.facts().scheduler).queue(environ)
     give_up = time.monotonic() + patience
-    queued = survey(run, held=held).queued
+    queued = Scene(run, held=held).queued
     if queued and queue.elsewhere(queued.clusters):
         return not queued.unclear
     while True:

@@ -1,4 +1,4 @@
-"""survey(run): a run as its directory tells of it, before any scheduler is asked: what was sent, and what its
+"""Scene(run): a run as its directory tells of it, before any scheduler is asked: what was sent, and what its
 scripts wrote down."""
 
 from __future__ import annotations
@@ -8,18 +8,16 @@ from typing import NamedTuple
 
 from launcher.runs.records import (
     Ending,
-    Facts,
     Failure,
     LastWord,
     Next,
     Send,
     Start,
-    Submission,
     begins,
     read,
 )
 from launcher.runs.run import SETTLED, STOP, Run, names_in
-from launcher.runs.states import AttemptStatus
+from launcher.runs.states import AttemptStatus, known_ending
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.local.control import is_alive, took_newest
 from launcher.schedulers.queue import Answer, Key
@@ -83,10 +81,8 @@ class Attempt(NamedTuple):
 
     def status(
         self,
-        run: Run,
-        member: int,
         state: str,
-        ending: str | None,
+        ending: str | None = None,
         code: int | None = None,
         reason: str | None = None,
         ended: float | None = None,
@@ -102,8 +98,21 @@ class Attempt(NamedTuple):
             started=self.start.time if self.start else None,
             ended=ended,
             failure=self.failure,
-            logs=f"{run.path}/logs/{member}.{self.number}",
+            logs=str(self.folder.parents[1] / "logs" / self.folder.name),
         )
+
+    def by_records(self) -> AttemptStatus:
+        """It as its own records tell, and its scheduler's last word where there is one."""
+        ending, code, reason, ended = "unknown", None, None, None
+        late = self.end is not None and self.last is not None and self.last.ended_itself
+        if self.last is not None and not late:  # a record that was late wins
+            ending, code, reason, ended = self.last.ending, self.last.code, self.last.reason, self.last.time
+        elif self.end is not None:
+            ending, code, reason = self.end.ending, self.end.code, self.end.reason
+        if self.end is not None:
+            ended = self.end.time or ended
+        state = "ended" if self.last or self.end else "unknown"
+        return self.status(state, known_ending(ending), code, reason, ended)
 
 
 def _attempt(number: int, folder: Path) -> Attempt:
@@ -128,76 +137,50 @@ def _attempt(number: int, folder: Path) -> Attempt:
     )
 
 
-class Scene(NamedTuple):
+class Scene:
     """A run as its directory tells of it, before any scheduler is asked."""
 
-    run: Run
-    holds: bool
-    """Whether its directory is there."""
-    submission: Submission | None
-    """None: castoff did not submit it."""
-    plan: Facts
-    alive: bool
-    """Whether anything holds its lock."""
-    stop_asked: bool
-    attempts: dict[int, list[Attempt]]
-    """Of each member its attempts."""
-    queued: QueuedRun | None
-    """None: neither Slurm nor PBS knows of it."""
-    held: bool
-    """Whether its lock is the caller's."""
+    def __init__(self, run: Run, *, held: bool = False):
+        """Read a run's directory. `held`: its lock is the caller's, who sends nothing yet.
 
-    @property
-    def begin(self) -> dict[int, int]:
+        Raises:
+            CastoffError: something in it cannot be read.
+        """
+        self.run = run
+        self.held = held
+        # Before the records: what is written between the two looks then counts.
+        self.alive = not held and is_alive(run)
+        """Whether anything holds its lock; of one that is Slurm's or PBS's, that it is being submitted."""
+        names = names_in(run.path)
+        self.is_there = bool(names)
+        self.stop_asked = STOP in names
+        self.submission = submission = run.submission()
+        """None where castoff did not submit it."""
+        self.plan = run.facts()
+        self.attempts: dict[int, list[Attempt]] = {}
+        """Of each member its attempts."""
+        for member, number, folder in run.attempts():
+            self.attempts.setdefault(member, []).append(_attempt(number, folder))
+        self.begin = begins(submission, self.plan)
         """The members that the newest submission starts, and with which attempt."""
-        return begins(self.submission, self.plan)
-
-    @property
-    def numbers(self) -> list[int]:
+        self.numbers = sorted({*range(self.plan.array_count or 1), *self.attempts})
         """Its members."""
-        return sorted({*range(self.plan.array_count or 1), *self.attempts})
-
-
-def survey(run: Run, *, held: bool = False) -> Scene:
-    """Read a run's directory. `held`: its lock is the caller's, who sends nothing yet.
-
-    Raises:
-        CastoffError: something in it cannot be read.
-    """
-    # Before the records: what is written between the two looks then counts.
-    alive = not held and is_alive(run)
-    holds = names_in(run.path)
-    submission, plan = run.submission(), run.facts()
-    attempts: dict[int, list[Attempt]] = {}
-    for member, number, folder in run.attempts():
-        attempts.setdefault(member, []).append(_attempt(number, folder))
-    scene = Scene(run, bool(holds), submission, plan, alive, STOP in holds, attempts, None, held)
-    # A launch in an allocation is castoff's own affair, as what the local scheduler runs.
-    if queued(plan.scheduler) is None or took_newest(run):
-        return scene
-    return scene._replace(queued=QueuedRun(scene))
-
-
-class QueuedRun:
-    """A run on Slurm or PBS as its directory tells of it."""
-
-    def __init__(self, scene: Scene):
-        self.run = scene.run
-        self.submission = submission = scene.submission
-        """None where its script was submitted by hand."""
-        self.plan = scene.plan
-        self.attempts = scene.attempts
-        self.being_sent = scene.alive
+        # A launch in an allocation is castoff's own affair, as what the local scheduler runs.
+        self._in_queue = queued(self.plan.scheduler) is not None and not took_newest(run)
         self.sends = submission.sends if submission else []
-        self.begin = scene.begin
-        self.numbers = scene.numbers
         self._of_job = {send.job: send for send in (submission.all_sends if submission else []) if send.job}
         self._places: dict[int, Send] = {}
         for send in self.sends:
             for member in send.starts():
                 self._places.setdefault(member, send)  # of a chain the first link
         self._chain = [send.job for send in self.sends if send.link is not None]
-        self._job_of_script = None if submission else self._first_job()
+        told = (one.job for attempts in self.attempts.values() for one in reversed(attempts))
+        self._job_of_script = None if submission else next((job for job in told if job), None)
+
+    @property
+    def queued(self) -> Scene | None:
+        """Itself where a queue may know of it: none of castoff's own."""
+        return self if self._in_queue else None
 
     @property
     def job(self) -> str | None:
@@ -221,7 +204,7 @@ class QueuedRun:
     @property
     def unclear(self) -> list[Send]:
         """What was sent, and may or may not have arrived."""
-        return [] if self.being_sent else [send for send in self.sends if send.is_unclear]
+        return [] if self.alive else [send for send in self.sends if send.is_unclear]
 
     def told_by(self, answer: Answer) -> list[tuple[str, str]]:
         """What the queue says of its jobs: their states, and why they wait."""
@@ -266,7 +249,7 @@ class QueuedRun:
         return any(
             (send := self.place(member)) is not None
             and send.error is None
-            and (send.job is not None or not self.being_sent)
+            and (send.job is not None or not self.alive)
             and not self.own(member)
             for member in self.begin
         )
@@ -302,7 +285,3 @@ class QueuedRun:
             if one.number >= begin
             and (queued_of(self.plan.scheduler).ids_change or send.job is None or one.job in (None, send.job))
         ]
-
-    def _first_job(self) -> str | None:
-        found = (one.job for attempts in self.attempts.values() for one in reversed(attempts))
-        return next((job for job in found if job), None)

@@ -26,7 +26,7 @@ from launcher.schedulers.queue import NOT_ASKED, Answer, Queue
 from launcher.schedulers.registry import is_own, queued_of, title_of
 from launcher.status import local, queued
 from launcher.status.settle import decide
-from launcher.status.survey import LAST_WORD, QueuedRun, Scene, survey
+from launcher.status.survey import LAST_WORD, Scene
 
 AT_A_GLANCE = 5.0
 """Seconds for a scheduler's answer that a person waits for."""
@@ -52,7 +52,7 @@ def status(run: Run, asking: Asking | None = None) -> RunStatus:
     Raises:
         CastoffError: something in its directory cannot be read.
     """
-    return judge([survey(run)], asking)[0]
+    return judge([Scene(run)], asking)[0]
 
 
 def statuses(runs: Iterable[Run]) -> list[RunStatus]:
@@ -61,7 +61,7 @@ def statuses(runs: Iterable[Run]) -> list[RunStatus]:
     Raises:
         CastoffError: something in their directories cannot be read.
     """
-    return judge([survey(run) for run in runs])
+    return judge([Scene(run) for run in runs])
 
 
 def judge(scenes: list[Scene], asking: Asking | None = None) -> list[RunStatus]:
@@ -88,7 +88,7 @@ def by_records(scene: Scene) -> RunStatus:
         return _local_status(scene, Marked())
     answer = Answer({}, frozenset(), silence="it was not asked yet")
     known = queued.Known(title_of(scene.plan.scheduler), answer, time.time())
-    return _status(scene, queued.judge(scene.queued, known))
+    return _status(scene, queued.Told(scene, known))
 
 
 class Looking:
@@ -110,7 +110,7 @@ class Looking:
         Raises:
             CastoffError: something in their directories cannot be read.
         """
-        return judge([survey(run) for run in (self._runs if runs is None else runs)], self._asking)
+        return judge([Scene(run) for run in (self._runs if runs is None else runs)], self._asking)
 
     def look_at_rest(self) -> list[RunStatus]:
         """The same, but those that were over stay as they were."""
@@ -172,7 +172,8 @@ def _local_status(scene: Scene, marked: Marked) -> RunStatus:
     """The status of a run whose scheduler is castoff itself, or of which nothing but records is known."""
     if not scene.alive and any(not found[-1].settled for found in scene.attempts.values()):
         alive = bool(marked.of(started_by(scene.run)))
-        scene = survey(scene.run, held=scene.held)._replace(alive=alive)  # it may have ended before that look
+        scene = Scene(scene.run, held=scene.held)  # it may have ended before that look
+        scene.alive = alive
     elsewhere = None if scene.alive else other_host(scene.run)
     members = local.judge(scene, elsewhere)
     told = (found[0].job for found in scene.attempts.values())  # by the script
@@ -182,9 +183,8 @@ def _local_status(scene: Scene, marked: Marked) -> RunStatus:
 
 def _status(scene: Scene, told: queued.Told) -> RunStatus:
     """The status of a run that another scheduler has."""
-    assert scene.queued is not None
-    job = scene.queued.job
-    return _assembled(scene, told.members, job, _reason_queued(scene, told, job), unsettled=told.unsettled)
+    reason = _reason_queued(scene, told)
+    return _assembled(scene, told.members, scene.job, reason, unsettled=told.unsettled)
 
 
 def _assembled(
@@ -203,7 +203,7 @@ def _assembled(
         state=state,
         ending=worst(member.ending for member in members) if over else None,
         code=code_of(members) if state == "ended" else None,
-        reason=reason if scene.holds else "its directory is gone",
+        reason=reason if scene.is_there else "its directory is gone",
         stop_asked=scene.stop_asked,
         final=state == "ended" and _is_final(scene, members),
         submitted=submission.time if submission else None,
@@ -260,13 +260,13 @@ def _can_go_on(scene: Scene, job: str | None) -> str:
     )
 
 
-def _reason_queued(scene: Scene, told: queued.Told, job: str | None) -> str | None:
+def _reason_queued(scene: Scene, told: queued.Told) -> str | None:
     submission, state = scene.submission, joint_state(told.members)
-    refused = [send.error for send in (submission.sends if submission else None) or [] if send.error]
+    refused = [send.error for send in scene.sends if send.error]
     if submission and (submission.error is not None or refused):
         return f"it could not be submitted: {submission.error or refused[0]}"
     if state == "ended" and worst(member.ending for member in told.members) == "again":
-        return _can_go_on(scene, job)
+        return _can_go_on(scene, scene.job)
     if state == "ended":
         return None
     if state == "running":
@@ -335,18 +335,17 @@ class _Side:
 
     def told(self, scenes: list[Scene]) -> tuple[list[Scene], dict[Path, queued.Told]]:
         """What is known of its runs, and the scenes as they are by now."""
-        doubtful = [scene.queued for scene in scenes if scene.queued and scene.queued.needs_queue()]
+        doubtful = [scene for scene in scenes if scene.needs_queue()]
         if doubtful and self._is_due(doubtful):
             self._ask(doubtful)
             asked = {run.run.path for run in doubtful}
             further = True
             while further:  # records are read after each answer: what has ended since may be over for it
                 scenes = [self._again(scene) if scene.run.path in asked else scene for scene in scenes]
-                own = [scene.queued for scene in scenes if scene.queued and scene.run.path in asked]
-                further = self._ask_further(own)
-        return scenes, self._judge([scene.queued for scene in scenes if scene.queued])
+                further = self._ask_further([scene for scene in scenes if scene.run.path in asked])
+        return scenes, self._judge(scenes)
 
-    def _is_due(self, runs: list[QueuedRun]) -> bool:
+    def _is_due(self, runs: list[Scene]) -> bool:
         if self._answer is None:
             return True
         waited = time.monotonic() - self._asked
@@ -355,7 +354,7 @@ class _Side:
         changed = any(self._records[run.run.path] != run.state_of_records for run in runs)
         return waited >= (_ASK if changed else self._interval)
 
-    def _ask(self, runs: list[QueuedRun]) -> None:
+    def _ask(self, runs: list[Scene]) -> None:
         if self._queue is None:
             self._queue = queued_of(self._scheduler).queue(patience=self._patience or PATIENCE)
         told = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
@@ -370,7 +369,7 @@ class _Side:
         self._interval = _ASK if states != self._states else min(_ASK_LESS * self._interval, _SLOWEST_ASK)
         self._states = states
 
-    def _ask_further(self, runs: list[QueuedRun]) -> bool:
+    def _ask_further(self, runs: list[Scene]) -> bool:
         """Ask about jobs that have been submitted since, as by those that go on; whether there were any."""
         assert self._queue is not None
         assert self._answer is not None
@@ -385,22 +384,22 @@ class _Side:
     def _again(self, scene: Scene) -> Scene:
         """A run's records as they are after the answer, which may decide whether it was submitted."""
         try:
-            unclear = scene.queued and scene.queued.unclear and scene.run.path not in self._elsewhere
-            if scene.queued and unclear and self._queue and self._answer and not scene.held:
-                decide(scene.run, self._queue, self._answer, {send.time for send in scene.queued.unclear})
-            return survey(scene.run, held=scene.held)
+            unclear = {send.time for send in scene.unclear if scene.run.path not in self._elsewhere}
+            if unclear and self._queue and self._answer and not scene.held:
+                decide(scene.run, self._queue, self._answer, unclear)
+            return Scene(scene.run, held=scene.held)
         except CastoffError:
             return scene  # what cannot be written stays as unclear as it was; what was read still counts
 
-    def _judge(self, runs: list[QueuedRun]) -> dict[Path, queued.Told]:
-        told = {run.run.path: queued.judge(run, self._known(run)) for run in runs}
+    def _judge(self, runs: list[Scene]) -> dict[Path, queued.Told]:
+        told = {run.run.path: queued.Told(run, self._known(run)) for run in runs}
         here = [one for path, one in told.items() if path not in self._elsewhere]
         doubtful = {job for one in here for job in one.doubtful}
         if doubtful and self._history is None and self._queue is not None:
             self._history = self._queue.history(doubtful)
             if self._history is not None:
                 again = [run for run in runs if doubtful & told[run.run.path].doubtful]
-                told |= {run.run.path: queued.judge(run, self._known(run)) for run in again}
+                told |= {run.run.path: queued.Told(run, self._known(run)) for run in again}
         for path, one in told.items():
             # So that nobody asks again; where that cannot be, somebody will.
             with contextlib.suppress(OSError, CastoffError):
@@ -410,7 +409,7 @@ class _Side:
                     write(folder / LAST_WORD, last)
         return told
 
-    def _known(self, run: QueuedRun) -> queued.Known:
+    def _known(self, run: Scene) -> queued.Known:
         elsewhere = self._elsewhere.get(run.run.path)
         return queued.Known(
             title_of(self._scheduler),

@@ -17,7 +17,7 @@ from launcher.runs.states import RunStatus
 from launcher.schedulers.local.control import cancel, is_alive, other_host, took_newest
 from launcher.schedulers.queue import Answer, Queue
 from launcher.schedulers.registry import is_own, queued, queued_of
-from launcher.status.survey import survey
+from launcher.status.survey import Scene
 from launcher.status.watch import status, statuses
 
 _POLL = 0.05
@@ -110,7 +110,7 @@ def _ask_queue(queue: Queue, wishes: list[Wish]) -> None:
     """Ask Slurm or PBS to end runs: with one question and one command for all of them."""
     for wish in wishes:
         try:
-            if told := survey(wish.run).queued:
+            if told := Scene(wish.run).queued:
                 wish.jobs = told.jobs
                 if why := queue.elsewhere(told.clusters):
                     raise CastoffError(_unheard(wish, queue, why))

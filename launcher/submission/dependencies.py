@@ -9,7 +9,7 @@ from launcher.runs.index import Index
 from launcher.runs.run import Run
 from launcher.schedulers.directives import dependency_words, is_job_id
 from launcher.schedulers.registry import queued, queued_of, title_of
-from launcher.status.survey import survey
+from launcher.status.survey import Scene
 from launcher.status.watch import condition_holds, status
 
 
@@ -68,7 +68,7 @@ def _jobs(scheduler: str, condition: str, run: Run, environ: Mapping[str, str]) 
             f"{run.id} is a run of {title_of(theirs)}, for which {title_of(scheduler)} cannot wait; "
             f"submit this when `castoff wait {run.id}` returns"
         )
-    queued = survey(run).queued
+    queued = Scene(run).queued
     if queued and (elsewhere := queued_of(scheduler).queue(environ).elsewhere(queued.clusters)):
         raise CastoffError(
             f"{run.id}: {title_of(scheduler)} cannot wait for it: {elsewhere}, or submit this when "

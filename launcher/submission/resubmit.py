@@ -20,7 +20,7 @@ from launcher.schedulers.local.control import forget_cancellation, other_host, s
 from launcher.schedulers.orders import Order, Sending
 from launcher.schedulers.registry import queued, queued_of
 from launcher.status.settle import settle
-from launcher.status.survey import survey
+from launcher.status.survey import Scene
 from launcher.status.watch import judge
 from launcher.submission.dependencies import resolve
 from launcher.submission.send import NotSent, send_to_local, send_to_queue
@@ -130,10 +130,10 @@ def _check_over(run: Run, scheduler: QueuedScheduler | None, environ: Mapping[st
         if Marked().of(started_by(run)):
             raise CastoffError(_still(run))
         return
-    (now,) = judge([survey(run, held=True)])
+    (now,) = judge([Scene(run, held=True)])
     if now.unsettled:
         settle(run, patience=_PATIENCE, held=True, environ=environ)
-        (now,) = judge([survey(run, held=True)])
+        (now,) = judge([Scene(run, held=True)])
     if now.unsettled:
         raise CastoffError(f"{run.id}: {now.reason}; what may run already is not started again")
     if not now.over:
@@ -147,7 +147,7 @@ def _check_none_left(run: Run, scheduler: QueuedScheduler, environ: Mapping[str,
         CastoffError: it has, or does not answer.
     """
     queue = scheduler.queue(environ)
-    queued = survey(run, held=True).queued
+    queued = Scene(run, held=True).queued
     # The ids of a script that stood alone, which lay elsewhere.
     alone = queued.jobs if run.submission() is None and queued else set()
 

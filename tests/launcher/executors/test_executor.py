@@ -39,7 +39,7 @@ from launcher.executors.watcher import RunWatcher
 from launcher.runs.run import Run, ask_to_stop
 from launcher.schedulers.local.control import is_alive
 from launcher.status import watch
-from launcher.status.survey import Scene, survey
+from launcher.status.survey import Scene
 from launcher.submission.resubmit import resubmit
 
 from ..conftest import give_away, local_runs, processes_of
@@ -1020,9 +1020,9 @@ def test_one_run_that_cannot_be_read_hides_no_other(
     def broken(run: Run, **options: Any) -> Scene:
         if run.path == bad.run.path:
             raise CastoffError("its disk is on fire")
-        return survey(run, **options)
+        return Scene(run, **options)
 
-    monkeypatch.setattr(watch, "survey", broken)
+    monkeypatch.setattr(watch, "Scene", broken)
     monkeypatch.setattr(FunctionJob, "watcher", RunWatcher())
     good._register_in_watcher()
     bad._register_in_watcher()

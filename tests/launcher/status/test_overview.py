@@ -18,7 +18,7 @@ from launcher.runs.journal import Journal
 from launcher.runs.run import Run
 from launcher.status import overview
 from launcher.status.overview import Overview, rebuild
-from launcher.status.survey import Scene, survey
+from launcher.status.survey import Scene
 from tests import patience
 from tests.bench.many_runs import make_runs
 from tests.launcher.status.test_watch import Made
@@ -91,11 +91,11 @@ class TestRemembering:
         index.add(made.run, "made")
 
         def slow_survey(run: Run) -> Scene:
-            seen = survey(run)
+            seen = Scene(run)
             index.reopen(run)
             return seen
 
-        monkeypatch.setattr(overview, "survey", slow_survey)
+        monkeypatch.setattr(overview, "Scene", slow_survey)
         Overview(index)
         monkeypatch.undo()
         assert index.entries()[0].ended is None
@@ -149,9 +149,9 @@ class TestRemembering:
             looks.append(threading.get_ident())
             if together and len(looks) > sample:
                 gate.wait(patience.SECONDS)
-            return survey(run)
+            return Scene(run)
 
-        monkeypatch.setattr(overview, "survey", waiting_survey)
+        monkeypatch.setattr(overview, "Scene", waiting_survey)
         monkeypatch.setattr(overview, "_SAMPLE", sample)
         monkeypatch.setattr(overview, "_SLOW", 0.0 if together else float("inf"))
         assert ids(Overview(index).rows) == [run.id for run in runs]
