@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 from launcher.config.document import did_you_mean
-from launcher.config.job import JobSpec, RequeueWay
+from launcher.config.job import JobSpec
 from launcher.config.quantities import clock, seconds, size
 from launcher.config.site import Queue, Range, Site, nodes_words, range_words
 from launcher.errors import shown
@@ -50,7 +50,7 @@ class Shared(NamedTuple):
     name: str
     max_devices: int
     """Devices of a node that a job may have."""
-    source: str
+    cited: str
 
 
 def sharing_queue(spec: JobSpec, site: Site) -> Shared | None:
@@ -131,11 +131,6 @@ def _arrays(spec: JobSpec, site: Site) -> _Found:
     yield "array.count", f"is {array.count}, but {taken}; {fix}"
 
 
-def requeue_way(spec: JobSpec) -> RequeueWay:
-    """How a job goes on where its scheduler starts none twice."""
-    return spec.requeue.how or "copy"
-
-
 def _members(spec: JobSpec) -> int:
     """How many jobs an array is."""
     return spec.array.count if spec.array else 1
@@ -206,7 +201,7 @@ def _job_limit(spec: JobSpec, site: Site, kind: _Kind, walltime: int | None) -> 
 
 def _room_to_go_on(spec: JobSpec, most: int, limit: str) -> _Found:
     """Going on takes further jobs there, while those that came before still run."""
-    chain = requeue_way(spec) == "chain"
+    chain = spec.requeue.how == "chain"
     jobs = 1 + spec.requeue.max
     members = _members(spec)
     at_once = min(spec.array.at_most or members, members) if spec.array else 1
