@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from launcher.config.job import Gpus, RuntimeName, Snapshot, StarterName
+from launcher.runs.records import Facts
 
 
 class Devices(msgspec.Struct, frozen=True):
@@ -56,35 +55,26 @@ class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
     activate: bool
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class Plan(Facts, frozen=True, kw_only=True):
     """A JobSpec resolved on a Site. Serialises to JSON; a script's bytes follow from it alone."""
 
-    name: str
-    site: str
-    scheduler: str
-    shell: str
+    ranks: int
+    starter: StarterName
     directives: list[tuple[str, str | bool]]
     command: list[str]
     function: bool
     """Whether the program is submitit's `_submit` on the run directory instead of `command`."""
     nodes: int
-    ranks: int
-    layout: list[tuple[int, int]]
-    """(ranks on a node, how many such nodes in a row)."""
     own_distribution: bool
     """Whether the job's own flags for srun say where each rank starts; `layout` is then what it asks for."""
-    starter: StarterName
     start: list[str]
     """The starter's argv, up to the program."""
     torchrun: bool
-    cores_per_rank: int | None
     cpu_lists: list[str]
     """Of each local rank; empty where Slurm binds or the starter decides on the host."""
     devices_per_rank: int
     device_variable: str | None
     devices: Devices
-    walltime: int | None
-    """Seconds."""
     grace: int
     """Seconds."""
     inherit: str | list[str]
@@ -92,21 +82,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     teardown: list[str]
     """Shell lines after the ranks have ended."""
     env: dict[str, str]
-    env_from: list[str]
     workdir: str | None
     """Absolute, or `./` and a path from where the job was submitted."""
     snapshot: Snapshot | None
     """The copy of the code that a submission takes and the ranks run in; None: they run in the original."""
     python: str | None
     master_suffix: str
-    array_count: int | None
-    array_at_most: int | None
     after: dict[str, list[str]]
-    requeue_max: int
-    requeue_how: Literal["requeue", "copy", "chain"] | None
-    """Whether the scheduler starts the same job again, the job submits a copy of itself, or jobs that were
-    submitted beforehand follow it; None: nobody starts it again."""
-    per_rank_logs: bool
     container: ContainerPlan | None
     stage: list[StagePlan]
     stage_start: list[str]

@@ -160,8 +160,8 @@ class Submission(msgspec.Struct, omit_defaults=True, kw_only=True):
         return [*(send for one in self.earlier for send in one.sends), *self.sends]
 
 
-class Facts(msgspec.Struct):
-    """What is needed of a plan."""
+class Facts(msgspec.Struct, frozen=True):
+    """What is needed of a plan once its script is there."""
 
     name: str = ""
     site: str = ""
@@ -169,13 +169,17 @@ class Facts(msgspec.Struct):
     shell: str = "/bin/bash"
     ranks: Number | None = None
     layout: list[tuple[Number, Number]] = []
+    """(ranks on a node, how many such nodes in a row)."""
     starter: str = ""
     cores_per_rank: Number | None = None
     array_count: MemberCount | None = None
     array_at_most: Number | None = None
     walltime: Number | None = None
+    """Seconds."""
     requeue_max: Number = 0
     requeue_how: str | None = None
+    """`requeue`: the scheduler starts the same job again; `copy`: the job submits a copy of itself; `chain`:
+    jobs that were submitted beforehand follow it; None: nobody starts it again."""
     env_from: list[str] = []
     per_rank_logs: bool = True
     by_script: bool = False
@@ -299,11 +303,8 @@ _COUNT = re.compile(r"^export CASTOFF_ARRAY_COUNT=([0-9]{1,7})$", re.MULTILINE)
 def facts_of(text: str) -> Facts:
     """What a script tells that stood alone, and made the run directory itself."""
     head = head_of(text)
-    told = Facts(by_script=True)
-    if about := _ABOUT.search(head):
-        told.name, told.site = about.groups()
-    if text:
-        told.scheduler = scheduler_in(text) or ""
-    if (count := _COUNT.search(head)) and int(count[1]) > 1:
-        told.array_count = min(int(count[1]), MOST_MEMBERS)
-    return told
+    about, count = _ABOUT.search(head), _COUNT.search(head)
+    name, site = about.groups() if about else ("", "")
+    members = min(int(count[1]), MOST_MEMBERS) if count else 1
+    scheduler = scheduler_in(text) or ""
+    return Facts(name, site, scheduler, array_count=members if members > 1 else None, by_script=True)

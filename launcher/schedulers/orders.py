@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from launcher.config.quantities import cpulist
-from launcher.runs.plan import Plan
 from launcher.runs.records import Facts
 from launcher.runs.script import directives_of, head_of
 
@@ -61,7 +60,7 @@ class Order(NamedTuple):
     @classmethod
     def of(
         cls,
-        planned: Plan | Facts,
+        planned: Facts,
         script: str,
         run_dir: str,
         dependency: str | None,
@@ -71,9 +70,9 @@ class Order(NamedTuple):
         chain = 1 + planned.requeue_max if planned.requeue_how == "chain" else 0
         first = dict.fromkeys(range(planned.array_count or 1), 0)
         head, again, needed = head_of(script), begin is not None, planned.env_from
-        if alone := isinstance(planned, Facts) and planned.by_script:
+        if planned.by_script:
             needed = re.findall(r"^castoff_need (\w+)$", head, re.MULTILINE)
-        return cls(head, run_dir, begin or first, dependency, chain, again, not alone, needed)
+        return cls(head, run_dir, begin or first, dependency, chain, again, not planned.by_script, needed)
 
     @property
     def links(self) -> Sequence[int | None]:
