@@ -27,7 +27,7 @@ from launcher.starters.local.streams import RankLines, RankLog, Sink
 _READ = 32 * 1024  # bytes of one pipe at a time, so that a flood leaves the others their turn
 _POLL = 0.05  # seconds between looks at processes that nothing tells us about
 _SETTLE = 0.3  # seconds in which helpers of a rank that has ended may end by themselves
-_GIVE_UP = 1.5  # seconds after KILL after which a process counts as one that cannot be ended
+_GIVE_UP = 5.0  # seconds after KILL after which a process counts as one that cannot be ended
 _ECHO = 0.2  # seconds within which a repeated signal is a wrapper's copy (timeout, uv run)
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _QUIET = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
@@ -44,7 +44,7 @@ class Report(NamedTuple):
 
 
 class Rank:
-    """One started rank: its process, the reading end of its pipe, its log."""
+    """One started rank: its process, the reading end of its pipe, its log; or a second pipe of one."""
 
     def __init__(
         self,
@@ -54,14 +54,17 @@ class Rank:
         log: RankLog | None,
         *,
         terminal: bool = False,
+        lines: RankLines | None = None,
+        sink: Sink | None = None,
     ):
-        """`terminal`: its lines are shown on one."""
+        """`terminal`: its lines are shown on one; `lines` and `sink`: how and where, if not as all ranks'."""
         self.number = number
         self.process = process
         self.pipe: int | None = pipe
         self.pidfd: int | None = None
         self.log = log
-        self.lines = RankLines(b"[%d] " % number, terminal=terminal)
+        self.lines = lines or RankLines(b"[%d] " % number, terminal=terminal)
+        self.sink = sink
 
 
 class Signals:
@@ -118,7 +121,8 @@ class Supervision:
         self._selector.register(signals.pipe, selectors.EVENT_READ, self._take_signals)
         lossy = report.log_dir is not None
         self._output = Sink(report.output, lossy=lossy, on_change=signals.nudge)
-        self._messages = Sink(report.messages, lossy=True)
+        self._messages = Sink(report.messages, lossy=True, on_change=signals.nudge)
+        self._shown = [self._output]  # where ranks' output goes
         self._paused = False
         self._output_lost = False
         self._result = 0
@@ -138,17 +142,21 @@ class Supervision:
 
     def add(self, rank: Rank) -> None:
         """Watch a rank that has just been started."""
-        self._ranks.append(rank)
+        self.add_pipe(rank)
         self._alive[rank.number] = rank
         self._family.add_rank(rank.process.pid)
-        assert rank.pipe is not None
-        os.set_blocking(rank.pipe, False)
-        self._selector.register(rank.pipe, selectors.EVENT_READ, partial(self._read, rank))
         if hasattr(os, "pidfd_open"):
             with contextlib.suppress(OSError):  # a kernel before 5.3: SIGCHLD has to do
                 rank.pidfd = os.pidfd_open(rank.process.pid)
                 collect = partial(self._collect, rank)
                 self._selector.register(rank.pidfd, selectors.EVENT_READ, collect)
+
+    def add_pipe(self, rank: Rank) -> None:
+        """Pass on what comes out of a pipe."""
+        self._ranks.append(rank)
+        assert rank.pipe is not None
+        os.set_blocking(rank.pipe, False)
+        self._selector.register(rank.pipe, selectors.EVENT_READ, partial(self._read, rank))
 
     def run(self) -> int:
         """Watch until all is over; the exit code of the whole: the first failure's, or 0."""
@@ -159,6 +167,8 @@ class Supervision:
         for rank in self._ranks:
             self._drain(rank)
             self._close_pipe(rank)
+            if rank.log is not None and (trouble := rank.log.close()):
+                self._trouble(rank, trouble)
         if self._killed:
             count = counted(len(self._killed), "process", "processes")
             self.say(f"killed {count} that had not ended on SIGTERM")
@@ -197,12 +207,15 @@ class Supervision:
             return False
         if data:
             trouble = rank.log.write(data) if rank.log is not None else None
-            self._output.put(rank.lines.feed(data, time.monotonic()))
+            (rank.sink or self._output).put(rank.lines.feed(data, time.monotonic()))
             if trouble:
-                self.say(f"the log of rank {rank.number} {trouble}")
+                self._trouble(rank, trouble)
         else:
             self._close_pipe(rank)
         return bool(data)
+
+    def _trouble(self, rank: Rank, trouble: str) -> None:
+        self.say(f"the log of rank {rank.number} {trouble}")
 
     def _drain(self, rank: Rank) -> None:
         """Read what a dead rank left in its pipe; bounded, since a daemon may go on writing."""
@@ -217,19 +230,16 @@ class Supervision:
         if not self._paused:
             self._selector.unregister(pipe)
         os.close(pipe)
-        self._output.put(rank.lines.flush())
-        trouble = rank.log.close() if rank.log is not None else None
-        if trouble:
-            self.say(f"the log of rank {rank.number} {trouble}")
+        (rank.sink or self._output).put(rank.lines.flush())
 
     def _regulate(self, now: float) -> None:
         """Show lines that have stood long enough; let the ranks wait for a slow reader."""
         for rank in self._ranks:
             due = rank.lines.due()
             if due is not None and due <= now:
-                self._output.put(rank.lines.flush())
+                (rank.sink or self._output).put(rank.lines.flush())
         self._tell_lost_output()
-        full = self._output.full()
+        full = any(sink.full() for sink in self._shown)
         if full != self._paused:
             self._paused = full
             for rank in self._ranks:
@@ -248,11 +258,12 @@ class Supervision:
 
     def _finish_output(self) -> None:
         """Wait for the reader: as long as it reads where logs exist, else until a signal."""
-        while not self._output.settle(_POLL):
-            if self._report.log_dir is not None and self._output.stalled(2.0):
-                break
-            if {*self._signals.take()} & {signal.SIGINT, signal.SIGTERM}:
-                break
+        for sink in self._shown:
+            while not sink.settle(_POLL):
+                if self._report.log_dir is not None and sink.stalled(2.0):
+                    break
+                if {*self._signals.take()} & {signal.SIGINT, signal.SIGTERM}:
+                    break
         self._output.close()
         self._tell_lost_output()
         if self._output.skipped:
@@ -338,10 +349,13 @@ class Supervision:
                     os.kill(rank.process.pid, signal.SIGTERM)
                 self.say(f"{number.name}: asked the ranks to stop (SIGTERM); once more kills them")
         elif number != signal.SIGHUP and now - self._stop_time > _ECHO:
-            if self._alive and not self._ending:
-                self._ending = self._stopped = True
-                self._result = 128 + self._stop
-            self._kill_time = min(self._kill_time or now, now)
+            self._asked_again(now)
+
+    def _asked_again(self, now: float) -> None:
+        if self._alive and not self._ending and self._stop:
+            self._ending = self._stopped = True
+            self._result = 128 + self._stop
+        self._kill_time = min(self._kill_time or now, now)
 
     # Steps
 

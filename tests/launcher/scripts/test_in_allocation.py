@@ -188,9 +188,10 @@ def test_nobody_reads_any_more(bench: Benches) -> None:
         check=True,
     )
     assert answer.stdout.endswith("code 0\n")
-    log = Run(Path(the_run(here).directory)).script_log()
-    assert f"castoff: cannot write here (Broken pipe): all of it is in {log}" in answer.stderr
-    assert log.read_text().endswith("y\nover\n")
+    run = Run(Path(the_run(here).directory))
+    lost = "castoff: cannot write the ranks' output here (Broken pipe): all of it is in the logs in"
+    assert f"{lost} {run.logs}\n" in answer.stderr
+    assert run.script_log().read_text().endswith("y\nover\n")
 
 
 def test_what_setup_leaves_behind_is_ended(bench: Benches) -> None:
@@ -238,7 +239,7 @@ def test_one_signal_stops_in_order(number: signal.Signals, bench: Benches) -> No
     process.send_signal(number)
     _, errors = process.communicate(timeout=patience.SECONDS)
     assert process.returncode == 128 + number, errors
-    assert f"castoff: {number.name}: asked the ranks to stop; once more kills them\n" in errors
+    assert f"castoff: {number.name}: asked the ranks to stop (SIGTERM); once more kills them\n" in errors
     assert the_run(here).ending == "cancelled"
 
 
