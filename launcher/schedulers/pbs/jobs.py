@@ -19,25 +19,18 @@ _KILLED_BY = 256
 _TERMINATED = 91
 """The substate of a job that was deleted."""
 
-_NOT_STARTED = "PBS could not start it"
-_MOM_STARTED_AGAIN = "PBS was started again on its first node, which ends jobs there"
-_RERUN = "PBS ended it to queue it again"
 _ENDED_BY_PBS = {
-    -1: ("failed", _NOT_STARTED),
-    -2: ("failed", _NOT_STARTED),
-    -3: ("failed", _NOT_STARTED),
-    -4: ("node-failure", _MOM_STARTED_AGAIN),
-    -5: ("node-failure", _MOM_STARTED_AGAIN),
-    -6: ("node-failure", _MOM_STARTED_AGAIN),
+    **dict.fromkeys((-1, -2, -3), ("failed", "PBS could not start it")),
+    **dict.fromkeys(
+        (-4, -5, -6), ("node-failure", "PBS was started again on its first node, which ends jobs there")
+    ),
     -7: ("failed", "PBS could not start it again from its checkpoint"),
     -10: ("failed", "your user or group is not known on its nodes"),
-    -11: ("preempted", _RERUN),
+    **dict.fromkeys((-11, -15), ("preempted", "PBS ended it to queue it again")),
     -12: ("preempted", "PBS ended it after a checkpoint of its own"),
     -13: ("failed", "PBS did not accept your password"),
     -14: ("node-failure", "one of its nodes was lost"),
-    -15: ("preempted", _RERUN),
-    -16: ("failed", "a hook of the site refused it"),
-    -17: ("failed", "a hook of the site refused it"),
+    **dict.fromkeys((-16, -17), ("failed", "a hook of the site refused it")),
     -18: ("preempted", "a hook of the site ended it to queue it again"),
     -19: ("cancelled", "a hook of the site deleted it"),
     -20: ("node-failure", "its first node was lost"),

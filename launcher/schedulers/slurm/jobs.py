@@ -49,72 +49,71 @@ _ENDINGS = {
 _SCRIPTS_OWN = ("FAILED", "COMPLETED")
 """The words for a job whose script ended by itself."""
 
-_WAITING = {
-    "None": "Slurm has not looked at it yet",
-    "Priority": "others come first",
-    "Resources": "it waits for nodes to become free",
-    "Dependency": "it waits for another job",
-    "DependencyNeverSatisfied": "what it waits for can never happen",
-    "BeginTime": "its time to begin has not come",
+_HELD = {
     "JobHeldUser": "it is held",
+    "launch_failed_requeued_held": "its nodes could not start it, so it is held",
+    "job_requeued_in_held_state": "it was queued again, and is held",
+    "MaxRequeue": "it was queued again too often, and is held",
+}
+"""Why a job waits until its owner releases it: Slurm's word (job_reason_codes.html) and ours."""
+
+_STUCK = {
+    **_HELD,
+    "DependencyNeverSatisfied": "what it waits for can never happen",
     "JobHeldAdmin": "an administrator holds it",
-    "JobArrayTaskLimit": "enough of its array run already",
-    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
-    "Nodes_required_for_job_are_DOWN": "nodes that it needs are down, drained or reserved",
-    "NodeDown": "a node that it needs is down",
     "BadConstraints": "no node has what it asks for",
     "PartitionTimeLimit": "its walltime is longer than its partition allows",
     "PartitionNodeLimit": "it asks for more nodes, or fewer, than its partition allows",
-    "PartitionDown": "its partition starts no jobs at the moment",
-    "PartitionInactive": "its partition is shut",
     "PartitionConfig": "its partition does not allow what it asks for",
-    "Reservation": "its reservation has not begun",
     "ReservationDeleted": "its reservation is gone",
-    "Licenses": "it waits for licences",
-    "Prolog": "its nodes get ready",
-    "Cleaning": "what its last start left is being cleared away",
     "InvalidAccount": "its account does not exist, or is not yours",
     "InvalidQOS": "its QOS does not exist, or is not yours",
     "QOSNotAllowed": "its partition or account does not allow its QOS",
     "AccountNotAllowed": "its partition does not allow its account",
-    "AccountingPolicy": "a limit of your account or QOS is reached",
-    "JobLaunchFailure": "its nodes could not start it",
-    "launch_failed_requeued_held": "its nodes could not start it, so it is held",
-    "job_requeued_in_held_state": "it was queued again, and is held",
-    "MaxRequeue": "it was queued again too often, and is held",
-    "ReservedMaintenance": "nodes that it needs are kept free for maintenance",
-    "FrontEndDown": "no front end can start it",
     "BurstBufferOperation": "its burst buffer could not be made",
-    "BurstBufferResources": "it waits for a burst buffer",
-    "BurstBufferStageIn": "its burst buffer is being filled",
     "DeadLine": "it can no longer meet its deadline",
-    "SchedDefer": "Slurm starts it at its next round",
 }
-"""Why a job waits: Slurm's word (job_reason_codes.html) and ours."""
-
-_STUCK = frozenset(
-    {
-        *("DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin", "BadConstraints", "PartitionTimeLimit"),
-        *("PartitionNodeLimit", "PartitionConfig", "ReservationDeleted", "InvalidAccount", "InvalidQOS"),
-        *("QOSNotAllowed", "AccountNotAllowed", "launch_failed_requeued_held", "job_requeued_in_held_state"),
-        *("MaxRequeue", "BurstBufferOperation", "DeadLine"),
-    }
-)
 """Why a job waits for ever unless somebody does something."""
 
-_BY_USER = frozenset(
-    {"JobHeldUser", "launch_failed_requeued_held", "job_requeued_in_held_state", "MaxRequeue"}
-)
-"""What its owner may release."""
+_WAITING = {
+    **_STUCK,
+    "None": "Slurm has not looked at it yet",
+    "Priority": "others come first",
+    "Resources": "it waits for nodes to become free",
+    "Dependency": "it waits for another job",
+    "BeginTime": "its time to begin has not come",
+    "JobArrayTaskLimit": "enough of its array run already",
+    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
+    "Nodes_required_for_job_are_DOWN": "nodes that it needs are down, drained or reserved",
+    "NodeDown": "a node that it needs is down",
+    "PartitionDown": "its partition starts no jobs at the moment",
+    "PartitionInactive": "its partition is shut",
+    "Reservation": "its reservation has not begun",
+    "Licenses": "it waits for licences",
+    "Prolog": "its nodes get ready",
+    "Cleaning": "what its last start left is being cleared away",
+    "AccountingPolicy": "a limit of your account or QOS is reached",
+    "JobLaunchFailure": "its nodes could not start it",
+    "ReservedMaintenance": "nodes that it needs are kept free for maintenance",
+    "FrontEndDown": "no front end can start it",
+    "BurstBufferResources": "it waits for a burst buffer",
+    "BurstBufferStageIn": "its burst buffer is being filled",
+    "SchedDefer": "Slurm starts it at its next round",
+}
+"""Why a job waits."""
 
-_PREPARING = {
+_BY_STATE = {
     "CONFIGURING": "its nodes get ready",
     "POWER_UP_NODE": "its nodes are being switched on",
     "REQUEUED": "it is being queued again",
     "REQUEUE_FED": "it is being queued again",
     "LAUNCH_FAILED": "its nodes could not start it",
     "RECONFIG_FAIL": "its nodes could not be set up",
+    "REQUEUE_HOLD": "it was queued again, and is held (REQUEUE_HOLD); `scontrol release {}` lets it go",
+    "SPECIAL_EXIT": "it was queued again, and is held (SPECIAL_EXIT); `scontrol release {}` lets it go",
+    "RESV_DEL_HOLD": "its reservation is gone, and it is held; `scontrol release {}` lets it go",
 }
+"""Why a job is not simply pending, by its state."""
 
 
 def _job(job: str, word: str, times: Iterable[str], script: str) -> JobTold:
@@ -151,20 +150,13 @@ def _waiting(told: JobTold, reason: str) -> JobTold:
 
 def _waiting_words(told: JobTold, reason: str, known: str) -> str:
     """Why a job waits, in plain words, and with Slurm's own."""
-    if told.word in ("REQUEUE_HOLD", "SPECIAL_EXIT"):
-        return f"it was queued again, and is held ({told.word}); `scontrol release {told.job}` lets it go"
-    if told.word == "RESV_DEL_HOLD":
-        return f"its reservation is gone, and it is held; `scontrol release {told.job}` lets it go"
-    if told.word in _PREPARING:
-        return _PREPARING[told.word]
-    if known in _WAITING:
-        words = _WAITING[known]
-    elif known.startswith(("QOS", "Assoc", "MaxJobs", "MaxMem", "MaxCpu", "MaxNode")):
-        words = "a limit of your account or QOS is reached"
-    else:
-        words = "Slurm has a reason of its own"
+    if told.word in _BY_STATE:
+        return _BY_STATE[told.word].format(told.job)
+    limit = known.startswith(("QOS", "Assoc", "MaxJobs", "MaxMem", "MaxCpu", "MaxNode"))
+    other = "a limit of your account or QOS is reached" if limit else "Slurm has a reason of its own"
+    words = _WAITING.get(known, other)
     words = f"{words} ({reason})" if reason not in ("", "None") else words
-    if known in _BY_USER:
+    if known in _HELD:
         return f"{words}; `scontrol release {_name(told)}` lets it go"
     if told.start is None or known == "Dependency":
         return words

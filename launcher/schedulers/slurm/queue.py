@@ -49,33 +49,26 @@ class SlurmQueue(Queue):
         super().__init__(environ, patience)
         self._history_failed: float | None = None
         self._cluster: str | None = None
-        self._nameless: tuple[float, str] | None = None
+        self._nameless = ""
+        self._name_asked = -_NAME_PAUSE
 
     def elsewhere(self, clusters: Collection[str]) -> str | None:
         """Ids begin at 1 on each cluster, and two may share their users' folders."""
         if not clusters:
             return None
+        if self._cluster is None and time.monotonic() - self._name_asked >= _NAME_PAUSE:
+            try:
+                self._cluster = read_configuration(self._run(CONFIGURATION, self.patience)).cluster
+                self._nameless = "scontrol does not say how this cluster is called"
+            except Silent as silence:
+                self._nameless = str(silence)
+            self._name_asked = time.monotonic()
         if self._cluster is None:
-            asked, why = self._nameless or (-_NAME_PAUSE, "")
-            if time.monotonic() - asked >= _NAME_PAUSE:
-                why = self._learn_name()
-            if why:
-                return why
+            return self._nameless
         others = {*clusters} - {self._cluster}
         if not others:
             return None
         return f"its jobs are on {' and '.join(sorted(others))}, and this is {self._cluster}: ask there"
-
-    def _learn_name(self) -> str:
-        """Ask how this cluster is called; why it is not known."""
-        try:
-            told = self._run(CONFIGURATION, self.patience)
-            self._cluster = read_configuration(told).cluster
-            why = "" if self._cluster else "scontrol does not say how this cluster is called"
-        except Silent as silence:
-            why = str(silence)
-        self._nameless = time.monotonic(), why
-        return why
 
     def told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
         """What squeue tells, which is of all jobs of this user."""
