@@ -12,14 +12,7 @@ library only, and little of it: this runs once in every rank.
 from __future__ import annotations
 
 from launcher.errors import PlacementError
-from launcher.ranks.environment import FIELDS, STALE_VARIABLES, RankEnv, explain, explain_json, read_text
+from launcher.ranks.environment import FIELDS, STALE_VARIABLES, RankEnv
+from launcher.ranks.explanation import explain, explain_json
 
-__all__ = [
-    "FIELDS",
-    "STALE_VARIABLES",
-    "PlacementError",
-    "RankEnv",
-    "explain",
-    "explain_json",
-    "read_text",
-]
+__all__ = ["FIELDS", "STALE_VARIABLES", "PlacementError", "RankEnv", "explain", "explain_json"]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections import namedtuple
 
 from launcher.errors import PlacementError
 from launcher.ranks.decision import decide
-from launcher.ranks.families import number, value
+from launcher.ranks.families import PLACE, Around, read_text
 from launcher.ranks.rendezvous import address, port
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
-    from typing import Any, NoReturn
 
 STALE_VARIABLES: tuple[str, ...] = (
     # castoff's own, and those of torch.distributed
@@ -53,22 +53,22 @@ STALE_VARIABLES: tuple[str, ...] = (
 These are what starters tell their ranks; none is something a starter reads.
 """
 
-FIELDS = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "master_addr", "master_port")
+# Not typing's: that alone would cost a rank more than all of launcher.ranks.
+_Fields = namedtuple(
+    "_Fields",
+    "rank world_size local_rank local_world_size node_rank master_addr master_port device starter sources",
+    defaults=(0, 1, 0, 1, None, None, None, None, "single", {}),
+)
+FIELDS = _Fields._fields[:7]
 
 
-def read_text(path: str) -> str:
-    """Read a small file, such as PBS's nodefile."""
-    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs 5 ms
-        return file.read()
-
-
-class RankEnv:
+class RankEnv(_Fields):
     """Where this process stands among the ranks of its job. Immutable.
 
     Equal to another when all but `sources` is equal: where a value came from changes nothing.
     """
 
-    __slots__ = (*FIELDS, "device", "sources", "starter")
+    __slots__ = ()
 
     rank: int
     world_size: int
@@ -89,27 +89,6 @@ class RankEnv:
     environment: RANK and its companions, set by something else; single: nothing around."""
     sources: dict[str, str]
     """Field to the variable it came from."""
-
-    def __init__(
-        self,
-        *,
-        rank: int = 0,
-        world_size: int = 1,
-        local_rank: int = 0,
-        local_world_size: int = 1,
-        node_rank: int | None = None,
-        master_addr: str | None = None,
-        master_port: int | None = None,
-        device: int | None = None,
-        starter: str = "single",
-        sources: Mapping[str, str] | None = None,
-    ):
-        given = (rank, world_size, local_rank, local_world_size, node_rank)
-        for field, what in zip(FIELDS, (*given, master_addr, master_port), strict=True):
-            object.__setattr__(self, field, what)
-        object.__setattr__(self, "device", device)
-        object.__setattr__(self, "starter", starter)
-        object.__setattr__(self, "sources", dict(sources or {}))
 
     @classmethod
     def detect(
@@ -152,79 +131,27 @@ class RankEnv:
                 target.pop(name, None)
         target.update(mine)
 
-    def _key(self) -> tuple[object, ...]:
-        return (*(getattr(self, field) for field in FIELDS), self.device, self.starter)
-
     def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, RankEnv) else NotImplemented
+        return self[:-1] == other[:-1] if isinstance(other, RankEnv) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._key())
-
-    def __repr__(self) -> str:
-        names = (*FIELDS, "device", "starter", "sources")
-        return f"RankEnv({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
-
-    def __setattr__(self, name: str, what: object) -> NoReturn:
-        raise AttributeError(f"RankEnv is immutable: {name} cannot be set")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"RankEnv is immutable: {name} cannot be deleted")
-
-    def __reduce__(self) -> tuple[Callable[[dict[str, Any]], RankEnv], tuple[dict[str, Any]]]:
-        names = (*FIELDS, "device", "starter", "sources")
-        return _restore, ({name: getattr(self, name) for name in names},)
-
-
-def _restore(fields: dict[str, Any]) -> RankEnv:
-    """Undo pickling, which would set attributes."""
-    return RankEnv(**fields)
+        return hash(self[:-1])
 
 
 def detect_with_notes(
     environ: Mapping[str, str], read_file: Callable[[str], str] = read_text
 ) -> tuple[RankEnv, list[str]]:
     """Detect, and say in words which variables were ignored and why."""
-    decision = decide(environ, read_file)
+    around = Around(environ, read_file)
+    decision = decide(around)
     placement = decision.placement
+    told = {field: getattr(placement, field) for field in PLACE}
     sources = dict(placement.sources)
-    host = address(placement, environ, read_file, inherited=decision.inherited)
-    meet = port(placement, environ, inherited=decision.inherited)
+    host = address(placement, around, inherited=decision.inherited)
+    meet = port(placement, around, inherited=decision.inherited)
     for field, found in (("master_addr", host), ("master_port", meet)):
         if found is not None:
-            sources[field] = found[1]
-    device = None
-    own = decision.marked or not value(environ, "CASTOFF_STARTER")
-    if own and value(environ, "CASTOFF_DEVICE"):
-        device = number(environ, "CASTOFF_DEVICE")
-        sources["device"] = "CASTOFF_DEVICE"
-    me = RankEnv(
-        rank=placement.rank,
-        world_size=placement.world_size or 1,
-        local_rank=placement.local_rank,
-        local_world_size=placement.local_world_size or 1,
-        node_rank=placement.node_rank,
-        master_addr=host[0] if host else None,
-        master_port=meet[0] if meet else None,
-        device=device,
-        starter=placement.starter,
-        sources=sources,
-    )
-    return me, decision.notes
-
-
-def explain(environ: Mapping[str, str] | None = None) -> str:
-    """Describe for people who this process is, from which variables, and what was ignored.
-
-    An environment that places no rank is described too: the error and its fix.
-    """
-    from launcher.ranks.explanation import as_text, describe
-
-    return as_text(describe(os.environ if environ is None else environ))
-
-
-def explain_json(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Tell programs what `explain` tells people; `error` is None for a good environment."""
-    from launcher.ranks.explanation import describe
-
-    return describe(os.environ if environ is None else environ)
+            told[field], sources[field] = found
+    if "CASTOFF_DEVICE" in around and (decision.marked or "CASTOFF_STARTER" not in around):
+        told["device"], sources["device"] = around.number("CASTOFF_DEVICE"), "CASTOFF_DEVICE"
+    return RankEnv(**told, starter=placement.starter, sources=sources), decision.notes

@@ -1,4 +1,4 @@
-"""`python -m launcher.ranks.environment` and `castoff explain`: what a process is told, in plain words."""
+"""`python -m launcher.ranks` and `castoff explain`: what a process is told, in plain words."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ SHOWN = (
 """Variables worth seeing when something is wrong. Names only from here: others may be secrets."""
 
 
-def describe(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Collect everything that is known about this process's place, as JSON can hold it."""
+def explain_json(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Tell programs what `explain` tells people; `error` is None for a good environment."""
+    environ = os.environ if environ is None else environ
     seen = {name: environ[name] for name in dict.fromkeys(SHOWN) if name in environ}
     try:
         me, notes = detect_with_notes(environ)
@@ -57,20 +58,19 @@ def describe(environ: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def as_text(told: dict[str, Any]) -> str:
-    """Put a description into words."""
+def explain(environ: Mapping[str, str] | None = None) -> str:
+    """Describe for people who this process is, from which variables, and what was ignored.
+
+    An environment that places no rank is described too: the error and its fix.
+    """
+    return _as_text(explain_json(environ))
+
+
+def _as_text(told: dict[str, Any]) -> str:
     if told["error"] is not None:
-        return "\n".join(
-            (
-                "This process cannot tell which rank it is.",
-                "",
-                told["error"],
-                "",
-                "What is set:",
-                *(f"  {name}={text}" for name, text in told["seen"].items()),
-                *(["  none of the variables of any starter"] if not told["seen"] else []),
-            )
-        )
+        seen = [f"  {name}={text}" for name, text in told["seen"].items()]
+        lines = ["This process cannot tell which rank it is.", "", told["error"], "", "What is set:"]
+        return "\n".join([*lines, *(seen or ["  none of the variables of any starter"])])
     place, sources = told["placement"], told["sources"]
     node = "" if place["node_rank"] is None else f", node {place['node_rank']}"
     by = " (through castoff)" if told["started_by_castoff"] else ""
@@ -104,12 +104,12 @@ def main() -> None:
     """Print the description of this process; exit 1 when it cannot tell its rank."""
     words = sys.argv[1:]
     if words not in ([], ["--json"]):
-        sys.exit("usage: python -m launcher.ranks.environment [--json]")
-    told = describe(os.environ)
+        sys.exit("usage: python -m launcher.ranks [--json]")
+    told = explain_json()
     if words:
         import json
 
         print(json.dumps(told, indent=2))
     else:
-        print(as_text(told))
+        print(_as_text(told))
     sys.exit(0 if told["error"] is None else 1)

@@ -1,4 +1,4 @@
-"""What each starter tells its ranks, in variables of its own: one function a family.
+"""What each starter tells its ranks, in variables of its own: a row of a table for each family.
 
 A family is the set of variables that one kind of starter sets. Rank, world size and local rank
 are only ever taken from one family: `PMI_RANK` appears under Hydra, Intel MPI and srun,
@@ -12,7 +12,10 @@ from launcher.errors import PlacementError
 
 TYPE_CHECKING = False  # typing itself would cost more than all of this module
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+PLACE = ("rank", "world_size", "local_rank", "local_world_size", "node_rank")
+"""What places a rank: fields of `Placement` and of `RankEnv`."""
 
 VERIFIED = ("srun", "hydra", "intelmpi", "openmpi", "flux", "torchrun", "local", "environment", "single")
 """Starters whose recognition is tested against environments recorded from real runs.
@@ -39,6 +42,12 @@ Source: slurm.h, SLURM_INTERACTIVE_STEP is 0xfffffffa.
 """
 
 
+def read_text(path: str) -> str:
+    """Read a small file, such as PBS's nodefile."""
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs 5 ms
+        return file.read()
+
+
 class Placement:
     """Where a family of variables puts this process; None is what it does not tell."""
 
@@ -60,75 +69,55 @@ class Placement:
         self.sources[field] = source
 
 
-def value(environ: Mapping[str, str], name: str) -> str | None:
-    """Read a variable; one that is set but empty tells nothing and counts as absent."""
-    return environ.get(name) or None
+class Around(dict[str, str]):
+    """The variables around a process; one that is set but empty tells nothing, and is not among them."""
+
+    def __init__(self, environ: Mapping[str, str], read_file: Callable[[str], str] = read_text):
+        super().__init__((name, text) for name, text in environ.items() if text)
+        self.read_file = read_file
+
+    def number(self, name: str) -> int | None:
+        """Read a count or an index; None when the variable is absent, an error when it is neither."""
+        text = self.get(name)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise PlacementError(
+                f"{name}={text!r} is not a whole number of 0 or more, so it cannot place a rank."
+                f" Find what sets it (a job script, a shell start-up file) and mend or unset it:"
+                f" unset {name}"
+            )
+        return int(text)
+
+    def shown(self, names: Iterable[str]) -> str:
+        """Spell out those of these variables that are set."""
+        return ", ".join(f"{name}={self[name]}" for name in names if name in self)
 
 
-def number(environ: Mapping[str, str], name: str) -> int | None:
-    """Read a count or an index; None when the variable is absent, an error when it is neither."""
-    text = value(environ, name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise PlacementError(
-            f"{name}={text!r} is not a whole number of 0 or more, so it cannot place a rank."
-            f" Find what sets it (a job script, a shell start-up file) and mend or unset it:"
-            f" unset {name}"
-        )
-    return int(text)
-
-
-def _read(environ: Mapping[str, str], starter: str, how: str, **names: str) -> Placement:
+def _read(around: Around, starter: str, how: str, names: list[str]) -> Placement:
     """Read fields from variables that a starter sets together.
 
     Raises PlacementError for one that is missing: half a family is a leftover or a wrapper that
     drops variables, and neither places a rank.
     """
     placement = Placement(starter)
-    for field, name in names.items():
-        read = number(environ, name)
+    fields = {field: name for field, name in zip(PLACE, names) if name != "-"}  # noqa: B905 - not all tell all
+    for field, name in fields.items():
+        read = around.number(name)
         if read is None:
-            there = ", ".join(f"{n}={environ[n]}" for n in names.values() if value(environ, n))
             raise PlacementError(
-                f"{there} looks like a rank started by {how}, but {name} is not set, and that"
-                f" starter sets both. Start the program with {how} itself and without a wrapper"
-                f" that drops variables, or, if nothing should have started it, unset"
-                f" {' '.join(names.values())}"
+                f"{around.shown(fields.values())} looks like a rank started by {how}, but {name} is"
+                f" not set, and that starter sets both. Start the program with {how} itself and"
+                f" without a wrapper that drops variables, or, if nothing should have started it, unset"
+                f" {' '.join(fields.values())}"
             )
         placement.take(field, read, name)
     return placement
 
 
-def torchrun(environ: Mapping[str, str]) -> Placement | None:
-    """Read what torchrun tells its workers. Source: recorded, torch 2.13."""
-    if not value(environ, "TORCHELASTIC_RUN_ID"):
-        return None
-    return _read(
-        environ,
-        "torchrun",
-        "torchrun",
-        rank="RANK",
-        world_size="WORLD_SIZE",
-        local_rank="LOCAL_RANK",
-        local_world_size="LOCAL_WORLD_SIZE",
-        node_rank="GROUP_RANK",
-    )
-
-
-def flux(environ: Mapping[str, str]) -> Placement | None:
-    """Read what flux run tells its tasks. Source: recorded, flux-core 0.88."""
-    if not value(environ, "FLUX_TASK_RANK"):
-        return None
-    placement = _read(
-        environ,
-        "flux",
-        "flux run",
-        rank="FLUX_TASK_RANK",
-        world_size="FLUX_JOB_SIZE",
-        local_rank="FLUX_TASK_LOCAL_ID",
-    )
-    nodes, size = number(environ, "FLUX_JOB_NNODES"), placement.world_size
+def _flux(around: Around, placement: Placement) -> None:
+    """Work out the ranks of this node, of which flux run tells nothing."""
+    nodes, size = around.number("FLUX_JOB_NNODES"), placement.world_size
     if nodes and size and size >= nodes:
         few, fuller = divmod(size, nodes)  # it fills node after node, the first ones with one more
         before = fuller * (few + 1)
@@ -137,109 +126,61 @@ def flux(environ: Mapping[str, str]) -> Placement | None:
         if not fuller or place == placement.local_rank:  # unless --taskmap says otherwise
             placement.local_world_size = few + on_fuller
             placement.sources["local_world_size"] = "FLUX_JOB_SIZE / FLUX_JOB_NNODES"
-    return placement
 
 
-def openmpi(environ: Mapping[str, str]) -> Placement | None:
-    """Read what Open MPI tells its ranks. Source: recorded, 4.1.4.
+def _hydra(around: Around, placement: Placement) -> None:
+    """Find the node, of which Hydra itself tells nothing.
 
-    Not OMPI_COMM_WORLD_NODE_RANK: in spite of its name it counts ranks, not nodes.
+    Inside a Slurm job it starts one proxy a node through srun; its ranks inherit that proxy's place.
     """
-    if not value(environ, "OMPI_COMM_WORLD_RANK"):
-        return None
-    return _read(
-        environ,
-        "openmpi",
-        "Open MPI's mpiexec",
-        rank="OMPI_COMM_WORLD_RANK",
-        world_size="OMPI_COMM_WORLD_SIZE",
-        local_rank="OMPI_COMM_WORLD_LOCAL_RANK",
-        local_world_size="OMPI_COMM_WORLD_LOCAL_SIZE",
-    )
+    intel = placement.starter == "intelmpi"
+    if intel and "HYDRA_BSTRAP_NODE_ID" in around:
+        placement.take("node_rank", around.number("HYDRA_BSTRAP_NODE_ID"), "HYDRA_BSTRAP_NODE_ID")
+    elif slurm_in_step(around) and one_task_a_node(around):
+        placement.take("node_rank", around.number("SLURM_NODEID"), "SLURM_NODEID")
 
 
-def hydra(environ: Mapping[str, str]) -> Placement | None:
-    """Read what Hydra (MPICH's mpiexec) and Intel MPI, its relative, tell their ranks.
-
-    Source: recorded, MPICH 4.0.2 and Intel MPI 2021.18.
-    """
-    # PMI_RANK alone may be srun's or PALS's.
-    if not (value(environ, "PMI_RANK") and value(environ, "MPI_LOCALRANKID")):
-        return None
-    intel = value(environ, "I_MPI_HYDRA_UUID") is not None
-    placement = _read(
-        environ,
-        "intelmpi" if intel else "hydra",
-        "Intel MPI's mpiexec" if intel else "MPICH's mpiexec",
-        rank="PMI_RANK",
-        world_size="PMI_SIZE",
-        local_rank="MPI_LOCALRANKID",
-        local_world_size="MPI_LOCALNRANKS",
-    )
-    if intel and value(environ, "HYDRA_BSTRAP_NODE_ID"):
-        placement.take("node_rank", number(environ, "HYDRA_BSTRAP_NODE_ID"), "HYDRA_BSTRAP_NODE_ID")
-    elif slurm_in_step(environ) and one_task_a_node(environ):
-        # Inside a Slurm job Hydra starts one proxy a node through srun; its ranks inherit that
-        # proxy's place.
-        placement.take("node_rank", number(environ, "SLURM_NODEID"), "SLURM_NODEID")
-    return placement
-
-
-def slurm(environ: Mapping[str, str]) -> Placement | None:
-    """Read what srun tells its tasks, plain, with pmi2 or on a Cray. Source: recorded, 22.05.8."""
-    if not slurm_in_step(environ):
-        return None
-    placement = _read(
-        environ,
-        "srun",
-        "srun",
-        rank="SLURM_PROCID",
-        world_size="SLURM_STEP_NUM_TASKS",
-        local_rank="SLURM_LOCALID",
-        node_rank="SLURM_NODEID",
-    )
-    ranks_here = (value(environ, "SLURM_GTIDS") or "").split(",")
-    counts = value(environ, "SLURM_STEP_TASKS_PER_NODE")
+def _slurm(around: Around, placement: Placement) -> None:
+    """Count the tasks of this node, in one of the two ways in which srun tells them."""
+    ranks_here = around["SLURM_GTIDS"].split(",") if "SLURM_GTIDS" in around else []
+    counts = around.get("SLURM_STEP_TASKS_PER_NODE")
     if counts:
         here = tasks_on_node(counts, placement.node_rank or 0)
         placement.take("local_world_size", here, "SLURM_STEP_TASKS_PER_NODE at SLURM_NODEID")
-    elif ranks_here != [""]:
+    elif ranks_here:
         placement.take("local_world_size", len(ranks_here), "count of SLURM_GTIDS")
     local = placement.local_rank
-    if ranks_here != [""] and ranks_here[local : local + 1] != [str(placement.rank)]:
+    if ranks_here and ranks_here[local : local + 1] != [str(placement.rank)]:
         raise PlacementError(
             f"SLURM_PROCID={placement.rank} with SLURM_LOCALID={local} does not fit"
-            f" SLURM_GTIDS={environ['SLURM_GTIDS']}, the ranks of this node: the variables come"
+            f" SLURM_GTIDS={around['SLURM_GTIDS']}, the ranks of this node: the variables come"
             " from different places. Something outside of srun sets or keeps some of them;"
             " start the program with srun, and keep SLURM_* out of setup scripts."
         )
-    return placement
 
 
-def slurm_in_step(environ: Mapping[str, str]) -> bool:
+def slurm_in_step(around: Around) -> bool:
     """Tell a task of srun from a batch script or `salloc`'s shell, which are no ranks.
 
     A script submitted from inside a step inherits that step's variables (seen in 22.05.8), while
     Slurm says again that it is task 0 alone on its node: then they contradict one another.
     """
-    step = value(environ, "SLURM_STEP_ID") or value(environ, "SLURM_STEPID") or ""
-    if not value(environ, "SLURM_STEP_NUM_TASKS"):
+    step = around.get("SLURM_STEP_ID") or around.get("SLURM_STEPID") or ""
+    if "SLURM_STEP_NUM_TASKS" not in around or (step.isdigit() and int(step) >= SPECIAL_STEPS):
         return False
-    if step.isdigit() and int(step) >= SPECIAL_STEPS:
-        return False
-    return not slurm_step_is_inherited(environ)
+    return not slurm_step_is_inherited(around)
 
 
-def slurm_step_is_inherited(environ: Mapping[str, str]) -> bool:
+def slurm_step_is_inherited(around: Around) -> bool:
     """Say whether SLURM_STEP_* is left over from the step out of which this job was submitted."""
     places = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS")
-    counts = value(environ, "SLURM_STEP_TASKS_PER_NODE")
-    if counts is None or any(environ.get(name) != "0" for name in places):
+    counts = around.get("SLURM_STEP_TASKS_PER_NODE")
+    if counts is None or any(around.get(name) != "0" for name in places):
         return False
     if tasks_on_node(counts, 0) != 1:
         return True  # a task that shared its node would find the others in SLURM_GTIDS
-    of_step = (environ.get("SLURM_STEP_NUM_TASKS"), counts)
-    of_job = (environ.get("SLURM_NPROCS"), environ.get("SLURM_TASKS_PER_NODE"))
+    of_step = (around.get("SLURM_STEP_NUM_TASKS"), counts)
+    of_job = (around.get("SLURM_NPROCS"), around.get("SLURM_TASKS_PER_NODE"))
     return None not in of_job and of_step[0] != of_job[0] and of_step[1] != of_job[1]
 
 
@@ -264,45 +205,71 @@ def tasks_on_node(counts: str, node: int) -> int:
     )
 
 
-def one_task_a_node(environ: Mapping[str, str]) -> bool:
+def one_task_a_node(around: Around) -> bool:
     """Say whether the Slurm step has the shape that an mpiexec asks srun for."""
-    counts = (value(environ, "SLURM_STEP_TASKS_PER_NODE") or "1").split(",")
+    counts = around.get("SLURM_STEP_TASKS_PER_NODE", "1").split(",")
     return all(part == "1" or part.startswith("1(x") for part in counts)
 
 
-def pals(environ: Mapping[str, str]) -> Placement | None:
-    """Read what PALS tells its ranks, in its Cray PMI and its PMIx form.
+def _pals(around: Around, placement: Placement) -> None:
+    """Read what one of PALS's two forms leaves out. Under `PALS_PMI=pmix` nothing tells the world size.
 
-    Source: ALCF's user guides, RADICAL-Pilot #2836, torchcomms #79; not recorded. Under
-    `PALS_PMI=pmix` no variable tells the world size. PALS_NRANKS is not one: it is an input of
-    mpiexec, and may well be another job's.
+    PALS_NRANKS does not: it is an input of mpiexec, and may well be another job's.
     """
-    if not value(environ, "PALS_RANKID"):
-        return None
-    how = "PALS's mpiexec"
-    placement = _read(environ, "pals", how, rank="PALS_RANKID", local_rank="PALS_LOCAL_RANKID")
-    for field, names in (
-        ("world_size", ("PMI_SIZE",)),
-        ("local_world_size", ("PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE")),
-        ("node_rank", ("PALS_NODEID",)),
+    for field, name in (
+        ("world_size", "PMI_SIZE"),
+        ("local_world_size", "PALS_LOCAL_SIZE"),
+        ("local_world_size", "PMI_LOCAL_SIZE"),
+        ("node_rank", "PALS_NODEID"),
     ):
-        for name in names:
-            if value(environ, name) and field not in placement.sources:
-                placement.take(field, number(environ, name), name)
-    return placement
+        if name in around and field not in placement.sources:
+            placement.take(field, around.number(name), name)
 
 
-FAMILIES = (torchrun, flux, openmpi, hydra, slurm, pals)
-"""Innermost first. An mpiexec inside a Slurm job starts its proxies through srun, so its ranks
+_HYDRA = "PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS"
+_OPENMPI = " ".join(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
+_SRUN = "SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID - SLURM_NODEID"
+_TORCHRUN = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK"
+
+FAMILIES: tuple[tuple[str, str, str, str, Callable[[Around, Placement], None] | None], ...] = (
+    # Recorded, torch 2.13.
+    ("torchrun", "torchrun", "TORCHELASTIC_RUN_ID", _TORCHRUN, None),
+    # Recorded, flux-core 0.88.
+    ("flux", "flux run", "FLUX_TASK_RANK", "FLUX_TASK_RANK FLUX_JOB_SIZE FLUX_TASK_LOCAL_ID", _flux),
+    # Recorded, 4.1.4. OMPI_COMM_WORLD_NODE_RANK, in spite of its name, counts ranks and not nodes.
+    ("openmpi", "Open MPI's mpiexec", "OMPI_COMM_WORLD_RANK", _OPENMPI, None),
+    # Recorded, Intel MPI 2021.18 and MPICH 4.0.2. PMI_RANK alone may be srun's or PALS's.
+    ("intelmpi", "Intel MPI's mpiexec", "PMI_RANK MPI_LOCALRANKID I_MPI_HYDRA_UUID", _HYDRA, _hydra),
+    ("hydra", "MPICH's mpiexec", "PMI_RANK MPI_LOCALRANKID", _HYDRA, _hydra),
+    # Recorded, 22.05.8: plain, with pmi2 or on a Cray.
+    ("srun", "srun", "SLURM_STEP_NUM_TASKS", _SRUN, _slurm),
+    # ALCF's user guides, RADICAL-Pilot #2836, torchcomms #79; not recorded.
+    ("pals", "PALS's mpiexec", "PALS_RANKID", "PALS_RANKID - PALS_LOCAL_RANKID", _pals),
+)
+"""Starter, its name for people, the variables that it alone sets, those of PLACE, and what tells more.
+
+Innermost first. An mpiexec inside a Slurm job starts its proxies through srun, so its ranks
 see the proxy's SLURM_PROCID too; srun on a Cray sets PALS_* too. torchrun is the starter most
 often started by another one."""
 
 
-def innermost(environ: Mapping[str, str]) -> Placement | None:
-    """Find the family of the starter nearest to this process; None when there is none."""
-    return next(filter(None, (family(environ) for family in FAMILIES)), None)
+def innermost(around: Around, among: str | None = None) -> Placement | None:
+    """Find the family of the starter nearest to this process; None when there is none.
+
+    `among`: of this starter alone.
+    """
+    for starter, how, marks, names, more in FAMILIES:
+        if among not in (None, starter) or not all(name in around for name in marks.split()):
+            continue
+        if starter == "srun" and not slurm_in_step(around):
+            continue
+        placement = _read(around, starter, how, names.split())
+        if more:
+            more(around, placement)
+        return placement
+    return None
 
 
-def orphans(environ: Mapping[str, str]) -> list[str]:
+def orphans(around: Around) -> list[str]:
     """List the variables of starters that are set though no family is complete."""
-    return [name for name in MPI_RANKS + MPI_SIZES + MPI_OTHERS if value(environ, name)]
+    return [name for name in MPI_RANKS + MPI_SIZES + MPI_OTHERS if name in around]

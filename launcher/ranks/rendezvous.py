@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from launcher.errors import PlacementError
-from launcher.ranks.families import Placement, number, slurm_in_step, value
+from launcher.ranks.families import PLACE, Around, Placement, slurm_in_step
 from launcher.ranks.hostlist import HostlistError, expand, read_nodefile, short_name
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 PORTS = range(20000, 30000)
 """Below Linux's range for outgoing connections (32768 on), so that none of them is in the way."""
@@ -23,14 +19,14 @@ JOB_VARIABLES = (
 START_VARIABLES = {"srun": "SLURM_STEP_ID", "openmpi": "PMIX_NAMESPACE", "intelmpi": "I_MPI_HYDRA_UUID"}
 """What sets one start apart from others in the same job, where a starter tells."""
 
-TRIPLE = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+TRIPLE = tuple(field.upper() for field in PLACE[:3])
 """The least that places a rank without a starter."""
 
 
-def complete(placement: Placement, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Placement:
+def complete(placement: Placement, around: Around) -> Placement:
     """Fill in what a family leaves out, from the scheduler; raise PlacementError if it cannot."""
     if placement.world_size is None:
-        _complete_pals_size(placement, environ, read_file)
+        _complete_pals_size(placement, around)
     if placement.local_world_size is None:
         raise PlacementError(
             f"{placement.sources['rank']}={placement.rank} was set by {placement.starter}, but no"
@@ -42,15 +38,13 @@ def complete(placement: Placement, environ: Mapping[str, str], read_file: Callab
     return placement
 
 
-def _complete_pals_size(
-    placement: Placement, environ: Mapping[str, str], read_file: Callable[[str], str]
-) -> None:
+def _complete_pals_size(placement: Placement, around: Around) -> None:
     """Find the world size under PALS with PMIx: what the job says, else hosts times ranks."""
-    told = number(environ, "WORLD_SIZE")
-    if told is not None and not value(environ, "RANK"):
+    told = around.number("WORLD_SIZE")
+    if told is not None and "RANK" not in around:
         placement.take("world_size", told, "WORLD_SIZE")
         return
-    hosts = node_hosts(environ, read_file)
+    hosts = node_hosts(around)
     if not hosts or placement.local_world_size is None:
         raise PlacementError(
             f"PALS_RANKID={placement.rank} was set by PALS's mpiexec, but no variable tells the"
@@ -62,51 +56,46 @@ def _complete_pals_size(
     placement.take("world_size", size, "hosts in PBS_NODEFILE x PALS_LOCAL_SIZE")
 
 
-def node_hosts(environ: Mapping[str, str], read_file: Callable[[str], str]) -> list[str]:
+def node_hosts(around: Around) -> list[str]:
     """List the hosts of a PBS job; none without a nodefile that can be read."""
-    path = value(environ, "PBS_NODEFILE")
-    if path is None:
-        return []
     try:
-        return read_nodefile(read_file(path))
+        return read_nodefile(around.read_file(around["PBS_NODEFILE"])) if "PBS_NODEFILE" in around else []
     except OSError:
         return []
 
 
-def guess_local_size(
-    placement: Placement, environ: Mapping[str, str], read_file: Callable[[str], str]
-) -> None:
+def guess_local_size(placement: Placement, around: Around) -> None:
     """Work out LOCAL_WORLD_SIZE for a bare triple without it; an error when nothing tells."""
     if placement.local_world_size is not None:
         return
     size = placement.world_size or 1
-    nodes = number(environ, "SLURM_JOB_NUM_NODES") or len(node_hosts(environ, read_file))
+    nodes = around.number("SLURM_JOB_NUM_NODES") or len(node_hosts(around))
     if size == 1 or nodes == 1 or (not nodes and placement.rank == placement.local_rank):
         placement.take("local_world_size", size, "WORLD_SIZE: one node")
     elif nodes and size % nodes == 0:
         placement.take("local_world_size", size // nodes, f"WORLD_SIZE / {nodes} nodes of the job")
     else:
         raise PlacementError(
-            f"{shown_triple(environ)} are set and LOCAL_WORLD_SIZE is not, and nothing else tells"
+            f"{around.shown(TRIPLE)} are set and LOCAL_WORLD_SIZE is not, and nothing else tells"
             " how many ranks share this node. Export LOCAL_WORLD_SIZE too, where RANK is exported."
         )
 
 
-def alone(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Placement:
+def alone(around: Around) -> Placement:
     """Place a process that no starter started: rank 0 of 1, unless a job around it says more."""
-    tasks = number(environ, "SLURM_NTASKS") or number(environ, "SLURM_NPROCS") or 1
-    nodes = number(environ, "SLURM_JOB_NUM_NODES") or number(environ, "SLURM_NNODES") or 1
-    if in_slurm_job(environ) and (tasks > 1 or nodes > 1 or number(environ, "SLURM_PROCID")):
+    tasks = around.number("SLURM_NTASKS") or around.number("SLURM_NPROCS") or 1
+    nodes = around.number("SLURM_JOB_NUM_NODES") or around.number("SLURM_NNODES") or 1
+    if in_slurm_job(around) and (tasks > 1 or nodes > 1 or around.number("SLURM_PROCID")):
         raise PlacementError(
-            f"this process runs in Slurm job {job_id(environ) or '?'} of {tasks} tasks on {nodes}"
+            f"this process runs in Slurm job {job_id(around) or '?'} of {tasks} tasks on {nodes}"
             " nodes (SLURM_NTASKS, SLURM_JOB_NUM_NODES), but in its batch script or shell, not in"
             " a step: srun did not start it, so it is no rank. Start it with: srun <program>."
             " For a single process on purpose: srun -N1 -n1 <program>"
         )
-    path = value(environ, "PBS_NODEFILE")
+    path = around.get("PBS_NODEFILE")
     if path is not None:
         try:
-            lines = [line for line in read_file(path).splitlines() if line.strip()]
+            lines = [line for line in around.read_file(path).splitlines() if line.strip()]
         except OSError as error:
             raise PlacementError(
                 f"PBS_NODEFILE={path} cannot be read ({error}), so nothing tells how many"
@@ -115,45 +104,33 @@ def alone(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Placem
             ) from error
         if len(lines) > 1:
             raise PlacementError(
-                f"this process runs in PBS job {environ.get('PBS_JOBID', '?')} whose nodefile"
+                f"this process runs in PBS job {around.get('PBS_JOBID', '?')} whose nodefile"
                 f" ({path}) has {len(lines)} lines on {len(set(lines))} host(s), one per process"
                 " asked for, but no starter's variables: it is no rank. Start it with: mpiexec"
                 f" -n {len(lines)} <program>. For a single process on purpose: RANK=0"
                 " WORLD_SIZE=1 LOCAL_RANK=0 <program>"
             )
-    elif value(environ, "PBS_JOBID"):
+    elif "PBS_JOBID" in around:
         raise PlacementError(
-            f"PBS_JOBID={environ['PBS_JOBID']} is set without PBS_NODEFILE, so nothing tells how"
+            f"PBS_JOBID={around['PBS_JOBID']} is set without PBS_NODEFILE, so nothing tells how"
             " many processes this PBS job has. Pass PBS_NODEFILE on too; outside of a job:"
             " unset PBS_JOBID"
         )
     placement = Placement("single")
-    for field, what in (
-        ("rank", 0),
-        ("world_size", 1),
-        ("local_rank", 0),
-        ("local_world_size", 1),
-        ("node_rank", 0),
-    ):
+    for field, what in zip(PLACE, (0, 1, 0, 1, 0), strict=True):
         placement.take(field, what, "no starter around")
     return placement
 
 
-def in_slurm_job(environ: Mapping[str, str]) -> bool:
+def in_slurm_job(around: Around) -> bool:
     """Say whether this is a batch script or a shell of a Slurm job, and no task of a step."""
-    inside = job_id(environ) or value(environ, "SLURM_PROCID") or value(environ, "SLURM_STEP_ID")
-    return bool(inside) and not slurm_in_step(environ)
+    inside = job_id(around) or "SLURM_PROCID" in around or "SLURM_STEP_ID" in around
+    return bool(inside) and not slurm_in_step(around)
 
 
-def job_id(environ: Mapping[str, str]) -> str:
+def job_id(around: Around) -> str:
     """Read the Slurm job's number; empty outside of one."""
-    return value(environ, "SLURM_JOB_ID") or value(environ, "SLURM_JOBID") or ""
-
-
-def shown_triple(environ: Mapping[str, str]) -> str:
-    """Spell the triple out as it is set."""
-    names = [name for name in TRIPLE if value(environ, name)]
-    return ", ".join(f"{name}={environ[name]}" for name in names)
+    return around.get("SLURM_JOB_ID") or around.get("SLURM_JOBID", "")
 
 
 def derived_port(key: str) -> int:
@@ -163,9 +140,7 @@ def derived_port(key: str) -> int:
     return PORTS[zlib.crc32(key.encode(errors="surrogateescape")) % (len(PORTS) - 1)]
 
 
-def first_host(
-    starter: str, environ: Mapping[str, str], read_file: Callable[[str], str]
-) -> tuple[str, str] | None:
+def first_host(starter: str, around: Around) -> tuple[str, str] | None:
     """Find the host of rank 0 and the variable that tells it.
 
     Never SLURM_LAUNCH_NODE_IPADDR: that is where srun runs, often a login node.
@@ -173,45 +148,43 @@ def first_host(
     lists = ["SLURM_JOB_NODELIST"]
     # Open MPI runs its daemons on all hosts but the first in a step; that step's list lacks the
     # host of rank 0. Hydra's step has all of its hosts.
-    if starter != "openmpi" and slurm_in_step(environ):
+    if starter != "openmpi" and slurm_in_step(around):
         lists.insert(0, "SLURM_STEP_NODELIST")
     for name in lists:
         try:
-            hosts = expand(value(environ, name) or "")
+            hosts = expand(around.get(name, ""))
         except HostlistError as error:
             raise PlacementError(f"{name}: {error} Or set MASTER_ADDR.") from error
         if hosts:
             return hosts[0], name
-    hosts = node_hosts(environ, read_file)
+    hosts = node_hosts(around)
     return (short_name(hosts[0]), "PBS_NODEFILE") if hosts else None
 
 
-def address(
-    placement: Placement, environ: Mapping[str, str], read_file: Callable[[str], str], *, inherited: bool
-) -> tuple[str, str] | None:
+def address(placement: Placement, around: Around, *, inherited: bool) -> tuple[str, str] | None:
     """Find MASTER_ADDR and where it comes from; None when nothing tells it.
 
     One that is set is kept, right or wrong: only its owner knows why. `inherited` says that the
     one in the environment is that of the task around this one; torchrun always sets its own.
     """
-    kept = value(environ, "MASTER_ADDR")
+    kept = around.get("MASTER_ADDR")
     if kept and (placement.starter == "torchrun" or not inherited):
         return kept, "MASTER_ADDR"
     if placement.starter == "torchrun":
         return None
     if placement.local_world_size == placement.world_size:
         return "127.0.0.1", "all ranks are on this node"
-    return first_host(placement.starter, environ, read_file)
+    return first_host(placement.starter, around)
 
 
-def port(placement: Placement, environ: Mapping[str, str], *, inherited: bool) -> tuple[int, str] | None:
+def port(placement: Placement, around: Around, *, inherited: bool) -> tuple[int, str] | None:
     """Find MASTER_PORT and where it comes from.
 
     Without one, all ranks derive the same from the job's id. Nobody tried whether it is free:
     castoff's job script does that, a rank alone cannot. Two starts in one job differ where the
     starter tells them apart (START_VARIABLES); two of MPICH's mpiexec on one laptop do not.
     """
-    kept = number(environ, "MASTER_PORT")
+    kept = around.number("MASTER_PORT")
     if kept is not None and not 0 < kept < 65536:
         raise PlacementError(
             f"MASTER_PORT={kept} is no port. Set it to a free one of 1024 to 65535, the same for"
@@ -221,10 +194,9 @@ def port(placement: Placement, environ: Mapping[str, str], *, inherited: bool) -
         return kept, "MASTER_PORT"
     if placement.starter == "torchrun":
         return None
-    names = [next((n for n in group if value(environ, n)), "") for group in JOB_VARIABLES]
-    names.append(START_VARIABLES.get(placement.starter, ""))
-    told = [(name, environ[name]) for name in names if value(environ, name)]
-    derived = derived_port("/".join(text for _, text in told))
+    names = [next((n for n in group if n in around), "") for group in JOB_VARIABLES]
+    told = [name for name in (*names, START_VARIABLES.get(placement.starter, "")) if name in around]
+    derived = derived_port("/".join(around[name] for name in told))
     if inherited and kept and derived >= kept:
         derived += 1  # never the port of the ranks around this one
-    return derived, "derived from " + (", ".join(name for name, _ in told) or "nothing but itself")
+    return derived, "derived from " + (", ".join(told) or "nothing but itself")

@@ -16,9 +16,8 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import InvalidInput, PlacementError, Problem
 from launcher.planning.planner import plan
-from launcher.ranks import read_text
 from launcher.ranks.decision import decide
-from launcher.ranks.families import Placement, innermost, value
+from launcher.ranks.families import Around, Placement, innermost, read_text
 from launcher.runs.plan import Plan
 from launcher.schedulers.allocation import Allocation
 from launcher.schedulers.registry import NAMES, queued
@@ -49,14 +48,15 @@ def rank_here(environ: Mapping[str, str], read_file: Callable[[str], str] = read
 
     What was left over or set by hand, without a starter, makes no rank: a script clears it.
     """
+    around = Around(environ, read_file)
     try:
-        placement: Placement | None = decide(environ, read_file).placement
+        placement: Placement | None = decide(around).placement
     except PlacementError:
         placement = None
     if placement is None or placement.starter in ("environment", "single"):
-        spawned = placement is not None and value(environ, "CASTOFF_RANK") is not None
+        spawned = placement is not None and "CASTOFF_RANK" in around
         try:
-            placement = innermost(environ) or (placement if spawned else None)
+            placement = innermost(around) or (placement if spawned else None)
         except PlacementError:
             return None
     return None if placement is None or placement.world_size == 1 else placement

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from launcher.ranks.families import value
 from launcher.ranks.hostlist import read_nodefile
 from launcher.runs.records import write_file
 from launcher.schedulers.allocation import Allocation, no_hosts
@@ -43,11 +42,11 @@ def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> PbsAllo
     Raises:
         CastoffError: it does not tell which hosts.
     """
-    job = value(environ, "PBS_JOBID")
+    job = environ.get("PBS_JOBID")
     if not job:
         return None
-    path = value(environ, "PBS_NODEFILE")
-    if path is None:
+    path = environ.get("PBS_NODEFILE")
+    if not path:
         why = "PBS_NODEFILE is not set"
     else:
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from launcher.ranks.families import slurm_in_step, tasks_on_node, value
+from launcher.ranks.families import Around, slurm_in_step, tasks_on_node
 from launcher.ranks.hostlist import expand
 from launcher.ranks.rendezvous import job_id
 from launcher.schedulers.allocation import Allocation, no_hosts
@@ -61,18 +61,19 @@ def find(environ: Mapping[str, str]) -> SlurmAllocation | None:
     Raises:
         CastoffError: it does not tell which hosts.
     """
-    job = job_id(environ)
+    around = Around(environ)
+    job = job_id(around)
     if not job:
         return None
-    hosts = expand(value(environ, "SLURM_JOB_NODELIST") or "")
+    hosts = expand(around.get("SLURM_JOB_NODELIST", ""))
     if not hosts:
         raise no_hosts(
             f"SLURM_JOB_ID={job} is set, but SLURM_JOB_NODELIST, which lists its hosts, is not",
             f'export SLURM_JOB_NODELIST="$(squeue --noheader --job {job} --format %N)"',
             "SLURM_JOB_ID SLURM_JOBID",
         )
-    counts = value(environ, "SLURM_JOB_CPUS_PER_NODE")
+    counts = around.get("SLURM_JOB_CPUS_PER_NODE")
     cpus: tuple[int, ...] = ()
-    if counts is not None and value(environ, "SLURM_OVERCOMMIT") is None:
+    if counts is not None and "SLURM_OVERCOMMIT" not in around:
         cpus = tuple(tasks_on_node(counts, node) for node in range(len(hosts)))
-    return SlurmAllocation(job, hosts, cpus, slurm_in_step(environ))
+    return SlurmAllocation(job, hosts, cpus, slurm_in_step(around))

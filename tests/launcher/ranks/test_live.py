@@ -21,7 +21,7 @@ PROGRAM = """
 import json, os
 from launcher.ranks import RankEnv
 me = RankEnv.detect()
-told = {name: getattr(me, name) for name in RankEnv.__slots__ if name != "sources"}
+told = {name: getattr(me, name) for name in RankEnv._fields if name != "sources"}
 me.export()
 told["exported"] = [os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"], os.environ["RANK"]]
 with open(f"{os.environ['TO']}/{me.rank}.json", "x") as file:

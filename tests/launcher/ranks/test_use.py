@@ -130,12 +130,12 @@ def test_start_block_unsets_no_input_of_a_starter() -> None:
 
 def test_rank_env_is_immutable_and_comparable() -> None:
     me = detect(rank("srun-two-nodes", 1))
-    with pytest.raises(AttributeError, match="immutable"):
+    with pytest.raises(AttributeError, match="set"):
         me.rank = 0
     with pytest.raises(AttributeError):
         del me.rank
     with pytest.raises(AttributeError):
-        me.anything = 0
+        me.anything = 0  # type: ignore[attr-defined]
     assert me == detect(rank("srun-two-nodes", 1))
     assert me != detect(rank("srun-two-nodes", 2))
     assert me != "rank 1"
@@ -225,7 +225,8 @@ def test_import_and_detect_load_nothing_slow() -> None:
     done = run("-c", code)
     loaded = {name for name in done.stdout.split() if name.partition(".")[0] != "launcher"}
     known = {"__future__", "zlib", "_stat", "stat", "genericpath", "posixpath", "os", "os.path"}
-    assert loaded <= known | {"_collections_abc"}
+    known |= {"collections", "_collections", "itertools", "keyword", "_operator", "operator", "reprlib"}
+    assert loaded <= known | {"builtins", "_thread", "_collections_abc"}
 
 
 def test_commands_and_code_of_the_documentation_run() -> None:
