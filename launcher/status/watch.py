@@ -8,9 +8,10 @@ everything around it, and castoff does not guess.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from launcher.errors import CastoffError
@@ -20,7 +21,7 @@ from launcher.runs.run import Run
 from launcher.runs.states import MemberStatus, RunStatus, code_of, joint_state, worst
 from launcher.schedulers.command import PATIENCE
 from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.local.abandoned import Marked
+from launcher.schedulers.local.abandoned import living
 from launcher.schedulers.local.control import is_abandoned, other_host, started_by
 from launcher.schedulers.queue import NOT_ASKED, Answer, Queue
 from launcher.schedulers.registry import is_own, queued_of, title_of
@@ -71,9 +72,9 @@ def judge(scenes: list[Scene], asking: Asking | None = None) -> list[RunStatus]:
         CastoffError: something in their directories cannot be read.
     """
     scenes, told = (asking or Asking()).told(scenes)
-    marked = Marked()
+    marks = functools.cache(living)
     return [
-        _status(scene, told[scene.run.path]) if scene.queued else _local_status(scene, marked)
+        _status(scene, told[scene.run.path]) if scene.queued else _local_status(scene, marks)
         for scene in scenes
     ]
 
@@ -85,7 +86,7 @@ def by_records(scene: Scene) -> RunStatus:
         CastoffError: something in its directory cannot be read.
     """
     if scene.queued is None:
-        return _local_status(scene, Marked())
+        return _local_status(scene, living)
     answer = Answer({}, frozenset(), silence="it was not asked yet")
     known = queued.Known(title_of(scene.plan.scheduler), answer, time.time())
     return _status(scene, queued.Told(scene, known))
@@ -168,10 +169,11 @@ def condition_holds(condition: str, run: Run, looking: Looking | None = None) ->
     return condition == "afterany" or well == (condition == "afterok")
 
 
-def _local_status(scene: Scene, marked: Marked) -> RunStatus:
+def _local_status(scene: Scene, marks: Callable[[], Container[str]]) -> RunStatus:
     """The status of a run whose scheduler is castoff itself, or of which nothing but records is known."""
     if not scene.alive and any(not found[-1].settled for found in scene.attempts.values()):
-        alive = bool(marked.of(started_by(scene.run)))
+        started = started_by(scene.run)
+        alive = started is not None and started.mark in marks()
         scene = Scene(scene.run, held=scene.held)  # it may have ended before that look
         scene.alive = alive
     elsewhere = None if scene.alive else other_host(scene.run)

@@ -15,7 +15,7 @@ from launcher.runs.run import LOCK, STOP, Run, locked
 from launcher.runs.script import head_of
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import Silent
-from launcher.schedulers.local.abandoned import Marked
+from launcher.schedulers.local.abandoned import living
 from launcher.schedulers.local.control import forget_cancellation, other_host, started_by
 from launcher.schedulers.orders import Order, Sending
 from launcher.schedulers.registry import queued, queued_of
@@ -127,7 +127,7 @@ def _check_over(run: Run, scheduler: QueuedScheduler | None, environ: Mapping[st
         CastoffError: it does, or nobody can tell now.
     """
     if scheduler is None:
-        if Marked().of(started_by(run)):
+        if (started := started_by(run)) and started.mark in living():
             raise CastoffError(_still(run))
         return
     (now,) = judge([Scene(run, held=True)])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,11 +33,6 @@ INDEX = "CASTOFF_LOCAL_INDEX"
 _TERM_PATIENCE = 10.0
 """Seconds that scripts have to end after TERM, as their scheduler gives them."""
 
-_KILL_PATIENCE = 10.0
-"""Seconds in which what was sent KILL is gone, but for what hangs in the kernel."""
-
-_POLL = 0.05
-
 _CLOCK = 2.0
 """Seconds by which the kernel's idea of when processes began may have moved."""
 
@@ -58,24 +52,15 @@ class Started(NamedTuple):
         return cls(os.urandom(16).hex(), psutil.Process().create_time())
 
 
-class Marked:
-    """What lives on this host of runs whose schedulers are gone; looked for once, when first asked for."""
+def living() -> dict[str, list[psutil.Process]]:
+    """Every living process of this host that has a scheduler's mark, by the mark; but for this one."""
+    import psutil
 
-    def __init__(self) -> None:
-        self._found: dict[str, list[psutil.Process]] | None = None
-
-    def of(self, started: Started | None) -> list[psutil.Process]:
-        """Every living process with a scheduler's mark, but this one; None: there was none."""
-        if started is None:
-            return []
-        if self._found is None:
-            import psutil
-
-            self._found = {}
-            for process in psutil.process_iter():
-                if (known := _environment(process).get(MARK)) and process.pid != os.getpid():
-                    self._found.setdefault(known, []).append(process)
-        return self._found.get(started.mark, [])
+    found: dict[str, list[psutil.Process]] = {}
+    for process in psutil.process_iter():
+        if (mark := _environment(process).get(MARK)) and process.pid != os.getpid():
+            found.setdefault(mark, []).append(process)
+    return found
 
 
 def end(run: Run, started: Started, member: int | None) -> None:
@@ -83,19 +68,10 @@ def end(run: Run, started: Started, member: int | None) -> None:
 
     Scripts get TERM, which they pass on; what they leave gets TERM and then KILL.
     """
-    import psutil
-
-    from launcher.starters.local.processes import GRACE, send
+    from launcher.starters.local.processes import GRACE, end_all
 
     _end_scripts(run, started, member)
-    told, left = set[psutil.Process](), list[psutil.Process]()
-    for number, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, _KILL_PATIENCE)):
-        begun = time.monotonic()
-        while (left := _left(run, started, member)) and time.monotonic() - begun <= patience:
-            send(left if number == signal.SIGKILL else set(left) - told, number)
-            told.update(left)
-            psutil.wait_procs(left, timeout=_POLL)
-    if told and not left:
+    if _left(run, started, member) and end_all(lambda: _left(run, started, member), GRACE):
         _settle(run, member)
 
 
@@ -103,7 +79,7 @@ def _end_scripts(run: Run, started: Started, member: int | None) -> None:
     import psutil
 
     asked = []
-    for process in Marked().of(started):
+    for process in living().get(started.mark, []):
         with contextlib.suppress(psutil.Error):  # gone
             if process.cmdline()[-1:] == [str(run.script)] and _is_of(process, member):
                 process.terminate()
@@ -112,7 +88,8 @@ def _end_scripts(run: Run, started: Started, member: int | None) -> None:
 
 
 def _left(run: Run, started: Started, member: int | None) -> list[psutil.Process]:
-    return [one for one in {*Marked().of(started), *_holders(run, started.since)} if _is_of(one, member)]
+    found = {*living().get(started.mark, []), *_holders(run, started.since)}
+    return [one for one in found if _is_of(one, member)]
 
 
 def _is_of(process: psutil.Process, member: int | None) -> bool:
@@ -138,18 +115,15 @@ def _holders(run: Run, since: float) -> Iterator[psutil.Process]:
         with contextlib.suppress(OSError, psutil.Error):  # gone, or another user's
             if process.pid == os.getpid() or process.create_time() < since - _CLOCK:
                 continue
-            names = os.listdir(f"/proc/{process.pid}/fd")  # noqa: PTH208
-            if any(_holds(process.pid, name, path) for name in names):
+            files = [
+                Path(f"/proc/{process.pid}/fdinfo/{file.fd}")
+                for file in process.open_files()
+                if file.path == path
+            ]
+            if any("FLOCK" in file.read_text() for file in files):
                 words = process.cmdline()
                 if SCHEDULER not in words and not any(Path(word).name == "castoff" for word in words[:2]):
                     yield process
-
-
-def _holds(pid: int, descriptor: str, path: str) -> bool:
-    with contextlib.suppress(OSError):
-        if os.readlink(f"/proc/{pid}/fd/{descriptor}") == path:  # noqa: PTH115 - of thousands
-            return "FLOCK" in Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text()
-    return False
 
 
 def _settle(run: Run, member: int | None) -> None:

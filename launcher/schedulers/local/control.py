@@ -110,12 +110,7 @@ def _has_scheduler(run: Run) -> bool:
         return False
     with contextlib.suppress(OSError):
         return SCHEDULER.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    import psutil
-
-    try:
-        return SCHEDULER in psutil.Process(pid).cmdline()
-    except psutil.Error:
-        return False
+    return False
 
 
 def cancel_asked(run: Run) -> bool:

@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,11 @@ if TYPE_CHECKING:  # imported late: it would be a tenth of a start's time
 
 GRACE = 3.0
 """Seconds between TERM and KILL: what must be over within 5 s then is."""
+
+_KILL_PATIENCE = 10.0
+"""Seconds in which what was sent KILL is gone, but for what hangs in the kernel."""
+
+_POLL = 0.05
 
 _GUARDIAN = """\
 trap '' HUP INT TERM
@@ -87,7 +92,7 @@ class Guardian:
 
 
 class Family:
-    """Everything that descends from the ranks, as far as this system lets it be found.
+    """Everything that descends from the ranks.
 
     A process that was a child of this one before counts as somebody else's; one that turns up
     later counts as the ranks' own. So a program that starts ranks should start nothing else
@@ -95,49 +100,38 @@ class Family:
     """
 
     def __init__(self) -> None:
-        self._foreign = frozenset(_children())
-        self._ours: set[int] = set()  # children that this process waits for by itself
-        self._ranks: set[int] = set()
-        self._undo = become_subreaper()
+        self._foreign = _children()
+        self._ranks: set[int] = set()  # children that this process waits for by itself
+        self._was_subreaper = become_subreaper()
 
     def add_rank(self, pid: int) -> None:
-        """Count the child `pid`, the leader of a session, as a rank."""
+        """Count the child `pid` as a rank."""
         self._ranks.add(pid)
-        self._ours.add(pid)
 
     def leave_out(self, pid: int) -> None:
         """Count the child `pid` as none of the ranks'."""
-        self._ours.add(pid)
-        self._foreign |= {pid}
+        self._foreign.add(pid)
 
     def close(self) -> None:
-        """Stop being a sub-reaper, if this made the process one."""
-        if self._undo is not None:
-            _set_subreaper(self._undo)
-            self._undo = None
+        """Be a sub-reaper no more, if this made the process one."""
+        become_subreaper(self._was_subreaper)
 
     def bury(self) -> bool:
         """Reap the dead among adopted children; whether any child of the ranks' still lives."""
         alive = False
-        for pid in _children() - self._foreign - self._ours:
-            try:
+        for pid in _children() - self._foreign - self._ranks:
+            with contextlib.suppress(ChildProcessError):
                 alive |= os.waitpid(pid, os.WNOHANG)[0] == 0
-            except ChildProcessError:
-                continue
-        # Without a sub-reaper the ranks' orphans are nobody's children that we could ask about.
-        return alive or (self._undo is None and bool(self.members()))
+        return alive
 
     def members(self) -> list[psutil.Process]:
         """Every living process that belongs to the ranks, the ranks included."""
         import psutil
 
-        me = psutil.Process()
-        found = {process.pid: process for process in me.children(recursive=True)}
+        found = {process.pid: process for process in psutil.Process().children(recursive=True)}
         for pid in self._foreign & found.keys():
             for process in [found[pid], *descendants(found[pid])]:
                 found.pop(process.pid, None)
-        if self._undo is None:
-            found.update(_in_sessions(self._ranks))
         return [process for process in found.values() if _lives(process)]
 
 
@@ -175,21 +169,14 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def _in_sessions(leaders: Collection[int], mark: str | None = None) -> dict[int, psutil.Process]:
+def _guarded(leaders: Collection[int], mark: str) -> Iterator[psutil.Process]:
     """What lives in the sessions of `leaders`, has a guardian's mark, or descends from such a process."""
     import psutil
 
-    found = {}
     for process in psutil.process_iter():
-        try:
-            inside = os.getsid(process.pid) in leaders
-            inside = inside or (mark is not None and process.environ().get(GUARDED) == mark)
-        except (OSError, psutil.Error):  # gone, or none of our business
-            continue
-        if inside:
-            found[process.pid] = process
-            found.update({child.pid: child for child in descendants(process)})
-    return found
+        with contextlib.suppress(OSError, psutil.Error):  # gone, or none of our business
+            if os.getsid(process.pid) in leaders or process.environ().get(GUARDED) == mark:
+                yield from (process, *descendants(process))
 
 
 def _children() -> set[int]:
@@ -204,27 +191,15 @@ def _children() -> set[int]:
     return {int(pid) for text in texts for pid in text.split()}
 
 
-def become_subreaper() -> int | None:
-    """Adopt orphaned descendants from now on (Linux).
-
-    Returns what the setting was before, 0 or 1; None where a process cannot do this.
-    """
-    if sys.platform != "linux":
-        return None
+def become_subreaper(adopts: bool = True) -> bool:
+    """Adopt orphaned descendants from now on, or no more (Linux); whether it was so before."""
     import ctypes
 
-    before = ctypes.c_int(0)
-    get_child_subreaper = 37
-    if ctypes.CDLL(None).prctl(get_child_subreaper, ctypes.byref(before), 0, 0, 0) != 0:
-        return None
-    return before.value if _set_subreaper(1) else None
-
-
-def _set_subreaper(value: int) -> bool:
-    import ctypes
-
-    set_child_subreaper = 36
-    return bool(ctypes.CDLL(None).prctl(set_child_subreaper, value, 0, 0, 0) == 0)
+    set_child_subreaper, get_child_subreaper = 36, 37
+    prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int(0)
+    prctl(get_child_subreaper, ctypes.byref(before), 0, 0, 0)
+    prctl(set_child_subreaper, int(adopts), 0, 0, 0)
+    return bool(before.value)
 
 
 @contextlib.contextmanager
@@ -235,7 +210,7 @@ def on_cores(cores: Collection[int]) -> Iterator[None]:
     """
     before = None
     with contextlib.suppress(OSError):  # slow is better than not at all
-        if cores and hasattr(os, "sched_setaffinity"):
+        if cores:
             all_of_them = os.sched_getaffinity(0)
             os.sched_setaffinity(0, cores)
             before = all_of_them
@@ -253,7 +228,7 @@ def shares(most: int, needed: int) -> list[list[int]]:
     where nothing is to be bound.
     """
     cores = allowed_cores()
-    usable = min(len(cores) or os.cpu_count() or 1, _quota(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")))
+    usable = min(len(cores), _quota(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")))
     count = max(1, min(most, usable // needed))
     width = len(cores) // count if count > 1 else 0
     return [cores[place * width : (place + 1) * width] for place in range(count)]
@@ -287,12 +262,7 @@ def _quota_in(folder: Path) -> list[int]:
 
 
 def allowed_cores() -> list[int]:
-    """The cores this process may use, hardware threads of one core side by side.
-
-    Empty where the system binds no process to cores (macOS).
-    """
-    if not hasattr(os, "sched_getaffinity"):
-        return []
+    """The cores this process may use, hardware threads of one core side by side."""
     return sorted(os.sched_getaffinity(0), key=_place)
 
 
@@ -307,17 +277,29 @@ def _place(cpu: int) -> tuple[int, int, int]:
         return 0, cpu, cpu
 
 
+def end_all(find: Callable[[], Collection[psutil.Process]], grace: float) -> bool:
+    """End whatever `find` finds, by TERM and, after `grace` seconds, by KILL; whether nothing is left."""
+    import psutil
+
+    told = set[psutil.Process]()
+    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_PATIENCE)):
+        begun = time.monotonic()
+        while (left := find()) and time.monotonic() - begun <= patience:
+            send(left if number == signal.SIGKILL else {*left} - told, number)
+            told.update(left)
+            psutil.wait_procs(left, timeout=_POLL)
+    return not left
+
+
 def _end_ranks(grace: float, mark: str, leaders: Collection[int]) -> None:
     """End what lives in the sessions of `leaders` or has the mark: the guardian's last act."""
-    known = _in_sessions(leaders, mark)
-    send(known.values(), signal.SIGTERM)
-    deadline = time.monotonic() + grace
-    while time.monotonic() < deadline and any(map(_lives, known.values())):
-        time.sleep(0.05)
-        known.update(_in_sessions(leaders, mark))
-    for process in list(known.values()):
-        known.update({child.pid: child for child in descendants(process)})
-    send(known.values(), signal.SIGKILL)
+    known: set[psutil.Process] = set()
+
+    def find() -> list[psutil.Process]:
+        known.update(_guarded(leaders, mark), *map(descendants, known))
+        return [process for process in known if _lives(process)]
+
+    end_all(find, grace)
 
 
 if __name__ == "__main__":

@@ -126,12 +126,11 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
             stack.callback(guardian.dismiss)
         stack.callback(supervision.close)
         for number in range(request.ranks):
-            environment = rank_environment(request, number, port, _share(request, cores))
+            environment = rank_environment(request, number, port, len(cores[0]))
             if guardian is not None:
                 environment |= guardian.environment
             log_file = logs[number] if logs else None
-            mine = cores[number] if cores else []
-            rank = _spawn(request, number, environment, mine, log_file, terminal=output.isatty())
+            rank = _spawn(request, number, environment, cores[number], log_file, terminal=output.isatty())
             supervision.add(rank)
             if guardian is not None:
                 guardian.watch(rank.process.pid)
@@ -178,10 +177,8 @@ def divide_cores(allowed: list[int], ranks: int, per_rank: int | None) -> list[l
     """The cores of each rank: blocks of `allowed`, or round robin where there are too few.
 
     Evenly means the same number for each, since ranks of unequal speed wait for the slowest; the
-    cores that are left over stay idle. Empty `allowed` (no binding on this system): no cores.
+    cores that are left over stay idle.
     """
-    if not allowed:
-        return []
     width = min(per_rank or max(1, len(allowed) // ranks), len(allowed))
     return [[allowed[(rank * width + core) % len(allowed)] for core in range(width)] for rank in range(ranks)]
 
@@ -287,21 +284,14 @@ def _not_found(request: StartRequest, environment: Mapping[str, str]) -> str:
     )
 
 
-def _share(request: StartRequest, cores: list[list[int]]) -> int:
-    """Cores of each rank; where nothing binds, the equal share of all."""
-    if cores:
-        return len(cores[0])
-    return request.cores_per_rank or max(1, (os.cpu_count() or 1) // request.ranks)
-
-
 def _announcement(request: StartRequest, host: str, cores: list[list[int]], port: int) -> str:
-    each = _share(request, cores)
+    each = len(cores[0])
     lists = [cpulist(sorted(mine)) for mine in cores]
     if len(lists) > 8:
         lists = [*lists[:3], "…", lists[-1]]
-    where = f" ({' | '.join(lists)})" if lists else ", not bound"
+    where = f" ({' | '.join(lists)})"
     distinct = len({core for mine in cores for core in mine})
-    if cores and distinct < request.ranks * len(cores[0]):
+    if distinct < request.ranks * each:
         where += f", shared: {distinct} in all"
     parts = [
         f"{counted(request.ranks, 'rank', 'ranks')}{_among(request)} on {host}",

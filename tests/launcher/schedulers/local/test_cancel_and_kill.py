@@ -16,7 +16,6 @@ import pytest
 
 from launcher.errors import CastoffError
 from launcher.runs.run import LOCK, Run
-from launcher.schedulers.local import abandoned
 from launcher.schedulers.local.control import cancel, is_alive
 from launcher.starters.local import processes
 from launcher.submission.cancel import end
@@ -207,7 +206,7 @@ class TestKilled:
         Also where the machine is so busy that one look takes longer than ranks have for TERM and for KILL.
         """
         monkeypatch.setattr(processes, "GRACE", 0.1)
-        monkeypatch.setattr(abandoned, "_POLL", 0.4)
+        monkeypatch.setattr(processes, "_POLL", 0.4)
         words = ["--", "sh", "-c", program] if isinstance(program, str) else ["--", *program]
         run = jobs.submit("--ranks-per-node", "2", *words)
         until(lambda: len(list(jobs.folder.glob("here.*"))) == 2)

@@ -137,5 +137,3 @@ def shell(program: str, *arguments: object) -> list[str]:
 
 Run = Callable[..., Outcome]
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
-
-linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone")

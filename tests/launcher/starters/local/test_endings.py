@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launcher.starters.local import processes, supervision
+from launcher.starters.local import supervision
 from tests import patience
 from tests.patience import until
 
-from .conftest import Run, Spawn, finish, gone, linux, pids, python, shell
+from .conftest import Run, Spawn, finish, gone, pids, python, shell
 
 
 class TestFailure:
@@ -93,7 +93,6 @@ class TestFailure:
         )
         assert "[1] tidy\n" in run(program, 2).output
 
-    @linux
     @pytest.mark.parametrize("order", [[3, 1, 0, 2], [2, 3, 1, 0]])
     def test_of_ranks_that_end_together_the_first_is_named(
         self, spawn: Spawn, tmp_path: Path, order: list[int]
@@ -120,12 +119,6 @@ class TestFailure:
         assert outcome.code == 4
         assert "rank 1 on host" in outcome.messages
         assert run(["true"], 3).code == 0
-
-    def test_without_a_subreaper(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(processes, "become_subreaper", lambda: None)
-        outcome = run(shell('sleep 600 & [ "$RANK" = 1 ] && exit 4; exec sleep 600'), 2)
-        assert outcome.code == 4
-        assert run(["true"], 2).code == 0
 
 
 ASKED = """
@@ -170,7 +163,6 @@ class TestSignals:
         assert outcome.messages.endswith(f"castoff: stopped by {number.name}\n")
         assert "failed" not in outcome.messages and not record.exists()
 
-    @linux
     def test_one_that_reaches_the_ranks_first_is_no_failure_either(
         self, spawn: Spawn, tmp_path: Path
     ) -> None:
@@ -285,7 +277,6 @@ while True:
 
 
 class TestNobodyIsLeft:
-    @linux
     @pytest.mark.parametrize("kind", ["meek", "stubborn"])
     @pytest.mark.parametrize("code", [0, 6])
     def test_a_daemon_that_holds_the_pipe(self, run: Run, tmp_path: Path, kind: str, code: int) -> None:
@@ -302,7 +293,6 @@ class TestNobodyIsLeft:
         monkeypatch.setattr(supervision, "_SETTLE", patience.SECONDS)
         assert "outlived" not in run(shell("sleep 0.1 & exit 0"), 1).messages
 
-    @linux
     def test_orphans_that_die_meanwhile_leave_no_zombies(self, run: Run) -> None:
         program = python(
             """
@@ -326,7 +316,6 @@ print(zombies)
         )
         assert run(program, 1).output == "[0] 0\n"
 
-    @linux
     def test_children_this_process_had_before_are_not_touched(self, run: Run) -> None:
         mine = subprocess.Popen(["/bin/sh", "-c", "sleep 600 & wait"])
         try:
@@ -339,7 +328,6 @@ print(zombies)
             mine.kill()
             mine.wait()
 
-    @linux
     def test_nor_does_one_that_was_just_started(self, tmp_path: Path) -> None:
         """Its starter is killed before it can tell the guardian of it."""
         program = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -40,11 +39,6 @@ class TestShares:
         monkeypatch.setattr(processes, "_quota", lambda *_: 2)
         assert processes.shares(12, 1) == [[0, 1, 2, 3], [4, 5, 6, 7]]
         assert processes.shares(12, 3) == [[]]
-
-    def test_where_nothing_can_be_bound(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(processes, "allowed_cores", list)
-        monkeypatch.setattr(os, "cpu_count", lambda: 4)
-        assert processes.shares(12, 2) == [[], []]
 
 
 class TestQuota:

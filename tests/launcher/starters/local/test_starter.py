@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from launcher.starters.local import processes, starter
 from launcher.starters.local.starter import CannotStart, divide_cores, rank_environment
 from tests import patience
 
-from .conftest import Run, Spawn, finish, linux, python, request
+from .conftest import Run, Spawn, finish, python, request
 
 
 class TestEnvironment:
@@ -84,7 +83,7 @@ class TestEnvironment:
 
 
 # As it was before any test: one that does not put it back must not become the measure.
-AFFINITY = os.sched_getaffinity(0) if sys.platform == "linux" else set()
+AFFINITY = os.sched_getaffinity(0)
 
 
 class TestCores:
@@ -97,10 +96,6 @@ class TestCores:
         assert divide_cores([0, 1, 2], 2, 2) == [[0, 1], [2, 0]]
         assert divide_cores([0, 1], 2, 8) == [[0, 1], [0, 1]]
 
-    def test_no_binding_no_cores(self) -> None:
-        assert divide_cores([], 2, None) == []
-
-    @linux
     def test_each_rank_keeps_to_its_own(self, run: Run) -> None:
         cores = processes.allowed_cores()
         ranks = len(cores) + 1
@@ -110,7 +105,6 @@ class TestCores:
         assert f", shared: {len(cores)} in all" in outcome.messages
         assert os.sched_getaffinity(0) == AFFINITY
 
-    @linux
     def test_cores_that_are_refused_leave_the_rank_unbound(
         self, run: Run, monkeypatch: pytest.MonkeyPatch
     ) -> None:
