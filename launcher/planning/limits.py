@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from launcher.config.document import did_you_mean
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock, seconds, size
-from launcher.config.site import Queue, Range, Site, nodes_words, range_words
+from launcher.config.site import Queue, Site, nodes_words, range_words
 from launcher.errors import shown
 from launcher.schedulers.directives import of_scheduler
 from launcher.schedulers.given_directives import directive_problems
@@ -26,43 +26,16 @@ def site_problems(
         *_stopping(site, walltime, grace),
         *_required(spec, site),
         *directive_problems(spec, site),
-        *_memory(spec, site),
         *_names(site, name),
-        *_arrays(spec, site),
-        *_going_on(spec, site),
+        *_others(spec, site),
     ]
-    own = scheduler_of(site.scheduler)
-    found += [
-        (field, f"is nothing to {own.title}, which {site.name} runs: {fix}")
-        for field, fix in own.lacks.items()
-        if getattr(spec, field) is not None
-    ]
-    for kind in _kinds(spec, site):
+    for kind in kinds(spec, site):
         known = {field for field, _ in found}
         found += [problem for problem in _queue(spec, site, kind, walltime) if problem[0] not in known]
     return found
 
 
-class Shared(NamedTuple):
-    """A queue or QOS in which jobs share nodes."""
-
-    field: Literal["queue", "qos"]
-    name: str
-    max_devices: int
-    """Devices of a node that a job may have."""
-    cited: str
-
-
-def sharing_queue(spec: JobSpec, site: Site) -> Shared | None:
-    """The queue or QOS, if the job goes to one in which jobs share nodes."""
-    for kind in _kinds(spec, site):
-        queue = kind.known.get(kind.name)
-        if queue is not None and queue.max_devices is not None:
-            return Shared(kind.field, kind.name, queue.max_devices, queue.cited)
-    return None
-
-
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
     """What a job goes to: a queue, or a QOS."""
 
     field: Literal["queue", "qos"]
@@ -73,13 +46,19 @@ class _Kind(NamedTuple):
     asked: bool
     """Whether the job names it; otherwise it is what counts where a job names none."""
 
+    @property
+    def max_devices(self) -> int:
+        """Devices of a node that a job may have there, where jobs share nodes; otherwise 0."""
+        return self.known[self.name].max_devices or 0 if self.name in self.known else 0
 
-def _kinds(spec: JobSpec, site: Site) -> Iterator[_Kind]:
+
+def kinds(spec: JobSpec, site: Site) -> Iterator[Kind]:
+    """The queue and the QOS that count for a job, as far as there are such."""
     queue, qos = spec.queue or site.default_queue, spec.qos or site.default_qos
     if queue is not None and queued(site.scheduler):
-        yield _Kind("queue", queue, site.queues, site.other_queues, asked=spec.queue is not None)
+        yield Kind("queue", queue, site.queues, site.other_queues, asked=spec.queue is not None)
     if qos is not None and scheduler_of(site.scheduler).has_qos:
-        yield _Kind("qos", qos, site.qos, site.other_qos, asked=spec.qos is not None)
+        yield Kind("qos", qos, site.qos, site.other_qos, asked=spec.qos is not None)
 
 
 def _stopping(site: Site, walltime: int | None, grace: int) -> _Found:
@@ -104,15 +83,6 @@ def _required(spec: JobSpec, site: Site) -> _Found:
             yield required.field, f"{why}; write, for example, {required.example} {required.cited}"
 
 
-def _memory(spec: JobSpec, site: Site) -> _Found:
-    node = site.node
-    if queued(site.scheduler) is None or node is None or node.memory is None or spec.memory is None:
-        return
-    if size(spec.memory) > size(node.memory):
-        there = f"a node has {node.memory} ({site.name}: {node.source}, {node.date})"
-        yield "memory", f"is {spec.memory}, but {there}: lower it, or use more nodes"
-
-
 def _names(site: Site, name: str) -> _Found:
     if problem := scheduler_of(site.scheduler).name_problem(name):
         yield "name", problem
@@ -122,35 +92,41 @@ def _names(site: Site, name: str) -> _Found:
         yield "name", f"is {len(name.encode())} bytes long, but names log files: 200 at the most"
 
 
-def _arrays(spec: JobSpec, site: Site) -> _Found:
-    limit, array = site.array, spec.array
-    if scheduler_of(site.scheduler).splits_arrays or not (limit and array and array.count > limit.max_count):
-        return
-    taken = f"{site.name} takes {limit.max_count} at the most {limit.cited}"
-    fix = "split it, or raise array.max_count in a profile of your site"
-    yield "array.count", f"is {array.count}, but {taken}; {fix}"
-
-
 def _members(spec: JobSpec) -> int:
     """How many jobs an array is."""
     return spec.array.count if spec.array else 1
 
 
-def _going_on(spec: JobSpec, site: Site) -> _Found:
-    way = spec.requeue.how
-    own = scheduler_of(site.scheduler)
+def _others(spec: JobSpec, site: Site) -> _Found:
+    own, node, limit = scheduler_of(site.scheduler), site.node, site.array
+    array, way = spec.array, spec.requeue.how
+    if (
+        queued(site.scheduler)
+        and node
+        and node.memory
+        and spec.memory
+        and size(spec.memory) > size(node.memory)
+    ):
+        there = f"a node has {node.memory} ({site.name}: {node.source}, {node.date})"
+        yield "memory", f"is {spec.memory}, but {there}: lower it, or use more nodes"
+    if limit and array and array.count > limit.max_count and not own.splits_arrays:
+        taken = f"{site.name} takes {limit.max_count} at the most {limit.cited}"
+        fix = "split it, or raise array.max_count in a profile of your site"
+        yield "array.count", f"is {array.count}, but {taken}; {fix}"
     if way is not None and own.starts_again:
         runs = f"{own.title}, which starts the same job again"
         yield "requeue.how", f"is {way}, but {site.name} runs {runs}: drop it"
     elif way == "chain" and spec.requeue.max and _members(spec) > 1:
         fix = "write requeue.how: copy, with which each member goes on by itself, or drop one of the two"
         yield "requeue.how", f"is chain, but array's members would have to wait for each other: {fix}"
+    for field, fix in own.lacks.items():
+        if getattr(spec, field) is not None:
+            yield field, f"is nothing to {own.title}, which {site.name} runs: {fix}"
 
 
-def _queue(spec: JobSpec, site: Site, kind: _Kind, walltime: int | None) -> _Found:
+def _queue(spec: JobSpec, site: Site, kind: Kind, walltime: int | None) -> _Found:
     field, name = kind.field, kind.name
-    queue = kind.known.get(name)
-    if queue is None:
+    if (queue := kind.known.get(name)) is None:
         yield from _unknown(site, kind)
         return
     if queue.submit_to:
@@ -168,7 +144,7 @@ def _queue(spec: JobSpec, site: Site, kind: _Kind, walltime: int | None) -> _Fou
     yield from _job_limit(spec, site, kind, walltime)
 
 
-def _unknown(site: Site, kind: _Kind) -> _Found:
+def _unknown(site: Site, kind: Kind) -> _Found:
     hint = did_you_mean(kind.name, kind.known)
     if kind.others and not hint:
         return
@@ -181,16 +157,17 @@ def _unknown(site: Site, kind: _Kind) -> _Found:
     yield kind.field, f"is {kind.name!r}, which {site.name} does not have{there}"
 
 
-def _job_limit(spec: JobSpec, site: Site, kind: _Kind, walltime: int | None) -> _Found:
+def _job_limit(spec: JobSpec, site: Site, kind: Kind, walltime: int | None) -> _Found:
     queue, name = kind.known[kind.name], kind.name
     further = spec.requeue.max > 0 and not scheduler_of(site.scheduler).starts_again
-    allows = f"{name} allows a user {_jobs(queue.max_jobs or 0)} queued or running {queue.cited}"
-    array = spec.array if spec.array is not None and spec.array.count > 1 else None
-    if array is not None and queue.max_jobs is not None and array.count > queue.max_jobs:
+    jobs = "1 job" if queue.max_jobs == 1 else f"{queue.max_jobs} jobs"
+    allows = f"{name} allows a user {jobs} queued or running {queue.cited}"
+    array = spec.array if _members(spec) > 1 else None
+    if array and queue.max_jobs and array.count > queue.max_jobs:
         further = False
         yield "array.count", f"is {array.count}, but {allows}; {_room_for_members(spec, kind, walltime)}"
     most = queue.array_at_most
-    if array is not None and most is not None and min(array.at_most or array.count, array.count) > most:
+    if array and most and min(array.at_most or array.count, array.count) > most:
         further = False
         held = "is not set" if array.at_most is None else f"is {array.at_most}"
         taken = f"of {array.count} members {name} takes {most} at a time {queue.cited}"
@@ -220,18 +197,13 @@ def _room_to_go_on(spec: JobSpec, most: int, limit: str) -> _Found:
         yield "requeue", f"cannot work, because {why}, {makes}, and {limit}; {fix}"
 
 
-def _fits(range_: Range, nodes: int, walltime: int | None) -> bool:
-    if nodes < range_.min_nodes or (range_.max_nodes is not None and nodes > range_.max_nodes):
-        return False
-    if walltime is None:
-        return True
-    shortest = seconds(range_.min_walltime) if range_.min_walltime else 0
-    longest = seconds(range_.max_walltime) if range_.max_walltime else walltime
-    return shortest <= walltime <= longest
-
-
 def _takes(queue: Queue, nodes: int, walltime: int | None) -> bool:
-    return not queue.ranges or any(_fits(range_, nodes, walltime) for range_ in queue.ranges)
+    return not queue.ranges or any(
+        range_.min_nodes <= nodes <= (range_.max_nodes or nodes)
+        and (walltime is None or seconds(range_.min_walltime or "0s") <= walltime)
+        and (not (walltime and range_.max_walltime) or walltime <= seconds(range_.max_walltime))
+        for range_ in queue.ranges
+    )
 
 
 def _taking(queues: dict[str, Queue], nodes: int, walltime: int | None, members: int) -> list[str]:
@@ -249,11 +221,7 @@ def _asked(nodes: int, walltime: int | None) -> str:
     return nodes_words(nodes) + (f" for {clock(walltime)}" if walltime else "")
 
 
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count} jobs"
-
-
-def _room_for_members(spec: JobSpec, kind: _Kind, walltime: int | None) -> str:
+def _room_for_members(spec: JobSpec, kind: Kind, walltime: int | None) -> str:
     """Where an array could go that one queue does not take."""
     nodes, members = spec.nodes or 1, _members(spec)
     asked = f"{members} members of {_asked(nodes, walltime)}"

@@ -21,7 +21,7 @@ from launcher.planning import binding
 from launcher.planning.binding_by_hand import binding_problems, lists_of
 from launcher.planning.containers import container_problems
 from launcher.planning.containers import decide as decide_container
-from launcher.planning.limits import sharing_queue, site_problems
+from launcher.planning.limits import kinds, site_problems
 from launcher.planning.staging import decide as decide_stage
 from launcher.planning.staging import stage_problems
 from launcher.runs.plan import ContainerPlan, Devices, Plan
@@ -105,7 +105,7 @@ class _Planner:
         self.walltime = seconds(spec.walltime) if spec.walltime else None
         grace = DEFAULT_GRACE if self.walltime is None else min(DEFAULT_GRACE, self.walltime // 4)
         self.grace = seconds(spec.grace) if spec.grace else grace
-        self.shared = sharing_queue(spec, site)
+        self.shared = next((kind for kind in kinds(spec, site) if kind.max_devices), None)
         self.whole_nodes = bool(spec.exclusive or (site.node and site.node.exclusive)) and not self.shared
         self.of_node = site.node.device_count if site.node else 0
         self.problems: list[Problem] = []
@@ -306,10 +306,10 @@ class _Planner:
         except ValueError as error:
             self._does_not_fit("devices_per_rank", error)
             return Devices()
-        if self.shared and layout.most * per_rank > self.shared.max_devices:
-            given = f"{self.shared.name} gives a job {self.shared.max_devices} of a node's devices"
-            fits = f"use up to {self.shared.max_devices // max(per_rank, 1)} ranks a node"
-            self._report_ranks(f"{given} {self.shared.cited}; {fits}, or another {self.shared.field}")
+        if (shared := self.shared) and layout.most * per_rank > (most := shared.max_devices):
+            given = f"{shared.name} gives a job {most} of a node's devices {shared.known[shared.name].cited}"
+            fits = f"use up to {most // max(per_rank, 1)} ranks a node"
+            self._report_ranks(f"{given}; {fits}, or another {shared.field}")
         # A scheduler that hands out some of a node's devices numbers those alone, from 0.
         whole = not self.scheduler.hands_out_devices(site) or self.node_devices == self.of_node
         numbered = whole and not site.binds_devices
