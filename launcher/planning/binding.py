@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from launcher.config.quantities import cpulist, cpus
+from launcher.config.quantities import cpus
 from launcher.config.site import Node
 from launcher.runs.plan import Devices
 
@@ -37,8 +37,7 @@ def cores(node: Node, ranks: int, per_rank: int | None) -> list[list[int]]:
         every = [core for socket in usable for core in socket]
         if per_rank is not None and per_rank > len(every):
             raise ValueError(f"a node has {len(every)} cores for ranks; lower it")
-        best = usable[0] if per_rank is not None and per_rank <= len(usable[0]) else every
-        return [best[:per_rank] if per_rank is not None else every]
+        return [usable[0][:per_rank] if per_rank and per_rank <= len(usable[0]) else every[:per_rank]]
     counts = ranks_of_sockets(ranks, len(usable))
     share = min(len(socket) // count for socket, count in zip(usable, counts, strict=True) if count)
     if share == 0 or (per_rank is not None and per_rank > share):
@@ -62,11 +61,6 @@ def _too_few_cores(usable: list[list[int]], ranks: int, share: int) -> str:
         if all(n <= len(own) for n, own in zip(ranks_of_sockets(fewer, len(usable)), usable, strict=True))
     ]
     return f"a node has {total} cores for ranks; {max(fitting, default=1)} ranks are the most"
-
-
-def core_lists(node: Node, ranks: int, per_rank: int | None) -> list[str]:
-    """`cores`, each as a CPU list such as `1-8`."""
-    return [cpulist(numbers) for numbers in cores(node, ranks, per_rank)]
 
 
 def devices(node: Node, ranks: int, per_rank: int) -> Devices:
@@ -109,11 +103,7 @@ def scheduler_devices(per_rank: int, *, per_task: bool) -> Devices:
 
     With `per_task` each rank sees its own alone, otherwise every rank sees all of its node's.
     """
-    if per_rank == 0:
-        return Devices()
-    if per_task:
-        return Devices(step=0)
-    return Devices(step=per_rank)
+    return Devices(step=(0 if per_task else per_rank) if per_rank else None)
 
 
 def _in_order_of_cores(node: Node) -> list[int]:

@@ -8,7 +8,7 @@ pyxis_slurmstepd.c).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from launcher.config.job import Container, Gpus, JobSpec, RuntimeName, StarterName
@@ -24,12 +24,12 @@ class Runtime(NamedTuple):
 
     command: list[str]
     """Its command line up to the flags; for pyxis there is none but srun's."""
-    bind_flag: str | None
-    """None: all binds are one word of srun's."""
     unbindable: str
     """Characters that no path which it binds can hold: it has no way to escape them."""
     gpus: dict[Gpus, list[str]]
     """Flags that bring GPUs and their libraries inside."""
+    gpu_binds: Mapping[Gpus, list[str]] = {}
+    """Binds that do."""
     image_is_file: bool = False
     """Whether an absolute path as an image is one of a file."""
     binds_run: bool = True
@@ -44,13 +44,12 @@ RUNTIMES: dict[RuntimeName, Runtime] = {
     # Intel's GPUs are in /dev, which is there anyway.
     "apptainer": Runtime(
         ["apptainer", "exec"],
-        "--bind",
         ":,\\^",
         {"nvidia": ["--nv"], "amd": ["--rocm"]},
         image_is_file=True,
         hides_libraries=True,
     ),
-    "shifter": Runtime(["shifter"], "--volume", ":;", {"nvidia": ["--module=gpu"]}, binds_run=False),
+    "shifter": Runtime(["shifter"], ":;", {"nvidia": ["--module=gpu"]}, binds_run=False),
     # The host's network and shared memory are what NCCL needs. Its processes, because the first
     # process of a PID namespace is deaf to a TERM that it does not handle.
     "podman-hpc": Runtime(
@@ -58,7 +57,6 @@ RUNTIMES: dict[RuntimeName, Runtime] = {
             *("podman-hpc", "run", "--rm", "--pull=never"),
             *("--network=host", "--ipc=host", "--pid=host", "--env-host"),
         ],
-        "--volume",
         ":",
         {
             "nvidia": ["--gpu"],
@@ -67,7 +65,12 @@ RUNTIMES: dict[RuntimeName, Runtime] = {
         },
     ),
     # enroot reads the mounts from lines of shell: echo "SOURCE TARGET FLAGS".
-    "pyxis": Runtime([], None, ':,"\\$`', {}, image_is_file=True, of_starter=True),
+    "pyxis": Runtime(
+        *([], ':,"\\$`', {}),
+        {"amd": ["/dev/kfd:/dev/kfd", "/dev/dri:/dev/dri"], "intel": ["/dev/dri:/dev/dri"]},
+        image_is_file=True,
+        of_starter=True,
+    ),
 }
 """The runtimes by name."""
 
@@ -77,8 +80,6 @@ _OF_DEVICE_VARIABLE: dict[str | None, Gpus] = {
     "HIP_VISIBLE_DEVICES": "amd",
     "ZE_AFFINITY_MASK": "intel",
 }
-
-_PYXIS_DEVICES = {"amd": ["/dev/kfd:/dev/kfd", "/dev/dri:/dev/dri"], "intel": ["/dev/dri:/dev/dri"]}
 
 _REFUSED_ARGS: dict[RuntimeName, dict[str, str]] = {
     "podman-hpc": dict.fromkeys(
@@ -93,29 +94,10 @@ _REFUSED_ARGS: dict[RuntimeName, dict[str, str]] = {
 }
 
 
-class Bind(NamedTuple):
-    """A folder of the host and its place inside."""
-
-    source: str
-    target: str
-    read_only: bool = False
-
-    @property
-    def same_place(self) -> bool:
-        """Whether it is inside what it is outside."""
-        return self.source == self.target and not self.read_only
-
-    def __str__(self) -> str:
-        return f"{self.source}:{self.target}" + (":ro" if self.read_only else "")
-
-    @classmethod
-    def parse(cls, text: str) -> Bind | None:
-        """PATH, PATH:INSIDE or PATH:INSIDE:ro with absolute paths; None if it is something else."""
-        found = re.fullmatch(r"(/[^:]*)(?::(/[^:]*)(?::(ro|rw))?)?", text)
-        if found is None:
-            return None
-        source, target, mode = found.groups()
-        return cls(source, target or source, mode == "ro")
+def bind_of(text: str) -> tuple[str, str, bool] | None:
+    """A folder of the host, its place inside, and whether it may only be read; None: it is no bind."""
+    found = re.fullmatch(r"(/[^:]*)(?::(/[^:]*)(?::(ro|rw))?)?", text)
+    return (found[1], found[2] or found[1], found[3] == "ro") if found else None
 
 
 def decide(container: Container, site: Site, devices: int) -> ContainerPlan | None:
@@ -123,37 +105,24 @@ def decide(container: Container, site: Site, devices: int) -> ContainerPlan | No
     if container.image is None or container.runtime is None:
         return None
     runtime = RUNTIMES[container.runtime]
-    gpus = gpus_of(container, site, devices)
-    binds = [bind for bind in map(Bind.parse, container.binds) if bind is not None]
-    if container.runtime == "shifter":  # it brings the host's shared folders inside by itself
-        shared, others = [], list(map(str, binds))
-    else:
-        shared = [bind.source for bind in binds if bind.same_place]
-        others = [str(bind) for bind in binds if not bind.same_place]
-    argv = [*runtime.command, *runtime.gpus.get(gpus, [])]
-    if container.runtime == "shifter":
-        argv.append(f"--image={container.image}")
-    if container.runtime == "pyxis":
-        others += _PYXIS_DEVICES.get(gpus, [])
+    variable = site.node.device_variable if site.node and devices else None
+    gpus = container.gpus or _OF_DEVICE_VARIABLE.get(variable, "none")
+    binds = [bind for text in container.binds if (bind := bind_of(text))]
+    shared = [(source, target, only) for source, target, only in binds if source == target and not only]
+    if not runtime.binds_run:  # it brings the host's shared folders inside by itself
+        shared = []
+    mounts = [f"{bind[0]}:{bind[1]}{':ro' if bind[2] else ''}" for bind in binds if bind not in shared]
+    image = [f"--image={container.image}"] if container.runtime == "shifter" else []
     return ContainerPlan(
         runtime=container.runtime,
         image=container.image.removeprefix(STAGED),
         staged=container.image.startswith(STAGED),
-        argv=[*argv, *container.args],
-        shared=shared,
-        mounts=others,
+        argv=[*runtime.command, *runtime.gpus.get(gpus, []), *image, *container.args],
+        shared=[source for source, _, _ in shared],
+        mounts=[*mounts, *runtime.gpu_binds.get(gpus, [])],
         gpus=gpus,
         env=container.env,
-        unbindable=runtime.unbindable,
     )
-
-
-def gpus_of(container: Container, site: Site, devices: int) -> Gpus:
-    """Whose GPUs the container is given."""
-    if container.gpus is not None:
-        return container.gpus
-    variable = site.node.device_variable if site.node else None
-    return _OF_DEVICE_VARIABLE.get(variable, "none") if devices else "none"
 
 
 def container_problems(spec: JobSpec, starter: StarterName, staged: list[str]) -> Iterator[tuple[str, str]]:
@@ -188,7 +157,7 @@ def _image_problem(runtime: RuntimeName, image: str, staged: list[str]) -> str |
         place = image.removeprefix(STAGED)
         if any(place == known or place.startswith(f"{known}/") for known in staged):
             return None
-        there = f"{', '.join(staged)}" if staged else "nothing, since stage is empty"
+        there = ", ".join(staged) or "nothing, since stage is empty"
         return f"is {image!r}, but what stage copies is {there}"
     if runtime == "apptainer" and "://" in image:
         build = f"`apptainer build image.sif {image}`"
@@ -202,13 +171,12 @@ def _image_problem(runtime: RuntimeName, image: str, staged: list[str]) -> str |
 
 
 def _bind_problem(runtime: RuntimeName, text: str) -> str | None:
-    bind = Bind.parse(text)
-    if bind is None:
+    if (bind := bind_of(text)) is None:
         return (
             f"is {text!r}, but takes absolute paths: PATH, PATH:INSIDE or PATH:INSIDE:ro"
             " (a path with : cannot be bound)"
         )
-    paths = bind.source + bind.target
+    paths = bind[0] + bind[1]
     if unfit := [character for character in RUNTIMES[runtime].unbindable if character in paths]:
         return f"is {text!r}, but {runtime} cannot bind a path that holds {' '.join(unfit)}"
     # userInputPathFilter() drops all others without a word, and so would bind another folder.

@@ -38,8 +38,6 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True):
     gpus: Gpus
     env: dict[str, str]
     """Set inside alone."""
-    unbindable: str
-    """Characters that no path which is bound can hold."""
 
 
 class StagePlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import pytest
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import InvalidInput
-from launcher.planning.containers import Bind
+from launcher.planning.containers import bind_of
 from launcher.planning.planner import plan
 from launcher.planning.render import render
 from tests.launcher.planning.test_plan_inputs import derived, planned, refused
@@ -35,13 +35,13 @@ class TestBinds:
         ],
     )
     def test_forms(self, text: str, bind: tuple[str, str, bool]) -> None:
-        assert Bind.parse(text) == bind
+        assert bind_of(text) == bind
 
     @pytest.mark.parametrize(
         "text", ["a", "a:/b", "/a:b", "/a:/b:rx", "/a:/b:ro:x", "/a:", ":/a", "", "/a::ro"]
     )
     def test_what_is_none(self, text: str) -> None:
-        assert Bind.parse(text) is None
+        assert bind_of(text) is None
 
     def test_a_shared_folder_keeps_its_place(self) -> None:
         found = wrapped("slurm", {**APPTAINER, "binds": ["/lus", "/data:/data:ro", "/a:/b", "/c:/c"]})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from launcher.planning.containers import RUNTIMES
 from launcher.runs.plan import ContainerPlan
 
 from .hostile_runs import Trial
@@ -54,7 +53,7 @@ def _check_call(trial: Trial, container: ContainerPlan, image: str, words: list[
     begin = inside - 1 - len(before)
     assert words[begin:inside] == [*before, "/bin/sh"]
     assert container.runtime != "shifter" or f"--image={image}" in words[:own]
-    binds, flag = words[own:begin], RUNTIMES[container.runtime].bind_flag
+    binds, flag = words[own:begin], "--bind" if container.runtime == "apptainer" else "--volume"
     assert binds[::2] == [flag] * (len(binds) // 2)
     _check_binds(trial, binds[1::2])
 
