@@ -111,29 +111,27 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
     with contextlib.ExitStack() as stack:
         logs: list[RankLog] = []
         if request.log_dir is not None:
-            logs = open_logs(request.log_dir, request.ranks, first=request.first_rank)
-            for log in logs:
-                stack.callback(log.close)
+            logs = open_logs(request.log_dir, request.ranks, stack, request.first_rank)
         signals = stack.enter_context(Signals())
         family = Family()
         stack.callback(family.close)
         host = socket.gethostname()
         report = Report(host, output, messages, request.failure_file, request.log_dir)
         supervision = Supervision(report, family, signals, request.grace_seconds)
-        guardian = _guardian(request, supervision)
-        if guardian is not None:
-            family.leave_out(guardian.pid)
-            stack.callback(guardian.dismiss)
+        try:
+            guardian = Guardian(request.grace_seconds)
+        except OSError as error:
+            supervision.close()
+            raise _explained(error, request, 0, request.environment) from error
+        family.leave_out(guardian.pid)
+        stack.callback(guardian.dismiss)
         stack.callback(supervision.close)
         for number in range(request.ranks):
-            environment = rank_environment(request, number, port, len(cores[0]))
-            if guardian is not None:
-                environment |= guardian.environment
-            log_file = logs[number] if logs else None
-            rank = _spawn(request, number, environment, cores[number], log_file, terminal=output.isatty())
+            environment = rank_environment(request, number, port, len(cores[0])) | guardian.environment
+            log = logs[number] if logs else None
+            rank = _spawn(request, number, environment, cores[number], log, terminal=output.isatty())
             supervision.add(rank)
-            if guardian is not None:
-                guardian.watch(rank.process.pid)
+            guardian.watch(rank.process.pid)
         supervision.say(_announcement(request, host, cores, port))
         return supervision.run()
 
@@ -198,14 +196,6 @@ def _check(request: StartRequest) -> None:
         raise CannotStart(f"workdir={workdir}: it {what}; create it or name another", NOT_STARTED)
 
 
-def _guardian(request: StartRequest, supervision: Supervision) -> Guardian | None:
-    try:
-        return Guardian(request.grace_seconds)
-    except OSError as error:
-        supervision.say(f"no guard against SIGKILL to castoff itself: {error}")
-        return None
-
-
 def _spawn(
     request: StartRequest,
     number: int,
@@ -215,16 +205,16 @@ def _spawn(
     *,
     terminal: bool,
 ) -> Rank:
-    reading = writing = -1
+    reading = -1
     try:
         reading, writing = os.pipe()
-        with on_cores(cores):
+        with os.fdopen(writing, "wb") as output, on_cores(cores):
             process = subprocess.Popen(
                 list(request.command),
                 # Several ranks cannot share a terminal's lines; a single one may ask questions.
                 stdin=None if request.ranks == 1 else subprocess.DEVNULL,
-                stdout=writing,
-                stderr=writing,
+                stdout=output,
+                stderr=output,
                 cwd=request.workdir,
                 env=environment,
                 start_new_session=True,
@@ -234,9 +224,6 @@ def _spawn(
         if reading >= 0:
             os.close(reading)
         raise _explained(error, request, number, environment) from error
-    finally:
-        if writing >= 0:
-            os.close(writing)
     return Rank(request.first_rank + number, process, reading, log, terminal=terminal)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import os
 import re
 import select
@@ -204,8 +203,10 @@ class RankLog:
         return f"{self.path} is incomplete after {self._written} bytes: {error.strerror}"
 
 
-def open_logs(folder: Path, ranks: int, first: int = 0) -> list[RankLog]:
+def open_logs(folder: Path, ranks: int, stack: contextlib.ExitStack, first: int = 0) -> list[RankLog]:
     """Create `folder` (0700) and an empty log in it for each rank from `first` on: `rank-00000.log` …
+
+    `stack` closes them.
 
     Raises:
         CastoffError: the folder or a log cannot be created, or there is no room.
@@ -218,13 +219,9 @@ def open_logs(folder: Path, ranks: int, first: int = 0) -> list[RankLog]:
             f"cannot create the folder for logs {folder}: {error.strerror}; choose another"
         ) from error
     logs: list[RankLog] = []
-    try:
-        for rank in range(first, first + ranks):
-            logs.append(RankLog(folder / f"rank-{rank:05d}.log", probe=rank == first))
-    except CastoffError:
-        for log in logs:
-            log.close()
-        raise
+    for rank in range(first, first + ranks):
+        logs.append(RankLog(folder / f"rank-{rank:05d}.log", probe=rank == first))
+        stack.callback(logs[-1].close)
     return logs
 
 
@@ -247,7 +244,8 @@ class Sink:
         self._lossy = lossy
         self._on_change = on_change
         self._stream = stream  # held, because its file must not be closed before the thread ends
-        self._write = _writer(stream)
+        stream.flush()  # and past its buffer: bytes in it that nobody will ever read fail at Python's exit
+        self._file = stream.fileno()
         self._queue: deque[bytes] = deque()
         self._backlog = 0
         self._progress = time.monotonic()
@@ -316,15 +314,19 @@ class Sink:
             with self._changed:
                 self._changed.wait_for(lambda: self._queue or self._closing)
                 if not self._queue:
-                    return
+                    return None
                 data = self._queue.popleft()
             try:
                 for start in range(0, len(data), _PIECE):
-                    self._write(data[start : start + _PIECE])
+                    _write_file(self._file, data[start : start + _PIECE])
                     self._note(min(_PIECE, len(data) - start))
-            except (OSError, ValueError) as error:  # ValueError: the stream has been closed
-                self._fail(error if isinstance(error, OSError) else OSError(str(error)))
-                return
+            except OSError as error:
+                with self._changed:
+                    self.error = error
+                    self._queue.clear()
+                    self._backlog = 0
+                    self._changed.notify_all()
+                return self._on_change()
 
     def _note(self, written: int) -> None:
         with self._changed:
@@ -337,33 +339,6 @@ class Sink:
                 self._changed.notify_all()
         if room:
             self._on_change()
-
-    def _fail(self, error: OSError) -> None:
-        with self._changed:
-            self.error = error
-            self._queue.clear()
-            self._backlog = 0
-            self._changed.notify_all()
-        self._on_change()
-
-
-def _writer(stream: IO[Any]) -> Callable[[bytes], None]:
-    """How to write bytes to `stream`: past its buffer where it has a file of its own.
-
-    Past the buffer, because one that holds bytes nobody will ever read fails at Python's exit.
-    """
-    try:
-        stream.flush()
-        file = stream.fileno()
-    except (OSError, ValueError, AttributeError):  # in memory, or closed: told at the first write
-        return lambda data: _write_object(stream, data)
-    return lambda data: _write_file(file, data)
-
-
-def _write_object(stream: IO[Any], data: bytes) -> None:
-    text = isinstance(stream, io.TextIOBase)
-    stream.write(data.decode("utf-8", "replace") if text else data)
-    stream.flush()
 
 
 def _write_file(file: int, data: bytes) -> None:

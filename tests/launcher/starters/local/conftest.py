@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -59,9 +59,11 @@ def run(for_real: None) -> Callable[..., Outcome]:
     """Start ranks in this process."""
 
     def start(command: list[str], ranks: int = 2, **fields: Any) -> Outcome:
-        output, messages = io.BytesIO(), io.StringIO()
-        code = start_ranks(request(command, ranks, **fields), output=output, messages=messages)
-        return Outcome(code, output.getvalue().decode("utf-8", "replace"), messages.getvalue())
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile("w+") as messages:
+            code = start_ranks(request(command, ranks, **fields), output=output, messages=messages)
+            output.seek(0)
+            messages.seek(0)
+            return Outcome(code, output.read().decode("utf-8", "replace"), messages.read())
 
     return start
 
