@@ -38,6 +38,7 @@ def binding_problems(
 
 def _cores(spec: JobSpec, site: Site, lists: list[list[int]]) -> Iterator[str]:
     node = site.node
+    cited = node.cited if node else ""
     named = [core for one in lists for core in one]
     there = {core for socket in node.sockets for core in cpus(socket)} if node else set()
     usable = {core for socket in node.usable_cores() for core in socket} if node else set()
@@ -45,15 +46,11 @@ def _cores(spec: JobSpec, site: Site, lists: list[list[int]]) -> Iterator[str]:
         if not one:
             yield f"holds {text}, whose cores descend: write the smaller number first"
     if there and (missing := sorted({*named} - there)):
-        yield f"names {cpulist(missing)}, but a node's cores are {cpulist(sorted(there))} {_source(site)}"
+        yield f"names {cpulist(missing)}, but a node's cores are {cpulist(sorted(there))} {cited}"
     elif there and (kept := sorted({*named} - usable)):
-        yield f"names {cpulist(kept)}, which {site.name} keeps for the system {_source(site)}"
+        yield f"names {cpulist(kept)}, which {site.name} keeps for the system {cited}"
     if twice := sorted({core for core in named if named.count(core) > 1}):
         yield f"names {cpulist(twice)} more than once: no two ranks may have the same core"
     least = min(map(len, lists))
     if spec.cores_per_rank is not None and least and spec.cores_per_rank != least:
         yield f"gives a rank {least} cores, but cores_per_rank is {spec.cores_per_rank}: drop that"
-
-
-def _source(site: Site) -> str:
-    return site.node.cited if site.node else ""

@@ -24,7 +24,7 @@ from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput, Problem, printable
 from launcher.planning.machinery import STALE, Machinery, machinery, stale
 from launcher.quoting import comment, interpreter, shell_word, yaml_word
-from launcher.runs.plan import ContainerPlan, Plan
+from launcher.runs.plan import Plan
 from launcher.schedulers.registry import scheduler_of, with_directives
 from launcher.starters.registry import STARTERS
 
@@ -89,19 +89,16 @@ def _parts_in(folder: Path) -> dict[str, str]:
                     f"{printable(str(path))}: blocks are shell now, and replace a part of castoff's "
                     f"machinery; docs/templates.md tells how one of the old kind moves"
                 )
-            if path.suffix == ".sh":
-                found[path.relative_to(folder).with_suffix("").as_posix()] = _part(path)
+            if path.suffix != ".sh":
+                continue
+            try:
+                if not path.is_file():
+                    raise OSError("it is no file")  # and a pipe would be waited for
+                text = path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise CastoffError(f"{printable(str(path))}: cannot be read as UTF-8: {error}") from error
+            found[path.relative_to(folder).with_suffix("").as_posix()] = text.removesuffix("\n") + "\n"
     return found
-
-
-def _part(path: Path) -> str:
-    try:
-        if not path.is_file():
-            raise OSError("it is no file")  # and a pipe would be waited for
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CastoffError(f"{printable(str(path))}: cannot be read as UTF-8: {error}") from error
-    return text if text.endswith("\n") else f"{text}\n"
 
 
 def example_job(site: Site) -> str:
@@ -162,28 +159,20 @@ def _reason(error: Exception) -> str:
 
 def _variables(plan: Plan, below: Machinery) -> dict[str, Any]:
     """What templates are given; docs/templates.md explains each."""
-    return {
+    told = {
         "plan": plan,
         "parts": below.names,
         "program": _program(plan),
         "fullest": plan.layout[0][0],
         "full_nodes": plan.layout[0][1],
-        "image": _image(plan.container) if plan.container else None,
-        "kept": _kept(plan, plan.container) if plan.container else [],
     }
-
-
-def _image(container: ContainerPlan) -> str:
+    if (container := plan.container) is None:
+        return {**told, "image": None, "kept": []}
     folder = '"$CASTOFF_STAGE_DIR"/' if container.staged else ""
-    return folder + shell_word(container.image)
-
-
-def _kept(plan: Plan, container: ContainerPlan) -> list[str]:
-    """Variables of the job, whatever an image says, beside those that tell ranks who they are."""
-    names = ["OMP_NUM_THREADS", *plan.env, *plan.env_from]
-    if plan.device_variable:
-        names.insert(0, plan.device_variable)
-    return [name for name in dict.fromkeys(names) if name not in container.env]
+    # Variables of the job, whatever an image says, beside those that tell ranks who they are.
+    names = [plan.device_variable, "OMP_NUM_THREADS", *plan.env, *plan.env_from]
+    kept = [name for name in dict.fromkeys(names) if name and name not in container.env]
+    return {**told, "image": folder + shell_word(container.image), "kept": kept}
 
 
 def _program(plan: Plan) -> str:
@@ -227,14 +216,11 @@ def _submitit_program(plan: Plan) -> str:
 def _words(words: list[str]) -> str:
     """Shell words, over several lines where they are many; a flag stays with its value."""
     units: list[str] = []
-    flag = False
-    for word in words:
-        if flag and not word.startswith("-"):
+    for before, word in itertools.pairwise(["", *words]):
+        if before.startswith("-") and "=" not in before and not word.startswith("-"):
             units[-1] += f" {shell_word(word)}"
-            flag = False
         else:
             units.append(shell_word(word))
-            flag = word.startswith("-") and "=" not in word
     lines = units[:1]
     for unit in units[1:]:
         if len(lines[-1]) + 1 + len(unit) <= _WIDTH:
@@ -250,16 +236,11 @@ def _wrapped(names: list[str]) -> str:
     return " \\\n".join(lines)
 
 
-def _folder(path: str) -> str:
-    return str(PurePosixPath(path).parent)
-
-
 def _layout_words(plan: Plan) -> str:
     groups = [f"{count} on each of {times} nodes" for count, times in plan.layout if times > 1]
     groups += [f"{count} on 1 node" for count, times in plan.layout if times == 1]
     ranks = "1 rank" if plan.ranks == 1 else f"{plan.ranks} ranks, " + " and ".join(groups)
-    inner = ", started by torchrun" if plan.torchrun else ""
-    return ranks + inner
+    return ranks + (", started by torchrun" if plan.torchrun else "")
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
@@ -269,7 +250,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "comment": comment,
     "interpreter": interpreter,
     "yaml": yaml_word,
-    "folder": _folder,
+    "folder": lambda path: str(PurePosixPath(path).parent),
     "wrapped": _wrapped,
     "layout_words": _layout_words,
 }

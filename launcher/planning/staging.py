@@ -14,23 +14,21 @@ _ARCHIVE = re.compile(r"(?P<name>.+)\.(tar|tar\.gz|tgz|tar\.bz2|tbz2|tar\.xz|txz
 
 def decide(items: list[Stage]) -> list[StagePlan]:
     """The items with what they leave out filled in."""
-    return [
-        StagePlan(
-            source=item.source if item.source.startswith("/") else f"./{item.source}",
-            to=_place(item),
-            unpack=item.unpack if item.unpack is not None else _archive(item) is not None,
-            sha256=item.sha256.lower() if item.sha256 else None,
-            activate=item.activate,
+    found = []
+    for item in items:
+        archive = _archive(item)
+        unpack = item.unpack if item.unpack is not None else archive is not None
+        place = archive["name"] if archive and item.unpack is not False else PurePosixPath(item.source).name
+        found.append(
+            StagePlan(
+                source=item.source if item.source.startswith("/") else f"./{item.source}",
+                to=place if item.to is None else str(PurePosixPath(item.to)),
+                unpack=unpack,
+                sha256=item.sha256.lower() if item.sha256 else None,
+                activate=item.activate,
+            )
         )
-        for item in items
-    ]
-
-
-def _place(item: Stage) -> str:
-    if item.to is not None:
-        return str(PurePosixPath(item.to))
-    archive = _archive(item)
-    return archive["name"] if archive and item.unpack is not False else PurePosixPath(item.source).name
+    return found
 
 
 def _archive(item: Stage) -> re.Match[str] | None:
@@ -41,37 +39,25 @@ def stage_problems(items: list[Stage]) -> Iterator[tuple[str, str]]:
     """Why these items cannot be staged."""
     places: list[str] = []
     for number, (item, decided) in enumerate(zip(items, decide(items), strict=True)):
-        found = {
-            "to": _place_problem(item, decided.to, places),
-            "unpack": _unpack_problem(item),
-            "from": _zip_problem(item, decided),
-        }
-        for field, message in found.items():
-            if message is not None:
-                yield f"stage.{number}.{field}", message
-        places.append(decided.to)
-
-
-def _place_problem(item: Stage, place: str, taken: list[str]) -> str | None:
-    parts = PurePosixPath(place).parts
-    if place.startswith("/") or ".." in parts or not parts or parts[0].startswith(".castoff"):
-        return f"is {place!r}, but takes a place under CASTOFF_STAGE_DIR, such as data/shards"
-    if item.activate and ":" in place:
-        return f"is {place!r}, but is to stand on PATH, which cannot hold a :"
-    for number, other in enumerate(taken):
-        if f"{place}/".startswith(f"{other}/") or f"{other}/".startswith(f"{place}/"):
-            return f"is {place!r}, and stage.{number} goes to {other!r}: neither may lie in the other"
-    return None
-
-
-def _unpack_problem(item: Stage) -> str | None:
-    if item.unpack and _archive(item) is None:
-        endings = ".zip, .tar, .tar.gz, .tar.bz2, .tar.xz and .tar.zst"
-        return f"is true, but {item.source!r} does not end as an archive does: {endings} are known"
-    return None
-
-
-def _zip_problem(item: Stage, decided: StagePlan) -> str | None:
-    if decided.unpack and item.source.endswith(".zip") and re.search(r"[*?\[\\]", item.source):
-        return f"is {item.source!r}, but unzip takes * ? [ and \\ for a pattern: name it otherwise"
-    return None
+        place, field = decided.to, f"stage.{number}"
+        parts = PurePosixPath(place).parts
+        within = [
+            f"{place}/".startswith(f"{other}/") or f"{other}/".startswith(f"{place}/") for other in places
+        ]
+        if place.startswith("/") or ".." in parts or not parts or parts[0].startswith(".castoff"):
+            takes = "takes a place under CASTOFF_STAGE_DIR, such as data/shards"
+            yield f"{field}.to", f"is {place!r}, but {takes}"
+        elif item.activate and ":" in place:
+            yield f"{field}.to", f"is {place!r}, but is to stand on PATH, which cannot hold a :"
+        elif any(within):
+            other = within.index(True)
+            both = f"is {place!r}, and stage.{other} goes to {places[other]!r}"
+            yield f"{field}.to", f"{both}: neither may lie in the other"
+        if item.unpack and _archive(item) is None:
+            endings = ".zip, .tar, .tar.gz, .tar.bz2, .tar.xz and .tar.zst"
+            ends = f"does not end as an archive does: {endings} are known"
+            yield f"{field}.unpack", f"is true, but {item.source!r} {ends}"
+        if decided.unpack and item.source.endswith(".zip") and re.search(r"[*?\[\\]", item.source):
+            pattern = "unzip takes * ? [ and \\ for a pattern"
+            yield f"{field}.from", f"is {item.source!r}, but {pattern}: name it otherwise"
+        places.append(place)

@@ -179,15 +179,13 @@ class Starter(NamedTuple):
     is_mpiexec: bool = True
     """Whether another one may go by its name."""
     here: bool = False
-    """Whether it is castoff itself, on this host, and tells the ranks who they are."""
+    """Whether it is castoff itself, on this host: it tells ranks who they are, and shows their lines."""
     bind_flags: tuple[str, ...] = ()
     """Its own flags that bind processes to cores."""
     takes_lists: bool = False
     """Whether it can be told the cores of each process."""
     most_words: int | None = None
     """How many words of a command it takes; None: any number."""
-    merges: bool = False
-    """Whether it shows the lines of all ranks itself, each with its rank."""
     fills_in: bool = False
     """Whether it puts something of its own in the place of `{{…}}` in a word."""
 
@@ -219,7 +217,7 @@ STARTERS: dict[StarterName, Starter] = {
         bind_flags=("--bind-to", "-bind-to"),
     ),
     "flux": Starter(flux, "flux", tells_node=False, is_mpiexec=False, fills_in=True),
-    "local": Starter(local, "", is_mpiexec=False, here=True, merges=True),
+    "local": Starter(local, "", is_mpiexec=False, here=True),
 }
 """The starters by name."""
 
@@ -251,5 +249,5 @@ def _without(flags: tuple[str, ...], words: list[str]) -> list[str]:
     return left
 
 
-MERGING = frozenset(name for name, starter in STARTERS.items() if starter.merges)
+MERGING = frozenset(name for name, starter in STARTERS.items() if starter.here)
 """The starters that show the lines of all ranks in one stream."""
