@@ -6,7 +6,7 @@ every rank, where each millisecond of start-up counts once per rank.
 
 from __future__ import annotations
 
-from launcher.errors import CastoffError
+from launcher.errors import CastoffError, shown
 
 MAX_HOSTS = 1_000_000
 """More hosts than any machine has: a longer list is a slip of the pen (`n[1-99999999]`)."""
@@ -31,10 +31,13 @@ def expand(hostlist: str) -> list[str]:
     hosts: list[str] = []
     for name in _split_names(hostlist):
         texts, brackets = _parse_name(name, hostlist)
-        total = len(hosts) + _count(brackets)
+        total = 1
+        for ranges in brackets:
+            total *= sum(last - first + 1 for first, last, _ in ranges)
+        total += len(hosts)
         if total > MAX_HOSTS:
             raise HostlistError(
-                f"host list {_shown(hostlist)}: with {_shown(name)} it has {total} hosts, and"
+                f"host list {shown(hostlist)}: with {shown(name)} it has {total} hosts, and"
                 f" more than {MAX_HOSTS} cannot be meant. Check the ranges in the brackets."
             )
         expanded = [texts[0]]
@@ -50,29 +53,21 @@ def expand(hostlist: str) -> list[str]:
 def _split_names(hostlist: str) -> list[str]:
     """Part a host list at the commas and white space outside brackets."""
     names = []
-    start = depth = 0
+    start, inside = 0, False
     for position, character in enumerate(hostlist + ","):
-        if character == "[":
-            depth += 1
-            if depth > 1:
-                raise HostlistError(
-                    f"host list {_shown(hostlist)}: '[' inside brackets, at"
-                    f" {_shown(hostlist[start : position + 1])}. Close the first bracket before."
-                )
-        elif character == "]":
-            depth -= 1
-            if depth < 0:
-                raise HostlistError(
-                    f"host list {_shown(hostlist)}: ']' without '[', at"
-                    f" {_shown(hostlist[start : position + 1])}. Remove it or open the bracket."
-                )
-        elif depth == 0 and (character == "," or character.isspace()):
+        if character in "[]":
+            if inside == (character == "["):
+                what = ("']' without '['", "'[' inside brackets")[inside]
+                piece = shown(hostlist[start : position + 1])
+                raise HostlistError(f"host list {shown(hostlist)}: {what}, at {piece}. Remove it.")
+            inside = not inside
+        elif not inside and (character == "," or character.isspace()):
             if position > start:
                 names.append(hostlist[start:position])
             start = position + 1
-    if depth:
+    if inside:
         raise HostlistError(
-            f"host list {_shown(hostlist)}: '[' without ']', at {_shown(hostlist[start:])}."
+            f"host list {shown(hostlist)}: '[' without ']', at {shown(hostlist[start:])}."
             " Close the bracket; a list cut off by something in between looks like this too."
         )
     return names
@@ -99,12 +94,12 @@ def _parse_range(part: str, name: str, hostlist: str) -> tuple[int, int, int]:
         last = first
     if not (_is_number(first) and _is_number(last)):
         raise HostlistError(
-            f"host list {_shown(hostlist)}: {_shown(part)} in {_shown(name)} is neither a number"
+            f"host list {shown(hostlist)}: {shown(part)} in {shown(name)} is neither a number"
             " nor a range of two (such as 08-11)."
         )
     if int(last) < int(first):
         raise HostlistError(
-            f"host list {_shown(hostlist)}: the range {_shown(part)} in {_shown(name)} runs"
+            f"host list {shown(hostlist)}: the range {shown(part)} in {shown(name)} runs"
             f" backwards. Write {last}-{first}."
         )
     return int(first), int(last), len(first)
@@ -113,19 +108,6 @@ def _parse_range(part: str, name: str, hostlist: str) -> tuple[int, int, int]:
 def _is_number(text: str) -> bool:
     # Not isdigit() alone, which is true for '²' too; and Python's int() refuses 4300 digits.
     return text.isascii() and text.isdigit() and len(text) <= 40
-
-
-def _count(brackets: list[list[tuple[int, int, int]]]) -> int:
-    """Say how many hosts a name with these brackets stands for, without making any."""
-    count = 1
-    for ranges in brackets:
-        count *= sum(last - first + 1 for first, last, _ in ranges)
-    return count
-
-
-def _shown(text: str) -> str:
-    """Quote a piece for a message, cut to a readable length."""
-    return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 def read_nodefile(text: str) -> list[str]:
