@@ -18,14 +18,15 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
 from launcher.errors import CastoffError, say
+from launcher.runs import journal
 from launcher.runs.directory import check_trusted, draft_of, is_run_directory
-from launcher.runs.journal import Journal
 from launcher.runs.records import Seconds, decode
 from launcher.runs.run import LOCK, Run, is_locked
 from launcher.runs.states import RunSummary
@@ -33,20 +34,18 @@ from launcher.runs.states import RunSummary
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
+@dataclass(slots=True)
 class Entry:
     """What the index knows of a run."""
 
-    __slots__ = ("added", "begun", "ended", "name", "path")
-
-    def __init__(self, path: str, name: str, added: float):
-        self.path = path
-        self.name = name
-        self.added = added
-        """Seconds since the epoch."""
-        self.begun = 0
-        """How often it was begun again."""
-        self.ended: RunSummary | None = None
-        """What it came to, if that is known and can only change by a new beginning."""
+    path: str
+    name: str
+    added: float
+    """Seconds since the epoch."""
+    begun: int = 0
+    """How often it was begun again."""
+    ended: RunSummary | None = None
+    """What it came to, if that is known and can only change by a new beginning."""
 
     @property
     def run(self) -> Run:
@@ -78,11 +77,13 @@ class _Event(msgspec.Struct, omit_defaults=True):
 
 
 class Index:
-    """The user's runs, oldest first."""
+    """The user's runs, oldest first.
+
+    CastoffError says that it cannot be written, or that it is there and cannot be read.
+    """
 
     def __init__(self, path: Path):
         self.path = path
-        self._journal = Journal(path)
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Index:
@@ -102,19 +103,11 @@ class Index:
         return cls(state / "castoff" / "runs.jsonl")
 
     def add(self, run: Run, name: str) -> None:
-        """Append a run.
-
-        Raises:
-            CastoffError: it cannot be written.
-        """
+        """Append a run."""
         self._append([_Event(str(run.path), name, time.time())])
 
     def adopt(self, runs: Iterable[tuple[Run, RunSummary, bool]]) -> None:
-        """Append runs that were found, each at the time of its submission, and whether it is over for good.
-
-        Raises:
-            CastoffError: it cannot be written.
-        """
+        """Append runs that were found, at the times of their submission, and whether each is over."""
         self._append(
             _Event(
                 str(run.path),
@@ -130,28 +123,17 @@ class Index:
         """Take back what is known of a run's end, because it is about to begin again.
 
         To be called while the run is locked for its new beginning: who looks at it from then on sees
-        that it is not over, and what was seen before counts no longer.
-
-        Raises:
-            CastoffError: it cannot be written.
-        """
+        that it is not over, and what was seen before counts no longer."""
         self._append([_Event(str(run.path), begun=True)])
 
     def forget(self, runs: Iterable[Run]) -> None:
-        """Take runs out.
-
-        Raises:
-            CastoffError: it cannot be written.
-        """
+        """Take runs out."""
         self._append(_Event(str(run.path), removed=True) for run in runs)
 
     def remember(self, ended: Iterable[tuple[Entry, RunSummary]]) -> None:
         """Write down what runs have come to, so that no list need look at them again.
 
         Where nothing may be written at all, nothing is: lists are right without it, only slower.
-
-        Raises:
-            CastoffError: it cannot be written for want of space, say.
         """
         try:
             self._append(_Event(entry.path, ended=one, of=entry.begun) for entry, one in ended)
@@ -160,11 +142,7 @@ class Index:
                 raise
 
     def entries(self) -> list[Entry]:
-        """All runs that were not removed, oldest first, whether their directories are there or not.
-
-        Raises:
-            CastoffError: the index is there and cannot be read.
-        """
+        """All runs that were not removed, oldest first, whether their directories are there or not."""
         entries: dict[str, Entry] = {}
         latest = 0.0
         for event in self._events():
@@ -184,18 +162,8 @@ class Index:
         return sorted(entries.values(), key=lambda entry: entry.added)
 
     def folders(self) -> list[Path]:
-        """The folders in which run directories lie or have lain.
-
-        Raises:
-            CastoffError: the index is there and cannot be read.
-        """
-        return [
-            Path(folder) for folder in sorted({event.path.rpartition("/")[0] for event in self._events()})
-        ]
-
-    def runs(self) -> Iterator[tuple[Run, str]]:
-        """Every run that is still on disk with its name, oldest first."""
-        return ((entry.run, entry.name) for entry in self.entries() if entry.is_there)
+        """The folders in which run directories lie or have lain."""
+        return sorted({Path(event.path).parent for event in self._events()})
 
     def newest(self) -> Run:
         """The run that was submitted last.
@@ -240,7 +208,7 @@ class Index:
     def _events(self) -> Iterator[_Event]:
         """The lines that say something of a run."""
         try:
-            for line in self._journal.lines():
+            for line in journal.lines(self.path):
                 event = decode(line, _Event)
                 if event and event.path.startswith("/") and "\0" not in event.path:
                     yield event
@@ -249,7 +217,7 @@ class Index:
 
     def _append(self, events: Iterable[_Event]) -> None:
         try:
-            self._journal.append(events)
+            journal.append(self.path, events)
         except OSError as error:
             raise self._unusable("written", error) from error
 
@@ -258,6 +226,10 @@ class Index:
             f"{self.path}: the index of runs cannot be {verb}: {error.strerror}; "
             "set XDG_STATE_HOME to a folder of yours"
         )
+
+
+_MANY = 8
+"""How many runs an error names."""
 
 
 def write_down(environ: Mapping[str, str], change: Callable[[Index], None], otherwise: str) -> None:
@@ -277,22 +249,24 @@ def _find(reference: str, known: Callable[[], list[Entry]]) -> Run:
             raise CastoffError(f"{reference}: is no run directory: no job.sh beside attempts/ is there")
         return _trusted(reference)
     entries = known() if reference else []
-    for same in (
-        [entry for entry in entries if entry.name == reference],
-        [entry for entry in entries if entry.id == reference],
-    ):
-        for entry in reversed(same):
-            if entry.is_there:
-                return _trusted(entry.path)
-    begun = [entry for entry in entries if entry.id.startswith(reference) and entry.is_there]
+    newest = entries[::-1]
+    named = [entry for entry in newest if entry.name == reference]
+    for entry in (*named, *(entry for entry in newest if entry.id == reference)):
+        if entry.is_there:
+            return _trusted(entry.path)
+    begun = [entry for entry in newest if entry.id.startswith(reference) and entry.is_there]
+    if len(begun) > 1:
+        listed = ", ".join(entry.id for entry in begun[_MANY - 1 :: -1])
+        more = f" and {len(begun) - _MANY} older ones" if len(begun) > _MANY else ""
+        raise CastoffError(f"{reference}: {len(begun)} runs begin so, say more: {listed}{more}")
     if begun:
-        return _trusted(_only(reference, begun).path)
+        return _trusted(begun[0].path)
     if reference and is_run_directory(Path(reference)):
         return _trusted(reference)
-    for entry in reversed(entries):
+    for entry in newest:
         if entry.is_there and _has_job(entry, reference):
             return _trusted(entry.path)
-    raise CastoffError(f"{reference or 'an empty name'}: {_missing(reference, entries)}")
+    raise CastoffError(f"{reference or 'an empty name'}: {_missing(reference, newest)}")
 
 
 def _trusted(path: str | Path) -> Run:
@@ -323,22 +297,9 @@ def _has_job(entry: Entry, reference: str) -> bool:
     return job is not None and reference in (job, job.partition(".")[0])
 
 
-_MANY = 8
-"""How many runs an error names."""
-
-
-def _only(reference: str, entries: list[Entry]) -> Entry:
-    if len(entries) == 1:
-        return entries[0]
-    ids = [entry.id for entry in entries]
-    more = f" and {len(ids) - _MANY} older ones" if len(ids) > _MANY else ""
-    listed = ", ".join(ids[-_MANY:])
-    raise CastoffError(f"{reference}: {len(ids)} runs begin so, say more: {listed}{more}")
-
-
-def _missing(reference: str, entries: list[Entry]) -> str:
+def _missing(reference: str, newest: list[Entry]) -> str:
     """Why nothing was found, and what may have been meant."""
-    for entry in reversed(entries):
+    for entry in newest:
         if reference in (entry.id, entry.name):
             if (draft := draft_of(Path(entry.path))).exists():
                 if is_locked(draft / LOCK):
@@ -350,8 +311,8 @@ def _missing(reference: str, entries: list[Entry]) -> str:
             )
     from difflib import get_close_matches
 
-    newest = entries[:-1001:-1]
-    known = dict.fromkeys([*(entry.name for entry in newest), *(entry.id for entry in newest)])
+    last = newest[:1000]
+    known = dict.fromkeys([*(entry.name for entry in last), *(entry.id for entry in last)])
     near = get_close_matches(reference, known, n=3)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     return f"there is no such run; {meant}`castoff list` shows them"

@@ -25,57 +25,49 @@ _LONGEST_LINE = 1 << 20
 """Bytes; what is longer is no line of ours."""
 
 
-class Journal:
-    """The lines of a file."""
+def append(path: Path, records: Iterable[msgspec.Struct]) -> None:
+    """Add records, a line each.
 
-    def __init__(self, path: Path):
-        self.path = path
+    Raises:
+        OSError: they cannot be written, or not all of them.
+    """
+    lines = "".join(encode(record, indent=None) + "\n" for record in records).encode()
+    if not lines:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+    descriptor = _plain(os.open(path, flags, 0o600))
+    try:
+        # On a file system without locks too: a local disk appends each write as a whole.
+        with contextlib.suppress(OSError):
+            take(descriptor, _PATIENCE)
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            lines = b"\n" + lines  # what was cut off must not eat ours
+        written = os.write(descriptor, lines)
+        if written < len(lines):
+            os.write(descriptor, lines[written:])  # says why not all of it was
+    finally:
+        os.close(descriptor)
 
-    def append(self, records: Iterable[msgspec.Struct]) -> None:
-        """Add records, a line each.
 
-        Raises:
-            OSError: they cannot be written, or not all of them.
-        """
-        lines = "".join(encode(record, indent=None) + "\n" for record in records).encode()
-        if not lines:
-            return
-        descriptor = self._open_for_appending()
-        try:
-            # On a file system without locks too: a local disk appends each write as a whole.
-            with contextlib.suppress(OSError):
-                take(descriptor, _PATIENCE)
-            size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                lines = b"\n" + lines  # what was cut off must not eat ours
-            written = os.write(descriptor, lines)
-            if written < len(lines):
-                os.write(descriptor, lines[written:])  # says why not all of it was
-        finally:
-            os.close(descriptor)
+def lines(path: Path) -> Iterator[bytes]:
+    """The lines of a journal, oldest first; none if there is no such file.
 
-    def lines(self) -> Iterator[bytes]:
-        """The lines, oldest first; none if there is no such file.
-
-        Raises:
-            OSError: it cannot be read.
-        """
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        with os.fdopen(_plain(descriptor), "rb", buffering=1 << 20) as file:
-            begins = True  # whether what is read next is the beginning of a line
-            while line := file.readline(_LONGEST_LINE):
-                ends = line.endswith(b"\n")
-                if begins and (ends or len(line) < _LONGEST_LINE):
-                    yield line
-                begins = ends
-
-    def _open_for_appending(self) -> int:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
-        return _plain(os.open(self.path, flags, 0o600))
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    with os.fdopen(_plain(descriptor), "rb", buffering=1 << 20) as file:
+        begins = True  # whether what is read next is the beginning of a line
+        while line := file.readline(_LONGEST_LINE):
+            ends = line.endswith(b"\n")
+            if begins and (ends or len(line) < _LONGEST_LINE):
+                yield line
+            begins = ends
 
 
 def _plain(descriptor: int) -> int:

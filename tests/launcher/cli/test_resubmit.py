@@ -142,7 +142,7 @@ class TestGoingOn:
         jobs.wait(run)
         again(jobs, run)
         index = Index.of(os.environ)
-        assert index.find("mine").path == run.path and len(list(index.runs())) == 1
+        assert index.find("mine").path == run.path and len(index.entries()) == 1
         assert json.loads(index.path.read_text().splitlines()[-1])["begun"] is True
         jobs.wait(run)
 

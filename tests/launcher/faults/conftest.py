@@ -155,7 +155,7 @@ class Workplace:
         assert {line.split(": ")[1] for line in answer.errors.splitlines() if swept in line} == before
         assert self.drafts() == []
         made = Run(Path(json.loads(answer.output)["directory"]))
-        assert made.path in [run.path for run, _ in Index.of(os.environ).runs()]
+        assert made.path in [entry.run.path for entry in Index.of(os.environ).entries()]
         assert not is_locked(made.path / LOCK)
 
 

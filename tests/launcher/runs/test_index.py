@@ -19,7 +19,6 @@ from launcher.errors import CastoffError
 from launcher.runs import journal
 from launcher.runs.drafts import new_run
 from launcher.runs.index import Entry, Index
-from launcher.runs.journal import Journal
 from launcher.runs.run import Run
 from launcher.runs.states import RunSummary, summary
 from launcher.status.watch import status
@@ -53,7 +52,7 @@ class TestIndex:
             writer.start()
         for writer in writers:
             writer.join()
-        assert {run.id for run, _ in index.runs()} == {str(number) for number in range(200)}
+        assert {entry.id for entry in index.entries()} == {str(number) for number in range(200)}
 
     def test_a_line_that_was_cut_off_eats_no_other(self, tmp_path: Path) -> None:
         index = Index(tmp_path / "runs.jsonl")
@@ -62,7 +61,7 @@ class TestIndex:
             index.add(run, run.id)
             with index.path.open("ab") as file:
                 file.write(json.dumps({"path": str(run.path), "name": "half"}).encode()[:-3])
-        assert [run.path for run, _ in index.runs()] == [run.path for run in runs]
+        assert [entry.run.path for entry in index.entries()] == [run.path for run in runs]
 
     @pytest.mark.parametrize("line", ["3", "null", "{}", '{"path": 3, "name": ""}', "\x00", "[", "ÿ"])
     def test_lines_that_are_none(self, tmp_path: Path, line: str) -> None:
@@ -70,7 +69,7 @@ class TestIndex:
         index.path.write_text(f"{line}\n\n", encoding="latin-1")
         run = make_run(tmp_path)
         index.add(run, "job")
-        assert [run.path for run, _ in index.runs()] == [run.path]
+        assert [entry.run.path for entry in index.entries()] == [run.path]
 
     @settings(deadline=None)
     @given(st.binary(max_size=300))
@@ -203,10 +202,10 @@ class TestEndings:
         entry = only(index)
         for number, complains in ((30, False), (13, False), (28, True), (122, True)):
 
-            def fail(_: Journal, __: object, number: int = number) -> None:
+            def fail(_: object, __: object, number: int = number) -> None:
                 raise OSError(number, os.strerror(number))
 
-            monkeypatch.setattr(Journal, "append", fail)
+            monkeypatch.setattr(journal, "append", fail)
             if complains:
                 with pytest.raises(CastoffError, match="cannot be written: "):
                     index.remember([(entry, told(made.run))])
@@ -340,7 +339,7 @@ class TestDrafts:
         with new_run("mine", tmp_path) as draft:
             draft.run.script.touch()
             index.add(draft.final, "mine")
-            assert list(index.runs()) == []
+            assert not any(entry.is_there for entry in index.entries())
             for reference in ("mine", draft.final.id):
                 with pytest.raises(CastoffError, match="it is just being submitted"):
                     index.find(reference)

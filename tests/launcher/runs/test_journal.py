@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.runs import journal
-from launcher.runs.journal import Journal
 from tests import patience
 
 WHOLE = {"path": "/a", "name": "whole"}
@@ -37,7 +36,7 @@ LINE = Line(path="/a", name="whole")
 def read(path: Path) -> list[object]:
     """The lines that are JSON."""
     found: list[object] = []
-    for line in Journal(path).lines():
+    for line in journal.lines(path):
         try:
             found.append(json.loads(line))
         except ValueError:
@@ -48,7 +47,7 @@ def read(path: Path) -> list[object]:
 def append_many(path: Path, word: str) -> None:
     journal._PATIENCE = patience.SECONDS  # in a process of its own
     for number in range(200):
-        Journal(path).append([Line(word=word, number=number, filler="x" * (number * 50))] * 2)
+        journal.append(path, [Line(word=word, number=number, filler="x" * (number * 50))] * 2)
 
 
 def append_limited(path: Path, limit: int) -> None:
@@ -56,7 +55,7 @@ def append_limited(path: Path, limit: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
-        Journal(path).append([Line(name="x" * 1000)])
+        journal.append(path, [Line(name="x" * 1000)])
     except OSError:
         os._exit(9)
 
@@ -76,7 +75,7 @@ def test_parallel_writers(tmp_path: Path) -> None:
         writer.start()
     for writer in writers:
         writer.join()
-    told = [json.loads(line) for line in Journal(path).lines()]
+    told = [json.loads(line) for line in journal.lines(path)]
     assert len(told) == 4 * 400
     for word in "abcd":
         assert [one["number"] for one in told if one["word"] == word] == [n // 2 for n in range(400)]
@@ -84,33 +83,33 @@ def test_parallel_writers(tmp_path: Path) -> None:
 
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    Journal(path).append([LINE])
+    journal.append(path, [LINE])
     size = path.stat().st_size
     assert in_another_process(append_limited, path, size + 100) == 9
     assert path.stat().st_size == size + 100  # half a line
     assert read(path) == [WHOLE]
     assert in_another_process(append_limited, path, size + 100) == 9  # nothing at all
-    Journal(path).append([LINE])
+    journal.append(path, [LINE])
     assert read(path) == [WHOLE, WHOLE]
 
 
 @pytest.mark.parametrize("left", [0, 1, 5, -1, -2])
 def test_a_file_that_was_cut_off(tmp_path: Path, left: int) -> None:
     path = tmp_path / "journal"
-    Journal(path).append([LINE, LINE])
+    journal.append(path, [LINE, LINE])
     os.truncate(path, left % path.stat().st_size)
     before = len(read(path))
-    Journal(path).append([LINE])
+    journal.append(path, [LINE])
     assert read(path) == [WHOLE] * (before + 1)
 
 
 def test_a_line_that_is_none_of_ours_is_not_held_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    Journal(path).append([LINE])
+    journal.append(path, [LINE])
     with path.open("ab") as file:
         file.truncate(50_000_000)  # zeros, as a file system may leave them
-    assert all(len(line) <= journal._LONGEST_LINE for line in Journal(path).lines())
-    Journal(path).append([LINE])
+    assert all(len(line) <= journal._LONGEST_LINE for line in journal.lines(path))
+    journal.append(path, [LINE])
     assert read(path) == [WHOLE, WHOLE]
 
 
@@ -121,10 +120,10 @@ def test_whatever_lies_around_a_line(
 ) -> None:
     path = tmp_path_factory.mktemp("any") / "journal"
     path.write_bytes(before)
-    Journal(path).append([LINE])
+    journal.append(path, [LINE])
     with path.open("ab") as file:
         file.write(after)
-    Journal(path).append([LINE])
+    journal.append(path, [LINE])
     assert [one for one in read(path) if one == WHOLE] == [WHOLE, WHOLE]
 
 
@@ -137,7 +136,7 @@ def test_a_writer_that_was_stopped_holds_nobody_up_for_ever(
     with path.open("a") as stopped:
         fcntl.flock(stopped, fcntl.LOCK_EX)
         begun = time.monotonic()
-        Journal(path).append([LINE])
+        journal.append(path, [LINE])
     assert time.monotonic() - begun >= 0.1 and read(path) == [WHOLE]
 
 
@@ -146,7 +145,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    Journal(tmp_path / "journal").append([LINE])
+    journal.append(tmp_path / "journal", [LINE])
     assert read(tmp_path / "journal") == [WHOLE]
 
 
@@ -155,13 +154,13 @@ def test_what_is_no_plain_file(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder"):
         with pytest.raises(OSError):
-            Journal(tmp_path / name).append([LINE])
+            journal.append(tmp_path / name, [LINE])
         with pytest.raises(OSError):
-            list(Journal(tmp_path / name).lines())
-    assert list(Journal(tmp_path / "none").lines()) == []
-    assert list(Journal(tmp_path / "pipe" / "below").lines()) == []
+            list(journal.lines(tmp_path / name))
+    assert list(journal.lines(tmp_path / "none")) == []
+    assert list(journal.lines(tmp_path / "pipe" / "below")) == []
 
 
 def test_nothing_is_made_for_nothing(tmp_path: Path) -> None:
-    Journal(tmp_path / "folder" / "journal").append([])
+    journal.append(tmp_path / "folder" / "journal", [])
     assert list(tmp_path.iterdir()) == []

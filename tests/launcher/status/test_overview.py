@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import CastoffError
+from launcher.runs import journal
 from launcher.runs.index import Index
-from launcher.runs.journal import Journal
 from launcher.runs.run import Run
 from launcher.status import overview
 from launcher.status.overview import Overview, rebuild
@@ -109,7 +109,7 @@ class TestRemembering:
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(Journal, "append", full)
+        monkeypatch.setattr(journal, "append", full)
         seen = Overview(index)
         assert len(seen.rows) == 12
         (note,) = seen.notes
@@ -121,7 +121,7 @@ class TestRemembering:
         def read_only(*_: object) -> None:
             raise OSError(30, "Read-only file system")
 
-        monkeypatch.setattr(Journal, "append", read_only)
+        monkeypatch.setattr(journal, "append", read_only)
         seen = Overview(index)
         assert len(seen.rows) == 12 and seen.notes == []
 

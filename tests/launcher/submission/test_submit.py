@@ -53,7 +53,7 @@ def test_the_environment_is_the_one_that_is_given(tmp_path: Path) -> None:
         submit(spec, Site.load("local"), environ=given)
     run = submit(spec, Site.load("local"), environ={**given, "TOKEN": "t"})
     assert run.path.parent == tmp_path / "r"
-    assert [known.path for known, _ in Index.of(given).runs()] == [run.path]
+    assert [known.run.path for known in Index.of(given).entries()] == [run.path]
     assert wait(run, patience.SECONDS).ending == "done"
     assert "[0] x y:t\n" in run.script_log().read_text()
 
