@@ -9,11 +9,11 @@ from functools import partial
 
 from launcher.runs.run import Run
 from launcher.schedulers.local.daemon import main
-from launcher.status.watch import Looking, condition_holds
+from launcher.status.watch import Asking, condition_holds
 
 
 def _waits(condition: str, run: Run) -> partial[bool | None]:
-    return partial(condition_holds, condition, run, Looking([run]))
+    return partial(condition_holds, condition, run, Asking())
 
 
 if __name__ == "__main__":

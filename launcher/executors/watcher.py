@@ -11,7 +11,7 @@ from submitit.core import core, logger
 from launcher.errors import CastoffError
 from launcher.runs.run import Run
 from launcher.runs.states import MemberStatus, RunStatus, failure_words
-from launcher.status.watch import Looking
+from launcher.status.watch import Asking, statuses
 
 STATES = {
     "done": "COMPLETED",
@@ -62,7 +62,7 @@ class RunWatcher(core.InfoWatcher):
     def __init__(self, delay_s: int = 60):
         super().__init__(delay_s)
         self._known: dict[str, Known] = {}
-        self._looking = Looking([])
+        self._asking = Asking()
 
     def known(self, key: str) -> Known | None:
         """What was seen of a job at the last look; None before the first."""
@@ -76,7 +76,7 @@ class RunWatcher(core.InfoWatcher):
     def update_if_long_enough(self, mode: str) -> None:
         """Look if it is time; besides submitit's modes there is `soon`, for a job that seems to be over."""
         if mode == "force":
-            self._looking = Looking([])  # it asks at its first look, and then less and less often
+            self._asking = Asking()  # it asks at its first look, and then less and less often
         if mode != "soon":
             super().update_if_long_enough(mode)
         elif time.time() - self._last_status_check > _SOON:
@@ -101,7 +101,7 @@ class RunWatcher(core.InfoWatcher):
 
     def _look(self, runs: list[Run]) -> list[RunStatus]:
         try:
-            return self._looking.look(runs)
+            return statuses(runs, self._asking)
         except CastoffError as error:
             if len(runs) > 1:  # one that cannot be read must not hide the others
                 return [found for run in runs for found in self._look([run])]

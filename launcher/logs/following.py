@@ -33,7 +33,7 @@ from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 from launcher.schedulers.local.control import other_host
 from launcher.schedulers.registry import is_own, queued
-from launcher.status.watch import Looking
+from launcher.status.watch import Asking, status
 
 _LOOKS = (2000, 200)
 """Looks at files per second that are aimed at, while they grow and at rest."""
@@ -78,7 +78,7 @@ class Follower:
     ):
         """`write` takes what is shown, `say` what is said about it, `pause` lets seconds pass."""
         self._run = run
-        self._looking = Looking([run])
+        self._asking = Asking()
         self._selection = selection
         self._show = show
         self._write = write
@@ -126,10 +126,10 @@ class Follower:
     def _read_records(self) -> None:
         if not self._run.path.is_dir():
             raise CastoffError(f"{self._run.path}: is gone; if it was moved, name its new path")
-        (self._status,) = self._looking.look()
+        self._status = status(self._run, self._asking)
         self._members = [one for one in self._status.members if self._selection.has_member(one.member)]
         if queued(self._status.scheduler):
-            self._is_seen = self._looking.answered and not self._status.unsettled
+            self._is_seen = self._asking.answered and not self._status.unsettled
         else:
             local = is_own(self._status.scheduler) and self._run.submission() is not None
             self._is_seen = local and other_host(self._run) is None

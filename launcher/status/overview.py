@@ -88,10 +88,9 @@ class Overview:
             announce(len(to_look))
         for start in range(0, len(to_look), _BATCH):
             batch = to_look[start : start + _BATCH]
-            looks = _look_at_each(batch)
-            self._take(batch, looks)
-            some = zip(batch, looks, strict=True)
-            self._doubtful |= {entry.path: (entry, look.scene) for entry, look in some if look.scene}
+            looked = list(zip(batch, _look_at_each(batch), strict=True))
+            self._take(looked)
+            self._doubtful |= {entry.path: (entry, look.scene) for entry, look in looked if look.scene}
         self.rows = [
             Row(entry, told) for entry in entries if (told := entry.ended or self._seen.get(entry.path))
         ]
@@ -109,17 +108,19 @@ class Overview:
         `patience`: seconds for an answer (default: what a busy scheduler may take).
         """
         asking = Asking(patience)
-        scenes = [scene for _, scene in self._doubtful.values()]
+        entries, scenes = (
+            [entry for entry, _ in self._doubtful.values()],
+            [one for _, one in self._doubtful.values()],
+        )
         looks = _judge(scenes, asking)
-        self._take([entry for entry, _ in self._doubtful.values()], looks)
+        self._take(list(zip(entries, looks, strict=True)))
         self._doubtful = {}
         self.rows = [row._replace(told=self._seen.get(row.entry.path, row.told)) for row in self.rows]
-        unknown = [
-            silence
-            for scene, look in zip(scenes, looks, strict=True)
-            if look.told and look.told.state == "unknown" and (silence := asking.silence_on(scene))
+        told = zip(scenes, looks, strict=True)
+        silences = [
+            asking.silence_on(one) for one, look in told if look.told and look.told.state == "unknown"
         ]
-        for silence, count in Counter(unknown).items():
+        for silence, count in Counter(filter(None, silences)).items():
             runs = "1 run is" if count == 1 else f"{count} runs are"
             self.notes.append(f"{silence}: {runs} shown as unknown, and may go on")
 
@@ -147,10 +148,9 @@ class Overview:
                     room -= 1
         return chosen[::-1], left_out
 
-    def _take(self, entries: list[Entry], looks: list[_Look]) -> None:
-        looked = list(zip(entries, looks, strict=True))
+    def _take(self, looked: list[tuple[Entry, _Look]]) -> None:
         self._seen |= {entry.path: look.told for entry, look in looked if look.told}
-        self.notes += [look.refusal for look in looks if look.refusal]
+        self.notes += [look.refusal for _, look in looked if look.refusal]
         try:
             self._index.remember([(entry, look.told) for entry, look in looked if look.told and look.final])
         except CastoffError as error:
@@ -196,7 +196,7 @@ def _look(entry: Entry) -> _Look:
 
 def _judge(scenes: list[Scene], asking: Asking) -> list[_Look]:
     """Looks that end with one question to each scheduler for all of them."""
-    return [_Look(summary(now), now.final) for now in judge(scenes, asking)] if scenes else []
+    return [_Look(summary(now), now.final) for now in judge(scenes, asking)]
 
 
 class Rebuilt(NamedTuple):
@@ -232,27 +232,25 @@ def rebuild(index: Index, folder: Path) -> Rebuilt:
     return Rebuilt(len(there), sum(entry.path not in known for entry in there), notes)
 
 
-class _Shelves:
-    """Which run directories are there: one look at the folder they lie in answers for all of them."""
+class _Shelves(dict[str, "frozenset[str] | None"]):
+    """What folders of runs hold, by one look at each; None: each name has to be looked for."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, set[str] | None] = {}
+    def __missing__(self, folder: str) -> frozenset[str] | None:
+        try:
+            names: frozenset[str] | None = frozenset(os.listdir(folder or "/"))  # noqa: PTH208 - names alone
+        except PermissionError:
+            names = None
+        except OSError:
+            names = frozenset()
+        return self.setdefault(folder, names)
 
     def hold(self, path: str) -> bool:
         """Whether something of that name is there."""
         folder, _, name = path.rpartition("/")
-        if folder not in self._known:
-            try:
-                self._known[folder] = set(os.listdir(folder or "/"))  # noqa: PTH208 - names alone
-            except PermissionError:
-                self._known[folder] = None  # each has to be looked for
-            except OSError:
-                self._known[folder] = set()
-        names = self._known[folder]
+        names = self[folder]
         return os.path.lexists(path) if names is None else name in names
 
     def may_hold(self, path: str) -> bool:
         """Whether something of that name is there, as far as can be said without a look at the disk."""
         folder, _, name = path.rpartition("/")
-        names = self._known.get(folder)
-        return names is None or name in names
+        return (names := self.get(folder)) is None or name in names

@@ -44,64 +44,61 @@ def settle(
     queued = Scene(run, held=held).queued
     if queued and queue.elsewhere(queued.clusters):
         return not queued.unclear
-    while True:
-        with _holding(run, held=held) as have:
-            settled = have and _decide(run, queue, queue.ask(()), None)
+    while not (settled := decide(run, queue, None, held=held)):
         left = give_up - time.monotonic()
-        if settled or left <= 0:
-            return settled
+        if left <= 0:
+            break
         time.sleep(min(_POLL, left))
+    return settled
 
 
-def decide(run: Run, queue: Queue, answer: Answer, of: Collection[float | None]) -> bool:
-    """The same by an answer that was asked for when the run's lock was free.
+def decide(
+    run: Run, queue: Queue, answer: Answer | None, of: Collection[float | None] = (), *, held: bool = False
+) -> bool:
+    """The same by an answer that was asked for when the run's lock was free; None: ask when it is held.
 
     `of`: the times of the sends that were unclear then.
 
     Raises:
         CastoffError: a record cannot be read or written.
     """
-    with _holding(run, held=False) as have:
-        return have and _decide(run, queue, answer, of)
+    with _holding(run, held=held) as have:
+        if not have:
+            return False
+        record = run.submission()
+        unclear = [place for place, send in enumerate(record.sends) if send.is_unclear] if record else []
+        if record is None or not unclear:
+            return True
+        if answer and any(record.sends[place].time not in of for place in unclear):
+            return False
+        answer = answer or queue.ask(())
+        if answer.silence or (candidates := _candidates(run, queue, answer, record)) is None:
+            return False
+        found = _match(record.sends, candidates)
+        for place in unclear:
+            _write_down(record.sends[place], found.get(place), time.time())
+        record.job = record.job or next((send.job for send in record.sends if send.job), None)
+        try:
+            run.write_submission(record)
+        except OSError as error:
+            raise CastoffError(f"{run.path}: cannot be written: {error.strerror}") from error
+        return not any(send.is_unclear for send in record.sends)
 
 
 @contextlib.contextmanager
 def _holding(run: Run, *, held: bool) -> Iterator[bool]:
     """Hold the run's lock; False where somebody else has it, who may be sending."""
-    if held:
-        yield True
-        return
-    check_trusted(run.path)
     with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(locked(run.path / LOCK, patience=0.5))
-        except BlockingIOError:
-            yield False
-            return
-        except OSError as error:
-            raise CastoffError(f"{run.path / LOCK}: cannot be opened: {error.strerror}") from error
+        if not held:
+            check_trusted(run.path)
+            try:
+                stack.enter_context(locked(run.path / LOCK, patience=0.5))
+            except BlockingIOError:
+                yield False
+                return
+            except OSError as error:
+                raise CastoffError(f"{run.path / LOCK}: cannot be opened: {error.strerror}") from error
         yield True
-
-
-def _decide(run: Run, queue: Queue, answer: Answer, of: Collection[float | None] | None) -> bool:
-    record = run.submission()
-    unclear = [place for place, send in enumerate(record.sends) if send.is_unclear] if record else []
-    if record is None or not unclear:
-        return True
-    if answer.silence or (of is not None and any(record.sends[place].time not in of for place in unclear)):
-        return False
-    candidates = _candidates(run, queue, answer, record)
-    if candidates is None:
-        return False
-    found = _match(record.sends, candidates)
-    for place in unclear:
-        _write_down(record.sends[place], found.get(place), time.time())
-    record.job = record.job or next((send.job for send in record.sends if send.job), None)
-    try:
-        run.write_submission(record)
-    except OSError as error:
-        raise CastoffError(f"{run.path}: cannot be written: {error.strerror}") from error
-    return not any(send.is_unclear for send in record.sends)
 
 
 def _write_down(send: Send, job: str | None, now: float) -> None:

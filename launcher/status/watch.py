@@ -53,16 +53,18 @@ def status(run: Run, asking: Asking | None = None) -> RunStatus:
     Raises:
         CastoffError: something in its directory cannot be read.
     """
-    return judge([Scene(run)], asking)[0]
+    return statuses([run], asking)[0]
 
 
-def statuses(runs: Iterable[Run]) -> list[RunStatus]:
+def statuses(runs: Iterable[Run], asking: Asking | None = None) -> list[RunStatus]:
     """The statuses of runs, with one question to each scheduler for all of them.
+
+    Who looks again and again with the same `asking` asks the less often, the longer nothing changes.
 
     Raises:
         CastoffError: something in their directories cannot be read.
     """
-    return judge([Scene(run) for run in runs])
+    return judge([Scene(run) for run in runs], asking)
 
 
 def judge(scenes: list[Scene], asking: Asking | None = None) -> list[RunStatus]:
@@ -92,46 +94,12 @@ def by_records(scene: Scene) -> RunStatus:
     return _status(scene, queued.Told(scene, known))
 
 
-class Looking:
-    """Looks at runs again and again, and asks schedulers the less often, the longer nothing changes."""
-
-    def __init__(self, runs: Iterable[Run]):
-        self._runs = list(runs)
-        self._asking = Asking()
-        self._seen: list[RunStatus] = []
-
-    @property
-    def answered(self) -> bool:
-        """Whether the schedulers, if they had to be asked, answered the last time."""
-        return self._asking.answered
-
-    def look(self, runs: Iterable[Run] | None = None) -> list[RunStatus]:
-        """How these runs, or all of them, are now; a run that is over is still looked at.
-
-        Raises:
-            CastoffError: something in their directories cannot be read.
-        """
-        return judge([Scene(run) for run in (self._runs if runs is None else runs)], self._asking)
-
-    def look_at_rest(self) -> list[RunStatus]:
-        """The same, but those that were over stay as they were."""
-        left = [place for place, one in enumerate(self._seen) if not one.over]
-        if not self._seen:
-            self._seen = self.look()
-        else:
-            found = self.look(self._runs[place] for place in left)
-            for place, one in zip(left, found, strict=True):
-                self._seen[place] = one
-        return list(self._seen)
-
-
 def looks(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunStatus]]:
     """The statuses of runs, looked at again and again until all are over or `timeout` seconds passed."""
-    begun = time.monotonic()
-    looking = Looking(runs)
-    now = looking.look_at_rest()
-    yield now
-    while not all(one.over for one in now):
+    begun, asking = time.monotonic(), Asking()
+    now = dict(enumerate(statuses(runs, asking)))
+    yield [*now.values()]
+    while left := [place for place, one in now.items() if not one.over]:
         waited = time.monotonic() - begun
         pause = min(_SLOWEST_POLL, max(_POLL, waited / 50))
         if timeout is not None:
@@ -139,8 +107,8 @@ def looks(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunSta
                 return
             pause = min(pause, timeout - waited)
         time.sleep(pause)
-        now = looking.look_at_rest()
-        yield now
+        now.update(zip(left, statuses([runs[place] for place in left], asking), strict=True))
+        yield [*now.values()]
 
 
 def wait(run: Run, timeout: float | None = None) -> RunStatus:
@@ -150,17 +118,14 @@ def wait(run: Run, timeout: float | None = None) -> RunStatus:
     return last
 
 
-def condition_holds(condition: str, run: Run, looking: Looking | None = None) -> bool | None:
-    """Whether a dependency's condition holds of a run; False where it never will, None not yet.
-
-    `looking` looks at this run alone; who asks again and again asks its scheduler less often by it.
-    """
+def condition_holds(condition: str, run: Run, asking: Asking | None = None) -> bool | None:
+    """Whether a dependency's condition holds of a run; False where it never will, None not yet."""
     if os.path.lexists(run.path):
         try:
             check_trusted(run.path)
         except CastoffError:
             return False
-    (now,) = (looking or Looking([run])).look()
+    now = status(run, asking)
     if condition == "after":
         return True if now.state in ("running", "ended") or now.over else None
     if not now.over:
@@ -233,7 +198,7 @@ def _reason(scene: Scene, elsewhere: str | None, members: list[MemberStatus], jo
     if submission and submission.error is not None:
         return f"it could not be submitted: {submission.error}"
     if state == "ended" and worst(member.ending for member in members) == "again":
-        return _can_go_on(scene, job)
+        return _CAN_GO_ON.format(run.id) if submission else _BY_HAND.format(job)
     if state == "running" and scene.alive and is_abandoned(run):
         return f"its scheduler is gone, but what it started lives: `castoff cancel {run.id}` ends it"
     if state != "unknown":
@@ -251,15 +216,11 @@ def _reason(scene: Scene, elsewhere: str | None, members: list[MemberStatus], jo
 
 
 _KILLED_EARLY = "it was killed while it was submitted, so nothing began; `castoff resubmit {}` sends it"
-
-
-def _can_go_on(scene: Scene, job: str | None) -> str:
-    if scene.submission:
-        return f"it stopped early and can go on: castoff resubmit {scene.run.id}"
-    return (
-        f"it stopped early and can go on; castoff did not submit it, so only the scheduler of job {job} "
-        "knows whether it does"
-    )
+_CAN_GO_ON = "it stopped early and can go on: castoff resubmit {}"
+_BY_HAND = (
+    "it stopped early and can go on; castoff did not submit it, so only the scheduler of job {} knows "
+    "whether it does"
+)
 
 
 def _reason_queued(scene: Scene, told: queued.Told) -> str | None:
@@ -268,7 +229,7 @@ def _reason_queued(scene: Scene, told: queued.Told) -> str | None:
     if submission and (submission.error is not None or refused):
         return f"it could not be submitted: {submission.error or refused[0]}"
     if state == "ended" and worst(member.ending for member in told.members) == "again":
-        return _can_go_on(scene, scene.job)
+        return _CAN_GO_ON.format(scene.run.id) if submission else _BY_HAND.format(scene.job)
     if state == "ended":
         return None
     if state == "running":

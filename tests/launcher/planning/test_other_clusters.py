@@ -17,7 +17,7 @@ from launcher.executors.jobs import FunctionJob
 from launcher.runs.index import Index
 from launcher.runs.records import Earlier, Send
 from launcher.status.settle import settle
-from launcher.status.watch import Looking, condition_holds, status
+from launcher.status.watch import Asking, condition_holds, status, statuses
 from launcher.submission import resubmit as resubmission
 from launcher.submission.cancel import end
 from launcher.submission.dependencies import resolve
@@ -189,11 +189,11 @@ class TestThisOne:
         slurm.queue.write_text(
             "".join(f"7|N/A|RUNNING|None|900|N/A|N/A|{run.script}\n" for run in runs[:2] + runs[3:])
         )
-        looking = Looking(runs)
+        asking = Asking()
         for _ in range(2):
-            now = looking.look()
+            now = statuses(runs, asking)
             assert [one.state for one in now] == ["running", "running", "unknown", "running"]
-        assert slurm.questions()[:2] == ["scontrol", "squeue"] and not looking.answered
+        assert slurm.questions()[:2] == ["scontrol", "squeue"] and not asking.answered
 
     @pytest.mark.parametrize(
         ("program", "why"),
@@ -215,6 +215,6 @@ class TestThisOne:
             (slurm.folder / "scontrol").unlink()
         else:
             slurm.program("scontrol", program)
-        for now in Looking(runs).look():
+        for now in statuses(runs):
             assert (now.over, now.unsettled) == (False, True) and why in (now.reason or "")
         assert slurm.questions() == ([] if program is None else ["scontrol"])

@@ -17,7 +17,7 @@ from launcher.runs.run import LOCK, locked
 from launcher.runs.states import RunStatus, summary
 from launcher.schedulers.slurm import queue as slurm_queue
 from launcher.status import watch
-from launcher.status.watch import Looking, condition_holds, looks, status, statuses, wait
+from launcher.status.watch import Asking, condition_holds, looks, status, statuses, wait
 from launcher.submission import resubmit as resubmission
 from launcher.submission.resubmit import resubmit
 from tests.records import submission_of
@@ -335,12 +335,12 @@ class TestStartedAgain:
         start = json.dumps({"job": "7", "host": "n1", "time": 1000})
         folder = made.run.path / "attempts/0.0"
         slurm.tells(("7", "PENDING"), run=made.run)
-        looking = Looking([made.run])
-        assert looking.look()[0].state == "pending"
+        asking = Asking()
+        assert status(made.run, asking).state == "pending"
         slurm.program("squeue", f"mkdir {folder}; echo '{start}' >{folder}/start.json; cat {slurm.queue}")
         folder.mkdir()
         (folder / "start.json").write_text(start)
-        assert looking.look()[0].state == "running"
+        assert status(made.run, asking).state == "running"
 
     def test_submitted_again(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         """What was cancelled then stays so, whatever the new job does."""
