@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from launcher.errors import CastoffError
+from launcher.schedulers.registry import title_of
+
+_OF_ANOTHER_START = ("CASTOFF_ATTEMPT", "CASTOFF_ARRAY_OFFSET", "SLURM_RESTART_COUNT")
+"""What a job around this shell was told of itself, and a script in it would take for its own."""
 
 
 @dataclass(frozen=True)
@@ -28,36 +32,39 @@ class Allocation(ABC):
     """This shell is the one task of a step (`srun --pty bash`), which holds the cores of the job."""
 
     scheduler: ClassVar[str]
-    title: ClassVar[str]
-    command: ClassVar[str]
-    """What gives a larger one, up to the number of nodes."""
+    """Its name."""
     tells_end: ClassVar[bool] = False
     """Whether the scheduler tells when it ends, so that no walltime is needed."""
 
     def __str__(self) -> str:
         count = "1 host" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
         shown = self.hosts if len(self.hosts) <= 4 else [*self.hosts[:3], "…", self.hosts[-1]]
-        return f"{self.title} job {self.job} ({count}: {', '.join(shown)})"
+        return f"{title_of(self.scheduler)} job {self.job} ({count}: {', '.join(shown)})"
 
-    def set_by_scheduler(self, name: str, environ: Mapping[str, str]) -> bool:
-        """Whether it is the scheduler that has set a variable, and nobody meant it."""
-        return False
+    def threads(self, environ: Mapping[str, str]) -> str | None:
+        """The OMP_NUM_THREADS that somebody has set for this shell."""
+        return environ.get("OMP_NUM_THREADS")
 
     def end(self, environ: Mapping[str, str]) -> float | None:
         """When it ends, in seconds since 1970; None where nobody tells."""
         return None
 
-    @abstractmethod
     def environment(
-        self, nodes: int, environ: Mapping[str, str], *, run: Path, directory: str
+        self, nodes: int, environ: Mapping[str, str], run: Path, directory: str
     ) -> dict[str, str]:
-        """What a script that stands alone is told on the first `nodes` hosts, whole; files may be written.
+        """That of a script that stands alone on the first `nodes` hosts, whole; files may be written.
 
         `run` is its run directory, `directory` the one it counts as submitted from.
 
         Raises:
             OSError: a file in the run directory cannot be written.
         """
+        others = {name: text for name, text in environ.items() if name not in _OF_ANOTHER_START}
+        return {**self.narrowed(nodes, others, run, directory), "CASTOFF_RUN_DIR": str(run)}
+
+    @abstractmethod
+    def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:
+        """The environment whose scheduler's variables tell of the first `nodes` hosts alone."""
 
 
 def no_hosts(what: str, fix: str, names: str) -> CastoffError:

@@ -128,6 +128,8 @@ class QueuedScheduler(Scheduler):
     """The command that ends jobs, whole arrays too."""
     no_answer: ClassVar[re.Pattern[str]]
     """What the submit command says where a job may have been taken all the same."""
+    has_shells: ClassVar[bool] = True
+    """Whether it gives hosts to a shell, whose variables tell of them."""
     ids_change: ClassVar[bool] = False
     """Whether a member that goes on does so under another id."""
 
@@ -211,4 +213,8 @@ class QueuedScheduler(Scheduler):
         Raises:
             CastoffError: the variables tell of some, but not which.
         """
-        return None
+        if not self.has_shells:
+            return None
+        module = import_module(f"launcher.schedulers.{self.name}.allocation")
+        found: Allocation | None = module.find(environ, read_file)
+        return found

@@ -6,7 +6,6 @@ Nothing is asked of the scheduler: its variables tell all of it, and PBS's node 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,16 +19,13 @@ from launcher.ranks.decision import decide
 from launcher.ranks.families import Around, Placement, innermost, read_text
 from launcher.runs.plan import Plan
 from launcher.schedulers.allocation import Allocation
-from launcher.schedulers.registry import NAMES, queued
+from launcher.schedulers.registry import NAMES, queued, queued_of
 
 _SUBMISSION_ONLY = (
     *("account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive", "memory", "mail"),
     *("directives", "array", "after", "requeue"),
 )
 """Fields that say what a scheduler is to give: here it has given already."""
-
-_OF_ANOTHER_START = ("CASTOFF_ATTEMPT", "CASTOFF_ARRAY_OFFSET", "SLURM_RESTART_COUNT")
-"""What a job around this shell was told of itself, and a script in it would take for its own."""
 
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str] = read_text) -> list[Allocation]:
@@ -86,13 +82,8 @@ def _job_in(
     own = {**blank, "nodes": nodes, "inherit": "all"}
     if allocation.tells_end:
         own["walltime"] = None
-    threads = environ.get("OMP_NUM_THREADS")
-    by_scheduler = allocation.set_by_scheduler("OMP_NUM_THREADS", environ)
-    if (
-        threads
-        and not by_scheduler
-        and "OMP_NUM_THREADS" not in {**site.env, **site.defaults.env, **spec.env}
-    ):
+    threads = allocation.threads(environ)
+    if threads and "OMP_NUM_THREADS" not in {**site.env, **site.defaults.env, **spec.env}:
         own["env"] = {**spec.env, "OMP_NUM_THREADS": threads}
     if nodes < len(allocation.hosts) and (spec.start.starter or site.starter) == "srun":
         # srun would take whichever hosts are idle, and rank 0 might not be on the first.
@@ -119,7 +110,7 @@ def _nodes(allocation: Allocation, spec: JobSpec) -> int:
         source = spec.source or Document({}, "the job")
         message = (
             f"is {spec.nodes}, but {allocation} has no more: ask for {count} at the most "
-            f"(--nodes {count}), or for a larger allocation ({allocation.command} …)"
+            f"(--nodes {count}), or for a larger allocation ({queued_of(allocation.scheduler).interactive} …)"
         )
         raise InvalidInput([Problem(source.where(("nodes",)), "nodes", message)])
     return spec.nodes
@@ -151,15 +142,3 @@ def _check_cpus(allocation: Allocation, decided: Plan) -> None:
                 f"--nodes={decided.nodes} --ntasks-per-node={count} --cpus-per-task={cores})"
             )
             raise InvalidInput([Problem(f"{decided.name} on {decided.site}", "", message)])
-
-
-def script_environment(
-    allocation: Allocation, nodes: int, environ: Mapping[str, str], *, run: Path, directory: str
-) -> dict[str, str]:
-    """The environment in which a script that stands alone runs on the first `nodes` hosts.
-
-    `run` is its run directory, `directory` the one it counts as submitted from.
-    """
-    others = {name: text for name, text in environ.items() if name not in _OF_ANOTHER_START}
-    changed = allocation.environment(nodes, others, run=run, directory=directory)
-    return {**changed, "CASTOFF_RUN_DIR": str(run)}

@@ -27,7 +27,7 @@ from launcher.schedulers.local.control import cancel_asked, introduce
 from launcher.starters.local.processes import GRACE, Family, Guardian, send
 from launcher.starters.local.streams import RankLines, RankLog
 from launcher.starters.local.supervision import Rank, Report, Signals, Supervision
-from launcher.submission.allocation import plan_in, script_environment
+from launcher.submission.allocation import plan_in
 from launcher.submission.submit import recorded, sealed, working_directory
 
 _POLL = 0.5  # seconds between looks at what no signal tells: the deadline, a wish from another host
@@ -65,13 +65,7 @@ def run_in_foreground(
         draft = stack.enter_context(made)
         run, seal = draft.final, sealed(draft, script)
         introduce(run, 0)
-        environment = script_environment(
-            allocation,
-            decided.nodes,
-            environ,
-            run=run.path,
-            directory=directory,
-        )
+        environment = allocation.environment(decided.nodes, environ, run.path, directory)
         attempt = _Attempt(run, stack, output, messages)
         attempt.say(f"{allocation}: {FILTERS['layout_words'](decided)}, started by {decided.starter}")
         attempt.say(f"run {run.id}: logs are in {run.logs / '0.0'}, and the first of them is shown here")

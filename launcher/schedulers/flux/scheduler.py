@@ -30,6 +30,7 @@ class Flux(QueuedScheduler):
     dialect = directives.DIALECT
     starts_again = False
     interactive = "flux alloc"
+    has_shells = False  # that is in an instance of its own, to which castoff submits
     submits_with = ("flux", "batch")
     cancels_with = ("flux", "cancel")
     ids_change = True
@@ -85,7 +86,7 @@ class Flux(QueuedScheduler):
         return decimal(answer.strip())
 
     def is_array(self, job: str, planned: int | None) -> bool:
-        """Flux has none. A shell of flux alloc is in an instance of its own, to which castoff submits."""
+        """Flux has none."""
         return False
 
 

@@ -17,16 +17,13 @@ class PbsAllocation(Allocation):
     """PBS's, which tells its hosts in a file."""
 
     scheduler: ClassVar[str] = "pbs"
-    title: ClassVar[str] = "PBS"
-    command: ClassVar[str] = "qsub -I -l select="
 
-    def set_by_scheduler(self, name: str, environ: Mapping[str, str]) -> bool:
-        """PBS sets OMP_NUM_THREADS to the CPUs of a chunk."""
-        return name == "OMP_NUM_THREADS" and environ.get(name) == environ.get("NCPUS")
+    def threads(self, environ: Mapping[str, str]) -> str | None:
+        """PBS itself sets OMP_NUM_THREADS to the CPUs of a chunk."""
+        threads = super().threads(environ)
+        return None if threads == environ.get("NCPUS") else threads
 
-    def environment(
-        self, nodes: int, environ: Mapping[str, str], *, run: Path, directory: str
-    ) -> dict[str, str]:
+    def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:
         """PBS's variables, with a node file of the hosts in use where its own has more."""
         changed = {**environ, "PBS_O_WORKDIR": directory}
         if nodes < len(self.hosts):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from launcher.config.site import Site
 from launcher.errors import CastoffError, shown
@@ -16,9 +16,6 @@ from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import version_of
 from launcher.schedulers.orders import Order, Part, Sending
 from launcher.schedulers.pbs import directives
-
-if TYPE_CHECKING:
-    from launcher.schedulers.allocation import Allocation
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
 """OpenPBS's check_job_name() for -N: a letter, then letters, digits and -_.+. It takes 230, but the
@@ -110,12 +107,6 @@ class Pbs(QueuedScheduler):
     def is_array(self, job: str, planned: int | None) -> bool:
         """PBS knows no array of one."""
         return "[" in job
-
-    def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
-        """By PBS_JOBID and PBS_NODEFILE."""
-        from launcher.schedulers.pbs.allocation import find
-
-        return find(environ, read_file)
 
 
 def _is_slurms_own(qsub: str) -> bool:

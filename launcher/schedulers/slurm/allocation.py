@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -23,8 +23,6 @@ class SlurmAllocation(Allocation):
     """Slurm's; a step's shell has the cores of the job for itself unless srun is told to share them."""
 
     scheduler: ClassVar[str] = "slurm"
-    title: ClassVar[str] = "Slurm"
-    command: ClassVar[str] = "salloc --nodes"
     tells_end: ClassVar[bool] = True
 
     def end(self, environ: Mapping[str, str]) -> float | None:
@@ -39,9 +37,7 @@ class SlurmAllocation(Allocation):
         except (Silent, ValueError, OverflowError):
             return None
 
-    def environment(
-        self, nodes: int, environ: Mapping[str, str], *, run: Path, directory: str
-    ) -> dict[str, str]:
+    def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:
         """Slurm's variables, cut down to the hosts in use."""
         changed = {**environ, "SLURM_SUBMIT_DIR": directory, "SLURM_JOB_ID": self.job}
         if nodes < len(self.hosts):
@@ -55,7 +51,7 @@ class SlurmAllocation(Allocation):
         return changed
 
 
-def find(environ: Mapping[str, str]) -> SlurmAllocation | None:
+def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> SlurmAllocation | None:
     """The allocation that the environment tells of, if it does.
 
     Raises:

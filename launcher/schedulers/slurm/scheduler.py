@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from launcher.schedulers.base import Configuration, QueuedScheduler
 from launcher.schedulers.command import Silent, answer_of
 from launcher.schedulers.orders import Order, Part, Sending
 from launcher.schedulers.slurm import directives
-
-if TYPE_CHECKING:
-    from launcher.schedulers.allocation import Allocation
 
 CONFIGURATION = ["scontrol", "show", "config"]
 """The command whose answer `read_configuration` reads."""
@@ -93,12 +89,6 @@ class Slurm(QueuedScheduler):
     def forgets_dependency(self, head: str) -> bool:
         """slurmctld forgets jobs after MinJobAge."""
         return "\n#SBATCH --dependency=" in head
-
-    def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
-        """By SLURM_JOB_ID."""
-        from launcher.schedulers.slurm.allocation import find
-
-        return find(environ)
 
 
 def read_configuration(answer: str) -> Configuration:

@@ -13,7 +13,7 @@ from launcher import CastoffError, InvalidInput, JobSpec, Plan, Site
 from launcher.schedulers.allocation import Allocation
 from launcher.schedulers.pbs.allocation import PbsAllocation
 from launcher.schedulers.slurm.allocation import SlurmAllocation
-from launcher.submission.allocation import find, plan_in, rank_here, script_environment
+from launcher.submission.allocation import find, plan_in, rank_here
 
 RECORDED = Path(__file__).parents[1] / "environments"
 TWO = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]"}
@@ -223,7 +223,7 @@ class TestCpus:
 class TestEnvironment:
     def environment(self, allocation: Allocation, given: dict[str, str], nodes: int = 3) -> dict[str, str]:
         end = {"SLURM_JOB_END_TIME": "1"} if allocation.tells_end else {}  # nothing is asked then
-        made = script_environment(allocation, nodes, {**given, **end}, run=Path("/runs/r"), directory="/work")
+        made = allocation.environment(nodes, {**given, **end}, Path("/runs/r"), "/work")
         return {name: text for name, text in made.items() if name not in end}
 
     def test_slurm(self) -> None:
@@ -263,5 +263,5 @@ class TestEnvironment:
             "PBS_O_WORKDIR": "/work",
             "PBS_NODEFILE": "/aux/7",
         }
-        fewer = script_environment(hosts, 1, told, run=tmp_path, directory="/work")
+        fewer = hosts.environment(1, told, tmp_path, "/work")
         assert Path(fewer["PBS_NODEFILE"]).read_text() == "a\n"
