@@ -28,7 +28,7 @@ from launcher.starters.local.processes import GRACE, Family, Guardian, send
 from launcher.starters.local.streams import RankLines, RankLog
 from launcher.starters.local.supervision import Rank, Report, Signals, Supervision
 from launcher.submission.allocation import plan_in
-from launcher.submission.submit import recorded, sealed, working_directory
+from launcher.submission.submit import recorded, working_directory
 
 _POLL = 0.5  # seconds between looks at what no signal tells: the deadline, a wish from another host
 
@@ -62,8 +62,8 @@ def run_in_foreground(
     )
     with contextlib.ExitStack() as stack:
         made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ)
-        draft = stack.enter_context(made)
-        run, seal = draft.final, sealed(draft, script)
+        draft, seal = stack.enter_context(made)
+        run = draft.final
         introduce(run, 0)
         environment = allocation.environment(decided.nodes, environ, run.path, directory)
         attempt = _Attempt(run, stack, output, messages)

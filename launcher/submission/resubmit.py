@@ -23,7 +23,7 @@ from launcher.status.settle import settle
 from launcher.status.survey import Scene
 from launcher.status.watch import judge
 from launcher.submission.dependencies import resolve
-from launcher.submission.send import NotSent, send_to_local, send_to_queue
+from launcher.submission.send import NotSent, send
 from launcher.submission.submit import secrets
 
 _PATIENCE = 20.0
@@ -55,53 +55,43 @@ def resubmit(
     environ = os.environ if environ is None else environ
     with opened(run.path) as directory:
         check_folder(run.path.parent)
-        return _resubmit(run, directory, members, done_too, environ)
-
-
-def _resubmit(
-    run: Run, directory: int, members: Collection[int], done_too: bool, environ: Mapping[str, str]
-) -> dict[int, int]:
-    try:
-        script = run.script.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error
-    seal = Sealed(run.path, directory, script.encode(errors="surrogateescape"))
-    plan = run.facts()
-    scheduler = queued(plan.scheduler)
-    _check_records(run, plan)
-    if scheduler is not None:
-        scheduler.check_reachable(environ)
-    try:
-        with locked(run.path / LOCK, patience=0.5) as lock:
-            _check_over(run, scheduler, environ)
-            begin = _next_attempts(run, plan, members, done_too)
-            if scheduler is not None:
-                _check_none_left(run, scheduler, environ)
-            record = _renewed(run, plan.scheduler, begin)
-            sendings = []  # all that can be wrong with them is said before anything has changed
-            if scheduler is not None:
-                here = scheduler.configuration(environ)
-                record.cluster = here.cluster or record.cluster
-                sendings = _sendings(run, script, plan, record, here.largest_array, environ)
-            _renew_secrets(run, plan.env_from, environ)
-            (run.path / STOP).unlink(missing_ok=True)
-            forget_cancellation(run)
-            write_down(environ, lambda index: index.reopen(run), _NOT_REOPENED.format(run.id))
-            run.write_submission(record)
-            try:
+        try:
+            script = run.script.read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError as error:
+            raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error
+        seal = Sealed(run.path, directory, script.encode(errors="surrogateescape"))
+        plan = run.facts()
+        scheduler = queued(plan.scheduler)
+        _check_records(run, plan)
+        if scheduler is not None:
+            scheduler.check_reachable(environ)
+        try:
+            with locked(run.path / LOCK, patience=0.5) as lock:
+                _check_over(run, scheduler, environ)
+                begin = _next_attempts(run, plan, members, done_too)
+                record = _renewed(run, plan.scheduler, begin)
+                sendings = None  # all that can be wrong with them is said before anything has changed
                 if scheduler is not None:
-                    send_to_queue(run, seal, record, sendings, lock, environ)
-                else:
-                    send_to_local(run, seal, lock, environ)
-            except NotSent as error:
-                record.error = error.said
+                    _check_none_left(run, scheduler, environ)
+                    here = scheduler.configuration(environ)
+                    record.cluster = here.cluster or record.cluster
+                    sendings = _sendings(run, script, plan, record, here.largest_array, environ)
+                _renew_secrets(run, plan.env_from, environ)
+                (run.path / STOP).unlink(missing_ok=True)
+                forget_cancellation(run)
+                write_down(environ, lambda index: index.reopen(run), _NOT_REOPENED.format(run.id))
                 run.write_submission(record)
-                raise
-    except BlockingIOError:
-        raise CastoffError(_still(run)) from None
-    except OSError as error:
-        raise CastoffError(f"{run.path}: cannot be written: {error.strerror}") from error
-    return begin
+                try:
+                    send(run, seal, record, sendings, lock, environ)
+                except NotSent as error:
+                    record.error = error.said
+                    run.write_submission(record)
+                    raise
+        except BlockingIOError:
+            raise CastoffError(_still(run)) from None
+        except OSError as error:
+            raise CastoffError(f"{run.path}: cannot be written: {error.strerror}") from error
+        return begin
 
 
 def _check_records(run: Run, plan: Facts) -> None:

@@ -73,22 +73,27 @@ class _Answer(NamedTuple):
         return f"killed by signal {-self.code}" if self.code < 0 else "without a word"
 
 
-def send_to_queue(
+def send(
     run: Run,
     seal: Sealed,
     record: Submission,
-    sendings: Sequence[Sending],
+    sendings: Sequence[Sending] | None,
     lock: IO[str],
     environ: Mapping[str, str],
 ) -> None:
     """Run each command once, from the submission's directory, and write its job down.
 
+    Without `sendings` castoff's own scheduler takes the run.
+
     Raises:
-        NotSent: Slurm or PBS refuses one; those before it are cancelled. The caller writes the refusal down.
+        NotSent: a scheduler refuses one; those before it are cancelled. The caller writes the refusal down.
         Unclear: one gives no clear answer; those after it have not been sent.
         Replaced: something else lies in the run's place; what was sent is cancelled.
         CastoffError: somebody interrupted this; what was sent until then is written down.
     """
+    if sendings is None:
+        _send_to_local(run, seal, lock, environ)
+        return
     cleaned = command_environment(environ)
     sends: list[Send] = []
     record = msgspec.structs.replace(record, sends=sends)
@@ -170,7 +175,7 @@ def _withdraw(scheduler: str, sends: Sequence[Send], environ: Mapping[str, str],
         raise CastoffError(f"{why}\nbut {which}: {words}") from why
 
 
-def send_to_local(run: Run, seal: Sealed, lock: IO[str], environ: Mapping[str, str]) -> None:
+def _send_to_local(run: Run, seal: Sealed, lock: IO[str], environ: Mapping[str, str]) -> None:
     """Run the local scheduler's command, once; it inherits the run's lock.
 
     Raises:

@@ -36,7 +36,7 @@ from launcher.schedulers.local import submit as local
 from launcher.schedulers.orders import Order
 from launcher.schedulers.registry import queued
 from launcher.submission.dependencies import resolve
-from launcher.submission.send import NotSent, send_to_local, send_to_queue
+from launcher.submission.send import NotSent, send
 
 _PLACEHOLDER = f"/{os.urandom(16).hex()}"
 """Stands for the run directory, which only a real submission makes. At random, for then no text of a
@@ -145,17 +145,12 @@ def submit(
         cluster=here.cluster,
     )
     made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ, prepare=prepare)
-    with made as draft:
+    with made as (draft, seal):
         run = draft.final
-        seal = sealed(draft, script)
+        order = Order.of(decided, script, str(run.path), dependency)
+        sendings = scheduler.sendings(order, here.largest_array or _largest(site)) if scheduler else None
         try:
-            if scheduler is not None:
-                largest = here.largest_array or _largest(site)
-                order = Order.of(decided, script, str(run.path), dependency)
-                sendings = scheduler.sendings(order, largest)
-                send_to_queue(run, seal, record, sendings, draft.lock, environ)
-            else:
-                send_to_local(run, seal, draft.lock, environ)
+            send(run, seal, record, sendings, draft.lock, environ)
         except NotSent as error:
             try:
                 record.error = error.said
@@ -181,11 +176,12 @@ def recorded(
     runs_dir: Path | None,
     environ: Mapping[str, str],
     prepare: Callable[[Path], None] | None = None,
-) -> Iterator[Draft]:
+) -> Iterator[tuple[Draft, Sealed]]:
     """Make the directory of a new run, with all that it holds before it begins, and list it in the index.
 
-    `prepare` is called with it before it gets its name. Its lock is held as long as this lasts. If
-    anything fails on the way, nothing is left.
+    With it comes what it is to be like when its script is sent or started. `prepare` is called with it
+    before it gets its name. Its lock is held as long as this lasts. If anything fails on the way, nothing
+    is left.
 
     Raises:
         CastoffError: it cannot be made; or a variable that `env_from` names is not set.
@@ -220,12 +216,7 @@ def recorded(
             draft.publish()
         except OSError as error:
             raise CastoffError(f"{draft.final.path}: cannot be written: {error.strerror}") from error
-        yield draft
-
-
-def sealed(draft: Draft, script: str) -> Sealed:
-    """The run directory and its script, as they are to be when the script is sent or started."""
-    return Sealed(draft.final.path, draft.directory, script.encode(errors="surrogateescape"))
+        yield draft, Sealed(draft.final.path, draft.directory, script.encode(errors="surrogateescape"))
 
 
 def _job_file(spec: JobSpec) -> str:

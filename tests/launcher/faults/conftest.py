@@ -146,9 +146,7 @@ class Workplace:
         """The next submission works, sweeps what was left, and says so."""
         before = {path.stem[1:] for path in self.drafts() if path.suffix == ".draft"}
         with self._monkeypatch.context() as patch:
-            patch.setattr(
-                submission, "send_to_local", lambda *_: None
-            )  # that a scheduler starts is seen elsewhere
+            patch.setattr(submission, "send", lambda *_: None)  # that a scheduler starts is seen elsewhere
             answer = self.castoff(*self.submit_words("--json"))
         assert answer.code == 0, answer.errors
         swept = "its submission was interrupted before anything was sent; removed"

@@ -170,7 +170,7 @@ def test_resubmit(workplace: Workplaces, failed: Run, monkeypatch: pytest.Monkey
         assert here.ran() == [] and now.ending == "failed" and len(now.members[0].attempts) == 1
         sent: list[Run] = []
         with monkeypatch.context() as patch:
-            patch.setattr(resubmission, "send_to_local", lambda run, *_: sent.append(run))
+            patch.setattr(resubmission, "send", lambda run, *_: sent.append(run))
             assert here.castoff("resubmit", run.id).code == 0
         assert [one.path for one in sent] == [run.path]
         assert submission_of(run).begin == {0: 1}
