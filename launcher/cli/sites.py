@@ -88,10 +88,10 @@ def _check(site: Site, as_json: bool) -> int:
 
     from launcher.schedulers.machine import ask
     from launcher.schedulers.registry import title_of
-    from launcher.schedulers.site_check import compare
+    from launcher.schedulers.site_check import Comparison
 
     told, scheduler = ask(site), title_of(site.scheduler)
-    found = compare(site, told, date.today().isoformat())
+    found = Comparison(site, told, date.today().isoformat())
     mended, place = found.mended(), f".castoff/sites/{site.name}.yaml"
     kind, path = Search.here().profiles()[site.name][0]
     if kind == "project":

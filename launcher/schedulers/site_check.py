@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import yaml
@@ -31,15 +31,30 @@ class Difference(NamedTuple):
     """The part of a profile that would say the same; empty where only a person can tell."""
 
 
-_Found = Iterator[Difference | str]
+class Comparison:
+    """A profile's limits beside what its scheduler told; `today` dates what would mend it."""
 
-
-class Comparison(NamedTuple):
-    """What came of comparing a profile with its scheduler."""
-
-    differences: list[Difference]
-    not_compared: list[str]
-    """What could not be compared, and why."""
+    def __init__(self, site: Site, told: Told, today: str):
+        self._site, self._told, self._today = site, told, today
+        self.differences: list[Difference] = []
+        self.not_compared: list[str] = []
+        """What could not be compared, and why."""
+        self._queues("queues", site.queues, site.other_queues, told.queues)
+        if told.qos is not None:
+            self._queues("qos", site.qos, site.other_qos, told.qos)
+        ours, theirs = site.default_queue, told.default_queue
+        if ours is not None and theirs is not None and ours != theirs:
+            self._differs("default_queue", ours, None, theirs, {"default_queue": theirs})
+        if site.default_qos is not None:
+            self.not_compared.append("default_qos: it hangs on the user's account")
+        self._number(("array",), "max_count", site.array, told.array_count, told.array_source)
+        self._nodes()
+        for field, names, fact in _filesystems(site) if told.filesystems else []:
+            if wrong := [name for name in names if name not in told.filesystems]:
+                self._differs(field, ", ".join(wrong), fact, f"valid are {', '.join(told.filesystems)}")
+        wanted = {"qos": site.qos, "nodes": site.node}
+        self.not_compared += [f"{about}: {why}" for about, why in told.unanswered if wanted.get(about)]
+        self.not_compared.append(_UNTOLD)
 
     def mended(self) -> dict[str, Any]:
         """The part of a profile that says what the scheduler says."""
@@ -48,135 +63,87 @@ class Comparison(NamedTuple):
             _lay_over(profile, difference.mend)
         return profile
 
+    def _differs(
+        self, field: str, ours: str, fact: Fact | None, theirs: str, mend: dict[str, Any] | None = None
+    ) -> None:
+        source, date = (fact.source, fact.date) if fact else (None, None)
+        self.differences.append(Difference(field, ours, source, date, theirs, mend or {}))
 
-def compare(site: Site, told: Told, today: str) -> Comparison:
-    """Compare a profile's limits with what its scheduler told; `today` dates what would mend it."""
-    parts = _Parts(site, told, today)
-    found = [
-        *parts.queues("queues", site.queues, site.other_queues, told.queues),
-        *(parts.queues("qos", site.qos, site.other_qos, told.qos) if told.qos is not None else ()),
-        *parts.defaults(),
-        *parts.array(),
-        *parts.nodes(),
-        *parts.filesystems(),
-    ]
-    wanted = {"qos": site.qos, "nodes": site.node}
-    unanswered = [f"{about}: {why}" for about, why in told.unanswered if wanted.get(about)]
-    not_compared = [one for one in found if isinstance(one, str)]
-    differences = [one for one in found if not isinstance(one, str)]
-    return Comparison(differences, [*not_compared, *unanswered, _UNTOLD])
+    def _mend(self, place: Sequence[str], part: dict[str, Any], source: str) -> dict[str, Any]:
+        mend = {**part, "source": source, "date": self._today}
+        for name in reversed(place):
+            mend = {name: mend}
+        return mend
 
-
-class _Parts(NamedTuple):
-    """Each part of a profile: what differs in it, and what could not be compared, with the reason."""
-
-    site: Site
-    told: Told
-    today: str
-
-    def queues(
+    def _queues(
         self, field: str, known: Mapping[str, Queue], others: bool, told: Mapping[str, ToldQueue]
-    ) -> _Found:
-        """The queues, or the QOS."""
+    ) -> None:
         for name, queue in known.items():
             listed = told.get(queue.listed_as or name)
             if listed is None:
                 none = f"there is no {queue.listed_as or name}"
-                yield _difference(f"{field}.{name}", "there is one", queue, none, {field: {name: None}})
+                self._differs(f"{field}.{name}", "there is one", queue, none, {field: {name: None}})
             elif queue.submit_to is None:
-                yield from self._ranges(field, name, queue, listed, told)
-                yield from self._numbers(field, name, queue, listed)
+                self._ranges(field, name, queue, listed, _bounds_of(listed, told))
+                for part in ("max_jobs", "max_devices"):
+                    self._number((field, name), part, queue, getattr(listed, part), listed.source)
         listed_names = {queue.listed_as or name for name, queue in known.items()}
         beyond = [name for name, queue in told.items() if queue.offered and name not in listed_names]
         if beyond and others:
-            yield f"{field} that the profile does not list: {', '.join(beyond)}"
+            self.not_compared.append(f"{field} that the profile does not list: {', '.join(beyond)}")
         elif known:  # a site that lists none and takes none chooses it itself
             for name in beyond:
-                words, mend = self._mended(field, name, told[name], _bounds_of(told[name], told))
-                takes = f"there is {name}, for {words}"
-                yield _difference(f"{field}.{name}", "there is none", None, takes, mend)
+                self._ranges(field, name, None, told[name], _bounds_of(told[name], told))
 
     def _ranges(
-        self, field: str, name: str, queue: Queue, listed: ToldQueue, told: Mapping[str, ToldQueue]
-    ) -> _Found:
-        place = f"{field}.{name}.ranges"
-        theirs = _bounds_of(listed, told)
+        self, field: str, name: str, queue: Queue | None, listed: ToldQueue, theirs: list[Bounds]
+    ) -> None:
+        """What a queue takes; `queue`: the profile's, if it has it."""
+        plain = [_plain(one) for one in theirs]
+        mend = self._mend((field, name), {"ranges": plain if any(plain) else []}, listed.source)
+        words, place = _words([Range(**one) for one in plain]), f"{field}.{name}.ranges"
+        if queue is None:
+            takes = f"there is {name}, for {words}"
+            self._differs(f"{field}.{name}", "there is none", None, takes, mend)
+            return
         if not theirs:
-            yield f"{place}: it routes to queues that the scheduler does not show"
+            self.not_compared.append(f"{place}: it routes to queues that the scheduler does not show")
             return
         unlike = set(_unlike([_as_bounds(range_) for range_ in queue.ranges] or [Bounds()], theirs))
-        if self.told.submit_filter and unlike and all(part and said is None for part, said in unlike):
+        if self._told.submit_filter and unlike and all(part and said is None for part, said in unlike):
             names = " and no ".join(sorted(part for part, _ in unlike))
-            why = f"its submit filter ({self.told.submit_filter}) may have one"
-            yield f"{place}: the scheduler names no {names}, but {why}"
+            why = f"its submit filter ({self._told.submit_filter}) may have one"
+            self.not_compared.append(f"{place}: the scheduler names no {names}, but {why}")
         elif unlike:
-            words, mend = self._mended(field, name, listed, theirs)
-            yield _difference(place, _words(queue.ranges), queue, words, mend)
+            self._differs(place, _words(queue.ranges), queue, words, mend)
 
-    def _mended(
-        self, field: str, name: str, listed: ToldQueue, bounds: list[Bounds]
-    ) -> tuple[str, dict[str, Any]]:
-        """What a queue takes, in words, and as the part of a profile that says so."""
-        plain = [_plain(one) for one in bounds]
-        part = {"ranges": plain if any(plain) else []}
-        return _words([Range(**one) for one in plain]), {field: {name: self._fact(part, listed.source)}}
+    def _number(
+        self, place: Sequence[str], part: str, fact: Fact | None, theirs: int | None, source: str
+    ) -> None:
+        ours, field = getattr(fact, part, None), ".".join([*place, part])
+        if theirs is None and ours is not None:
+            self.not_compared.append(f"{field}: the scheduler names none")
+        elif theirs != ours:
+            mend = self._mend(place, {part: theirs}, source)
+            self._differs(field, "nothing" if ours is None else str(ours), fact, str(theirs), mend)
 
-    def _numbers(self, field: str, name: str, queue: Queue, listed: ToldQueue) -> _Found:
-        for part in ("max_jobs", "max_devices"):
-            theirs = getattr(listed, part)
-            mend = {field: {name: self._fact({part: theirs}, listed.source)}}
-            yield from _number(f"{field}.{name}.{part}", getattr(queue, part), queue, theirs, mend)
-
-    def defaults(self) -> _Found:
-        """The queue of jobs that name none."""
-        ours, theirs = self.site.default_queue, self.told.default_queue
-        if ours is not None and theirs is not None and ours != theirs:
-            yield _difference("default_queue", ours, None, theirs, {"default_queue": theirs})
-        if self.site.default_qos is not None:
-            yield "default_qos: it hangs on the user's account"
-
-    def array(self) -> _Found:
-        """The largest array."""
-        ours, theirs = self.site.array, self.told.array_count
-        mend = {"array": self._fact({"max_count": theirs}, self.told.array_source)}
-        yield from _number("array.max_count", ours.max_count if ours else None, ours, theirs, mend)
-
-    def nodes(self) -> _Found:
+    def _nodes(self) -> None:
         """Whether there are nodes with the profile's cores and devices."""
-        node = self.site.node
+        node = self._site.node
         if node is None or not node.sockets:
             return
         cores = sum(len(cpus(socket)) for socket in node.sockets)
-        if self.told.nodes and not any(_alike(kind, cores, node.device_count) for kind in self.told.nodes):
-            theirs = ", ".join(_kind_words(kind) for kind in self.told.nodes)
-            yield _difference(
-                "node", f"a node of {cores} cores and {node.device_count} devices", node, theirs, {}
-            )
-
-    def filesystems(self) -> _Found:
-        """The file systems that the profile writes into jobs or proposes."""
-        valid = self.told.filesystems
-        for field, names, fact in _filesystems(self.site) if valid else []:
-            wrong = [name for name in names if name not in valid]
-            if wrong:
-                yield _difference(field, ", ".join(wrong), fact, f"valid are {', '.join(valid)}", {})
-
-    def _fact(self, part: dict[str, Any], source: str) -> dict[str, Any]:
-        return {**part, "source": source, "date": self.today}
+        if self._told.nodes and not any(_alike(kind, cores, node.device_count) for kind in self._told.nodes):
+            theirs = ", ".join(_kind_words(kind) for kind in self._told.nodes)
+            self._differs("node", f"a node of {cores} cores and {node.device_count} devices", node, theirs)
 
 
-def _difference(field: str, ours: str, fact: Fact | None, theirs: str, mend: dict[str, Any]) -> Difference:
-    source, date = (fact.source, fact.date) if fact else (None, None)
-    return Difference(field, ours, source, date, theirs, mend)
-
-
-def _number(
-    field: str, ours: int | None, fact: Fact | None, theirs: int | None, mend: dict[str, Any]
-) -> _Found:
-    if theirs is None and ours is not None:
-        yield f"{field}: the scheduler names none"
-    elif theirs != ours:
-        yield _difference(field, "nothing" if ours is None else str(ours), fact, str(theirs), mend)
+def _lay_over(profile: dict[str, Any], part: Mapping[str, Any]) -> None:
+    for key, value in part.items():
+        if isinstance(value, dict):
+            _lay_over(profile.setdefault(key, {}), value)
+        else:
+            profile[key] = value
 
 
 def _bounds_of(listed: ToldQueue, told: Mapping[str, ToldQueue]) -> list[Bounds]:
@@ -258,11 +225,3 @@ def _filesystems(site: Site) -> Iterator[tuple[str, list[str], Fact | None]]:
             example = yaml.safe_load(required.example)
             names = str(of_scheduler(example["directives"], site.scheduler)["filesystems"])
             yield f"required.{number}.example", names.split(":"), required
-
-
-def _lay_over(profile: dict[str, Any], part: Mapping[str, Any]) -> None:
-    for key, value in part.items():
-        if isinstance(value, dict):
-            _lay_over(profile.setdefault(key, {}), value)
-        else:
-            profile[key] = value

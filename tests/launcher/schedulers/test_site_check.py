@@ -15,7 +15,7 @@ from launcher.config.quantities import clock
 from launcher.config.site import Search, Site
 from launcher.schedulers.machine import Bounds, NodeKind, Told, ToldQueue
 from launcher.schedulers.pbs import machine as pbs_limits
-from launcher.schedulers.site_check import Comparison, compare
+from launcher.schedulers.site_check import Comparison
 from launcher.schedulers.slurm import machine as slurm_limits
 
 ANSWERS = Path(__file__).parents[1] / "answers"
@@ -41,7 +41,7 @@ def queue(**fields: Any) -> dict[str, Any]:
 
 
 def found(at: Site, told: Told) -> Comparison:
-    return compare(at, told, TODAY)
+    return Comparison(at, told, TODAY)
 
 
 def fields(comparison: Comparison) -> list[str]:
