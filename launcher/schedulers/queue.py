@@ -74,14 +74,14 @@ class Queue(ABC):
     """A scheduler, as far as one process has asked it."""
 
     scheduler: ClassVar[QueuedScheduler]
-    asks_by_id: ClassVar[bool]
+    asks_by_id: ClassVar[bool] = True
     """Whether `ask` tells of the jobs alone that it is asked about."""
-    lag: ClassVar[float]
+    lag: ClassVar[float] = 0.0
     """Seconds after an end in which its history may not yet know all of it."""
     unknown: ClassVar[int] = 0
     """The exit code of a question whose last job without an answer is none that it knows."""
-    cancel_patience: ClassVar[float]
-    """Seconds that a job may take to be gone once it is cancelled."""
+    cancel_patience: ClassVar[float] = 60.0
+    """Seconds that a job may take to be gone once it is cancelled; sites choose when KILL follows TERM."""
 
     def __init__(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE):
         """`environ`: that of its commands (default: this process's); `patience`: seconds for an answer."""
@@ -99,9 +99,9 @@ class Queue(ABC):
         """This user's name."""
         return user_name(self.user)
 
-    @abstractmethod
     def elsewhere(self, clusters: Collection[str]) -> str | None:
-        """Why it cannot tell of jobs on these clusters, by Slurm's names for them; None: it can."""
+        """Why it cannot tell of jobs on these clusters, by their names; None: it can."""
+        return None
 
     def ask(self, jobs: Collection[str]) -> Answer:
         """Ask about jobs of this user, by id; the answer may tell of others, too."""
@@ -166,13 +166,17 @@ class Queue(ABC):
             Silent: nothing answers that has to.
         """
 
-    @abstractmethod
     def unfinished(self) -> list[JobTold]:
         """All jobs of this user that wait or run, whatever ids anybody remembers.
 
         Raises:
             Silent: nothing answers.
         """
+        return [one for one in self.of_user() if one.goes_on]
+
+    @abstractmethod
+    def of_user(self) -> list[JobTold]:
+        """This user's jobs; raises as `unfinished`."""
 
     def cancel(self, jobs: Sequence[str]) -> dict[str, str]:
         """Have jobs ended in this order, whole arrays too: by one command for as many as fit.

@@ -22,11 +22,7 @@ QUESTIONS = [
 
 
 def parse(answers: Mapping[str, str]) -> Told:
-    """What the answers say.
-
-    Raises:
-        ValueError: one is not what Flux writes.
-    """
+    """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
     lines = [line.split("|") for line in answers["queues"].splitlines()]
     bounds = {
         name: Bounds(int(least) or None, _number(most), None, _number(time))

@@ -22,9 +22,6 @@ class FluxQueue(Queue):
     """Flux, as far as one process has asked it."""
 
     scheduler = SCHEDULER
-    asks_by_id = True
-    lag = 0.0
-    cancel_patience = 60.0  # KILL follows TERM after kill-timeout, 5 s unless the site says otherwise
 
     def elsewhere(self, clusters: Collection[str]) -> str | None:
         """Each instance has ids of its own: that of the machine, and that of each job of it."""
@@ -45,14 +42,9 @@ class FluxQueue(Queue):
             answer_of([*_JOBS, "--count=0", "-a", f"--name={name}"], self.patience, self.environ)
         )
 
-    def unfinished(self) -> list[JobTold]:
-        """Whatever their names.
-
-        Raises:
-            Silent: Flux does not answer.
-        """
-        told = parse_queue(answer_of([*_JOBS, "--count=0"], self.patience, self.environ))
-        return [one for one in told if one.goes_on]
+    def of_user(self) -> list[JobTold]:
+        """Whatever their names."""
+        return parse_queue(answer_of([*_JOBS, "--count=0"], self.patience, self.environ))
 
     def cancel(self, jobs: Sequence[str]) -> dict[str, str]:
         """Have jobs ended, by the ids with which Flux names those that it refuses."""

@@ -34,11 +34,7 @@ class PbsAllocation(Allocation):
 
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> PbsAllocation | None:
-    """The allocation that the environment tells of, if it does.
-
-    Raises:
-        CastoffError: it does not tell which hosts.
-    """
+    """The allocation that the environment tells of, if it does."""
     job = environ.get("PBS_JOBID")
     if not job:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from launcher.schedulers.jobs import JobTold
 
@@ -54,20 +54,6 @@ _STAGES = {
     **dict.fromkeys("FX", "ended"),
 }
 """By job_state; one that was moved (M) is another server's."""
-
-
-def queue_command(jobs: Iterable[str], *, history: bool = True) -> list[str]:
-    """qstat about jobs, with each member of their arrays and, with `history`, those that have ended.
-
-    In lines, one for each attribute: of several jobs, JSON tells the first alone (OpenPBS since 2023-12), and
-    changes values (OpenPBS 23).
-    """
-    return ["qstat", *(["-x"] if history else []), "-t", "-f", "-w", *jobs]
-
-
-def find_command(user: str, name: str | None = None, *, history: bool = True) -> list[str]:
-    """qselect: the ids of a user's jobs, or those of a name."""
-    return ["qselect", *(["-x"] if history else []), "-u", user, *(["-N", name] if name else [])]
 
 
 def parse_found(answer: str) -> list[str]:

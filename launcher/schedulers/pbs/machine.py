@@ -26,11 +26,7 @@ _LIMIT = re.compile(r"\[([up]):PBS_GENERIC=(\d+)\]")
 
 
 def parse(answers: Mapping[str, str]) -> Told:
-    """What the answers say.
-
-    Raises:
-        ValueError, KeyError: one is not what PBS writes.
-    """
+    """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
     queues = _read(answers["queues"]).get("Queue", {})
     (server,) = _read(answers["server"])["Server"].values()
     members = server.get("max_array_size")

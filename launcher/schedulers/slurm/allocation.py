@@ -52,11 +52,7 @@ class SlurmAllocation(Allocation):
 
 
 def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> SlurmAllocation | None:
-    """The allocation that the environment tells of, if it does.
-
-    Raises:
-        CastoffError: it does not tell which hosts.
-    """
+    """The allocation that the environment tells of, if it does."""
     around = Around(environ)
     job = job_id(around)
     if not job:

@@ -49,11 +49,7 @@ def seconds(time: str) -> int | None:
 
 
 def parse(answers: Mapping[str, str]) -> Told:
-    """What the answers say.
-
-    Raises:
-        ValueError, KeyError: one is not what Slurm writes.
-    """
+    """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
     qos = _qos(answers["qos"]) if "qos" in answers else None
     config = dict(re.findall(r"^(\w+) *= (.*?) *$", answers["config"], re.MULTILINE))
     partitions = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in answers["partitions"].splitlines()]

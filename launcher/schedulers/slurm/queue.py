@@ -90,13 +90,9 @@ class SlurmQueue(Queue):
         """Those since a time that accounting knows; none where it does not answer."""
         return self._accounted(history_command(user=self.user, since=since - _CLOCKS)) or []
 
-    def unfinished(self) -> list[JobTold]:
-        """What squeue tells of that has not ended.
-
-        Raises:
-            Silent: squeue does not answer.
-        """
-        return [one for one in self.told(())[0] if one.goes_on]
+    def of_user(self) -> list[JobTold]:
+        """What squeue tells of."""
+        return self.told(())[0]
 
     def _accounted(self, command: list[str]) -> list[JobTold] | None:
         failed = self._history_failed
