@@ -10,8 +10,7 @@ from launcher.config.job import JobSpec
 from launcher.config.quantities import clock, seconds, size
 from launcher.config.site import Queue, Site, nodes_words, range_words
 from launcher.errors import shown
-from launcher.schedulers.directives import of_scheduler
-from launcher.schedulers.given_directives import directive_problems
+from launcher.schedulers.directives import directive_problems, of_scheduler
 from launcher.schedulers.registry import queued, scheduler_of
 
 _Found: TypeAlias = Iterator[tuple[str, str]]

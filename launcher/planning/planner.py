@@ -25,7 +25,7 @@ from launcher.planning.limits import kinds, site_problems
 from launcher.planning.staging import decide as decide_stage
 from launcher.planning.staging import stage_problems
 from launcher.runs.plan import ContainerPlan, Devices, Plan
-from launcher.schedulers import given_directives
+from launcher.schedulers import directives
 from launcher.schedulers.choice import check_profile
 from launcher.schedulers.directives import Resources, dependency, of_scheduler
 from launcher.schedulers.registry import queued, scheduler_of
@@ -64,7 +64,7 @@ def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
     """The job with the site's `defaults:` where it says nothing; mappings merge, setup lines add up."""
     chosen = _filled(spec, site.defaults)
     setup = [*site.setup, *site.defaults.setup, *spec.setup, *site.setup_last]
-    named = given_directives.merged(site.defaults.directives, spec.directives, site.scheduler)
+    named = directives.merged(site.defaults.directives, spec.directives, site.scheduler)
     chosen = msgspec.structs.replace(chosen, setup=setup, env={**site.env, **chosen.env}, directives=named)
     if chosen.container.image is None and spec.container == Container():
         chosen = msgspec.structs.replace(chosen, container=Container())  # a runtime for those who want one
@@ -202,20 +202,20 @@ class _Planner:
             *container_problems(spec, starter, [item.to for item in decide_stage(spec.stage)]),
             *stage_problems(spec.stage),
             *(option_problems(spec.options, site) if self.queued else ()),
-            *given_directives.section_problems(self.given),
+            *directives.section_problems(self.given),
             *((dotted(path), message) for path, message in check(spec)),
             *site_problems(spec, site, self.name, self.walltime, self.grace),
             *self.scheduler.contradictions(spec, site, asked),
         ):
             self._report(field, message)
-        for field, message in given_directives.site_directive_problems(spec, site):
+        for field, message in directives.site_directive_problems(spec, site):
             self.problems.append(Problem(f"site {site.name}", field, message))
         if self.queued:
             for message in binding_problems(spec, site, starter, layout, whole_nodes=self.whole_nodes):
                 self._report("binding", message)
 
     def _report(self, field: str, message: str) -> None:
-        field = given_directives.place(field, self.given, self.site.scheduler)
+        field = directives.place(field, self.given, self.site.scheduler)
         self.problems.append(Problem(self._where(field), field, message))
 
     def _where(self, field: str) -> str:
@@ -368,7 +368,7 @@ class _Planner:
     def _own_distribution(self) -> bool:
         flags = [*self.site_args, *self.spec.start.args]
         of_site, of_job = self.site.directives, self.spec.directives
-        named = given_directives.merged(of_site, of_job, self.site.scheduler)
+        named = directives.merged(of_site, of_job, self.site.scheduler)
         words = any(flag.startswith(("--dist", "-m")) for flag in flags)
         return words or any(named.get(name) for name in ("distribution", "m"))
 

@@ -9,8 +9,7 @@ import yaml
 
 from launcher.config.quantities import clock, cpus, seconds
 from launcher.config.site import Fact, Queue, Range, Site, range_words
-from launcher.schedulers.directives import of_scheduler
-from launcher.schedulers.given_directives import place
+from launcher.schedulers.directives import of_scheduler, place
 from launcher.schedulers.machine import Bounds, NodeKind, Told, ToldQueue
 
 _UNTOLD = "required fields, array_at_most, reserved cores, device_cores, setup and env: no scheduler tells"

@@ -141,7 +141,7 @@ def directives(spec: JobSpec, site: Site, resources: Resources) -> Directives:
         *_environment(spec),
     ]
     own: Layer = [("output", "{{name}}-{{id.dec}}.out")]
-    return layered([name for name, _ in (*asked, *own)], own, site, asked, spec)
+    return layered(asked, own, site, spec)
 
 
 def _slots(resources: Resources) -> Layer:

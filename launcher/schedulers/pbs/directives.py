@@ -126,7 +126,7 @@ def directives(spec: JobSpec, site: Site, resources: Resources) -> Directives:
     ]
     # PBS runs a job again after a node failure by default, and insists on it for arrays.
     own: Layer = [("j", "oe"), ("r", "y" if array or spec.requeue.max else "n")]
-    return layered([name for name, _ in (*asked, *own)], own, site, asked, spec)
+    return layered(asked, own, site, spec)
 
 
 def _environment(spec: JobSpec) -> Directives:

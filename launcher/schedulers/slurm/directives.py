@@ -141,7 +141,7 @@ def directives(spec: JobSpec, site: Site, resources: Resources) -> Directives:
         ("requeue" if spec.requeue.max else "no-requeue", True),
         ("export", _export(spec)),
     ]
-    return layered([name for name, _ in (*asked, *own)], own, site, asked, spec)
+    return layered(asked, own, site, spec)
 
 
 def devices(site: Site, per_task: int, per_node: int, whole_nodes: bool) -> Directives:
