@@ -295,7 +295,7 @@ def _cancel(run: Run, member: int) -> None:
     elsewhere = queue.elsewhere(queued.clusters) if queued else None
     answer = NOT_ASKED if elsewhere else queue.ask(asked)
     if silence := elsewhere or answer.silence_on(sorted(asked)):
-        raise CastoffError(f"{run.id}: {queue.name} could not be asked, so it goes on: {silence}")
+        raise CastoffError(f"{run.id}: {queue.scheduler.title} could not be asked, so it goes on: {silence}")
     own = [
         one
         for one in answer.jobs.values()

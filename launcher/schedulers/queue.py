@@ -90,11 +90,6 @@ class Queue(ABC):
         self.user = str(os.geteuid())
 
     @property
-    def name(self) -> str:
-        """How it is called."""
-        return self.scheduler.title
-
-    @property
     def user_name(self) -> str:
         """This user's name."""
         return user_name(self.user)

@@ -162,7 +162,7 @@ def _jobs_of(wish: Wish, queue: Queue, answer: Answer) -> set[str]:
 
 
 def _unheard(wish: Wish, queue: Queue, why: str) -> str:
-    return printable(f"{wish.before.id}: {queue.name} could not be asked, so it goes on: {why}")
+    return printable(f"{wish.before.id}: {queue.scheduler.title} could not be asked, so it goes on: {why}")
 
 
 def _look(wishes: list[Wish]) -> None:

@@ -155,12 +155,12 @@ def _check_none_left(run: Run, scheduler: QueuedScheduler, environ: Mapping[str,
             time.sleep(_POLL)
     except Silent as why:
         raise CastoffError(
-            f"{run.id}: {queue.name} could not be asked whether a job of it is left: {why}; what may run "
+            f"{run.id}: {scheduler.title} could not be asked whether a job of it is left: {why}; what may run "
             "already is not started again"
         ) from None
     if left:
         raise CastoffError(
-            f"{run.id}: {queue.name} still has a job of it: {', '.join(left)}; wait until it is over, or "
+            f"{run.id}: {scheduler.title} still has a job of it: {', '.join(left)}; wait until it is over, or "
             f"end it: {shlex.join(scheduler.cancel_command(left))}"
         )
 

@@ -93,10 +93,7 @@ def refused(script: str) -> str | None:
     return None
 
 
-def _misplaced(name: str) -> str | None:
-    if name in ("wrap", "dry-run", "quiet", "flags", "cc", "bcc", "add-file"):
-        return "is no request of a job that castoff submits: drop it"
-    return None
+_NO_REQUESTS = ("wrap", "dry-run", "quiet", "flags", "cc", "bcc", "add-file")
 
 
 DIALECT = Dialect(
@@ -121,7 +118,9 @@ DIALECT = Dialect(
         {"requires", "bank", "urgency", "begin-time", "broker-opts", "conf", "setopt", "setattr"}
     ),
     meant=lambda name: _SHORT.get(name, name),
-    misplaced=_misplaced,
+    misplaced=lambda name: (
+        "is no request of a job that castoff submits: drop it" if name in _NO_REQUESTS else None
+    ),
     line=directive,
 )
 """What `directives:` may hold for flux batch."""

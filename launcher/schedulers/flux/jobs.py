@@ -80,19 +80,10 @@ def _ended(told: JobTold, held: Mapping[str, Any]) -> JobTold:
     wrong = held.get("exception") or {}
     fatal = str(wrong.get("type")) if wrong.get("occurred") and not wrong.get("severity") else None
     note, code = str(wrong.get("note") or ""), held.get("returncode")
-    why = (
-        None
-        if fatal in (None, "timeout")
-        else note
-        if fatal == "cancel"
-        else f"Flux ended it ({fatal}): {note}"
-    )
-    if fatal == "dependency":
-        why = f"what it waited for can no longer be ({note})"
-    if told.start is None or code is None or code == _NEVER_RAN:
-        exit_code = None
-    else:
-        exit_code = code if code >= 0 else 128 - code
+    whys = {"cancel": note, "dependency": f"what it waited for can no longer be ({note})"}
+    why = None if fatal in (None, "timeout") else whys.get(fatal, f"Flux ended it ({fatal}): {note}")
+    ran = told.start is not None and code != _NEVER_RAN
+    exit_code = None if not ran or code is None else code if code >= 0 else 128 - code
     return told._replace(
         ending="node-failure" if fatal == "node-failure" else _ENDINGS[told.word],
         ended_itself=fatal is None and exit_code is not None,

@@ -30,11 +30,6 @@ _IN_SELECT = {
 """Resources of a chunk: qsub refuses them as resources of the job beside a select."""
 
 
-def _meant(name: str) -> str:
-    """PBS compares names of resources without regard to case; its flags are letters."""
-    return name if len(name) == 1 else name.lower()
-
-
 def _misplaced(name: str) -> str | None:
     if name == "l":
         return "holds resources; write each by its own name, as in directives: {place: scatter}"
@@ -99,7 +94,7 @@ DIALECT = Dialect(
         "r": "PBS would run a failed job again without castoff's count",
     },
     words=frozenset(WORDS),
-    meant=_meant,
+    meant=lambda name: name if len(name) == 1 else name.lower(),  # as PBS compares names of resources
     misplaced=_misplaced,
     line=directive,
     inside=_IN_SELECT,

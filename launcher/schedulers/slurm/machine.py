@@ -72,22 +72,11 @@ def parse(answers: Mapping[str, str]) -> Told:
 def _partition(fields: Mapping[str, str], qos: Mapping[str, ToldQueue]) -> ToldQueue:
     """A partition; the QOS that hangs on it binds every job in it too."""
     name = fields["PartitionName"]
-    own = Bounds(
-        _number(fields["MinNodes"]) or None,
-        _number(fields["MaxNodes"]),
-        None,
-        seconds(fields["MaxTime"]),
-    )
+    least, most = _number(fields["MinNodes"]) or None, _number(fields["MaxNodes"])
+    own = Bounds(least, most, None, seconds(fields["MaxTime"]))
+    extra = qos.get(fields.get("QoS", ""), ToldQueue(Bounds(), ""))
+    bounds = Bounds(*map(_tighter, (max, min, max, min), own, extra.bounds))
     source, offered = f"scontrol show partition {name}", fields.get("Hidden") != "YES"
-    extra = qos.get(fields.get("QoS", ""))
-    if extra is None:
-        return ToldQueue(own, source, offered=offered)
-    bounds = Bounds(
-        _tighter(max, own.min_nodes, extra.bounds.min_nodes),
-        _tighter(min, own.max_nodes, extra.bounds.max_nodes),
-        None,
-        _tighter(min, own.max_walltime, extra.bounds.max_walltime),
-    )
     return ToldQueue(bounds, source, extra.max_jobs, extra.max_devices, offered=offered)
 
 
