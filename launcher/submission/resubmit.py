@@ -155,13 +155,13 @@ def _check_none_left(run: Run, scheduler: QueuedScheduler, environ: Mapping[str,
             time.sleep(_POLL)
     except Silent as why:
         raise CastoffError(
-            f"{run.id}: {scheduler.title} could not be asked whether a job of it is left: {why}; what may run "
-            "already is not started again"
+            f"{run.id}: {scheduler.title} could not be asked whether a job of it is left: {why}; what may "
+            "run already is not started again"
         ) from None
     if left:
         raise CastoffError(
-            f"{run.id}: {scheduler.title} still has a job of it: {', '.join(left)}; wait until it is over, or "
-            f"end it: {shlex.join(scheduler.cancel_command(left))}"
+            f"{run.id}: {scheduler.title} still has a job of it: {', '.join(left)}; wait until it is over, "
+            f"or end it: {shlex.join(scheduler.cancel_command(left))}"
         )
 
 
