@@ -8,10 +8,8 @@ reach a program unchanged.
 from __future__ import annotations
 
 import copy
-import io
 import os
 import re
-import select
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -86,7 +84,7 @@ class Document:
         """
         shown = printable(str(path))
         try:
-            text = io.TextIOWrapper(io.BytesIO(_bytes_of(path, shown)), encoding="utf-8").read()
+            return cls.parse(_bytes_of(path, shown).decode().replace("\r\n", "\n"), shown)
         except FileNotFoundError:
             raise CastoffError(f"{shown}: there is no such file") from None
         except UnicodeDecodeError as error:
@@ -95,7 +93,6 @@ class Document:
         except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise CastoffError(f"{shown}: cannot be read: {reason}") from None
-        return cls.parse(text, shown)
 
     @classmethod
     def parse(cls, text: str, origin: str) -> Document:
@@ -141,7 +138,7 @@ class Document:
         field, equals, text = assignment.partition("=")
         keys = field.strip().split(".")
         if not equals or not all(keys):
-            raise InvalidInput([Problem(origin, "", "write it as --set FIELD=VALUE, as in --set nodes=4")])
+            raise invalid(origin, "write it as --set FIELD=VALUE, as in --set nodes=4")
         self.put(keys, Document.parse(text, origin), origin)
 
     def put(self, keys: list[str], value: Document, origin: str) -> None:
@@ -165,30 +162,18 @@ class Document:
             self._marks[(*path, *inner)] = mark._replace(place=origin)
 
     def merge(self, other: Document) -> None:
-        """Lay another document over this one: fields merge, everything else is replaced."""
-        self._merge(other, other.data, ())
+        """Lay another document's fields over this one's: mappings merge, everything else is replaced."""
+        self._merge(other, self.data, other.data, ())
 
-    def _merge(self, other: Document, value: Any, path: FieldPath) -> None:
-        mine = self._at(path)
-        if isinstance(value, dict) and isinstance(mine, dict):
-            for key, item in value.items():
-                self._merge(other, item, (*path, key))
-            return
-        self._forget(path)
-        self._marks.update({at: mark for at, mark in other._marks.items() if at[: len(path)] == path})
-        holder = self._at(path[:-1])
-        if path:
-            holder[path[-1]] = value
-        else:
-            self.data = value
-
-    def _at(self, path: FieldPath) -> Any:
-        value = self.data
-        for part in path:
-            if not isinstance(value, dict) or part not in value:
-                return None
-            value = value[part]
-        return value
+    def _merge(self, other: Document, mine: dict[str, Any], theirs: dict[str, Any], path: FieldPath) -> None:
+        for key, value in theirs.items():
+            at = (*path, key)
+            if isinstance(value, dict) and isinstance(mine.get(key), dict):
+                self._merge(other, mine[key], value, at)
+                continue
+            mine[key] = value
+            self._forget(at)
+            self._marks |= {inner: mark for inner, mark in other._marks.items() if inner[: len(at)] == at}
 
     def _forget(self, path: FieldPath) -> None:
         self._marks = {at: mark for at, mark in self._marks.items() if at[: len(path)] != path}
@@ -201,16 +186,13 @@ def _bytes_of(path: Path, shown: str) -> bytes:
         CastoffError: it is larger than 1 MB, or is a pipe that nobody writes to.
         OSError: it cannot be read.
     """
-    # Not blocking: to open a pipe without a writer would wait for one.
+    # Not blocking: to open a pipe without a writer would wait for one; to read one with a writer may.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    try:
-        held = b""
-        while len(held) <= _LARGEST and (chunk := _more(descriptor)):
-            held += chunk
+    with os.fdopen(descriptor, "rb") as file:
+        os.set_blocking(descriptor, True)
+        held = file.read(_LARGEST + 1)
         if not held and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
             raise CastoffError(f"{shown}: is a pipe that nobody writes to; start what writes to it first")
-    finally:
-        os.close(descriptor)
     if len(held) > _LARGEST:
         raise CastoffError(
             f"{shown}: is larger than {_LARGEST // 1_000_000} MB, and castoff reads no larger job file or "
@@ -219,57 +201,40 @@ def _bytes_of(path: Path, shown: str) -> bytes:
     return held
 
 
-def _more(descriptor: int) -> bytes:
-    """What comes next of an open file, once it is there; empty at the end."""
-    while True:
-        try:
-            return os.read(descriptor, 1 << 16)
-        except BlockingIOError:  # a pipe: somebody may still write
-            poll = select.poll()
-            poll.register(descriptor, select.POLLIN)
-            poll.poll()
-
-
 def _index(holder: Any, key: str, path: FieldPath, origin: str) -> str | int:
     if isinstance(holder, dict):
         return key
-    if isinstance(holder, list):
-        if key.isdecimal() and int(key) < len(holder):
-            return int(key)
-        message = f"{key} is no index of this list; it has {len(holder)} entries, counted from 0"
-        raise InvalidInput([Problem(origin, dotted(path), message)])
-    raise InvalidInput([Problem(origin, dotted(path), f"holds {holder!r}, which has no field {key!r}")])
-
-
-def _refuse_unseen_breaks(text: str, origin: str) -> None:
-    """YAML 1.1, and so libyaml, ends lines where editors do not: even a comment would end there."""
-    for number, line in enumerate(text.split("\n")):
-        if found := _UNSEEN_BREAKS.search(line):
-            code = ord(found.group())
-            message = (
-                f"holds a raw U+{code:04X}, which YAML readers take for a line break: "
-                f'write it as \\u{code:04x} in double quotes, as in "a\\u{code:04x}b", or remove it'
-            )
-            raise InvalidInput([Problem(_at_line(origin, number), "", message)])
+    if not isinstance(holder, list):
+        raise invalid(origin, f"holds {holder!r}, which has no field {key!r}", path)
+    if key.isdecimal() and int(key) < len(holder):
+        return int(key)
+    message = f"{key} is no index of this list; it has {len(holder)} entries, counted from 0"
+    raise invalid(origin, message, path)
 
 
 def _compose(text: str, origin: str) -> yaml.Node | None:
-    _refuse_unseen_breaks(text, origin)
+    # YAML 1.1, and so libyaml, ends lines where editors do not: even a comment would end there.
+    if found := _UNSEEN_BREAKS.search(text):
+        code = ord(found.group())
+        message = (
+            f"holds a raw U+{code:04X}, which YAML readers take for a line break: "
+            f'write it as \\u{code:04x} in double quotes, as in "a\\u{code:04x}b", or remove it'
+        )
+        raise invalid(_at_line(origin, text.count("\n", 0, found.start())), message)
     try:
         _refuse_depth(text, origin)
         return yaml.compose(text, Loader=_CoreLoader)
     except UnicodeEncodeError as error:  # a lone surrogate: how Python holds a byte that is not UTF-8
         line = text.count("\n", 0, error.start)
         message = f"is not UTF-8 text: {printable(text[error.start])} cannot be written"
-        raise InvalidInput([Problem(_at_line(origin, line), "", message)]) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = _at_line(origin, mark.line) if mark else origin
-        raise InvalidInput([Problem(where, "", f"is not valid YAML: {_explain(error)}")]) from None
+        line = mark.line if mark else 0
+        message = f"is not valid YAML: {_explain(error)}"
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n")
         message = f"is not valid YAML: {error.reason} (U+{error.character:04X})"
-        raise InvalidInput([Problem(_at_line(origin, line), "", message)]) from None
+    raise invalid(_at_line(origin, line), message)
 
 
 def _explain(error: yaml.MarkedYAMLError) -> str:
@@ -288,14 +253,17 @@ def _refuse_depth(text: str, origin: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _MAX_DEPTH:
             line = event.start_mark.line if event.start_mark else 0
-            raise InvalidInput(
-                [Problem(_at_line(origin, line), "", f"is nested more than {_MAX_DEPTH} levels deep")]
-            )
+            raise invalid(_at_line(origin, line), f"is nested more than {_MAX_DEPTH} levels deep")
 
 
 def _at_line(origin: str, line: int) -> str:
     """The place of a line, counted from 0; what stands on the command line has no lines to name."""
     return origin if origin.startswith("--") else f"{origin}:{line + 1}"
+
+
+def invalid(where: str, message: str, path: FieldPath = ()) -> InvalidInput:
+    """The error that one thing is wrong with an input."""
+    return InvalidInput([Problem(where, dotted(path), message)])
 
 
 class _Reader:
@@ -312,60 +280,54 @@ class _Reader:
         # A field that is missing is looked for here, and stands in no line.
         place = self._place(node) if path else self.document.origin
         if node in self._open:
-            raise InvalidInput([Problem(place, dotted(path), "holds itself through an alias")])
+            raise invalid(place, "holds itself through an alias", path)
         if self._values > _MAX_VALUES:
             message = f"is one value too many: {_MAX_VALUES:,} at the most, each alias counted in full"
-            raise InvalidInput([Problem(place, dotted(path), message)])
+            raise invalid(place, message, path)
         if isinstance(node, yaml.ScalarNode):
             self.document.record(path, place, node.value)
-            return self._scalar(node, path, place)
+            return self._scalar(node, path)
         self.document.record(path, place)
         self._open.append(node)
-        data = self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._sequence(node, path)
+        if isinstance(node, yaml.MappingNode):
+            data: Any = self._mapping(node, path)
+        else:
+            self._check_tag(node, ["seq"], path)
+            data = [self.value(item, (*path, number)) for number, item in enumerate(node.value)]
         self._open.pop()
         return data
-
-    def _place(self, node: yaml.Node) -> str:
-        return _at_line(self.document.origin, node.start_mark.line)
-
-    def _sequence(self, node: yaml.Node, path: FieldPath) -> list[Any]:
-        self._check_tag(node, ["seq"], path)
-        return [self.value(item, (*path, number)) for number, item in enumerate(node.value)]
 
     def _mapping(self, node: yaml.MappingNode, path: FieldPath) -> dict[str, Any]:
         self._check_tag(node, ["map"], path)
         data: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            place = self._place(key_node)
-            if not isinstance(key_node, yaml.ScalarNode):
-                self.problems.append(Problem(place, dotted(path), "a field's name must be a word"))
-                continue
             key = str(key_node.value)
-            if key in data:
-                message = f"stands twice (first at {self.document.where((*path, key))}); keep one"
-                self.problems.append(Problem(place, dotted((*path, key)), message))
-                continue
-            self._check_tag(key_node, _SCALARS, (*path, key))
-            data[key] = self.value(value_node, (*path, key))
-            # The key's line: an alias stands elsewhere, and a block begins one line later.
-            self.document.record((*path, key), place)
+            at = (*path, key)
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._complain(key_node, path, "a field's name must be a word")
+            elif key in data:
+                first = self.document.where(at)
+                self._complain(key_node, at, f"stands twice (first at {first}); keep one")
+            else:
+                self._check_tag(key_node, _SCALARS, at)
+                data[key] = self.value(value_node, at)
+                # The key's line: an alias stands elsewhere, and a block begins one line later.
+                self.document.record(at, self._place(key_node))
         return data
 
-    def _scalar(self, node: yaml.ScalarNode, path: FieldPath, place: str) -> Any:
+    def _scalar(self, node: yaml.ScalarNode, path: FieldPath) -> Any:
         text = node.value
         self._check_tag(node, _SCALARS, path)
         pattern = _PATTERNS.get(node.tag)
         if pattern is not None and not pattern.match(text):
-            message = f"{shown(text)} is no {node.tag.removeprefix(_TAG)}, which its tag says"
-            self.problems.append(Problem(place, dotted(path), message))
+            kind = node.tag.removeprefix(_TAG)
+            self._complain(node, path, f"{shown(text)} is no {kind}, which its tag says")
             return None
         if node.tag == _NULL:
             return None
         if node.tag == _BOOL:
             return text.lower() == "true"
-        if node.tag == _INT:
-            if len(text.lstrip("+-")) > 18:
-                return text
+        if node.tag == _INT and len(text.lstrip("+-")) <= 18:
             return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
         if node.tag == _FLOAT:
             return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
@@ -374,8 +336,13 @@ class _Reader:
     def _check_tag(self, node: yaml.Node, allowed: Iterable[str], path: FieldPath) -> None:
         if node.tag.removeprefix(_TAG) not in allowed:
             tag = printable(node.tag.replace(_TAG, "!!"))
-            message = f"the YAML tag {tag} is not allowed here; leave it out"
-            self.problems.append(Problem(self._place(node), dotted(path), message))
+            self._complain(node, path, f"the YAML tag {tag} is not allowed here; leave it out")
+
+    def _complain(self, node: yaml.Node, path: FieldPath, message: str) -> None:
+        self.problems.append(Problem(self._place(node), dotted(path), message))
+
+    def _place(self, node: yaml.Node) -> str:
+        return _at_line(self.document.origin, node.start_mark.line)
 
 
 _SCALARS = ("str", "null", "bool", "int", "float")

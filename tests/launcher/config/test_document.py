@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
-import select
+import termios
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 from launcher.config.document import Document, did_you_mean, dotted
 from launcher.errors import CastoffError, InvalidInput, printable
+from tests import patience
 
 
 def read(text: str) -> Any:
@@ -292,21 +295,19 @@ class TestRefusals:
         with pytest.raises(CastoffError, match="pipe: is a pipe that nobody writes to"):
             Document.read(pipe)
 
-    def test_a_pipe_is_read_to_its_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_pipe_is_read_to_its_end(self) -> None:
         """As of `castoff submit <(make-job)`, whose first line is there and whose second is not."""
         reading, writing = os.pipe()
         os.write(writing, b"a: 1\r\n")
-        poll = select.poll
 
-        def finish() -> select.poll:
-            nonlocal writing
-            if writing >= 0:
-                os.write(writing, b"b: 2\n")
-                os.close(writing)
-                writing = -1
-            return poll()
+        def finish() -> None:
+            patience.until(
+                lambda: not any(fcntl.ioctl(reading, termios.FIONREAD, b"    ")), "nobody reads the pipe"
+            )
+            os.write(writing, b"b: 2\n")
+            os.close(writing)
 
-        monkeypatch.setattr(select, "poll", finish)
+        threading.Thread(target=finish).start()
         try:
             assert Document.read(Path(f"/dev/fd/{reading}")).data == {"a": 1, "b": 2}
         finally:
