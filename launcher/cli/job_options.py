@@ -10,10 +10,11 @@ import click
 
 from launcher.cli.completion import set_option, site_option
 from launcher.cli.output import say
+from launcher.config.document import invalid
 from launcher.config.job import JobSpec
 from launcher.config.site import Search, Site
 from launcher.config.structure import fields_of
-from launcher.errors import InvalidInput, Problem, printable
+from launcher.errors import printable
 from launcher.schedulers.choice import NO_SCHEDULER, choose_site, site_named
 from launcher.schedulers.registry import OWN
 
@@ -115,4 +116,4 @@ def _refuse_a_clusters_job(spec: JobSpec) -> None:
             f"is for a cluster ({', '.join(asked)}), but no site is named, and {NO_SCHEDULER}: name the "
             f"machine with --site, one of {', '.join(there)}; or --site local for this one alone"
         )
-        raise InvalidInput([Problem(origin, "", message)])
+        raise invalid(origin, message)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from launcher.config.document import Document, FieldPath, dotted
+from launcher.config.document import Document, FieldPath, dotted, invalid
 from launcher.config.quantities import (
     CPULISTS_PATTERN,
     DURATION_PATTERN,
@@ -19,7 +19,7 @@ from launcher.config.quantities import (
     MEMORY_PATTERN,
     MEMORY_TAKES,
 )
-from launcher.config.structure import convert_valid, meaning, takes
+from launcher.config.structure import convert, meaning, takes
 from launcher.errors import InvalidInput, Problem, shown
 
 
@@ -409,7 +409,7 @@ def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iter
         document.data = {}
     if not isinstance(document.data, dict):
         message = "is not a job: it holds no fields; `castoff init` writes one to start from"
-        raise InvalidInput([Problem(document.origin, "", message)])
+        raise invalid(document.origin, message)
     for name, value in flags.items():
         origin = f"--{name.replace('_', '-')}"
         document.put([name], Document(value, origin), origin)
@@ -419,7 +419,7 @@ def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iter
             document.override(assignment)
         except InvalidInput as error:
             problems.extend(error.problems)
-    spec = convert_valid(document, JobSpec, problems)
+    spec = convert(document, JobSpec, problems)
     wrong = {problem.path.partition(".")[0] for problem in problems}
     if spec is not None:  # what a wrong field makes of the others is not worth a word
         problems += [

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from launcher.config.document import Document, FieldPath, did_you_mean, dotted
+from launcher.config.document import Document, FieldPath, did_you_mean, dotted, invalid
 from launcher.config.job import (
     Count,
     CountOrNone,
@@ -240,7 +240,24 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             CastoffError: there is none, or it extends itself in a circle.
             InvalidInput: with every problem that it has.
         """
-        return _resolve(name, search or Search.here())
+        document = Document({}, f"site {name}")
+        for layer in reversed(list(_layers(name, search or Search.here()))):
+            document.merge(layer)
+        document.put(["name"], Document(name, document.origin), document.origin)
+        for field in ("queues", "qos", "env", "options", "directive_values"):
+            # null takes away what an extended profile has
+            held = document.data.get(field)
+            if isinstance(held, dict):
+                document.data[field] = {key: value for key, value in held.items() if value is not None}
+        problems: list[Problem] = []
+        site = convert(document, cls, problems)
+        if site is not None and not problems:
+            problems += [
+                Problem(document.where(path), dotted(path), words) for path, words in _contradictions(site)
+            ]
+        if site is None or problems:
+            raise InvalidInput(problems)
+        return site
 
 
 class Search(NamedTuple):
@@ -273,26 +290,6 @@ class Search(NamedTuple):
             for path in sorted(folder.glob("*.yaml")) if folder.is_dir() else []:
                 found.setdefault(path.stem, []).append((kind, path))
         return dict(sorted(found.items()))
-
-
-def _resolve(name: str, search: Search) -> Site:
-    document = Document({}, f"site {name}")
-    for layer in reversed(list(_layers(name, search))):
-        document.merge(layer)
-    document.put(["name"], Document(name, document.origin), document.origin)
-    for field in ("queues", "qos", "env", "options", "directive_values"):
-        # null takes away what an extended profile has
-        held = document.data.get(field)
-        if isinstance(held, dict):
-            document.data[field] = {key: value for key, value in held.items() if value is not None}
-    problems: list[Problem] = []
-    site = convert(document, Site, problems)
-    if site is not None:
-        for path, message in _contradictions(site):
-            problems.append(Problem(document.where(path), dotted(path), message))
-    if site is None or problems:
-        raise InvalidInput(problems)
-    return site
 
 
 def _contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
@@ -336,45 +333,37 @@ def _of_queues(
 
 
 def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
+    sockets = [set(cpus(socket)) for socket in node.sockets]
     seen: set[int] = set()
-    for number, socket in enumerate(node.sockets):
-        cores = cpus(socket)
-        if not cores or len(set(cores)) < len(cores) or not seen.isdisjoint(cores):
+    for number, (socket, cores) in enumerate(zip(node.sockets, sockets, strict=True)):
+        if not cores or len(cpus(socket)) > len(cores) or not seen.isdisjoint(cores):
             yield ("node", "sockets", number), f"is {socket}: each core stands once, and a range ascends"
-        seen.update(cores)
-    reserved = cpus(node.reserved_cores) if node.reserved_cores else []
-    if node.sockets and not seen.issuperset(reserved):
+        seen |= cores
+    if sockets and node.reserved_cores and not seen.issuperset(cpus(node.reserved_cores)):
         yield ("node", "reserved_cores"), f"is {node.reserved_cores}, which no socket has"
-    if node.sockets and node.devices and len(node.devices) != len(node.sockets):
+    if sockets and node.devices and len(node.devices) != len(sockets):
         message = (
-            f"has {len(node.devices)} numbers, but there are {len(node.sockets)} sockets: write one "
+            f"has {len(node.devices)} numbers, but there are {len(sockets)} sockets: write one "
             "for each, 0 for a socket without; a device belongs to the one socket that it is connected to"
         )
         yield ("node", "devices"), message
         return
-    yield from _of_device_cores(node)
-    if node.device_count and node.device_variable is None:
-        example = "CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or ZE_AFFINITY_MASK"
-        yield ("node", "device_variable"), f"is missing: ranks are given their devices with it; {example}"
-
-
-def _of_device_cores(node: Node) -> Iterator[tuple[FieldPath, str]]:
-    if not node.device_cores:
-        return
-    if len(node.device_cores) != node.device_count:
-        message = f"has {len(node.device_cores)} CPU lists, but there are {node.device_count} devices"
-        yield ("node", "device_cores"), message
-        return
-    sockets = [set(cpus(socket)) for socket in node.sockets]
     homes = []
     for number, own in enumerate(node.device_cores):
-        home = [at for at, socket in enumerate(sockets) if socket.issuperset(cpus(own))]
+        home = [at for at, cores in enumerate(sockets) if cores.issuperset(cpus(own))]
         if not home:
             yield ("node", "device_cores", number), f"is {own}, which is not on one socket"
         homes += home
-    if len(homes) == node.device_count and [homes.count(at) for at in range(len(sockets))] != node.devices:
+    listed = len(node.device_cores)
+    if listed and listed != node.device_count:
+        message = f"has {listed} CPU lists, but there are {node.device_count} devices"
+        yield ("node", "device_cores"), message
+    elif listed and len(homes) == listed and [homes.count(at) for at in range(len(sockets))] != node.devices:
         message = "puts other numbers of devices on the sockets than node.devices"
         yield ("node", "device_cores"), message
+    if node.device_count and node.device_variable is None:
+        example = "CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or ZE_AFFINITY_MASK"
+        yield ("node", "device_variable"), f"is missing: ranks are given their devices with it; {example}"
 
 
 def _layers(name: str, search: Search) -> Iterator[Document]:
@@ -383,20 +372,19 @@ def _layers(name: str, search: Search) -> Iterator[Document]:
     profiles = search.profiles()
     asked_by = ""
     while True:
-        candidates = [path for _, path in profiles.get(name, []) if path not in seen]
-        if not candidates:
-            if name in profiles:
-                raise CastoffError(f"{asked_by}site {name}: extends itself in a circle; drop one `extends:`")
-            known = ", ".join(profiles)
+        found = next((path for _, path in profiles.get(name, []) if path not in seen), None)
+        if found is None and name in profiles:
+            raise CastoffError(f"{asked_by}site {name}: extends itself in a circle; drop one `extends:`")
+        if found is None:
             others = [other for other in profiles if profiles[other][0][1] not in seen]
             raise CastoffError(
                 f"{asked_by}site {name}: there is no such profile{did_you_mean(name, others)}\n"
-                f"there are: {known} (`castoff sites`)"
+                f"there are: {', '.join(profiles)} (`castoff sites`)"
             )
-        seen.add(candidates[0])
-        document = Document.read(candidates[0])
+        seen.add(found)
+        document = Document.read(found)
         if not isinstance(document.data, dict):
-            raise InvalidInput([Problem(document.origin, "", "holds no fields, so it is no site profile")])
+            raise invalid(document.origin, "holds no fields, so it is no site profile")
         yield document
         parent = document.data.get("extends")
         if parent is None:
@@ -417,7 +405,7 @@ def project_site(path: Path) -> str:
     """
     problems: list[Problem] = []
     config = convert(Document.read(path), _Config, problems)
-    if config is None:
+    if config is None or problems:
         raise InvalidInput(problems)
     return config.site
 

@@ -23,13 +23,6 @@ _MISSING = object()
 
 
 def convert(document: Document, kind: type[T], problems: list[Problem]) -> T | None:
-    """The struct that a document describes, or None after adding to `problems` what is wrong."""
-    known = len(problems)
-    converted = convert_valid(document, kind, problems)
-    return converted if len(problems) == known else None
-
-
-def convert_valid(document: Document, kind: type[T], problems: list[Problem]) -> T | None:
     """The struct of those fields that are right; what is wrong is added to `problems`.
 
     None if a field that is wrong has no default.
@@ -56,20 +49,15 @@ class _Converter:
             return None
         if len(union) == 1:  # its constraints stand on the whole
             members = [kind]
-        for member in members:
-            handler = self._handler(_bare(member), value, alone=len(members) == 1)
-            if handler is not None:
-                return handler(value, _bare(member), path)
+        for bare in map(_bare, members):
+            if _is_struct(bare) and (len(members) == 1 or isinstance(value, dict)):
+                return self._struct(value, bare, path)
+            if get_origin(bare) is dict and isinstance(value, dict):
+                return self._dict(value, bare, path)
+            if get_origin(bare) is list and isinstance(value, (list, tuple)):
+                (item_kind,) = get_args(bare)
+                return [self.convert(item, item_kind, (*path, at)) for at, item in enumerate(value)]
         return self._leaf(value, members, path, lambda: _allowed(kind))
-
-    def _handler(self, kind: Any, value: Any, *, alone: bool) -> Callable[[Any, Any, FieldPath], Any] | None:
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            return self._struct if alone or isinstance(value, dict) else None
-        if get_origin(kind) is dict and isinstance(value, dict):
-            return self._dict
-        if get_origin(kind) is list and isinstance(value, (list, tuple)):
-            return self._list
-        return None
 
     def _struct(self, value: Any, kind: type[msgspec.Struct], path: FieldPath) -> Any:
         if not isinstance(value, dict):
@@ -119,15 +107,11 @@ class _Converter:
             converted[name] = self.convert(item, item_kind, (*path, key))
         return converted
 
-    def _list(self, value: Any, kind: Any, path: FieldPath) -> list[Any]:
-        (item_kind,) = get_args(kind)
-        return [self.convert(item, item_kind, (*path, number)) for number, item in enumerate(value)]
-
     def _leaf(self, value: Any, members: list[Any], path: FieldPath, allowed: Callable[[], str]) -> Any:
         given = value
         if isinstance(value, (bool, int, float)) and not _fits(value, members):
             value = self.document.text(path, value)
-        if isinstance(value, str) and not _is_unicode(value):
+        if isinstance(value, str) and re.search("[\ud800-\udfff]", value):  # a byte that is not UTF-8
             self._report(path, f"is {_show(value)}, which is not UTF-8 text: no script could hold it")
             return None
         for member in members:
@@ -138,11 +122,10 @@ class _Converter:
             except msgspec.ValidationError:
                 continue
         hint = ""
-        choices = [choice for member in members for choice in get_args(_bare(member))]
-        if isinstance(value, str) and choices:
-            hint = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
         if isinstance(value, str):
-            hint = hint or _as_list(value, members, path)
+            choices = [choice for member in members for choice in get_args(_bare(member))]
+            near = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
+            hint = near or _as_list(value, members, path)
         # A number is shown as it was written, without the quotes of text.
         shown = _show(given) if given is value else value
         self._report(path, f"is {shown}, but takes {allowed()}{hint}")
@@ -162,7 +145,7 @@ def _hint(kind: type[msgspec.Struct], name: str, value: Any) -> str:
     if near := did_you_mean(name, fields_of(kind)):
         return near
     # Short words are near to too much.
-    if len(name) > 4 and (meant := near_miss(name, of_others.words())):
+    if len(name) > 4 and (meant := near_miss(name, of_others.table)):
         return f"; {of_others.hint(meant, value)}"
     return f"; there are: {_names(kind)}"
 
@@ -194,18 +177,13 @@ def _members(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
 def _fits(value: bool | int | float, members: list[Any]) -> bool:
     kinds = {_bare(member) for member in members}
     return type(value) in kinds or (type(value) is int and float in kinds)
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether it has no lone surrogate, which is how Python holds a byte that is not UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def takes(words: str, *, many: str | None = None, **constraints: Any) -> msgspec.Meta:
@@ -218,10 +196,6 @@ def meaning(words: str) -> msgspec.Meta:
     return msgspec.Meta(description=words)
 
 
-def _meta(kind: Any) -> list[msgspec.Meta]:
-    return list(kind.__metadata__) if get_origin(kind) is Annotated else []
-
-
 def _names(kind: type[msgspec.Struct]) -> str:
     return ", ".join(fields_of(kind))
 
@@ -232,7 +206,7 @@ _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or 
 def _allowed(kind: Any, form: Literal["takes", "many"] = "takes") -> str:
     """What a field takes, in words: from its own description where it has one."""
     bare = _bare(kind)
-    for meta in _meta(kind):
+    for meta in getattr(kind, "__metadata__", ()):
         if meta.extra and form in meta.extra:
             return str(meta.extra[form])
     members = [member for member in _members(bare) if member is not types.NoneType]
@@ -244,7 +218,7 @@ def _allowed(kind: Any, form: Literal["takes", "many"] = "takes") -> str:
         return f"a list of {_allowed(get_args(bare)[0], 'many')}".replace("a list of one of", "a list of")
     if get_origin(bare) is dict:
         return f"names, each with {_allowed(get_args(bare)[1])}"
-    if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+    if _is_struct(bare):
         return f"the fields {_names(bare)}"
     return _WORDS.get(bare, str(bare))
 

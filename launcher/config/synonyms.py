@@ -6,6 +6,7 @@ is read takes these words.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Callable, Iterable
@@ -38,10 +39,10 @@ class _Entry(NamedTuple):
     example: Any = None
 
     def instead(self, value: Any) -> Instead:
-        try:
-            held = self._converted(value)
-        except (ValueError, TypeError, AttributeError):  # the value is none that their word takes
-            held = self.example
+        held = self.example
+        if self.conversion != "unknown" and (value is not None or not self.fields):
+            with contextlib.suppress(ValueError, TypeError, AttributeError):  # not as their word takes it
+                held = self._converted(value)
         if isinstance(held, Instead):
             return held
         fields = []
@@ -51,8 +52,6 @@ class _Entry(NamedTuple):
         return Instead(fields, self.note)
 
     def _converted(self, value: Any) -> Any:
-        if self.conversion == "unknown" or (value is None and self.fields):
-            return self.example
         if "{}" in self.conversion:
             return [self.conversion.format(item) for item in _list(value)]
         return _CONVERSIONS[self.conversion](value)
@@ -77,10 +76,6 @@ class Synonyms:
         """The same as the end of a message about a field that does not exist."""
         found = self.find(word, value)
         return None if found is None else in_words(found, yaml_field)
-
-    def words(self) -> Iterable[str]:
-        """The words that are known, for near misses."""
-        return self.table
 
 
 class _OfSites(Synonyms):
@@ -108,16 +103,16 @@ def _key(word: str) -> str:
 # --- How the value of one becomes that of the other; ValueError and TypeError mean that it does not ----
 
 
-def _list(value: Any) -> list[str]:
-    return [str(item) for item in value] if isinstance(value, list) else [str(value)]
+def _list(value: Any, split: Callable[[str], list[str]] = lambda text: [text]) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else split(str(value))
 
 
 def _words(value: Any) -> list[str]:
-    return _list(value) if isinstance(value, list) else shlex.split(str(value))
+    return _list(value, shlex.split)
 
 
 def _names(value: Any) -> list[str]:
-    return _list(value) if isinstance(value, list) else re.split(r"[,\s]+", str(value).strip())
+    return _list(value, lambda text: re.split(r"[,\s]+", text.strip()))
 
 
 def _number(value: Any) -> int:
@@ -172,36 +167,22 @@ def _dependency(value: Any) -> dict[str, list[str]] | Instead:
     return after
 
 
-def _gpus(value: Any, ranks: str) -> Instead:
-    """One rank for each, counted in the field `ranks`."""
+def _gpus(value: Any, ranks: str = "") -> Instead:
+    """One rank for each, counted in the field `ranks`; without that, those of one rank."""
     kind, _, count = str(value).rpartition(":")
-    note = "that is one rank for each; a rank that has several says so with devices_per_rank"
-    try:
-        number = _number(count)
-    except ValueError:
-        return Instead([(ranks, None), ("devices_per_rank", None)], note)
-    if number == 0:
-        return Instead([("devices_per_rank", 0)])
-    note += f"; {_type_of_site(kind)}" if kind else ""
-    return Instead([(ranks, number), ("devices_per_rank", 1)], note)
-
-
-def _type_of_site(kind: str) -> str:
-    return f"the type is the site's to say, in its profile: {yaml_field('gpu_type', kind)}"
-
-
-def _gpus_of_a_rank(value: Any) -> Instead:
-    kind, _, count = str(value).rpartition(":")
-    return Instead([("devices_per_rank", _number(count))], _type_of_site(kind) if kind else "")
+    fields: list[tuple[str, Any]] = [("devices_per_rank", _number(count))]
+    notes = [f"the type is the site's to say, in its profile: {yaml_field('gpu_type', kind)}"] if kind else []
+    if ranks and _number(count):
+        fields = [(ranks, _number(count)), ("devices_per_rank", 1)]
+        notes.insert(0, "that is one rank for each; a rank that has several says so with devices_per_rank")
+    return Instead(fields, "; ".join(notes))
 
 
 def _gres(value: Any) -> Instead:
     name, _, rest = str(value).partition(":")
-    if value is not None and (name != "gpu" or "," in rest):
+    if name != "gpu" or "," in rest:
         return Instead([("directives.slurm.gres", value)])
-    if value is None or rest.rpartition(":")[2].isdecimal():
-        return _gpus(rest, "ranks_per_node")
-    return _gpus(f"{rest}:1" if rest else 1, "ranks_per_node")
+    return _gpus(rest if rest.rpartition(":")[2].isdecimal() else f"{rest}:1", "ranks_per_node")
 
 
 def _gres_of_a_site(value: Any) -> Instead:
@@ -215,12 +196,9 @@ def _gres_of_a_site(value: Any) -> Instead:
 def _select(value: Any) -> Instead:
     count, *resources = str(value).split(":")
     named = dict(resource.split("=", 1) for resource in resources)
-    fields: list[tuple[str, Any]] = [("nodes", _number(count))]
-    if "mpiprocs" in named:
-        fields.append(("ranks_per_node", _number(named["mpiprocs"])))
-    if "mem" in named:
-        fields.append(("memory", _size(named["mem"])))
-    return Instead(fields)
+    ours = {"mpiprocs": ("ranks_per_node", _number), "mem": ("memory", _size)}
+    fields = [(field, convert(named[name])) for name, (field, convert) in ours.items() if name in named]
+    return Instead([("nodes", _number(count)), *fields])
 
 
 def _nodes_by_ranks(value: Any) -> Instead:
@@ -306,7 +284,7 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "given_duration": lambda value: _matching(DURATION_PATTERN, value),
     "gpus_of_a_job": lambda value: _gpus(value, "ranks"),
     "gpus_of_a_node": lambda value: _gpus(value, "ranks_per_node"),
-    "gpus_of_a_rank": _gpus_of_a_rank,
+    "gpus_of_a_rank": _gpus,
     "gres": _gres,
     "gres_of_a_site": _gres_of_a_site,
     "hours": lambda value: f"{_number(value)}h",

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from launcher.config.document import Document
-from launcher.config.structure import convert, convert_valid, takes
+from launcher.config.structure import convert, takes
 from launcher.errors import Problem
 
 Small = Annotated[int, takes("a whole number of at least 1", ge=1)]
@@ -44,7 +44,7 @@ def struct(text: str) -> Outer:
 
 def said(text: str) -> list[str]:
     problems: list[Problem] = []
-    assert convert(Document.parse(text, "f.yaml"), Outer, problems) is None
+    convert(Document.parse(text, "f.yaml"), Outer, problems)
     return [str(problem) for problem in problems]
 
 
@@ -130,9 +130,9 @@ def test_everything_at_once_with_its_line() -> None:
 def test_what_is_right_is_kept_for_further_checks() -> None:
     problems: list[Problem] = []
     document = Document.parse("number: x\nword: y\nnames: [a, 1]\n", "f.yaml")
-    assert convert_valid(document, Outer, problems) == Outer(word="y")
+    assert convert(document, Outer, problems) == Outer(word="y")
     assert len(problems) == 2
-    assert convert_valid(Document.parse("choice: green", "f.yaml"), Inner, problems) is None
+    assert convert(Document.parse("choice: green", "f.yaml"), Inner, problems) is None
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_what_is_right_is_kept_for_further_checks() -> None:
 )
 def test_a_byte_that_is_not_utf8_is_refused_in_words_that_can_be_printed(data: dict[str, Any]) -> None:
     problems: list[Problem] = []
-    assert convert(Document(data, "job"), Outer, problems) is None
+    convert(Document(data, "job"), Outer, problems)
     (problem,) = problems
     assert "is not UTF-8 text" in problem.message
     str(problem).encode()

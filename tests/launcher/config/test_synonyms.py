@@ -194,7 +194,7 @@ def test_every_example_would_be_taken(sample: Any) -> None:
 )
 def test_a_value_that_is_none_of_theirs_is_no_error(value: Any) -> None:
     for kind, words in OF.items():
-        for word in words.words():
+        for word in words.table:
             hint = words.hint(word, value)
             assert hint and hint.isprintable(), (kind, word)
 
@@ -208,7 +208,7 @@ def test_words_of_others_are_not_our_own() -> None:
             kinds[kind.__name__] = kind
     for name, kind in kinds.items():
         if name in OF:
-            assert not {*fields_of(kind)} & {*OF[name].words()}, name
+            assert not {*fields_of(kind)} & {*OF[name].table}, name
     assert not {*VERBS} & {*_VERBS}
     assert {verb for verbs in VERBS.values() for verb in verbs.split()} <= {*_VERBS}
     assert {*OPTION_LETTERS.values()} <= {*fields_of(JobSpec)}
