@@ -22,8 +22,7 @@ from launcher.planning.binding_by_hand import binding_problems, lists_of
 from launcher.planning.containers import container_problems
 from launcher.planning.containers import decide as decide_container
 from launcher.planning.limits import kinds, site_problems
-from launcher.planning.staging import decide as decide_stage
-from launcher.planning.staging import stage_problems
+from launcher.planning.staging import decided, stage_problems
 from launcher.runs.plan import ContainerPlan, Devices, Plan
 from launcher.schedulers import directives
 from launcher.schedulers.choice import check_profile
@@ -65,7 +64,9 @@ def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
     chosen = _filled(spec, site.defaults)
     setup = [*site.setup, *site.defaults.setup, *spec.setup, *site.setup_last]
     named = directives.merged(site.defaults.directives, spec.directives, site.scheduler)
-    chosen = msgspec.structs.replace(chosen, setup=setup, env={**site.env, **chosen.env}, directives=named)
+    stage = [decided(item) for item in chosen.stage]
+    env = {**site.env, **chosen.env}
+    chosen = msgspec.structs.replace(chosen, setup=setup, env=env, directives=named, stage=stage)
     if chosen.container.image is None and spec.container == Container():
         chosen = msgspec.structs.replace(chosen, container=Container())  # a runtime for those who want one
     if spec.ranks is not None:
@@ -122,7 +123,6 @@ class _Planner:
         spec, site, layout, starter = self.spec, self.site, self.layout, self.starter
         devices = self._devices()
         cores, cpu_lists = self._cores()
-        stage = decide_stage(spec.stage)
         processes = self._processes(cores, cpu_lists)
         asked = Resources(
             name=self.name,
@@ -140,7 +140,9 @@ class _Planner:
         if self.problems:
             raise InvalidInput(self.problems)
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
-        stage_start = [*STARTERS[starter].argv(one_a_node), *self.site_args] if self.queued and stage else []
+        stage_start = (
+            [*STARTERS[starter].argv(one_a_node), *self.site_args] if self.queued and spec.stage else []
+        )
         again = "requeue" if self.scheduler.starts_again else spec.requeue.how or "copy"
         if site.array and spec.array and spec.array.count > site.array.max_count:
             self.notes.append(
@@ -185,9 +187,9 @@ class _Planner:
             requeue_how=again if spec.requeue.max else None,
             per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.start.torchrun,
             container=self._container(),
-            stage=stage,
+            stage=spec.stage,
             stage_start=stage_start,
-            local_storage=site.local_storage if stage else None,
+            local_storage=site.local_storage if spec.stage else None,
             templates=spec.templates,
             notes=self.notes,
         )
@@ -199,7 +201,7 @@ class _Planner:
             made = f"the option {fixed[0]} is made for {fixed[1]} ranks on each node"
             self._report_ranks(f"{made}: drop one")
         for field, message in (
-            *container_problems(spec, starter, [item.to for item in decide_stage(spec.stage)]),
+            *container_problems(spec, starter, [str(item.to) for item in spec.stage]),
             *stage_problems(spec.stage),
             *(option_problems(spec.options, site) if self.queued else ()),
             *directives.section_problems(self.given),

@@ -6,29 +6,24 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+import msgspec
+
 from launcher.config.job import Stage
-from launcher.runs.plan import StagePlan
 
 _ARCHIVE = re.compile(r"(?P<name>.+)\.(tar|tar\.gz|tgz|tar\.bz2|tbz2|tar\.xz|txz|tar\.zst|tzst|zip)")
 
 
-def decide(items: list[Stage]) -> list[StagePlan]:
-    """The items with what they leave out filled in."""
-    found = []
-    for item in items:
-        archive = _archive(item)
-        unpack = item.unpack if item.unpack is not None else archive is not None
-        place = archive["name"] if archive and item.unpack is not False else PurePosixPath(item.source).name
-        found.append(
-            StagePlan(
-                source=item.source if item.source.startswith("/") else f"./{item.source}",
-                to=place if item.to is None else str(PurePosixPath(item.to)),
-                unpack=unpack,
-                sha256=item.sha256.lower() if item.sha256 else None,
-                activate=item.activate,
-            )
-        )
-    return found
+def decided(item: Stage) -> Stage:
+    """An item with what it leaves out filled in, its source absolute or from `./`."""
+    archive = _archive(item)
+    place = archive["name"] if archive and item.unpack is not False else PurePosixPath(item.source).name
+    return msgspec.structs.replace(
+        item,
+        source=item.source if item.source.startswith("/") else f"./{item.source}",
+        to=place if item.to is None else str(PurePosixPath(item.to)),
+        unpack=archive is not None if item.unpack is None else item.unpack,
+        sha256=item.sha256 and item.sha256.lower(),
+    )
 
 
 def _archive(item: Stage) -> re.Match[str] | None:
@@ -36,10 +31,10 @@ def _archive(item: Stage) -> re.Match[str] | None:
 
 
 def stage_problems(items: list[Stage]) -> Iterator[tuple[str, str]]:
-    """Why these items cannot be staged."""
+    """Why these items, which are decided, cannot be staged."""
     places: list[str] = []
-    for number, (item, decided) in enumerate(zip(items, decide(items), strict=True)):
-        place, field = decided.to, f"stage.{number}"
+    for number, item in enumerate(items):
+        place, source, field = str(item.to), item.source.removeprefix("./"), f"stage.{number}"
         parts = PurePosixPath(place).parts
         within = [
             f"{place}/".startswith(f"{other}/") or f"{other}/".startswith(f"{place}/") for other in places
@@ -56,8 +51,8 @@ def stage_problems(items: list[Stage]) -> Iterator[tuple[str, str]]:
         if item.unpack and _archive(item) is None:
             endings = ".zip, .tar, .tar.gz, .tar.bz2, .tar.xz and .tar.zst"
             ends = f"does not end as an archive does: {endings} are known"
-            yield f"{field}.unpack", f"is true, but {item.source!r} {ends}"
-        if decided.unpack and item.source.endswith(".zip") and re.search(r"[*?\[\\]", item.source):
+            yield f"{field}.unpack", f"is true, but {source!r} {ends}"
+        if item.unpack and source.endswith(".zip") and re.search(r"[*?\[\\]", source):
             pattern = "unzip takes * ? [ and \\ for a pattern"
-            yield f"{field}.from", f"is {item.source!r}, but {pattern}: name it otherwise"
+            yield f"{field}.from", f"is {source!r}, but {pattern}: name it otherwise"
         places.append(place)

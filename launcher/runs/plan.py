@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from launcher.config.job import Gpus, RuntimeName, Snapshot, StarterName
+from launcher.config.job import Gpus, RuntimeName, Snapshot, Stage, StarterName
 from launcher.runs.records import Facts
 
 
@@ -38,19 +38,6 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True):
     gpus: Gpus
     env: dict[str, str]
     """Set inside alone."""
-
-
-class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to copy to each node."""
-
-    source: str
-    """Relative to the folder of submission, or absolute."""
-    to: str
-    """Under CASTOFF_STAGE_DIR."""
-    unpack: bool
-    """Whether a file is unpacked; a folder is copied whatever this says."""
-    sha256: str | None
-    activate: bool
 
 
 class Plan(Facts, frozen=True, kw_only=True):
@@ -88,7 +75,8 @@ class Plan(Facts, frozen=True, kw_only=True):
     master_suffix: str
     after: dict[str, list[str]]
     container: ContainerPlan | None
-    stage: list[StagePlan]
+    stage: list[Stage]
+    """What each says in full; `source` is absolute, or `./` and a path from the folder of submission."""
     stage_start: list[str]
     """The argv that starts one process a node; empty on the local scheduler, and without `stage`."""
     local_storage: str | None

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from launcher.config.job import JobSpec
+from launcher.config.job import JobSpec, Stage
 from launcher.errors import InvalidInput
-from launcher.runs.plan import StagePlan
 from tests.launcher.planning.test_plan_inputs import derived, planned, refused
 
 
-def staged(*items: dict[str, Any], site: str = "slurm", **fields: Any) -> list[StagePlan]:
+def staged(*items: dict[str, Any], site: str = "slurm", **fields: Any) -> list[Stage]:
     return planned(site, stage=[*items], **fields).stage
 
 
