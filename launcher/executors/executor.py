@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from submitit.core import core, utils
 
@@ -59,7 +59,12 @@ def executor(
 
 
 class CastoffExecutor(core.Executor):
-    """Submits functions; `launcher.executor` makes one."""
+    """Submits functions; `launcher.executor` makes one.
+
+    `submit` makes a run of one function, or of all in a `batch()`; the other two make one of many.
+    They raise InvalidInput where the job cannot run there, and SubmissionError where its scheduler does not
+    take it.
+    """
 
     _prefix = ""
     """What its users write before the name of a field."""
@@ -89,37 +94,18 @@ class CastoffExecutor(core.Executor):
         self.max_pickle_size_gb = max_pickle_size_gb
         """A submission whose functions and arguments are larger, all together, is refused."""
 
-    def submit(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> FunctionJob[R]:
-        """Submit one function: a run of its own, or a part of the array that `batch()` makes.
+    if TYPE_CHECKING:  # submitit's own, which say less of the jobs
 
-        Raises:
-            InvalidInput: the job cannot run there.
-            SubmissionError: the scheduler does not take it.
-        """
-        return cast("FunctionJob[R]", super().submit(fn, *args, **kwargs))
-
-    # list[Job] in submitit, which would only fit if nobody could change a list
-    def map_array(  # type: ignore[override]
-        self, fn: Callable[..., R], *iterable: Iterable[Any]
-    ) -> list[FunctionJob[R]]:
-        """Submit one function with many arguments, as the members of one run.
-
-        Raises:
-            InvalidInput: the job cannot run there.
-            SubmissionError: the scheduler does not take it.
-        """
-        return cast("list[FunctionJob[R]]", super().map_array(fn, *iterable))
-
-    def submit_array(  # type: ignore[override]
-        self, fns: Sequence[Callable[[], R]]
-    ) -> list[FunctionJob[R]]:
-        """Submit many functions that take no arguments, as the members of one run.
-
-        Raises:
-            InvalidInput: the job cannot run there.
-            SubmissionError: the scheduler does not take it.
-        """
-        return cast("list[FunctionJob[R]]", super().submit_array(fns))
+        def submit(  # noqa: D102
+            self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+        ) -> FunctionJob[R]: ...
+        # list[Job] in submitit, which would only fit if nobody could change a list
+        def map_array(  # type: ignore[override]  # noqa: D102
+            self, fn: Callable[..., R], *iterable: Iterable[Any]
+        ) -> list[FunctionJob[R]]: ...
+        def submit_array(  # type: ignore[override]  # noqa: D102
+            self, fns: Sequence[Callable[[], R]]
+        ) -> list[FunctionJob[R]]: ...
 
     def render(self, fn: Callable[..., Any], *, count: int = 1) -> str:
         """The script that `submit(fn)` sends, byte for byte; `count`: that of an array of so many.
@@ -175,15 +161,10 @@ class CastoffExecutor(core.Executor):
         return list(self._jobs(run))
 
     def _jobs(self, run: Run) -> Iterable[FunctionJob[Any]]:
-        from launcher.executors.jobs import ids
+        from launcher.executors.jobs import FunctionJob, ids
 
-        ranks, job_class = range(run.facts().ranks or 0), self._job_class()
-        return (job_class(run.path, job, ranks, member=member) for member, job in sorted(ids(run).items()))
-
-    def _job_class(self) -> type[FunctionJob[Any]]:
-        from launcher.executors.jobs import FunctionJob
-
-        return FunctionJob
+        ranks = range(run.facts().ranks or 0)
+        return (FunctionJob(run.path, job, ranks, member=member) for member, job in sorted(ids(run).items()))
 
     def _write(self, run_path: Path, submissions: list[utils.DelayedSubmission]) -> None:
         """Put the functions into a run directory that nobody sees yet.
@@ -261,11 +242,6 @@ class PbsExecutor(CastoffExecutor):
         from launcher.executors.parameters import with_tasks
 
         return with_tasks(super()._job(functions, count), self.site, self._gpus_per_node)
-
-    def _job_class(self) -> type[FunctionJob[Any]]:
-        from launcher.executors.jobs import PbsJob
-
-        return PbsJob
 
 
 def _site_of(site: Site | str | None, scheduler: str) -> Site:

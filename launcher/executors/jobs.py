@@ -7,7 +7,7 @@ import pickle
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from submitit.core import core, utils
 from submitit.core.core import R
@@ -37,7 +37,8 @@ _SETTLING = 60.0
 class FunctionJob(core.Job[R]):
     """A function, or one of an array of them, in a run directory.
 
-    `FunctionJob(run_dir, "37_3", range(4))` is again the job of that id, with its four ranks.
+    `FunctionJob(run_dir, "37_3", range(4))` is again the job of that id, with its four ranks; with PBS
+    it is `3.head`, as qsub printed it, or `7[2].head`. It stays the first submission's when the job goes on.
     """
 
     watcher = RunWatcher()
@@ -57,7 +58,11 @@ class FunctionJob(core.Job[R]):
         """
         self.run = Run(Path(folder).absolute())
         """The run directory."""
-        self.member = member_of(self.run, job_id) if member is None else member
+        if member is None:
+            member = next((known for known, job in ids(self.run).items() if job == job_id), None)
+        if member is None:
+            raise CastoffError(f"{self.run.path}: no job {shown(job_id)} was submitted from there")
+        self.member = member
         """Which of the run's functions it is."""
         self._attempt = 0
         self._settled = -1
@@ -80,8 +85,11 @@ class FunctionJob(core.Job[R]):
     @property
     def paths(self) -> FunctionPaths:
         """Where its newest attempt keeps things."""
+        return self._paths_of(self._newest())
+
+    def _paths_of(self, attempt: int) -> FunctionPaths:
         return FunctionPaths(
-            self.run.path, self.job_id, member=self.member, attempt=self._newest(), rank=self.task_id or 0
+            self.run.path, self.job_id, member=self.member, attempt=attempt, rank=self.task_id or 0
         )
 
     def _newest(self) -> int:
@@ -111,8 +119,7 @@ class FunctionJob(core.Job[R]):
 
     def submission(self) -> utils.DelayedSubmission:
         """What was submitted, or what its last checkpoint has put in its place."""
-        submission: utils.DelayedSubmission = self._unpickled(self.paths.submitted_pickle)
-        return submission
+        return cast("utils.DelayedSubmission", self._unpickled(self.paths.submitted_pickle))
 
     def _unpickled(self, path: Path) -> Any:
         """What a file of the run directory holds: to unpickle it runs what it says, so it has to be ours.
@@ -230,11 +237,8 @@ class FunctionJob(core.Job[R]):
             raise ValueError(f'Unknown "{name}", available are stdout and stderr')
         texts = []
         for attempt in range(self._newest() + 1):
-            log = FunctionPaths(
-                self.run.path, self.job_id, member=self.member, attempt=attempt, rank=self.task_id or 0
-            ).stdout
             with contextlib.suppress(FileNotFoundError):
-                texts.append(log.read_text(encoding="utf-8", errors="replace"))
+                texts.append(self._paths_of(attempt).stdout.read_text(encoding="utf-8", errors="replace"))
         return "".join(texts) if texts else None
 
     def cancel(self, check: bool = True) -> None:
@@ -253,18 +257,6 @@ class FunctionJob(core.Job[R]):
         # getattr: one that could not be made, or is a shell that a batch will fill
         if getattr(self, "_cancel_at_deletion", False) and not self.watcher.is_done(self._key, "cache"):
             self.cancel(check=False)
-
-
-def member_of(run: Run, job_id: str) -> int:
-    """Which of a run's functions has a scheduler's id.
-
-    Raises:
-        CastoffError: none has.
-    """
-    for member, known in ids(run).items():
-        if known == job_id:
-            return member
-    raise CastoffError(f"{run.path}: no job {shown(job_id)} was submitted from there")
 
 
 def ids(run: Run) -> dict[int, str]:
@@ -312,17 +304,3 @@ def _look_anew(folder: Path) -> None:
     """Have a network file system ask its server what is in a folder (submitit's way)."""
     with contextlib.suppress(OSError):
         folder.chmod(folder.stat().st_mode)
-
-
-class PbsInfoWatcher(RunWatcher):
-    """The states of all jobs that `PbsExecutor` submitted: one qstat, however many ask."""
-
-
-class PbsJob(FunctionJob[R]):
-    """A function, or one of an array of them, as a job of PBS.
-
-    Its `job_id` is what qsub printed: `3.head`, and `7[2].head` of an array. `PbsJob(run_dir, "3.head")` is
-    again the job of that id. It stays that of the first submission when the job goes on as another one.
-    """
-
-    watcher = PbsInfoWatcher()

@@ -15,6 +15,7 @@ from launcher.config.site import Site
 from launcher.config.structure import fields_of
 from launcher.config.synonyms import OF_JOBS, in_words
 from launcher.errors import InvalidInput, Problem
+from launcher.executors.stopping import can_go_on
 
 _REQUEUES = 3
 """How often a function that can go on does so, where the job does not say: submitit's max_num_timeout."""
@@ -110,17 +111,11 @@ def for_functions(
     if sys.executable and not any((spec.python, site.defaults.python, *images, activates)):
         changes["python"] = sys.executable  # the function was pickled by it
     said = requeues_said or spec.requeue.max or site.defaults.requeue.max
-    if not said and any(map(_goes_on, functions)):
+    if not said and any(map(can_go_on, functions)):
         changes["requeue"] = msgspec.structs.replace(spec.requeue, max=_REQUEUES)
     chosen = msgspec.structs.replace(spec, **changes)
     chosen.__dict__.update(spec.__dict__)  # the file that it was read from
     return chosen
-
-
-def _goes_on(function: Callable[..., Any]) -> bool:
-    from launcher.executors.stopping import can_go_on
-
-    return can_go_on(function)
 
 
 def _common_name(functions: list[Callable[..., Any]]) -> str:
@@ -136,7 +131,24 @@ def _name(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-_RENAMED = {"tasks_per_node": "ranks_per_node", "cpus_per_task": "cores_per_rank"}
+def _minutes(value: Any) -> Any:
+    return f"{value}m" if isinstance(value, int) else value
+
+
+def _memory(value: Any) -> Any:
+    """A size for so many GB, which is what submitit calls 1024³ bytes."""
+    if isinstance(value, float):
+        return f"{round(value * 1024)}M"
+    return f"{value}G" if isinstance(value, int) else value
+
+
+_SHARED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "tasks_per_node": ("ranks_per_node", lambda value: value),
+    "cpus_per_task": ("cores_per_rank", lambda value: value),
+    "timeout_min": ("walltime", _minutes),
+    "mem_gb": ("memory", _memory),
+}
+"""submitit's parameters that all executors share: the fields that they are, and how their values are said."""
 
 
 class AnyName(set[str]):
@@ -162,12 +174,9 @@ def translated(
     resources = {}
     own = {}
     for name, value in given.items():
-        if name in _RENAMED:
-            fields[_RENAMED[name]] = value
-        elif name == "timeout_min":
-            fields["walltime"] = _minutes(value)
-        elif name == "mem_gb":
-            fields["memory"] = _memory(value)
+        if name in _SHARED:
+            field, words = _SHARED[name]
+            fields[field] = words(value)
         elif name == "time":
             own["walltime"] = _minutes(value)
         elif name in own_words and name not in fields_of(JobSpec):
@@ -204,14 +213,3 @@ def with_tasks(spec: JobSpec, site: Site, gpus_per_node: int | None) -> JobSpec:
     changed = msgspec.structs.replace(spec, **changes)
     changed.__dict__.update(spec.__dict__)  # the file that it was read from
     return changed
-
-
-def _minutes(value: Any) -> Any:
-    return f"{value}m" if isinstance(value, int) else value
-
-
-def _memory(value: Any) -> Any:
-    """A size for so many GB, which is what submitit calls 1024³ bytes."""
-    if isinstance(value, float):
-        return f"{round(value * 1024)}M"
-    return f"{value}G" if isinstance(value, int) else value

@@ -265,38 +265,32 @@ def find_run_directories(folder: Path) -> Found:
         os.scandir(top).close()
     except OSError as error:
         raise CastoffError(f"{folder}: cannot be searched: {error.strerror}") from error
-    directories, refused = [], []
-    unread = too_deep = 0
-    waiting = [(top, 0)]
-    while waiting:
-        here, depth = waiting.pop()
-        try:
-            inner = _folders(here)
-        except OSError:
-            unread += 1
-            continue
+    found = Found([], [], 0, 0)
+
+    def cannot_be_read(_: OSError) -> None:
+        nonlocal found
+        found = found._replace(unread=found.unread + 1)
+
+    for path, inner, _ in os.walk(top, onerror=cannot_be_read):
+        here = Path(path)
+        inner[:] = sorted(name for name in inner if _may_hold_runs(here / name))
         if "attempts" in inner and is_run_directory(here):
+            inner.clear()
             try:
                 check_trusted(here)
-                directories.append(here)
+                found.directories.append(here)
             except CastoffError as error:
-                refused.append(str(error))
-        elif depth < DEPTH:
-            waiting.extend((here / name, depth + 1) for name in sorted(inner, reverse=True))
-        else:
-            too_deep += len(inner)
-    return Found(directories, refused, unread, too_deep)
-
-
-def _folders(path: Path) -> list[str]:
-    """The folders in a folder that are the user's own and not hidden."""
-    own = os.geteuid()
-    found = []
-    with os.scandir(path) as entries:
-        for entry in entries:
-            if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
-                continue
-            with contextlib.suppress(OSError):  # it has just gone
-                if entry.stat(follow_symlinks=False).st_uid == own:
-                    found.append(entry.name)
+                found.refused.append(str(error))
+        elif len(here.parts) - len(top.parts) >= DEPTH:
+            found = found._replace(too_deep=found.too_deep + len(inner))
+            inner.clear()
     return found
+
+
+def _may_hold_runs(path: Path) -> bool:
+    """Whether a folder is the user's own and not hidden."""
+    try:
+        about = path.lstat()
+    except OSError:  # it has just gone
+        return False
+    return path.name[0] != "." and stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()

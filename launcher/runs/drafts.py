@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO
 
 from launcher.errors import CastoffError
-from launcher.runs.directory import HIDDEN, check_folder, draft_of, make_folder, opened
-from launcher.runs.removal import empty, is_own, set_aside
+from launcher.runs.directory import check_folder, draft_of, make_folder, opened
+from launcher.runs.removal import empty, hidden_in, set_aside
 from launcher.runs.run import LOCK, Run, locked
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
@@ -38,20 +38,12 @@ class Draft:
         """The directory itself, open: a file descriptor."""
 
     def publish(self) -> Run:
-        """Give it its name, in one step.
-
-        Raises:
-            OSError: it cannot be renamed.
-        """
+        """Give it its name, in one step; an OSError says why it cannot have it."""
         self.run.path.rename(self.final.path)
         return self.final
 
     def withdraw(self) -> None:
-        """Take its name back: it goes like any other draft.
-
-        Raises:
-            OSError: it cannot be renamed.
-        """
+        """Take its name back: it goes like any other draft."""
         self.final.path.rename(self.run.path)
 
 
@@ -112,20 +104,12 @@ def _draft(final: Path, stack: contextlib.ExitStack) -> Draft | None:
 def sweep_drafts(folder: Path) -> list[str]:
     """Take away what interrupted submissions have left in `folder`; the ids that they would have had."""
     swept: list[str] = []
-    try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208
-    except OSError:  # who makes a run there says what is wrong
-        return swept
-    for path in (folder / name for name in names):
-        known = HIDDEN.fullmatch(path.name)
-        if known is None or not is_own(path):
-            continue
+    for path, known in hidden_in(folder):
         with contextlib.suppress(OSError, CastoffError):  # somebody holds it, or it is not to be had: no harm
-            if known["kind"] == "swept":
-                empty(path)
-                continue
-            with locked(path / LOCK, patience=0):
-                gone = set_aside(path, known["id"])
+            gone = path
+            if known["kind"] != "swept":
+                with locked(path / LOCK, patience=0):
+                    gone = set_aside(path, known["id"])
             empty(gone)
             if known["kind"] == "draft":  # what had not come so far may belong to one that begins anew
                 swept.append(known["id"])

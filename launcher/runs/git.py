@@ -68,25 +68,23 @@ class Git:
         """The names that it answers, each ended by a NUL byte."""
         return [os.fsdecode(name) for name in self.answer(*words).split(b"\0")[:-1]]
 
-    def answer(self, *words: str, given: bytes = b"") -> bytes:
-        """What it writes, where `given` is its standard input.
+    def answer(self, *words: str) -> bytes:
+        """What it writes.
 
         Raises:
             GitError: it does not.
         """
-        from subprocess import Popen, TimeoutExpired
+        from subprocess import DEVNULL, Popen, TimeoutExpired
         from tempfile import TemporaryFile
 
         # Files, not pipes: what a filter starts may hold a pipe open for longer than git lives.
-        with TemporaryFile() as question, TemporaryFile() as told, TemporaryFile() as complaints:
-            question.write(given)
-            question.seek(0)
+        with TemporaryFile() as told, TemporaryFile() as complaints:
             try:
                 process = Popen(
                     ["git", *_QUIET, *words],
                     cwd=self.folder,
                     env=self._environment(),
-                    stdin=question,
+                    stdin=DEVNULL,
                     stdout=told,
                     stderr=complaints,
                     start_new_session=True,

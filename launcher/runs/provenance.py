@@ -33,9 +33,6 @@ PATIENCE = 10.0
 
 _SECRET_LENGTH = 6
 
-_LOOKED_AT = 5000
-"""Of the files that git does not know, so many are looked at; more would not fit, and take their time."""
-
 
 class Code(msgspec.Struct):
     """The code of a run: what code.json holds."""
@@ -197,27 +194,24 @@ def _add_new(git: Git, names: list[str], diff: _Diff, prefix: str) -> None:
     """
     from tempfile import TemporaryDirectory
 
-    def order(name: str) -> tuple[bool, int]:
-        return not name.endswith(".py"), sizes.get(name, 0)
-
     sizes: dict[str, int] = {}
-    names = sorted((name for name in names if name[-1] != "/"), key=order)
-    for name in names[:_LOOKED_AT]:
+    for name in names:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             sizes[name] = os.lstat(git.folder / name).st_size
     room, chosen = diff.room, []
-    for name in [*sorted(sizes, key=order), *names[_LOOKED_AT:]]:
-        if sizes.get(name, room + 1) > room:
+    for name in sorted(sizes, key=lambda name: (not name.endswith(".py"), sizes[name], name)):
+        if sizes[name] > room:
             diff.leave_out(prefix + name)
-        else:
+        elif name[-1] != "/":  # else a repository of its own
             chosen.append(name)
             room -= sizes[name]
     if not chosen:
         return
     with TemporaryDirectory(prefix="castoff-") as folder:
+        listed = Path(folder, "names")
+        listed.write_bytes(b"\0".join(map(os.fsencode, chosen)))
         apart = git.at(git.folder, GIT_INDEX_FILE=f"{folder}/index", GIT_OBJECT_DIRECTORY=folder)
-        words = ["add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul"]
-        apart.answer(*words, given=b"".join(os.fsencode(name) + b"\0" for name in chosen))
+        apart.answer("add", "--intent-to-add", f"--pathspec-from-file={listed}", "--pathspec-file-nul")
         for name, text in _sections(apart, prefix):
             diff.add(name, text)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from launcher.errors import CastoffError
@@ -53,8 +54,14 @@ def remove(run: Run) -> None:
     """
     check_trusted(run.path)
     try:
-        with _not_begun_again(run):
+        with contextlib.ExitStack() as stack:
+            if (run.path / "submission.json").exists():  # nobody begins what castoff did not submit
+                # A new beginning needs this lock first, and its scheduler holds it.
+                stack.enter_context(locked(run.path / LOCK, patience=_PATIENCE))
             hidden = set_aside(run.path, run.id)
+    except BlockingIOError:
+        told = "something of it is still there, or just begins; `castoff cancel` ends it"
+        raise CastoffError(f"{run.id}: {told}") from None
     except OSError as error:
         raise CastoffError(f"{run.path}: cannot be removed: {error.strerror}") from error
     empty(hidden)
@@ -78,39 +85,23 @@ def sweep(folders: Iterable[Path]) -> None:
         CastoffError: something cannot be removed.
     """
     for folder in folders:
-        try:
-            left = [path for path in folder.iterdir() if path.name.endswith(".swept")]
-        except OSError:
-            continue  # gone, or not ours to look into: then nothing of ours was left there either
-        for path in left:
-            if HIDDEN.fullmatch(path.name) and is_own(path):
+        for path, known in hidden_in(folder):
+            if known["kind"] == "swept":
                 empty(path)
 
 
-def is_own(path: Path) -> bool:
-    """Whether a directory is there that nobody else can have written to."""
+def hidden_in(folder: Path) -> list[tuple[Path, re.Match[str]]]:
+    """Hidden directories in a folder that nobody else can have written to, and their names."""
+    found = []
     try:
-        check_trusted(path)
-    except CastoffError:
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def _not_begun_again(run: Run) -> Iterator[None]:
-    """Hold the lock that a new beginning needs first, and that its scheduler holds.
-
-    Raises:
-        CastoffError: somebody else has it.
-    """
-    with contextlib.ExitStack() as stack:
-        if (run.path / "submission.json").exists():  # nobody begins what castoff did not submit
-            try:
-                stack.enter_context(locked(run.path / LOCK, patience=_PATIENCE))
-            except BlockingIOError:
-                told = "something of it is still there, or just begins; `castoff cancel` ends it"
-                raise CastoffError(f"{run.id}: {told}") from None
-        yield
+        for path in sorted(folder.iterdir()):
+            if known := HIDDEN.fullmatch(path.name):
+                with contextlib.suppress(CastoffError):
+                    check_trusted(path)
+                    found.append((path, known))
+    except OSError:
+        pass  # gone, or not ours to look into: then nothing of ours was left there either
+    return found
 
 
 def empty(path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from launcher.config.quantities import size, size_words
-from launcher.errors import CastoffError
+from launcher.errors import CastoffError, printable
 from launcher.runs.git import Git, GitError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Taken(msgspec.Struct):
 
     def words(self) -> str:
         """In one line: `214 files, 1.2 MiB; not in it: data/, venv/`."""
-        named = [_shown(name) for name in self.left_out.first[:5]]
+        named = [printable(name) for name in self.left_out.first[:5]]
         more = self.left_out.count - len(named)
         without = f"; not in it: {', '.join(named)}" + (f" and {more} more" if more else "")
         return f"{files_words(self.files)}, {size_words(self.bytes)}{without if named else ''}"
@@ -168,8 +168,7 @@ def _within(name: str, folders: Container[str]) -> bool:
 
 
 def _parents(name: str) -> list[str]:
-    words = name.rstrip("/").split("/")
-    return ["/".join(words[:count]) for count in range(1, len(words) + 1)]
+    return [str(path) for path in (Path(name), *Path(name).parents)]
 
 
 def _links(top: Path, directory: Path, wishes: list[str]) -> dict[str, str]:
@@ -194,7 +193,7 @@ def _check_size(top: Path, sizes: Mapping[str, int], limit: str) -> None:
         first, slash, _ = name.partition("/")
         weights[first + slash] += 1 if many else bytes_
     words = files_words if many else size_words
-    largest = ", ".join(f"{_shown(name)} ({words(weight)})" for name, weight in weights.most_common(5))
+    largest = ", ".join(f"{printable(name)} ({words(weight)})" for name, weight in weights.most_common(5))
     raise CastoffError(
         f"snapshot: {top} holds {files_words(len(sizes))}{'' if many else f', {size_words(total)}'}, and a "
         f"snapshot {MAX_FILES:,} files and {limit} at the most\n"
@@ -233,8 +232,3 @@ def _place(code: Path, name: str) -> Path:
     place = code / name
     place.parent.mkdir(parents=True, exist_ok=True)
     return place
-
-
-def _shown(name: str) -> str:
-    """A name for a message: on one line, and writable in UTF-8."""
-    return name if name.isprintable() else ascii(name)[1:-1]

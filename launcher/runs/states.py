@@ -124,26 +124,22 @@ class RunSummary(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 def summary(now: RunStatus) -> RunSummary:
     """A status in one line."""
     attempts = [attempt for member in now.members for attempt in member.attempts]
+    ended = [attempt.ended for attempt in attempts if attempt.ended]
     return RunSummary(
-        name=now.name,
-        site=now.site,
-        scheduler=now.scheduler,
-        job=now.job,
-        state=now.state,
-        ending=now.ending,
-        code=now.code,
-        reason=now.reason,
+        **{name: getattr(now, name) for name in _ALIKE},
         members=len(now.members),
-        counts=now.counts,
         attempts=len(attempts),
-        submitted=now.submitted,
         started=min((attempt.started for attempt in attempts if attempt.started), default=None),
-        ended=max((attempt.ended for attempt in attempts if attempt.ended), default=None)
-        if now.over
-        else None,
+        ended=max(ended, default=None) if now.over else None,
         stop_asked=now.stop_asked and not now.over,
-        unsettled=now.unsettled,
     )
+
+
+_ALIKE = (
+    *("name", "site", "scheduler", "job", "state", "ending", "code", "reason", "counts", "submitted"),
+    "unsettled",
+)
+"""What a status and its summary say alike."""
 
 
 def members_words(counts: Mapping[str, int]) -> str:
@@ -186,12 +182,9 @@ def worst(endings: Iterable[str | None]) -> str | None:
 def code_of(members: list[MemberStatus]) -> int:
     """The code of a run that has ended: the first that is not 0."""
     for member in members:
-        if not member.attempts:
-            code = 1 if member.ending == "failed" else 0
-        elif member.ending == "again":
-            code = member.attempts[-1].code or os.EX_TEMPFAIL  # it ended well, but its work is not done
-        else:
-            code = member.attempts[-1].code or 0
+        code = (member.attempts[-1].code or 0) if member.attempts else int(member.ending == "failed")
+        if member.ending == "again" and member.attempts:  # it may have ended well, but its work is not done
+            code = code or os.EX_TEMPFAIL
         if code:
             return code
     return 0

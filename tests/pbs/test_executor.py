@@ -14,7 +14,7 @@ from submitit.core import utils
 from submitit.helpers import Checkpointable
 
 from launcher.errors import InvalidInput
-from launcher.executors.jobs import FunctionJob, JobEndedError, PbsJob
+from launcher.executors.jobs import FunctionJob, JobEndedError
 from tests.cluster import HEAD, functions
 from tests.cluster.functions import Jobs, Train, fail, nested, number, place, sleep
 from tests.patience import until
@@ -134,13 +134,13 @@ def ends(job: FunctionJob[Any]) -> None:
 
 def test_every_rank_knows_its_place(jobs: Jobs, pbs: PbsCluster) -> None:
     job = jobs["uneven"]
-    assert type(job) is PbsJob and type(job.task(1)) is PbsJob
+    assert type(job) is FunctionJob and type(job.task(1)) is FunctionJob
     functions.check_places(job)
     assert {rank["CASTOFF_STARTER"] for rank in job.results()} == {"hydra"}
     assert job.job_id.partition(".")[0].isdecimal() and job.job_id.partition(".")[2].startswith("head")
     assert job.run.script.read_text() == auto(nodes=2, pbs_ranks=3)._executor.render(place)
     until(lambda: job.get_info()["State"] == "COMPLETED", "the end")
-    again: PbsJob[Any] = PbsJob(job.run.path, job.job_id, range(3))
+    again: FunctionJob[Any] = FunctionJob(job.run.path, job.job_id, range(3))
     assert again.done() and again.results() == job.results()
 
 
@@ -163,9 +163,9 @@ def test_many_are_one_array(login: Path) -> None:
         assert all(job.done() for job in array)
     (alone,) = executor.map_array(number, [4])  # qsub refuses -J 0-0
     assert "[" not in alone.job_id and alone.result() == (4, "0", alone.job_id)
-    before = PbsJob.watcher.num_calls
+    before = FunctionJob.watcher.num_calls
     assert {job.state for job in (*jobs, *batch)} <= {"COMPLETED", "RUNNING"}
-    assert PbsJob.watcher.num_calls <= before + 1
+    assert FunctionJob.watcher.num_calls <= before + 1
 
 
 @trap(5, "rank 1 raises, and the job goes on")

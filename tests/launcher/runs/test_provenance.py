@@ -227,16 +227,6 @@ class TestLimits:
         assert code.untracked.count == 601 and len(code.untracked.first) == 100
         assert 50 < code.left_out["no room in 1 MiB"].count < 200
 
-    def test_of_very_many_files_not_all_are_looked_at(
-        self, repository: Repository, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(provenance, "_LOOKED_AT", 3)
-        for name in ("1.txt", "2.txt", "3.txt", "4.py", "5.py"):
-            repository.write(name)
-        code, diff = recorded(repository.folder)
-        assert code.left_out["no room in 1 MiB"].first == ["2.txt", "3.txt"]
-        assert diff.count(b"+++ b/") == 3 and b"+++ b/5.py" in diff
-
     def test_binary_files_are_named(self, repository: Repository, tmp_path: Path) -> None:
         repository.write("old.bin", b"\0\1")
         repository.commit()
