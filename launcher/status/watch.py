@@ -23,7 +23,7 @@ from launcher.schedulers.command import PATIENCE
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.local.abandoned import living
 from launcher.schedulers.local.control import is_abandoned, other_host, started_by
-from launcher.schedulers.queue import NOT_ASKED, Answer, Queue
+from launcher.schedulers.queue import NOT_ASKED, Answer
 from launcher.schedulers.registry import is_own, queued_of, title_of
 from launcher.status import local, queued
 from launcher.status.settle import decide
@@ -73,11 +73,10 @@ def judge(scenes: list[Scene], asking: Asking | None = None) -> list[RunStatus]:
     Raises:
         CastoffError: something in their directories cannot be read.
     """
-    scenes, told = (asking or Asking()).told(scenes)
+    told = (asking or Asking()).told(scenes)
     marks = functools.cache(living)
     return [
-        _status(scene, told[scene.run.path]) if scene.queued else _local_status(scene, marks)
-        for scene in scenes
+        _status(told[scene.run.path]) if scene.queued else _local_status(scene, marks) for scene in scenes
     ]
 
 
@@ -91,7 +90,7 @@ def by_records(scene: Scene) -> RunStatus:
         return _local_status(scene, living)
     answer = Answer({}, frozenset(), silence="it was not asked yet")
     known = queued.Known(title_of(scene.plan.scheduler), answer, time.time())
-    return _status(scene, queued.Told(scene, known))
+    return _status(queued.Told(scene, known))
 
 
 def looks(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunStatus]]:
@@ -148,10 +147,10 @@ def _local_status(scene: Scene, marks: Callable[[], Container[str]]) -> RunStatu
     return _assembled(scene, members, job, _reason(scene, elsewhere, members, job))
 
 
-def _status(scene: Scene, told: queued.Told) -> RunStatus:
+def _status(told: queued.Told) -> RunStatus:
     """The status of a run that another scheduler has."""
-    reason = _reason_queued(scene, told)
-    return _assembled(scene, told.members, scene.job, reason, unsettled=told.unsettled)
+    reason = _reason_queued(told.run, told)
+    return _assembled(told.run, told.members, told.run.job, reason, unsettled=told.unsettled)
 
 
 def _assembled(
@@ -258,17 +257,18 @@ class Asking:
         side = self._sides.get(scene.plan.scheduler) if scene.queued else None
         return side.silence_on(scene.run) if side else None
 
-    def told(self, scenes: list[Scene]) -> tuple[list[Scene], dict[Path, queued.Told]]:
-        """What is known of runs on Slurm or PBS, by directory, and all scenes as they are by now."""
+    def told(self, scenes: list[Scene]) -> dict[Path, queued.Told]:
+        """What is known of runs on Slurm or PBS, by directory, each with its scene as it is by now."""
+        by_scheduler: dict[str, list[Scene]] = {}
+        for scene in scenes:
+            if scene.queued:
+                by_scheduler.setdefault(scene.plan.scheduler, []).append(scene)
         found: dict[Path, queued.Told] = {}
-        for scheduler in sorted({scene.plan.scheduler for scene in scenes if scene.queued}):
-            side = self._sides.setdefault(scheduler, _Side(scheduler, self._patience))
-            own = [scene for scene in scenes if scene.queued and scene.plan.scheduler == scheduler]
-            fresh, told = side.told(own)
-            found |= told
-            by_path = {scene.run.path: scene for scene in fresh}
-            scenes = [by_path.get(scene.run.path, scene) for scene in scenes]
-        return scenes, found
+        for scheduler, own in sorted(by_scheduler.items()):
+            if scheduler not in self._sides:
+                self._sides[scheduler] = _Side(scheduler, self._patience)
+            found |= self._sides[scheduler].told(own)
+        return found
 
 
 class _Side:
@@ -276,28 +276,27 @@ class _Side:
 
     def __init__(self, scheduler: str, patience: float | None) -> None:
         self._scheduler = scheduler
-        self._patience = patience
-        self._queue: Queue | None = None
-        self._answer: Answer | None = None
+        self._queue = queued_of(scheduler).queue(patience=patience or PATIENCE)
+        self._answer = NOT_ASKED
         self._elsewhere: dict[Path, str] = {}
         self._history: Mapping[str, list[JobTold]] | None = None
         self._records: dict[Path, frozenset[tuple[int, int, bool]]] = {}
         self._states: dict[Path, list[tuple[str, str]]] = {}
         self._jobs: set[str] = set()
-        self._asked = 0.0
+        self._asked: float | None = None
         self._interval = _ASK
 
     @property
     def answered(self) -> bool:
         """Whether it could tell of all runs the last time."""
-        return not self._elsewhere and not (self._answer and self._answer.silence)
+        return not self._elsewhere and not self._answer.silence
 
     def silence_on(self, run: Run) -> str | None:
         """Why it could not tell of a run the last time."""
-        return self._elsewhere.get(run.path) or (self._answer.silence if self._answer else None)
+        return self._elsewhere.get(run.path) or self._answer.silence
 
-    def told(self, scenes: list[Scene]) -> tuple[list[Scene], dict[Path, queued.Told]]:
-        """What is known of its runs, and the scenes as they are by now."""
+    def told(self, scenes: list[Scene]) -> dict[Path, queued.Told]:
+        """What is known of its runs."""
         doubtful = [scene for scene in scenes if scene.needs_queue()]
         if doubtful and self._is_due(doubtful):
             self._ask(doubtful)
@@ -306,10 +305,10 @@ class _Side:
             while further:  # records are read after each answer: what has ended since may be over for it
                 scenes = [self._again(scene) if scene.run.path in asked else scene for scene in scenes]
                 further = self._ask_further([scene for scene in scenes if scene.run.path in asked])
-        return scenes, self._judge(scenes)
+        return self._judge(scenes)
 
     def _is_due(self, runs: list[Scene]) -> bool:
-        if self._answer is None:
+        if self._asked is None:
             return True
         waited = time.monotonic() - self._asked
         if any(run.run.path not in self._records or run.jobs - self._jobs for run in runs):
@@ -318,8 +317,6 @@ class _Side:
         return waited >= (_ASK if changed else self._interval)
 
     def _ask(self, runs: list[Scene]) -> None:
-        if self._queue is None:
-            self._queue = queued_of(self._scheduler).queue(patience=self._patience or PATIENCE)
         told = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
         self._elsewhere = {run.run.path: why for run, why in told if why}
         here = {job for run, why in told if not why for job in run.jobs}
@@ -334,8 +331,6 @@ class _Side:
 
     def _ask_further(self, runs: list[Scene]) -> bool:
         """Ask about jobs that have been submitted since, as by those that go on; whether there were any."""
-        assert self._queue is not None
-        assert self._answer is not None
         here = [run for run in runs if run.run.path not in self._elsewhere]
         further = {job for run in here for job in run.jobs} - self._jobs
         if not further or not self._queue.asks_by_id or self._answer.silence:
@@ -348,7 +343,7 @@ class _Side:
         """A run's records as they are after the answer, which may decide whether it was submitted."""
         try:
             unclear = {send.time for send in scene.unclear if scene.run.path not in self._elsewhere}
-            if unclear and self._queue and self._answer and not scene.held:
+            if unclear and not scene.held:
                 decide(scene.run, self._queue, self._answer, unclear)
             return Scene(scene.run, held=scene.held)
         except CastoffError:
@@ -358,7 +353,7 @@ class _Side:
         told = {run.run.path: queued.Told(run, self._known(run)) for run in runs}
         here = [one for path, one in told.items() if path not in self._elsewhere]
         doubtful = {job for one in here for job in one.doubtful}
-        if doubtful and self._history is None and self._queue is not None:
+        if doubtful and self._history is None and self._asked is not None:
             self._history = self._queue.history(doubtful)
             if self._history is not None:
                 again = [run for run in runs if doubtful & told[run.run.path].doubtful]
@@ -376,10 +371,10 @@ class _Side:
         elsewhere = self._elsewhere.get(run.run.path)
         return queued.Known(
             title_of(self._scheduler),
-            Answer({}, frozenset(), elsewhere) if elsewhere else self._answer or NOT_ASKED,
+            Answer({}, frozenset(), elsewhere) if elsewhere else self._answer,
             time.time(),
             {} if elsewhere and self._history is not None else self._history,
-            lag=self._queue.lag if self._queue else 0.0,
+            lag=self._queue.lag,
             seen=frozenset(one[:2] for one in self._records.get(run.run.path, ())),
-            user=self._queue.user_name if self._queue else "",
+            user=self._queue.user_name if self._asked is not None else "",
         )
