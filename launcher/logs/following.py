@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from launcher.errors import CastoffError
 from launcher.logs.failures import FailedRank, failed_rank
 from launcher.logs.lines import Source
@@ -51,17 +49,6 @@ _BATCH = 8 * 1024 * 1024
 """Bytes that are read before they are shown."""
 
 
-class _Watch(msgspec.Struct, eq=False):
-    """A log and when it is to be looked at."""
-
-    log: Log
-    member: int
-    attempt: int | None
-    """None for a script's log, which is of all attempts."""
-    due: float = 0.0
-    interval: float = _OFTEN[0]
-
-
 class Follower:
     """Shows a run's lines as they are written, and the first rank that fails before the others' noise."""
 
@@ -86,8 +73,7 @@ class Follower:
         self._pause = pause
         self._clock = clock
         self._merged = is_merged(run) and not selection.ranks
-        self._watches: deque[_Watch] = deque()
-        self._paths: set[Path] = set()
+        self._watches: deque[Log] = deque()
         self._ended: dict[tuple[int, int | None], float] = {}
         """When a member's attempt, or with None the member, was first seen to be over."""
         self._retired: set[tuple[int, int | None]] = set()
@@ -152,31 +138,20 @@ class Follower:
 
     def _find_logs(self) -> None:
         """Watch what has come since the last survey."""
-        for member in [] if self._selection.ranks else members_with_script_logs(self._run):
-            path = self._run.script_log(member)
-            if self._wants(member, None) and path not in self._paths:
-                self._watch(self._script_log(member), member, None)
-        for member, attempt in [] if self._merged else attempts_with_logs(self._run):
-            if self._wants(member, attempt):
-                for source, path in rank_logs(self._run, member, attempt, self._selection.ranks):
-                    if path not in self._paths:
-                        self._watch(rank_log(source, path, self._selection, self._show), member, attempt)
-
-    def _script_log(self, member: int) -> ScriptLog:
-        log = ScriptLog(self._run, member, self._selection, self._show)
-        for (failed_member, attempt), failed in self._failed.items():
-            if failed_member == member:
-                log.expect(attempt, failed)
-        return log
-
-    def _wants(self, member: int, attempt: int | None) -> bool:
-        if attempt is None:
-            return self._selection.has_member(member) and (member, None) not in self._retired
-        return self._selection.has(member, attempt) and (member, attempt) not in self._retired
-
-    def _watch(self, log: Log, member: int, attempt: int | None) -> None:
-        self._paths.add(log.path)
-        self._watches.append(_Watch(log, member, attempt))
+        run, wanted, known = self._run, self._selection, {log.path for log in self._watches}
+        for member in [] if wanted.ranks else members_with_script_logs(run):
+            over = (member, None) in self._retired
+            if wanted.has_member(member) and not over and run.script_log(member) not in known:
+                log = ScriptLog(run, member, wanted, self._show)
+                for (failed_member, attempt), failed in self._failed.items():
+                    if failed_member == member:
+                        log.expect(attempt, failed)
+                self._watches.append(log)
+        for member, attempt in [] if self._merged else attempts_with_logs(run):
+            if wanted.has(member, attempt) and (member, attempt) not in self._retired:
+                found = rank_logs(run, member, attempt, wanted.ranks)
+                new = [(source, path) for source, path in found if path not in known]
+                self._watches += [rank_log(source, path, wanted, self._show) for source, path in new]
 
     # What is over
 
@@ -194,11 +169,11 @@ class Follower:
 
     def _retire(self, keys: set[tuple[int, int | None]]) -> None:
         self._retired |= keys
-        for watch in [one for one in self._watches if (one.member, one.attempt) in keys]:
-            self._watches.remove(watch)
-            while (shown := self._poll(watch)) or watch.log.grown:
+        for log in [one for one in self._watches if one.of in keys]:
+            self._watches.remove(log)
+            while (shown := self._poll(log)) or log.grown:
                 self._write(shown)
-            self._write(watch.log.finish())
+            self._write(log.finish())
 
     def _attempt_over(self, member: MemberStatus, attempt: AttemptStatus) -> bool:
         dead = attempt.state == "unknown" and self._is_seen
@@ -243,25 +218,25 @@ class Follower:
         for _ in range(len(self._watches)):
             if size > _BATCH:
                 break  # the others come first in the next round
-            watch = self._watches[0]
+            log = self._watches[0]
             self._watches.rotate(-1)
-            if watch.due > now:
+            if log.due > now:
                 continue
-            if shown := self._poll(watch):
+            if shown := self._poll(log):
                 batch.append(shown)
                 size += len(shown)
-                touched.add(watch.member)
-            watch.interval = often if watch.log.grown else min(2 * max(watch.interval, often), seldom)
-            watch.due = now if watch.log.grown == READ else now + watch.interval
+                touched.add(log.of[0])
+            log.interval = often if log.grown else min(2 * max(log.interval, often), seldom)
+            log.due = now if log.grown == READ else now + log.interval
         if self._has_failed(touched):
             self._read_records()
             self._show_failures()
         for shown in batch:
             self._write(shown)
 
-    def _poll(self, watch: _Watch) -> bytes:
-        shown = watch.log.poll(self._clock())
-        for notice in watch.log.notices():
+    def _poll(self, log: Log) -> bytes:
+        shown = log.poll(self._clock())
+        for notice in log.notices():
             self._say(notice)
         return shown
 
@@ -273,7 +248,7 @@ class Follower:
 
     def _idle_time(self) -> float:
         """Seconds until something is due, in steps that do not wake for every file alone."""
-        soonest = min([self._next_survey, *(watch.due for watch in self._watches)])
+        soonest = min([self._next_survey, *(log.due for log in self._watches)])
         left = soonest - self._clock()
         return max(left, self._intervals()[0]) if left > 0 else 0.0
 
@@ -296,9 +271,9 @@ class Follower:
                 key = (member.member, one.attempt)
                 if key not in self._failed and (failed := failed_rank(self._run, member.member, one)):
                     self._failed[key] = failed
-                    for watch in self._watches:
-                        if watch.member == member.member and isinstance(watch.log, ScriptLog):
-                            watch.log.expect(one.attempt, failed)
+                    for log in self._watches:
+                        if isinstance(log, ScriptLog) and log.of[0] == member.member:
+                            log.expect(one.attempt, failed)
                     if one is self._newest(member) and not self._selection.ranks:
                         new.append((key, failed))
         for key, failed in sorted(new, key=lambda one: _when(one[1])):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
@@ -61,7 +62,6 @@ class Text(Show):
         self._terminal = terminal
         self._colours = colours
         self._labels = labels
-        self._known: dict[Source, bytes] = {}
 
     def lines(self, source: Source, block: bytes) -> bytes:
         """See `Show`."""
@@ -70,8 +70,6 @@ class Text(Show):
         label = self._label(source)
         if self._terminal:
             block = for_terminal(block)
-        if not label:
-            return block
         return label + block[:-1].replace(b"\n", b"\n" + label) + b"\n"
 
     def merged(self, source: Source, block: bytes) -> bytes:
@@ -93,19 +91,12 @@ class Text(Show):
             text = for_terminal(text)
         return (_FAILURE + text + PLAIN if self._colours else text) + b"\n"
 
+    @functools.cache  # noqa: B019 - one for each command
     def _label(self, source: Source) -> bytes:
-        label = self._known.get(source)
-        if label is None:
-            label = self._known[source] = self._new_label(source)
-        return label
-
-    def _new_label(self, source: Source) -> bytes:
-        if not self._labels:
-            return b""
         who = f"node {source.node}" if source.node is not None else source.rank
         member = f"{source.member}.{source.attempt}" if self._several else ""
         words = ":".join(str(word) for word in (member, who) if word not in ("", None))
-        if not words:
+        if not words or not self._labels:
             return b""
         label = b"[%s]" % words.encode()
         if self._colours:
@@ -131,8 +122,7 @@ class Json(Show):
 
     def end(self, end: End) -> bytes:
         """See `Show`."""
-        told = {name: value for name, value in end._asdict().items() if name != "failed"}
-        return _event("end", **told)
+        return _event("end", id=end.id, ending=end.ending, code=end.code, reason=end.reason)
 
 
 def failure_facts(failed: FailedRank, excerpt: list[bytes]) -> dict[str, Any]:

@@ -65,9 +65,13 @@ class Selection(NamedTuple):
 class Log:
     """A log's growth, as lines to show."""
 
-    def __init__(self, path: Path, shown: Callable[[bytes], bytes], start: int = 0):
+    def __init__(self, source: Source, path: Path, shown: Callable[[bytes], bytes], start: int = 0):
         """`shown`: how whole lines are shown; `start`: the place in the file to begin at."""
         self.path = path
+        self.of: tuple[int, int | None] = (source.member, source.attempt)
+        """The member and its attempt; without one: it is of all of them."""
+        self.due = self.interval = 0.0
+        """When to look again, by a clock, and seconds since the look before: who follows it sets them."""
         self.grown = 0
         """Bytes that the last look has brought."""
         self._tail = Tail(path, start)
@@ -112,7 +116,8 @@ class ScriptLog(Log):
     def __init__(self, run: Run, member: int, selection: Selection, show: Show):
         path = run.script_log(member)
         start = _start(path, selection)
-        super().__init__(path, self._of_attempts, start)
+        super().__init__(Source(member, 0), path, self._of_attempts, start)
+        self.of = (member, None)
         self._run = run
         self._member = member
         self._selection = selection
@@ -226,7 +231,7 @@ def rank_logs(run: Run, member: int, attempt: int, ranks: Collection[int] = ()) 
 
 def rank_log(source: Source, path: Path, selection: Selection, show: Show) -> Log:
     """One of `rank_logs`, to be read from where the selection begins."""
-    return Log(path, partial(show.lines, source), _start(path, selection))
+    return Log(source, path, partial(show.lines, source), _start(path, selection))
 
 
 def _names(folder: Path) -> list[str]:

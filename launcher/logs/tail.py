@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in a log's place must not hold us up
 _MARK = 64
 """Bytes before the place reached that are compared, so that new contents are known for what they are."""
 _BLOCK = 64 * 1024
@@ -48,30 +49,24 @@ class Tail:
 
     def _look(self, limit: int) -> Growth:
         try:
-            file = os.open(self.path, _FLAGS)
+            file = _opened(self.path)
         except FileNotFoundError:
             return Growth(self._left_behind(limit))
-        try:
-            found = os.fstat(file)
+        with file:
+            found = os.fstat(file.fileno())
             known = (found.st_dev, found.st_ino)
             restarted = self._file not in (None, known)
-            if restarted:
-                if rest := self._left_behind(limit):
-                    return Growth(rest)
-                self._restart()
+            if restarted and (rest := self._left_behind(limit)):
+                return Growth(rest)
             self._file = known
-            if found.st_size < self._offset:
-                self._restart()
-                restarted = True
-            if found.st_size == self._offset:
-                return Growth(restarted=restarted)
-            data = self._after_mark(file, limit)
-            if data is None:
-                self._restart()
-                return Growth(self._after_mark(file, limit) or b"", restarted=True)
-            return Growth(data, restarted)
-        finally:
-            os.close(file)
+            restarted = restarted or found.st_size < self._offset
+            if not restarted and found.st_size == self._offset:
+                return Growth()
+            data = None if restarted else self._after_mark(file.fileno(), limit)
+            if data is not None:
+                return Growth(data)
+            self._offset, self._mark = 0, b""
+            return Growth(self._after_mark(file.fileno(), limit) or b"", restarted=True)
 
     def _after_mark(self, file: int, limit: int) -> bytes | None:
         """The next bytes, which are then taken as read; None: what was read is not there any more."""
@@ -93,21 +88,20 @@ class Tail:
             moved = next((entry.path for entry in beside if entry.inode() == self._file[1]), None)
         if moved is None:
             return b""
-        try:
-            file = os.open(moved, _FLAGS)
-        except FileNotFoundError:
-            return b""
-        try:
-            found = os.fstat(file)
-            if (found.st_dev, found.st_ino) != self._file or found.st_size <= self._offset:
-                return b""
-            return self._after_mark(file, limit) or b""
-        finally:
-            os.close(file)
+        with contextlib.suppress(FileNotFoundError), _opened(moved) as file:
+            found = os.fstat(file.fileno())
+            if (found.st_dev, found.st_ino) == self._file and found.st_size > self._offset:
+                return self._after_mark(file.fileno(), limit) or b""
+        return b""
 
-    def _restart(self) -> None:
-        self._offset = 0
-        self._mark = b""
+
+def _opened(path: Path | str) -> FileIO:
+    """A file to read; a pipe in its place holds nobody up.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 
 def tail_start(path: Path, lines: int) -> int:
@@ -117,10 +111,11 @@ def tail_start(path: Path, lines: int) -> int:
         OSError: it cannot be read.
     """
     try:
-        file = os.open(path, _FLAGS)
+        opened = _opened(path)
     except FileNotFoundError:
         return 0
-    try:
+    with opened:
+        file = opened.fileno()
         end = size = os.fstat(file).st_size
         if lines == 0:
             return size
@@ -138,5 +133,3 @@ def tail_start(path: Path, lines: int) -> int:
             lines -= count
             end = begin
         return 0
-    finally:
-        os.close(file)
