@@ -18,7 +18,6 @@ from launcher.config.site import Site
 from launcher.config.structure import fields_of
 from launcher.errors import InvalidInput, Problem
 from launcher.planning import binding
-from launcher.planning.binding_by_hand import binding_problems, lists_of
 from launcher.planning.containers import container_problems
 from launcher.planning.containers import decide as decide_container
 from launcher.planning.limits import kinds, site_problems
@@ -200,6 +199,7 @@ class _Planner:
         if (fixed := fixed_ranks(spec.options, site)) and layout.groups != [(fixed[1], layout.nodes)]:
             made = f"the option {fixed[0]} is made for {fixed[1]} ranks on each node"
             self._report_ranks(f"{made}: drop one")
+        by_hand = binding.problems(spec, site, starter, layout, self.whole_nodes) if self.queued else ()
         for field, message in (
             *container_problems(spec, starter, [str(item.to) for item in spec.stage]),
             *stage_problems(spec.stage),
@@ -208,13 +208,11 @@ class _Planner:
             *((dotted(path), message) for path, message in check(spec)),
             *site_problems(spec, site, self.name, self.walltime, self.grace),
             *self.scheduler.contradictions(spec, site, asked),
+            *(("binding", message) for message in by_hand),
         ):
             self._report(field, message)
         for field, message in directives.site_directive_problems(spec, site):
             self.problems.append(Problem(f"site {site.name}", field, message))
-        if self.queued:
-            for message in binding_problems(spec, site, starter, layout, whole_nodes=self.whole_nodes):
-                self._report("binding", message)
 
     def _report(self, field: str, message: str) -> None:
         field = directives.place(field, self.given, self.site.scheduler)
@@ -337,7 +335,7 @@ class _Planner:
 
     def _cores(self) -> tuple[int | None, list[str]]:
         """Cores of each rank, where they are known, and the CPU list of each local rank."""
-        if by_hand := lists_of(self.spec):
+        if by_hand := binding.lists_of(self.spec):
             return min(len(cpus(one)) for one in by_hand), by_hand
         asked, node = self.spec.cores_per_rank, self.site.node
         if node is None or not node.sockets:
