@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, get_origin
 
 import click
 from click import shell_completion as shells
@@ -124,19 +124,17 @@ def complete_fields(context: click.Context, parameter: click.Parameter, incomple
 
 def _fields(kind: Any, prefix: str = "") -> Iterator[str]:
     """`name=` for a field, `name.` for one that holds names of the user's."""
-    from msgspec import inspect
+    from launcher.config.structure import bare, fields_of, is_struct, members
 
-    # Not of each field's own type: msgspec 0.22 frees what it made of `directives` twice.
-    for field in inspect.type_info(kind).fields:  # type: ignore[attr-defined]
-        name, about = prefix + field.encode_name, field.type
-        while isinstance(about, inspect.Metadata):
-            about = about.type
-        options = about.types if isinstance(about, inspect.UnionType) else (about,)
-        inner = [option.cls for option in options if isinstance(option, inspect.StructType)]
-        yield from [f"{name}."] if any(isinstance(option, inspect.DictType) for option in options) else []
-        yield from [f"{name}="] if not inner or len(options) > 2 else []
+    for name, field in fields_of(kind).items():
+        options = [bare(option) for option in members(bare(field.type))]
+        inner = [option for option in options if is_struct(option)]
+        if any(get_origin(option) is dict for option in options):
+            yield f"{prefix}{name}."
+        if not inner or len(options) > 2:
+            yield f"{prefix}{name}="
         for other in inner:
-            yield from _fields(other, f"{name}.")
+            yield from _fields(other, f"{prefix}{name}.")
 
 
 def _items(begun: str, words: Iterable[str]) -> _Items:

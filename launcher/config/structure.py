@@ -43,21 +43,21 @@ class _Converter:
         self.problems = problems
 
     def convert(self, value: Any, kind: Any, path: FieldPath) -> Any:
-        union = _members(_bare(kind))
-        members = [member for member in union if member is not types.NoneType]
+        union = members(bare(kind))
+        options = [option for option in union if option is not types.NoneType]
         if value is None and types.NoneType in union:
             return None
         if len(union) == 1:  # its constraints stand on the whole
-            members = [kind]
-        for bare in map(_bare, members):
-            if _is_struct(bare) and (len(members) == 1 or isinstance(value, dict)):
-                return self._struct(value, bare, path)
-            if get_origin(bare) is dict and isinstance(value, dict):
-                return self._dict(value, bare, path)
-            if get_origin(bare) is list and isinstance(value, (list, tuple)):
-                (item_kind,) = get_args(bare)
+            options = [kind]
+        for option in map(bare, options):
+            if is_struct(option) and (len(options) == 1 or isinstance(value, dict)):
+                return self._struct(value, option, path)
+            if get_origin(option) is dict and isinstance(value, dict):
+                return self._dict(value, option, path)
+            if get_origin(option) is list and isinstance(value, (list, tuple)):
+                (item_kind,) = get_args(option)
                 return [self.convert(item, item_kind, (*path, at)) for at, item in enumerate(value)]
-        return self._leaf(value, members, path, lambda: _allowed(kind))
+        return self._leaf(value, options, path, lambda: _allowed(kind))
 
     def _struct(self, value: Any, kind: type[msgspec.Struct], path: FieldPath) -> Any:
         if not isinstance(value, dict):
@@ -107,25 +107,25 @@ class _Converter:
             converted[name] = self.convert(item, item_kind, (*path, key))
         return converted
 
-    def _leaf(self, value: Any, members: list[Any], path: FieldPath, allowed: Callable[[], str]) -> Any:
+    def _leaf(self, value: Any, options: list[Any], path: FieldPath, allowed: Callable[[], str]) -> Any:
         given = value
-        if isinstance(value, (bool, int, float)) and not _fits(value, members):
+        if isinstance(value, (bool, int, float)) and not _fits(value, options):
             value = self.document.text(path, value)
         if isinstance(value, str) and re.search("[\ud800-\udfff]", value):  # a byte that is not UTF-8
             self._report(path, f"is {_show(value)}, which is not UTF-8 text: no script could hold it")
             return None
-        for member in members:
-            if get_origin(_bare(member)) in (dict, list):
+        for option in options:
+            if get_origin(bare(option)) in (dict, list):
                 continue  # no leaf fits; and msgspec 0.22 crashes as it frees some types of nested dicts
             try:
-                return msgspec.convert(value, member)
+                return msgspec.convert(value, option)
             except msgspec.ValidationError:
                 continue
         hint = ""
         if isinstance(value, str):
-            choices = [choice for member in members for choice in get_args(_bare(member))]
+            choices = [choice for option in options for choice in get_args(bare(option))]
             near = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
-            hint = near or _as_list(value, members, path)
+            hint = near or _as_list(value, options, path)
         # A number is shown as it was written, without the quotes of text.
         shown = _show(given) if given is value else value
         self._report(path, f"is {shown}, but takes {allowed()}{hint}")
@@ -150,9 +150,9 @@ def _hint(kind: type[msgspec.Struct], name: str, value: Any) -> str:
     return f"; there are: {_names(kind)}"
 
 
-def _as_list(value: str, members: list[Any], path: FieldPath) -> str:
+def _as_list(value: str, options: list[Any], path: FieldPath) -> str:
     """The list that a text should be: a command is split as a shell does, anything else is one item."""
-    if not any(get_origin(_bare(member)) is list for member in members):
+    if not any(get_origin(bare(option)) is list for option in options):
         return ""
     if not all(isinstance(part, str) for part in path):
         return ""
@@ -169,20 +169,23 @@ def _as_list(value: str, members: list[Any], path: FieldPath) -> str:
     return f"; write {yaml_field(dotted(path), items)}"
 
 
-def _bare(kind: Any) -> Any:
+def bare(kind: Any) -> Any:
+    """A type without its annotations."""
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
-def _members(kind: Any) -> tuple[Any, ...]:
+def members(kind: Any) -> tuple[Any, ...]:
+    """The types of a union; of any other, itself."""
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
-def _is_struct(kind: Any) -> bool:
+def is_struct(kind: Any) -> bool:
+    """Whether a type has fields of its own."""
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def _fits(value: bool | int | float, members: list[Any]) -> bool:
-    kinds = {_bare(member) for member in members}
+def _fits(value: bool | int | float, options: list[Any]) -> bool:
+    kinds = set(map(bare, options))
     return type(value) in kinds or (type(value) is int and float in kinds)
 
 
@@ -205,22 +208,20 @@ _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or 
 
 def _allowed(kind: Any, form: Literal["takes", "many"] = "takes") -> str:
     """What a field takes, in words: from its own description where it has one."""
-    bare = _bare(kind)
     for meta in getattr(kind, "__metadata__", ()):
         if meta.extra and form in meta.extra:
             return str(meta.extra[form])
-    members = [member for member in _members(bare) if member is not types.NoneType]
-    if len(members) > 1 or members[0] is not bare:
-        return " or ".join(dict.fromkeys(_allowed(member, form) for member in members))
-    if get_origin(bare) is Literal:
-        return "one of " + ", ".join(str(choice) for choice in get_args(bare))
-    if get_origin(bare) is list:
-        return f"a list of {_allowed(get_args(bare)[0], 'many')}".replace("a list of one of", "a list of")
-    if get_origin(bare) is dict:
-        return f"names, each with {_allowed(get_args(bare)[1])}"
-    if _is_struct(bare):
-        return f"the fields {_names(bare)}"
-    return _WORDS.get(bare, str(bare))
+    kind = bare(kind)
+    options = [option for option in members(kind) if option is not types.NoneType]
+    if options != [kind]:
+        return " or ".join(dict.fromkeys(_allowed(option, form) for option in options))
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(str(choice) for choice in get_args(kind))
+    if get_origin(kind) is list:
+        return f"a list of {_allowed(get_args(kind)[0], 'many')}".replace("a list of one of", "a list of")
+    if get_origin(kind) is dict:
+        return f"names, each with {_allowed(get_args(kind)[1])}"
+    return f"the fields {_names(kind)}" if is_struct(kind) else _WORDS.get(kind, str(kind))
 
 
 def _show(value: Any) -> str:
