@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -19,26 +20,8 @@ from launcher.runs.records import Submission
 from launcher.runs.removal import remove, size, sweep
 from launcher.runs.run import Run
 from launcher.runs.states import ENDINGS, RunSummary, summary
-from launcher.status.overview import Overview, Row
+from launcher.status.overview import Overview
 from launcher.status.watch import status
-
-
-class _Wish(NamedTuple):
-    """Which runs are meant."""
-
-    older_than: int | None
-    endings: tuple[str, ...]
-    names: tuple[str, ...]
-    unknown: bool
-
-    def allows(self, told: RunSummary) -> bool:
-        """Whether a run may be one of them."""
-        since = _ended(told)
-        return (
-            (not self.endings or told.ending in self.endings)
-            and (not self.names or any(fnmatchcase(told.name, name) for name in self.names))
-            and (self.older_than is None or (since is not None and time.time() - since >= self.older_than))
-        )
 
 
 class _Candidate(NamedTuple):
@@ -92,7 +75,16 @@ def command(
     if not (yes or dry) and (as_json or not is_terminal(sys.stdin)):
         context.fail("nobody can be asked: give --yes, or --dry-run to see what would go")
     index = Index.of(os.environ)
-    candidates = _candidates(index, index.find_all(runs), _Wish(older_than, endings, names, unknown))
+
+    def allowed(told: RunSummary) -> bool:
+        since = _ended(told)
+        return (
+            (not endings or told.ending in endings)
+            and (not names or any(fnmatchcase(told.name, name) for name in names))
+            and (older_than is None or (since is not None and time.time() - since >= older_than))
+        )
+
+    candidates = _candidates(index, index.find_all(runs), allowed, unknown=unknown)
     if not as_json:
         _show(candidates)
     if candidates and not (dry or yes):
@@ -110,23 +102,31 @@ def command(
         raise CastoffError("\n".join(problems))
 
 
-def _candidates(index: Index, named: list[Run], wish: _Wish) -> list[_Candidate]:
+def _candidates(
+    index: Index, named: list[Run], allowed: Callable[[RunSummary], bool], *, unknown: bool
+) -> list[_Candidate]:
     """The runs that will be removed.
 
     Raises:
         CastoffError: one that was named may not be.
     """
     overview = Overview(index)
-    needed = _needed(overview.rows)
-    meant, _ = overview.choose(lambda row: row.told.state == "ended" and wish.allows(row.told))
+    needed = {  # the directories of runs that others wait for, and who does
+        path: row.entry.id
+        for row in overview.rows
+        if row.told.state in ("pending", "unknown")
+        for paths in (row.run.submission() or Submission()).after.values()
+        for path in paths
+    }
+    meant, _ = overview.choose(lambda row: row.told.state == "ended" and allowed(row.told))
     candidates, problems = [], []
     for run in named or [row.run for row in meant]:
         try:
-            candidate = _examine(run, needed, wish, named=bool(named))
+            candidate = _examine(run, needed, named=bool(named), unknown=unknown)
         except CastoffError as error:
             problems.append(str(error))
             continue
-        if wish.allows(candidate.told):
+        if allowed(candidate.told):
             candidates.append(candidate)
     if named and problems:
         raise CastoffError("\n".join(problems))
@@ -140,17 +140,7 @@ def _ended(told: RunSummary) -> float | None:
     return told.ended or told.submitted
 
 
-def _needed(rows: list[Row]) -> dict[str, str]:
-    """The directories of runs that others wait for, and who does."""
-    needed = {}
-    for row in rows:
-        if row.told.state in ("pending", "unknown"):
-            submission = row.run.submission() or Submission()
-            needed.update({path: row.entry.id for paths in submission.after.values() for path in paths})
-    return needed
-
-
-def _examine(run: Run, needed: dict[str, str], wish: _Wish, *, named: bool) -> _Candidate:
+def _examine(run: Run, needed: dict[str, str], *, named: bool, unknown: bool) -> _Candidate:
     """A run that may be removed, by its own records and not by what the index remembers.
 
     Raises:
@@ -167,7 +157,7 @@ def _examine(run: Run, needed: dict[str, str], wish: _Wish, *, named: bool) -> _
     alone = run.submission() is None
     likely = not alone or (named and now.ending != "again")
     certain = now.state == "ended" and (now.final or likely)
-    if not certain and not (named and wish.unknown):
+    if not certain and not unknown:
         why = now.reason or "castoff did not submit it, so its scheduler may still start it again"
         raise CastoffError(f"{run.id}: {why}; name it with --unknown to remove it all the same")
     return _Candidate(run, summary(now), size(run))
