@@ -82,9 +82,10 @@ def _beginning(path: Path) -> str:
         return ""
 
 
-def _number(name: str, text: str) -> str | int:
+def _number(name: str, given: str | int) -> str | int:
     """A number where one is wanted; what is none goes on, to be reported with all other problems."""
-    return int(text) if name in _NUMBERS and text.isdecimal() and len(text) < 19 else text
+    text = str(given)
+    return int(text) if name in _NUMBERS and text.isdecimal() and len(text) < 19 else given
 
 
 def load_site(name: str | None, spec: JobSpec | None = None) -> Site:

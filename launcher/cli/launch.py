@@ -180,16 +180,12 @@ def _with_job(
     request: StartRequest, job: str | None, overrides: tuple[str, ...], flags: dict[str, int], site_name: str
 ) -> StartRequest:
     """The request with what a job file says and no flag overrides."""
-    from launcher.cli.job_options import check_job_file
-    from launcher.config.job import JobSpec
+    from launcher.cli.job_options import load_job
     from launcher.planning.planner import plan
     from launcher.schedulers.choice import site_named
 
-    if job is not None:
-        check_job_file(job)
-    program = {"command": list(request.command)} if request.command else {}
-    spec = JobSpec.load(job, overrides=overrides, flags={**program, **flags})
-    if needed := [name for name in _NOT_HERE if getattr(spec, name) != getattr(JobSpec(), name)]:
+    spec = load_job(job, overrides, flags)
+    if needed := _asked(spec, _NOT_HERE):
         where = job or "the command line"
         raise CastoffError(
             f"{where}: launch starts the program as it is, without {' and '.join(needed)}; "
@@ -211,9 +207,14 @@ def _with_job(
     )
 
 
-def _say_left_out(spec: JobSpec, fields: tuple[str, ...]) -> None:
+def _asked(spec: JobSpec, fields: tuple[str, ...]) -> list[str]:
+    """Those of some fields that a job sets."""
     plain = type(spec)()
-    if unused := [name for name in fields if getattr(spec, name) != getattr(plain, name)]:
+    return [name for name in fields if getattr(spec, name) != getattr(plain, name)]
+
+
+def _say_left_out(spec: JobSpec, fields: tuple[str, ...]) -> None:
+    if unused := _asked(spec, fields):
         say(f"launch leaves out {', '.join(unused)}, which castoff submit heeds")
 
 
@@ -228,15 +229,13 @@ def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
     from launcher.schedulers.choice import choose_site, site_named
     from launcher.submission.allocation import find, rank_here
 
-    named = None if site_name is None else site_named(site_name)
-    if named is not None and is_own(named.scheduler):
+    site = None if site_name is None else site_named(site_name)
+    if site is not None and is_own(site.scheduler):
         return None
     found = find(os.environ)
-    if named is not None:
-        site = named
-    elif not found:
-        return None
-    else:
+    if site is None:
+        if not found:
+            return None
         site, why = choose_site(inside=found[0].scheduler)
         say(f"site {site.name}: {why}")
         if is_own(site.scheduler):
@@ -286,7 +285,7 @@ def _in_allocation(
     from launcher.cli.job_options import load_job
     from launcher.submission.launch import run_in_foreground
 
-    spec = load_job(job, overrides, {name: str(value) for name, value in flags.items()})
+    spec = load_job(job, overrides, flags)
     _say_left_out(spec, _LEFT_OUT_IN_ALLOCATION)
     return run_in_foreground(
         spec,
