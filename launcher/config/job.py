@@ -30,15 +30,18 @@ def _scalar(words: str, many: str, pattern: str) -> msgspec.Meta:
 
 Word = Annotated[str, _scalar("one line of text, not empty", "lines of text, none empty", r"[^\x00\n\r]+")]
 Text = Annotated[str, _scalar("text", "texts", r"[^\x00]*")]
-_SHELL_LINE = "a shell line without carriage returns, which Windows adds"
-ShellLine = Annotated[str, _scalar(_SHELL_LINE, "shell lines", r"[^\x00\r]*")]
-_LETTERS = "(letters, digits and _)"
-_ENV_NAME = takes(
-    f"a variable's name {_LETTERS}",
-    many=f"variables' names {_LETTERS}",
-    pattern=rf"^[A-Za-z_][A-Za-z0-9_]*{END}",
-)
-EnvName = Annotated[str, _ENV_NAME]
+ShellLine = Annotated[
+    str,
+    _scalar("a shell line without carriage returns, which Windows adds", "shell lines", r"[^\x00\r]*"),
+]
+EnvName = Annotated[
+    str,
+    takes(
+        "a variable's name (letters, digits and _)",
+        many="variables' names (letters, digits and _)",
+        pattern=rf"^[A-Za-z_][A-Za-z0-9_]*{END}",
+    ),
+]
 Count = Annotated[int, takes("a whole number of at least 1", ge=1, le=10_000_000)]
 CountOrNone = Annotated[int, takes("a whole number of at least 0", ge=0, le=1_000_000)]
 Duration = Annotated[str, takes(DURATION_TAKES, pattern=DURATION_PATTERN)]
@@ -354,11 +357,8 @@ def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     elif spec.command[0].startswith("-"):
         yield ("command", 0), f"is {shown(spec.command[0])}, which reads like an option: write ./ before it"
     if spec.ranks is not None and spec.ranks_per_node is not None:
-        clears = "(--set ranks_per_node=null clears it)"
-        yield (
-            ("ranks",),
-            f"excludes ranks_per_node: give the ranks in all or those of a node, not both {clears}",
-        )
+        message = "excludes ranks_per_node: give the ranks in all or those of a node, not both"
+        yield ("ranks",), f"{message} (--set ranks_per_node=null clears it)"
     if spec.ranks is not None and spec.ranks < (spec.nodes or 1):
         needed = f"is {spec.ranks} for {spec.nodes} nodes, and each node needs a rank"
         yield ("ranks",), f"{needed}: lower nodes to {spec.ranks}, or raise ranks"
