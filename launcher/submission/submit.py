@@ -65,24 +65,20 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
     decided = plan(spec, site, function=function)
     script = render(decided)
     scheduler = queued(decided.scheduler)
-    if scheduler is None:
-        lines = [_line({}, local.submit_command(_PLACEHOLDER))]
-    else:
+    commands: list[tuple[dict[str, str], list[str]]] = [({}, local.submit_command(_PLACEHOLDER))]
+    if scheduler is not None:
         dependency = None
         if decided.after and own_dependency(decided.directives) is None:  # names stand for ids
             dependency = dependency_words(decided.after)
         order = Order.of(decided, script, _PLACEHOLDER, dependency)
-        sendings = scheduler.sendings(order, _largest(site))
-        lines = [
-            _line(one.environment, one.command("JOB" if number else None))
-            for number, one in enumerate(sendings)
-        ]
-    return DryRun(decided, script, "\n".join(lines))
-
-
-def _line(environment: Mapping[str, str], command: list[str]) -> str:
-    variables = [f"{name}={_shown(value)}" for name, value in environment.items()]
-    return " ".join([*variables, *map(_shown, command)])
+        largest = site.array.max_count if site.array else None
+        sendings = enumerate(scheduler.sendings(order, largest))
+        commands = [(one.environment, one.command("JOB" if number else None)) for number, one in sendings]
+    lines = (
+        [*(f"{name}={_shown(value)}" for name, value in environment.items()), *map(_shown, command)]
+        for environment, command in commands
+    )
+    return DryRun(decided, script, "\n".join(map(" ".join, lines)))
 
 
 def _shown(word: str) -> str:
@@ -148,7 +144,8 @@ def submit(
     with made as (draft, seal):
         run = draft.final
         order = Order.of(decided, script, str(run.path), dependency)
-        sendings = scheduler.sendings(order, here.largest_array or _largest(site)) if scheduler else None
+        largest = here.largest_array or (site.array.max_count if site.array else None)
+        sendings = scheduler.sendings(order, largest) if scheduler else None
         try:
             send(run, seal, record, sendings, draft.lock, environ)
         except NotSent as error:
@@ -160,10 +157,6 @@ def submit(
                 raise CastoffError(f"{error.said}\nnothing was started, and nothing of it is left") from error
             raise
     return run
-
-
-def _largest(site: Site) -> int | None:
-    return site.array.max_count if site.array else None
 
 
 @contextlib.contextmanager

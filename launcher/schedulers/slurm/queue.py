@@ -47,7 +47,7 @@ class SlurmQueue(Queue):
 
     def __init__(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE):
         super().__init__(environ, patience)
-        self._history_failed: float | None = None
+        self._history_rests = 0.0
         self._cluster: str | None = None
         self._nameless = ""
         self._name_asked = -_NAME_PAUSE
@@ -95,13 +95,12 @@ class SlurmQueue(Queue):
         return self.told(())[0]
 
     def _accounted(self, command: list[str]) -> list[JobTold] | None:
-        failed = self._history_failed
-        if failed is not None and time.monotonic() - failed < _HISTORY_PAUSE:
+        if time.monotonic() < self._history_rests:
             return None
         try:
             return parse_history(self._run(command, min(_HISTORY_PATIENCE, self.patience)))
         except Silent:
-            self._history_failed = time.monotonic()
+            self._history_rests = time.monotonic() + _HISTORY_PAUSE
             return None
 
     def is_of(self, told: JobTold, run: Run) -> bool:
