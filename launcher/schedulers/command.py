@@ -60,19 +60,13 @@ class Silent(Exception):
         self.lasting = lasting
 
 
-def answer_of(
-    argv: list[str],
-    patience: float,
-    environ: Mapping[str, str],
-    *,
-    settings: Mapping[str, str] | None = None,
-) -> str:
+def answer_of(argv: list[str], patience: float, environ: Mapping[str, str]) -> str:
     """What a command prints.
 
     Raises:
         Silent: it is not here, fails, or takes too long.
     """
-    done = run_to_end(argv, patience, environ, settings=settings)
+    done = run_to_end(argv, patience, environ)
     if done.returncode:
         raise Silent(failure_of(done))
     return done.stdout
@@ -89,8 +83,6 @@ def run_to_end(
     argv: list[str],
     patience: float,
     environ: Mapping[str, str],
-    *,
-    settings: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a scheduler's command to its end.
 
@@ -103,7 +95,8 @@ def run_to_end(
     try:
         return subprocess.run(
             [program, *argv[1:]],
-            env={**command_environment(environ), "LC_ALL": "C", **(settings or {})},
+            # In no language but the one that is read here, and times in seconds since 1970.
+            env={**command_environment(environ), "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",

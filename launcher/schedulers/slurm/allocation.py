@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +31,8 @@ class SlurmAllocation(Allocation):
             return float(told)
         command = ["squeue", "--noheader", "--job", self.job, "--format", "%e"]
         try:
-            answer = answer_of(command, PATIENCE, environ, settings={"SLURM_TIME_FORMAT": "standard"})
-            return time.mktime(time.strptime(answer.strip(), "%Y-%m-%dT%H:%M:%S"))
-        except (Silent, ValueError, OverflowError):
+            return float(answer_of(command, PATIENCE, environ))
+        except (Silent, ValueError):
             return None
 
     def narrowed(self, nodes: int, environ: Mapping[str, str], run: Path, directory: str) -> dict[str, str]:

@@ -34,8 +34,6 @@ _HISTORY_PAUSE = 60.0
 _CLOCKS = 3600.0
 """Seconds that the clocks here and at the accounting may differ."""
 
-_SETTINGS = {"SLURM_TIME_FORMAT": "%s"}
-
 
 class SlurmQueue(Queue):
     """Slurm, as far as one process has asked it."""
@@ -58,7 +56,7 @@ class SlurmQueue(Queue):
             return None
         if self._cluster is None and time.monotonic() - self._name_asked >= _NAME_PAUSE:
             try:
-                self._cluster = read_configuration(self._run(CONFIGURATION, self.patience)).cluster
+                self._cluster = read_configuration(self._answer(CONFIGURATION)).cluster
                 self._nameless = "scontrol does not say how this cluster is called"
             except Silent as silence:
                 self._nameless = str(silence)
@@ -72,7 +70,7 @@ class SlurmQueue(Queue):
 
     def told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
         """What squeue tells, which is of all jobs of this user."""
-        return parse_queue(self._run(queue_command(self.user), self.patience)), {}
+        return parse_queue(self._answer(queue_command(self.user))), {}
 
     def history(self, jobs: Iterable[str]) -> dict[str, list[JobTold]] | None:
         """What accounting knows of the starts of jobs, by id; None where it does not answer in time."""
@@ -98,7 +96,7 @@ class SlurmQueue(Queue):
         if time.monotonic() < self._history_rests:
             return None
         try:
-            return parse_history(self._run(command, min(_HISTORY_PATIENCE, self.patience)))
+            return parse_history(answer_of(command, min(_HISTORY_PATIENCE, self.patience), self.environ))
         except Silent:
             self._history_rests = time.monotonic() + _HISTORY_PAUSE
             return None
@@ -106,7 +104,7 @@ class SlurmQueue(Queue):
     def is_of(self, told: JobTold, run: Run) -> bool:
         """Whether a job has the script of a run: another cluster's may have the same id."""
         try:
-            script = self._run(["scontrol", "write", "batch_script", told.job, "-"], self.patience)
+            script = self._answer(["scontrol", "write", "batch_script", told.job, "-"])
         except Silent:
             return False
         try:
@@ -114,8 +112,8 @@ class SlurmQueue(Queue):
         except OSError as error:
             raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error
 
-    def _run(self, argv: list[str], patience: float) -> str:
-        return answer_of(argv, patience, self.environ, settings=_SETTINGS)
+    def _answer(self, argv: list[str]) -> str:
+        return answer_of(argv, self.patience, self.environ)
 
 
 QUEUE = SlurmQueue
