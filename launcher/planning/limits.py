@@ -97,15 +97,10 @@ def _members(spec: JobSpec) -> int:
 
 
 def _others(spec: JobSpec, site: Site) -> _Found:
-    own, node, limit = scheduler_of(site.scheduler), site.node, site.array
+    own, limit = scheduler_of(site.scheduler), site.array
+    node = site.node if queued(site.scheduler) else None
     array, way = spec.array, spec.requeue.how
-    if (
-        queued(site.scheduler)
-        and node
-        and node.memory
-        and spec.memory
-        and size(spec.memory) > size(node.memory)
-    ):
+    if node and node.memory and spec.memory and size(spec.memory) > size(node.memory):
         there = f"a node has {node.memory} ({site.name}: {node.source}, {node.date})"
         yield "memory", f"is {spec.memory}, but {there}: lower it, or use more nodes"
     if limit and array and array.count > limit.max_count and not own.splits_arrays:

@@ -17,11 +17,7 @@ from launcher.config.quantities import cpulist, cpus, seconds
 from launcher.config.site import Site
 from launcher.config.structure import fields_of
 from launcher.errors import InvalidInput, Problem
-from launcher.planning import binding
-from launcher.planning.containers import container_problems
-from launcher.planning.containers import decide as decide_container
-from launcher.planning.limits import kinds, site_problems
-from launcher.planning.staging import decided, stage_problems
+from launcher.planning import binding, containers, limits, staging
 from launcher.runs.plan import ContainerPlan, Devices, Plan
 from launcher.schedulers import directives
 from launcher.schedulers.choice import check_profile
@@ -63,16 +59,15 @@ def _with_defaults(spec: JobSpec, site: Site) -> JobSpec:
     chosen = _filled(spec, site.defaults)
     setup = [*site.setup, *site.defaults.setup, *spec.setup, *site.setup_last]
     named = directives.merged(site.defaults.directives, spec.directives, site.scheduler)
-    stage = [decided(item) for item in chosen.stage]
-    env = {**site.env, **chosen.env}
-    chosen = msgspec.structs.replace(chosen, setup=setup, env=env, directives=named, stage=stage)
+    stage = [staging.decided(item) for item in chosen.stage]
+    excluded = {"ranks": "ranks_per_node", "ranks_per_node": "ranks"}
+    changed: dict[str, Any] = {
+        other: None for name, other in excluded.items() if getattr(spec, name) is not None
+    }
     if chosen.container.image is None and spec.container == Container():
-        chosen = msgspec.structs.replace(chosen, container=Container())  # a runtime for those who want one
-    if spec.ranks is not None:
-        return msgspec.structs.replace(chosen, ranks_per_node=None)
-    if spec.ranks_per_node is not None:
-        return msgspec.structs.replace(chosen, ranks=None)
-    return chosen
+        changed["container"] = Container()  # a runtime for those who want one
+    env = {**site.env, **chosen.env}
+    return msgspec.structs.replace(chosen, setup=setup, env=env, directives=named, stage=stage, **changed)
 
 
 def _filled(mine: T, default: T) -> T:
@@ -105,7 +100,7 @@ class _Planner:
         self.walltime = seconds(spec.walltime) if spec.walltime else None
         grace = DEFAULT_GRACE if self.walltime is None else min(DEFAULT_GRACE, self.walltime // 4)
         self.grace = seconds(spec.grace) if spec.grace else grace
-        self.shared = next((kind for kind in kinds(spec, site) if kind.max_devices), None)
+        self.shared = next((kind for kind in limits.kinds(spec, site) if kind.max_devices), None)
         self.whole_nodes = bool(spec.exclusive or (site.node and site.node.exclusive)) and not self.shared
         self.of_node = site.node.device_count if site.node else 0
         self.problems: list[Problem] = []
@@ -139,9 +134,7 @@ class _Planner:
         if self.problems:
             raise InvalidInput(self.problems)
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
-        stage_start = (
-            [*STARTERS[starter].argv(one_a_node), *self.site_args] if self.queued and spec.stage else []
-        )
+        stage_start = [*STARTERS[starter].argv(one_a_node), *self.site_args]
         again = "requeue" if self.scheduler.starts_again else spec.requeue.how or "copy"
         if site.array and spec.array and spec.array.count > site.array.max_count:
             self.notes.append(
@@ -187,7 +180,7 @@ class _Planner:
             per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.start.torchrun,
             container=self._container(),
             stage=spec.stage,
-            stage_start=stage_start,
+            stage_start=stage_start if self.queued and spec.stage else [],
             local_storage=site.local_storage if spec.stage else None,
             templates=spec.templates,
             notes=self.notes,
@@ -201,12 +194,12 @@ class _Planner:
             self._report_ranks(f"{made}: drop one")
         by_hand = binding.problems(spec, site, starter, layout, self.whole_nodes) if self.queued else ()
         for field, message in (
-            *container_problems(spec, starter, [str(item.to) for item in spec.stage]),
-            *stage_problems(spec.stage),
+            *containers.container_problems(spec, starter, [str(item.to) for item in spec.stage]),
+            *staging.stage_problems(spec.stage),
             *(option_problems(spec.options, site) if self.queued else ()),
             *directives.section_problems(self.given),
             *((dotted(path), message) for path, message in check(spec)),
-            *site_problems(spec, site, self.name, self.walltime, self.grace),
+            *limits.site_problems(spec, site, self.name, self.walltime, self.grace),
             *self.scheduler.contradictions(spec, site, asked),
             *(("binding", message) for message in by_hand),
         ):
@@ -373,7 +366,7 @@ class _Planner:
         return words or any(named.get(name) for name in ("distribution", "m"))
 
     def _container(self) -> ContainerPlan | None:
-        decided = decide_container(self.spec.container, self.site, self.per_rank)
+        decided = containers.decide(self.spec.container, self.site, self.per_rank)
         if decided and self.per_rank and self.spec.container.gpus is None and decided.gpus == "none":
             self.notes.append(
                 "the container is given no GPUs: this site does not say whose they are; set container.gpus"

@@ -36,9 +36,7 @@ def stage_problems(items: list[Stage]) -> Iterator[tuple[str, str]]:
     for number, item in enumerate(items):
         place, source, field = str(item.to), item.source.removeprefix("./"), f"stage.{number}"
         parts = PurePosixPath(place).parts
-        within = [
-            f"{place}/".startswith(f"{other}/") or f"{other}/".startswith(f"{place}/") for other in places
-        ]
+        within = [f"{a}/".startswith(f"{place}/") or f"{place}/".startswith(f"{a}/") for a in places]
         if place.startswith("/") or ".." in parts or not parts or parts[0].startswith(".castoff"):
             takes = "takes a place under CASTOFF_STAGE_DIR, such as data/shards"
             yield f"{field}.to", f"is {place!r}, but {takes}"
