@@ -9,16 +9,18 @@ TYPE_CHECKING = False  # `typing` alone would cost a rank more than all of launc
 if TYPE_CHECKING:
     from typing import Any
 
-    from launcher.config.job import JobSpec
-    from launcher.config.site import Site
-    from launcher.errors import CastoffError, InvalidInput, PlacementError
-    from launcher.executors.executor import executor
-    from launcher.planning.planner import plan
-    from launcher.planning.render import render
-    from launcher.ranks import RankEnv
-    from launcher.runs.plan import Plan
-    from launcher.runs.run import Run
-    from launcher.submission.submit import submit
+    from launcher.config.job import JobSpec as JobSpec
+    from launcher.config.site import Site as Site
+    from launcher.errors import CastoffError as CastoffError
+    from launcher.errors import InvalidInput as InvalidInput
+    from launcher.errors import PlacementError as PlacementError
+    from launcher.executors.executor import executor as executor
+    from launcher.planning.planner import plan as plan
+    from launcher.planning.render import render as render
+    from launcher.ranks import RankEnv as RankEnv
+    from launcher.runs.plan import Plan as Plan
+    from launcher.runs.run import Run as Run
+    from launcher.submission.submit import submit as submit
 
 _HOMES = {
     "CastoffError": "errors",
@@ -35,20 +37,7 @@ _HOMES = {
     "submit": "submission.submit",
 }
 
-__all__ = [
-    "CastoffError",
-    "InvalidInput",
-    "JobSpec",
-    "PlacementError",
-    "Plan",
-    "RankEnv",
-    "Run",
-    "Site",
-    "executor",
-    "plan",
-    "render",
-    "submit",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
@@ -60,4 +49,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import namedtuple
 
 
 def printable(text: str) -> str:
@@ -35,28 +36,24 @@ class CastoffError(Exception):
     exit_code = 1
 
 
-class Problem:
+class Problem(namedtuple("Problem", "where path message")):
     """One thing wrong with an input.
 
-    A plain class, because `typing` and `dataclasses` would double the start-up of `launcher.ranks`.
+    Not typing's tuple, and no dataclass, because these would double the start-up of `launcher.ranks`.
     """
 
-    __slots__ = ("message", "path", "where")
+    __slots__ = ()
 
-    def __init__(self, where: str, path: str, message: str):
-        self.where = where
-        """The place in the input: `causets.yaml:7`, `--set nodes=0`, `site aurora`."""
-        self.path = path
-        """The field, dotted as `--set` spells it: `array.count`. Empty for the whole input."""
-        self.message = message
-        """What was set, what is allowed and how to mend it."""
+    where: str
+    """The place in the input: `causets.yaml:7`, `--set nodes=0`, `site aurora`."""
+    path: str
+    """The field, dotted as `--set` spells it: `array.count`. Empty for the whole input."""
+    message: str
+    """What was set, what is allowed and how to mend it."""
 
     def __str__(self) -> str:
         subject = f"{self.path}: " if self.path else ""
         return f"{self.where}: {subject}{self.message}"
-
-    def __repr__(self) -> str:
-        return f"Problem({str(self)!r})"
 
 
 class InvalidInput(CastoffError):

@@ -18,6 +18,7 @@ import socket
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 from submitit.core import job_environment, utils
 from submitit.core.utils import DelayedSubmission, JobPaths
@@ -111,6 +112,13 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
     Nothing is looked up before it is asked for: submitit makes one of these wherever it is used.
     """
 
+    # What every start of castoff's exports.
+    _env: ClassVar[dict[str, str]] = {
+        "num_tasks": "WORLD_SIZE",
+        "global_rank": "RANK",
+        "local_rank": "LOCAL_RANK",
+    }
+
     @property
     def hostnames(self) -> Sequence[str]:
         """The job's hosts, the first one first."""
@@ -151,11 +159,6 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
         return member_job_id(self.raw_job_id, None if index is None else int(index))
 
     @property
-    def num_tasks(self) -> int:
-        """How many ranks there are."""
-        return RankEnv.detect().world_size
-
-    @property
     def num_nodes(self) -> int:
         """How many hosts there are."""
         return len(self.hostnames)
@@ -171,16 +174,6 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
         if found is None:
             raise PlacementError("no variable tells which node of the job this is; RANK and LOCAL_RANK do")
         return found
-
-    @property
-    def global_rank(self) -> int:
-        """Which rank this is."""
-        return RankEnv.detect().rank
-
-    @property
-    def local_rank(self) -> int:
-        """Which rank of its host this is."""
-        return RankEnv.detect().local_rank
 
     @property
     def paths(self) -> FunctionPaths:

@@ -8,6 +8,8 @@ is an error that names the fix.
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 from launcher.errors import PlacementError
 from launcher.ranks.families import (
     MPI_RANKS,
@@ -32,21 +34,18 @@ STRANGERS = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_R
 UNSET_TRIPLE = "unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK"
 
 
-class Decision:
+class Decision(namedtuple("Decision", "placement notes marked inherited", defaults=(False, False))):
     """The placement that is believed, and what became of the rest."""
 
-    __slots__ = ("inherited", "marked", "notes", "placement")
+    __slots__ = ()
 
-    def __init__(
-        self, placement: Placement, notes: list[str], *, marked: bool = False, inherited: bool = False
-    ):
-        self.placement = placement
-        self.notes = notes
-        """For people: what was ignored, and why."""
-        self.marked = marked
-        """The placement is the one castoff's start block exported."""
-        self.inherited = inherited
-        """castoff's variables here are those of a task around this one, MASTER_* among them."""
+    placement: Placement
+    notes: list[str]
+    """For people: what was ignored, and why."""
+    marked: bool
+    """The placement is the one castoff's start block exported."""
+    inherited: bool
+    """castoff's variables here are those of a task around this one, MASTER_* among them."""
 
 
 def decide(around: Around) -> Decision:
