@@ -54,6 +54,17 @@ class FunctionPaths(utils.JobPaths):
         super().__init__(run_path, job_id=job_id, task_id=rank)
         self.member = member
         self.attempt = attempt
+        self.within = run_path
+        """The run directory, where the function is read."""
+
+    def hold(self) -> None:
+        """Read the function through the open directory: what is unpickled there is what was looked at.
+
+        Raises:
+            CastoffError: others can have written to the run directory.
+        """
+        held = Path(f"/proc/self/fd/{_held(self.folder)}")
+        self.within = held if held.is_dir() else self.folder
 
     @property
     def folder(self) -> Path:
@@ -68,7 +79,7 @@ class FunctionPaths(utils.JobPaths):
     @property
     def submitted_pickle(self) -> Path:
         """The function and its arguments."""
-        return pickle_of(self.folder, self.member)
+        return pickle_of(self.within, self.member)
 
     @property
     def attempt_folder(self) -> Path:
@@ -183,13 +194,9 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
             CastoffError: the run directory is not this user's alone, or holds no function.
         """
         run_path = Path(os.environ["SUBMITIT_FOLDER"])
-        paths = _OwnPaths(
-            run_path,
-            self.job_id,
-            member=int(os.environ["CASTOFF_ARRAY_INDEX"]),
-            attempt=int(os.environ["CASTOFF_ATTEMPT"]),
-            rank=self.global_rank,
-        )
+        member, attempt = int(os.environ["CASTOFF_ARRAY_INDEX"]), int(os.environ["CASTOFF_ATTEMPT"])
+        paths = FunctionPaths(run_path, self.job_id, member=member, attempt=attempt, rank=self.global_rank)
+        paths.hold()
         if not paths.submitted_pickle.exists():
             raise CastoffError(
                 f"{pickle_of(run_path, paths.member)}: no function lies there; this script runs functions "
@@ -218,16 +225,6 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
             stop=Path(os.environ["CASTOFF_STOP_FILE"]),
             outcome=Path(os.environ["CASTOFF_OUTCOME_FILE"]),
         ).begin(self._usr_sig())
-
-
-class _OwnPaths(FunctionPaths):
-    """The same, of a run directory that this user alone can have written to; CastoffError if it is not."""
-
-    @property
-    def submitted_pickle(self) -> Path:
-        """The function, through the open directory: what is unpickled there is what was looked at."""
-        held = Path(f"/proc/self/fd/{_held(self.folder)}")
-        return pickle_of(held if held.is_dir() else self.folder, self.member)
 
 
 _open = contextlib.ExitStack()

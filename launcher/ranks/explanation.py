@@ -7,21 +7,14 @@ import sys
 
 from launcher.errors import PlacementError
 from launcher.ranks.environment import FIELDS, STALE_VARIABLES, detect_with_notes
-from launcher.ranks.families import MPI_OTHERS, MPI_RANKS, MPI_SIZES, VERIFIED
+from launcher.ranks.families import FAMILIES, MPI_OTHERS, MPI_RANKS, MPI_SIZES, VERIFIED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-NAMES = {
-    "srun": "Slurm's srun",
-    "pals": "PALS's mpiexec",
-    "hydra": "MPICH's mpiexec (Hydra)",
-    "intelmpi": "Intel MPI's mpiexec",
-    "openmpi": "Open MPI's mpiexec",
-    "torchrun": "torchrun",
-    "flux": "Flux",
+NAMES = {starter: name for starter, name, *_ in FAMILIES} | {
     "local": "castoff itself",
     "environment": "something that set RANK, WORLD_SIZE and LOCAL_RANK",
     "single": "nothing: a single process",

@@ -235,14 +235,14 @@ FAMILIES: tuple[tuple[str, str, str, str, Callable[[Around, Placement], None] | 
     # Recorded, torch 2.13.
     ("torchrun", "torchrun", "TORCHELASTIC_RUN_ID", _TORCHRUN, None),
     # Recorded, flux-core 0.88.
-    ("flux", "flux run", "FLUX_TASK_RANK", "FLUX_TASK_RANK FLUX_JOB_SIZE FLUX_TASK_LOCAL_ID", _flux),
+    ("flux", "Flux", "FLUX_TASK_RANK", "FLUX_TASK_RANK FLUX_JOB_SIZE FLUX_TASK_LOCAL_ID", _flux),
     # Recorded, 4.1.4. OMPI_COMM_WORLD_NODE_RANK, in spite of its name, counts ranks and not nodes.
     ("openmpi", "Open MPI's mpiexec", "OMPI_COMM_WORLD_RANK", _OPENMPI, None),
     # Recorded, Intel MPI 2021.18 and MPICH 4.0.2. PMI_RANK alone may be srun's or PALS's.
     ("intelmpi", "Intel MPI's mpiexec", "PMI_RANK MPI_LOCALRANKID I_MPI_HYDRA_UUID", _HYDRA, _hydra),
-    ("hydra", "MPICH's mpiexec", "PMI_RANK MPI_LOCALRANKID", _HYDRA, _hydra),
+    ("hydra", "MPICH's mpiexec (Hydra)", "PMI_RANK MPI_LOCALRANKID", _HYDRA, _hydra),
     # Recorded, 22.05.8: plain, with pmi2 or on a Cray.
-    ("srun", "srun", "SLURM_STEP_NUM_TASKS", _SRUN, _slurm),
+    ("srun", "Slurm's srun", "SLURM_STEP_NUM_TASKS", _SRUN, _slurm),
     # ALCF's user guides, RADICAL-Pilot #2836, torchcomms #79; not recorded.
     ("pals", "PALS's mpiexec", "PALS_RANKID", "PALS_RANKID - PALS_LOCAL_RANKID", _pals),
 )

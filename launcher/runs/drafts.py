@@ -13,6 +13,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -24,18 +25,18 @@ from launcher.runs.run import LOCK, Run, locked
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 
 
+@dataclass
 class Draft:
     """A run directory in the making: hidden, locked, and gone again unless it is published."""
 
-    def __init__(self, final: Path, lock: IO[str]):
-        self.run = Run(draft_of(final))
-        """The directory as it is now."""
-        self.lock = lock
-        """The open file of its LOCK, which is held."""
-        self.final = Run(final)
-        """What it will be."""
-        self.directory = -1
-        """The directory itself, open: a file descriptor."""
+    run: Run
+    """The directory as it is now."""
+    final: Run
+    """What it will be."""
+    lock: IO[str]
+    """The open file of its LOCK, which is held."""
+    directory: int = -1
+    """The directory itself, open: a file descriptor."""
 
     def publish(self) -> Run:
         """Give it its name, in one step; an OSError says why it cannot have it."""
@@ -98,7 +99,7 @@ def _draft(final: Path, stack: contextlib.ExitStack) -> Draft | None:
             return None
         stack.callback(_discard, path)
         unnamed.pop_all()
-    return Draft(final, lock)
+    return Draft(Run(path), Run(final), lock)
 
 
 def sweep_drafts(folder: Path) -> list[str]:
