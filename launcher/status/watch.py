@@ -144,17 +144,20 @@ def _local_status(scene: Scene, marks: Callable[[], Container[str]]) -> RunStatu
     members = local.judge(scene, elsewhere)
     told = (found[0].job for found in scene.attempts.values())  # by the script
     job = scene.submission.job if scene.submission else next((job for job in told if job), None)
-    return _assembled(scene, members, job, _reason(scene, elsewhere, members, job))
+    return _assembled(scene, members, job, elsewhere)
 
 
 def _status(told: queued.Told) -> RunStatus:
     """The status of a run that another scheduler has."""
-    reason = _reason_queued(told.run, told)
-    return _assembled(told.run, told.members, told.run.job, reason, unsettled=told.unsettled)
+    return _assembled(told.run, told.members, told.run.job, told=told)
 
 
 def _assembled(
-    scene: Scene, members: list[MemberStatus], job: str | None, reason: str | None, *, unsettled: bool = False
+    scene: Scene,
+    members: list[MemberStatus],
+    job: str | None,
+    elsewhere: str | None = None,
+    told: queued.Told | None = None,
 ) -> RunStatus:
     state = joint_state(members)
     over = state in ("ended", "unknown")
@@ -169,13 +172,13 @@ def _assembled(
         state=state,
         ending=worst(member.ending for member in members) if over else None,
         code=code_of(members) if state == "ended" else None,
-        reason=reason if scene.is_there else "its directory is gone",
+        reason=_reason(scene, members, job, elsewhere, told) if scene.is_there else "its directory is gone",
         stop_asked=scene.stop_asked,
         final=state == "ended" and _is_final(scene, members),
         submitted=submission.time if submission else None,
         walltime=plan.walltime,
         members=members,
-        unsettled=unsettled,
+        unsettled=told is not None and told.unsettled,
     )
 
 
@@ -190,14 +193,27 @@ def _is_final(scene: Scene, members: list[MemberStatus]) -> bool:
     return time.time() - ended > _REQUEUE_MEMORY and not may_go_on
 
 
-def _reason(scene: Scene, elsewhere: str | None, members: list[MemberStatus], job: str | None) -> str | None:
-    """Why it was never submitted, why nobody knows how it ended, or how it can go on."""
-    state = joint_state(members)
-    run, submission = scene.run, scene.submission
-    if submission and submission.error is not None:
-        return f"it could not be submitted: {submission.error}"
-    if state == "ended" and worst(member.ending for member in members) == "again":
+def _reason(
+    scene: Scene,
+    members: list[MemberStatus],
+    job: str | None,
+    elsewhere: str | None,
+    told: queued.Told | None,
+) -> str | None:
+    """Why it was never submitted, why it waits, why nobody knows how it ended, or how it can go on."""
+    run, submission, state = scene.run, scene.submission, joint_state(members)
+    refused = [send.error for send in scene.sends if send.error]
+    if submission and (submission.error is not None or refused):
+        return f"it could not be submitted: {submission.error or refused[0]}"
+    if state == "ended":
+        if worst(member.ending for member in members) != "again":
+            return None
         return _CAN_GO_ON.format(run.id) if submission else _BY_HAND.format(job)
+    if told is not None:
+        if submission and state != "running" and not scene.sends and not scene.attempts and not scene.alive:
+            return _KILLED_EARLY.format(run.id)
+        words = [one.reason for one in members if one.state == state != "running" and one.reason]
+        return told.stuck or next(iter(words), None)
     if state == "running" and scene.alive and is_abandoned(run):
         return f"its scheduler is gone, but what it started lives: `castoff cancel {run.id}` ends it"
     if state != "unknown":
@@ -206,37 +222,19 @@ def _reason(scene: Scene, elsewhere: str | None, members: list[MemberStatus], jo
         return "castoff did not submit it, so nothing tells whether its script still runs"
     if elsewhere:
         return f"its scheduler runs, or ran, on {elsewhere}: ask there"
-    if not submission.job and not scene.attempts:
-        return _KILLED_EARLY.format(run.id)
-    return (
-        "its scheduler is gone and no ending was written: everything was killed at once, or the "
-        "machine went down; castoff does not guess. Read the logs, then resubmit it"
-    )
+    return _KILLED_EARLY.format(run.id) if not submission.job and not scene.attempts else _ALL_KILLED
 
 
+_ALL_KILLED = (
+    "its scheduler is gone and no ending was written: everything was killed at once, or the machine went "
+    "down; castoff does not guess. Read the logs, then resubmit it"
+)
 _KILLED_EARLY = "it was killed while it was submitted, so nothing began; `castoff resubmit {}` sends it"
 _CAN_GO_ON = "it stopped early and can go on: castoff resubmit {}"
 _BY_HAND = (
     "it stopped early and can go on; castoff did not submit it, so only the scheduler of job {} knows "
     "whether it does"
 )
-
-
-def _reason_queued(scene: Scene, told: queued.Told) -> str | None:
-    submission, state = scene.submission, joint_state(told.members)
-    refused = [send.error for send in scene.sends if send.error]
-    if submission and (submission.error is not None or refused):
-        return f"it could not be submitted: {submission.error or refused[0]}"
-    if state == "ended" and worst(member.ending for member in told.members) == "again":
-        return _CAN_GO_ON.format(scene.run.id) if submission else _BY_HAND.format(scene.job)
-    if state == "ended":
-        return None
-    if state == "running":
-        return told.stuck
-    if submission and not submission.sends and not scene.attempts and not scene.alive:
-        return _KILLED_EARLY.format(scene.run.id)
-    words = [member.reason for member in told.members if member.state == state and member.reason]
-    return told.stuck or (words[0] if words else None)
 
 
 class Asking:
