@@ -116,7 +116,7 @@ class _Attempt(Supervision):
         Raises:
             CastoffError: it cannot be started.
         """
-        guardian = Guardian(GRACE)
+        guardian = Guardian()
         self._family.leave_out(guardian.pid)
         self._stack.callback(guardian.dismiss)
         log = RankLog(self._run.script_log())

@@ -292,7 +292,9 @@ def main(waits: Waits) -> None:
         run.write_submission(record)
     except OSError as error:
         sys.exit(f"castoff: {run.path}: cannot be written: {error.strerror}")
-    _redirect(log)
+    # Let go of the terminal, and of who waits for an answer.
+    for source, target in ((os.open(os.devnull, os.O_RDONLY), 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
     with contextlib.suppress(BrokenPipeError):
         os.write(write_end, f"{job}\n".encode())
     os.close(write_end)
@@ -305,10 +307,9 @@ def main(waits: Waits) -> None:
 def _take_lock(run: Run) -> int:
     """The run's lock, handed down as standard input or taken here: a file descriptor."""
     path = run.path / LOCK
-    try:
+    handed_down = False
+    with contextlib.suppress(OSError):
         handed_down = os.path.samestat(os.fstat(0), path.stat())
-    except OSError:
-        handed_down = False
     try:
         lock = os.dup(0) if handed_down else os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         take(lock)
@@ -317,9 +318,3 @@ def _take_lock(run: Run) -> int:
     except OSError as error:
         sys.exit(f"castoff: {path}: cannot be locked: {error.strerror}")
     return lock
-
-
-def _redirect(log: int) -> None:
-    """Let go of the terminal, and of who waits for an answer."""
-    for source, target in ((os.open(os.devnull, os.O_RDONLY), 0), (log, 1), (log, 2)):
-        os.dup2(source, target)

@@ -53,8 +53,8 @@ class Guardian:
     pipe's end it looks for what lives in the ranks' sessions, has its mark, or descends from them.
     """
 
-    def __init__(self, grace: float):
-        """Start it; `grace` is in seconds.
+    def __init__(self) -> None:
+        """Start it.
 
         Raises:
             OSError: /bin/sh cannot be started.
@@ -64,7 +64,7 @@ class Guardian:
         self.environment = {GUARDED: mark}
         """What a rank has in its environment."""
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARDIAN, "castoff-guardian", sys.executable, program, str(grace), mark],
+            ["/bin/sh", "-c", _GUARDIAN, "castoff-guardian", sys.executable, program, str(GRACE), mark],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -19,7 +19,7 @@ from launcher.config.quantities import cpulist
 from launcher.errors import CastoffError
 from launcher.ranks import STALE_VARIABLES
 from launcher.starters.local.ports import free_port, is_free
-from launcher.starters.local.processes import GRACE, Family, Guardian, allowed_cores, on_cores
+from launcher.starters.local.processes import Family, Guardian, allowed_cores, on_cores
 from launcher.starters.local.streams import RankLog, open_logs
 from launcher.starters.local.supervision import Rank, Report, Signals, Supervision, counted
 
@@ -63,8 +63,6 @@ class StartRequest(NamedTuple):
     None: no logs."""
     failure_file: Path | None = None
     """Where to record the first rank that failed; a record that is already there stays."""
-    grace_seconds: float = GRACE
-    """Seconds between TERM and KILL when what is left has to end."""
     hosts: Hosts | None = None
     """None: this host is all there is, and the port is found here."""
     inherited: Sequence[int] = ()
@@ -117,9 +115,9 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
         stack.callback(family.close)
         host = socket.gethostname()
         report = Report(host, output, messages, request.failure_file, request.log_dir)
-        supervision = Supervision(report, family, signals, request.grace_seconds)
+        supervision = Supervision(report, family, signals)
         try:
-            guardian = Guardian(request.grace_seconds)
+            guardian = Guardian()
         except OSError as error:
             supervision.close()
             raise _explained(error, request, 0, request.environment) from error
@@ -188,8 +186,6 @@ def _check(request: StartRequest) -> None:
         value = getattr(request, name)
         if value is not None and value < 1:
             raise CastoffError(f"{name}={value}: must be 1 or more")
-    if not request.grace_seconds >= 0:
-        raise CastoffError(f"grace_seconds={request.grace_seconds}: must be 0 or more")
     workdir = request.workdir
     if workdir is not None and not (workdir.is_dir() and os.access(workdir, os.X_OK)):
         what = "cannot be entered" if workdir.is_dir() else "is not a folder on this host"

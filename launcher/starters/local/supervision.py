@@ -110,11 +110,10 @@ class Signals:
 class Supervision:
     """The ranks of one start, from their first moment to the end of their last descendant."""
 
-    def __init__(self, report: Report, family: Family, signals: Signals, grace: float = GRACE):
+    def __init__(self, report: Report, family: Family, signals: Signals):
         self._report = report
         self._family = family
         self._signals = signals
-        self._grace = grace
         self._ranks: list[Rank] = []
         self._alive: dict[int, Rank] = {}
         self._selector = selectors.DefaultSelector()
@@ -306,13 +305,14 @@ class Supervision:
 
     def _report_failure(self, rank: Rank, code: int, killer: int | None) -> None:
         log = f"; its log: {rank.log.path}" if rank.log is not None else ""
-        first: dict[str, object] = {
+        name = None if killer is None else signal_name(killer)
+        first = {
             "rank": rank.number,
             "host": self._report.host,
             "code": code,
+            "signal": name,
             "time": time.time(),
         }
-        first["signal"] = None if killer is None else signal_name(killer)
         trouble = None
         if self._report.failure_file is not None:
             trouble = write_once(self._report.failure_file, json.dumps(first) + "\n")
@@ -327,7 +327,7 @@ class Supervision:
         if not self._ending:
             self._ending = True
             send(self._family.members(), signal.SIGTERM)
-            self._kill_time = time.monotonic() + self._grace
+            self._kill_time = time.monotonic() + GRACE
 
     def _take_signals(self) -> None:
         for number in self._signals.take():
@@ -384,7 +384,7 @@ class Supervision:
             self._settled = now + _SETTLE
         elif now >= self._settled and self._kill_time is None:
             helpers = self._family.members()
-            self._kill_time = now + self._grace
+            self._kill_time = now + GRACE
             if helpers:
                 count = counted(len(helpers), "process", "processes")
                 self.say(f"ending {count} that outlived the ranks")
@@ -421,9 +421,8 @@ def _recorded(path: Path) -> dict[str, object] | None:
         record = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
-    return (
-        record if isinstance(record, dict) and {"rank", "host", "code", "signal"} <= record.keys() else None
-    )
+    wanted = {"rank", "host", "code", "signal"}
+    return record if isinstance(record, dict) and wanted <= record.keys() else None
 
 
 def write_once(path: Path, text: str) -> str | None:

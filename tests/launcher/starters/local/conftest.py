@@ -23,12 +23,13 @@ _DRIVER = """
 import json, os, signal, sys
 from pathlib import Path
 from launcher.errors import CastoffError
-from launcher.starters.local import supervision
+from launcher.starters.local import processes, supervision
 from launcher.starters.local.starter import StartRequest, start_ranks
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
 fields = json.loads(sys.argv[1])
 supervision._ECHO = fields.pop("echo", supervision._ECHO)
+processes.GRACE = supervision.GRACE = fields.pop("grace", processes.GRACE)
 for name in ("workdir", "log_dir", "failure_file"):
     fields[name] = fields[name] and Path(fields[name])
 request = StartRequest(environment=dict(os.environ), **fields)
@@ -50,7 +51,7 @@ def request(command: list[str], ranks: int = 2, **fields: Any) -> StartRequest:
     defaults: dict[str, Any] = dict.fromkeys(StartRequest._fields) | StartRequest._field_defaults
     environment = {"PATH": os.environ["PATH"], **fields.pop("environment", {})}
     defaults |= {"command": command, "ranks": ranks, "environment": environment}
-    defaults |= {"job_id": str(os.getpid()), "grace_seconds": 3.0}
+    defaults["job_id"] = str(os.getpid())
     return StartRequest(**(defaults | fields))
 
 
@@ -72,7 +73,7 @@ def run(for_real: None) -> Callable[..., Outcome]:
 def spawn(for_real: None) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Start ranks in a process of their own; whatever of it is left is killed at the end.
 
-    `echo`: seconds within which a repeated signal is a copy.
+    `echo`: seconds within which a repeated signal is a copy; `grace`: those between TERM and KILL.
     """
     started: list[subprocess.Popen[bytes]] = []
 
@@ -85,8 +86,7 @@ def spawn(for_real: None) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         for name in [name for name in options if name in fields]:
             value = options.pop(name)
             fields[name] = str(value) if isinstance(value, Path) else value
-        if "echo" in options:
-            fields["echo"] = options.pop("echo")
+        fields |= {name: options.pop(name) for name in ("echo", "grace") if name in options}
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
         driver = [sys.executable, "-c", _DRIVER, json.dumps(fields)]
         process = cast("subprocess.Popen[bytes]", subprocess.Popen(driver, **options))

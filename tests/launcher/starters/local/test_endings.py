@@ -186,7 +186,7 @@ class TestSignals:
             echo $$ > $1/$RANK; while :; do sleep 0.05; done""",
             tmp_path,
         )
-        process = spawn(program, 2, grace_seconds=0.0)
+        process = spawn(program, 2, grace=0.0)
         pids(tmp_path, 2)
         process.terminate()
         outcome = finish(process)
@@ -202,7 +202,7 @@ class TestSignals:
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_the_second_one_kills(self, spawn: Spawn, tmp_path: Path, number: signal.Signals) -> None:
-        process = spawn(shell(HEEDLESS, tmp_path, ": >$1/asked.$RANK"), 2, grace_seconds=600.0, echo=0.0)
+        process = spawn(shell(HEEDLESS, tmp_path, ": >$1/asked.$RANK"), 2, grace=600.0, echo=0.0)
         ranks = pids(tmp_path, 2)
         process.send_signal(number)
         until(lambda: len(list(tmp_path.glob("asked.*"))) == 2)
@@ -279,9 +279,12 @@ while True:
 class TestNobodyIsLeft:
     @pytest.mark.parametrize("kind", ["meek", "stubborn"])
     @pytest.mark.parametrize("code", [0, 6])
-    def test_a_daemon_that_holds_the_pipe(self, run: Run, tmp_path: Path, kind: str, code: int) -> None:
+    def test_a_daemon_that_holds_the_pipe(
+        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, code: int
+    ) -> None:
         note = tmp_path / "pid"
-        outcome = run(python(DAEMON, note, code, kind), 1, grace_seconds=0.5)
+        monkeypatch.setattr(supervision, "GRACE", 0.5)
+        outcome = run(python(DAEMON, note, code, kind), 1)
         assert outcome.code == code
         assert gone(int(note.read_text()))
         if code == 0:
@@ -332,8 +335,9 @@ print(zombies)
         """Its starter is killed before it can tell the guardian of it."""
         program = """
 import os, signal, subprocess
-from launcher.starters.local.processes import Guardian
-environ = {**os.environ, **Guardian(0.0).environment}
+from launcher.starters.local import processes
+processes.GRACE = 0.0
+environ = {**os.environ, **processes.Guardian().environment}
 rank = subprocess.Popen(["sleep", "600"], env=environ, start_new_session=True, stdout=subprocess.DEVNULL)
 print(rank.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -349,7 +353,7 @@ os.kill(os.getpid(), signal.SIGKILL)
             echo $$ > $1/$RANK; while :; do sleep 0.1; done""",
             tmp_path,
         )
-        process = spawn(program, 2, grace_seconds=0.3)
+        process = spawn(program, 2, grace=0.3)
         family = [*pids(tmp_path, 4).values()]
         guards = [child.pid for child in psutil.Process(process.pid).children()]
         process.kill()

@@ -151,7 +151,6 @@ class TestCannotStart:
             ({"workdir": Path("/no/such")}, "workdir=/no/such: it is not a folder on this host"),
             ({"ranks": 0}, "ranks=0: must be 1 or more"),
             ({"cores_per_rank": 0}, "cores_per_rank=0: must be 1 or more"),
-            ({"grace_seconds": -1.0}, "grace_seconds=-1.0: must be 0 or more"),
             ({"command": []}, "the command is empty"),
             ({"log_dir": Path("/etc/hostname/logs")}, "choose another"),
         ],
