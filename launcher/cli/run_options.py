@@ -12,7 +12,7 @@ from launcher.cli.completion import complete_runs
 from launcher.errors import CastoffError, say
 from launcher.runs.index import Index
 from launcher.runs.run import Run
-from launcher.status.overview import Overview, Row
+from launcher.status.overview import Overview
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,12 +29,10 @@ def run_options(function: F) -> F:
     return click.argument("runs", nargs=-1, shell_complete=complete_runs)(function)
 
 
-def runs_meant(
-    runs: Sequence[str], names: Sequence[str], wanted: Callable[[list[Row]], list[Row]] | None = None
-) -> list[Run]:
+def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = False) -> list[Run]:
     """The runs of these references, and those of names; each once.
 
-    `wanted`: which of those of such names (default: those that are not over).
+    Those of names are not over; with `newest_too` the newest of each name may be.
 
     Raises:
         CastoffError: there is no such run, or its directory may not be used.
@@ -52,18 +50,10 @@ def runs_meant(
         rows, _ = overview.choose()
         if not rows:
             raise CastoffError(f"there are no runs of such a name: {', '.join(names)}")
-        chosen = (wanted or _not_over)(rows)
-        found |= {row.run.path: row.run for row in chosen}
+        newest = {row.told.name: row for row in rows} if newest_too else {}
+        for row in rows:
+            if row.told.state != "ended" or newest.get(row.told.name) is row:
+                found[row.run.path] = row.run
         if not found:
             say(f"nothing of such a name goes on: {', '.join(names)}")
     return list(found.values())
-
-
-def _not_over(rows: list[Row]) -> list[Row]:
-    return [row for row in rows if row.told.state != "ended"]
-
-
-def newest_and_not_over(rows: list[Row]) -> list[Row]:
-    """Of each name the newest run, which may be over, and all that are not."""
-    newest = {row.told.name: row for row in rows}
-    return [row for row in rows if row.told.state != "ended" or newest[row.told.name] is row]

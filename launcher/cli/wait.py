@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import click
 import msgspec
 
 from launcher.cli.output import StillGoing, brief, is_terminal, json_option, print_json
-from launcher.cli.run_options import newest_and_not_over, run_options, runs_meant
+from launcher.cli.run_options import run_options, runs_meant
 from launcher.errors import printable
 from launcher.runs.states import RunStatus, members_words
 from launcher.status.watch import looks
@@ -31,14 +32,14 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None
     A run whose ending is unknown counts as 1. With --name, the newest run of each such name counts also if
     it is over.
     """
-    found = runs_meant(runs, names, newest_and_not_over)
+    found = runs_meant(runs, names, newest_too=True)
     told: set[str] = set()
-    with _Progress() as progress:
+    with contextlib.closing(_Progress()) as progress:
         for now in looks(found, timeout):
             ended = [one for one in now if one.over and one.directory not in told]
             told.update(one.directory for one in ended)
             if ended:
-                progress.clear()
+                progress.close()
                 if as_json:
                     print_json(*map(msgspec.to_builtins, ended))
                 else:
@@ -55,12 +56,6 @@ class _Progress:
     def __init__(self) -> None:
         self._shown: Status | None = None
 
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.clear()
-
     def show(self, left: list[RunStatus]) -> None:
         """Show these instead of what is shown."""
         if not left or not is_terminal(sys.stderr):
@@ -75,7 +70,7 @@ class _Progress:
             self._shown.start()
         self._shown.update(text)
 
-    def clear(self) -> None:
+    def close(self) -> None:
         """Take away what is shown, so that something can be printed."""
         if self._shown is not None:
             self._shown.stop()
