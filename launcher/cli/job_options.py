@@ -45,19 +45,15 @@ def load_job(job: str | None, overrides: tuple[str, ...], flags: dict[str, Any])
     if program is not None:
         given["command"] = program
     if job is not None:
-        check_job_file(job)
+        _refuse_program(job)
     elif program is None and not any(item.startswith("command=") for item in overrides):
         how = f"as in {context.command_path} -- python train.py"
         context.fail(f"name a job file, or a program after --, {how}")
     return JobSpec.load(job, overrides=overrides, flags=given)
 
 
-def check_job_file(job: str) -> None:
-    """Say it if what stands where a job file belongs is a program.
-
-    Raises:
-        click.UsageError: it is one.
-    """
+def _refuse_program(job: str) -> None:
+    """Fail if what stands where a job file belongs is a program."""
     from shutil import which
 
     path = Path(job)

@@ -98,8 +98,22 @@ def command(
     found = None if here or hosts is not None else _allocation(site_name)
     of_this_host = {"--log-dir": log_dir, "--failure-file": failure_file, "--job-id": job_id}
     if found is not None:
-        _refuse(of_this_host, f"is for ranks on this host alone (--here), and this is {found[0]}")
-        return _in_allocation(*found, job, overrides, flags, runs_dir)
+        allocation, site = found
+        _refuse(of_this_host, f"is for ranks on this host alone (--here), and this is {allocation}")
+        from launcher.cli.job_options import load_job
+        from launcher.submission.launch import run_in_foreground
+
+        spec = load_job(job, overrides, flags)
+        _say_left_out(spec, _LEFT_OUT_IN_ALLOCATION)
+        return run_in_foreground(
+            spec,
+            site,
+            allocation,
+            runs_dir=runs_dir,
+            environ=os.environ,
+            output=sys.stdout.buffer,
+            messages=sys.stderr,
+        )
     _refuse({"--runs-dir": runs_dir}, "is for runs in an allocation; here --log-dir says where logs go")
     if job is None and not overrides and not context.obj:
         context.fail("name a program after --, as in castoff launch -n 2 -- python train.py")
@@ -271,28 +285,4 @@ def _no_allocation(site: Site, found: list[Allocation]) -> str:
         f"site {site.name} runs {site.scheduler}, but this shell is in no allocation of it: get one with "
         f"{queued_of(site.scheduler).interactive}, or use castoff submit; without --site the ranks start on "
         "this host"
-    )
-
-
-def _in_allocation(
-    allocation: Allocation,
-    site: Site,
-    job: str | None,
-    overrides: tuple[str, ...],
-    flags: dict[str, int],
-    runs_dir: Path | None,
-) -> int:
-    from launcher.cli.job_options import load_job
-    from launcher.submission.launch import run_in_foreground
-
-    spec = load_job(job, overrides, flags)
-    _say_left_out(spec, _LEFT_OUT_IN_ALLOCATION)
-    return run_in_foreground(
-        spec,
-        site,
-        allocation,
-        runs_dir=runs_dir,
-        environ=os.environ,
-        output=sys.stdout.buffer,
-        messages=sys.stderr,
     )

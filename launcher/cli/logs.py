@@ -181,7 +181,10 @@ def _print(run: Run, attempts: list[tuple[int, AttemptStatus]], selection: Selec
     for rank in sorted(selection.ranks):
         if not any(rank_logs(run, member, one.attempt, [rank]) for member, one in attempts):
             folder = Path(attempts[0][1].logs)
-            raise CastoffError(f"{folder}/rank-{rank:05d}.log: there is no such log; {_holds(folder)}")
+            names = sorted(path.name for path in folder.glob("*.log"))
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            held = f"{folder} holds {', '.join(names[:_NAMED]) or 'nothing'}{more}"
+            raise CastoffError(f"{folder}/rank-{rank:05d}.log: there is no such log; {held}")
     alone = len(attempts) == len(selection.ranks) == 1
     if alone and not sys.stdout.isatty():
         ((member, one),) = attempts
@@ -191,12 +194,6 @@ def _print(run: Run, attempts: list[tuple[int, AttemptStatus]], selection: Selec
         print_logs(run, attempts, selection, _text(several=len(attempts) > 1, labels=not alone), _write)
     if words := lacking(run, attempts):
         say(words)
-
-
-def _holds(folder: Path) -> str:
-    names = sorted(path.name for path in folder.glob("*.log"))
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{folder} holds {', '.join(names[:_NAMED]) or 'nothing'}{more}"
 
 
 def _copy(path: Path, tail: int | None) -> None:
