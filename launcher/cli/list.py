@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from launcher.cli.output import Table, brief, duration, is_terminal, json_option, print_json, say, several
 from launcher.runs.index import Index
-from launcher.runs.states import ENDINGS, RunSummary, members_words
+from launcher.runs.states import ENDINGS, members_words
 from launcher.status.overview import Overview, Row, rebuild
 from launcher.status.watch import AT_A_GLANCE
 
@@ -118,8 +119,7 @@ def _announce(count: int) -> None:
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    told = {name: getattr(row.told, name) for name in RunSummary.__struct_fields__}
-    return {"id": row.entry.id, "directory": row.entry.path, **told}
+    return {"id": row.entry.id, "directory": row.entry.path, **msgspec.structs.asdict(row.told)}
 
 
 def _cells(row: Row, now: float) -> tuple[str, ...]:

@@ -156,9 +156,14 @@ def _complain(message: str, code: int, words: list[str], problems: list[Problem]
         for line in message.split("\n"):
             say(line)
         return code
-    from launcher.cli.output import error_as_json
+    import json
 
-    click.echo(error_as_json(message, code, problems or []), err=True)
+    told: dict[str, Any] = {"error": message, "exit_code": code}
+    if problems:
+        told["problems"] = [
+            {"where": one.where, "field": one.path, "message": one.message} for one in problems
+        ]
+    click.echo(json.dumps(told), err=True)
     return code
 
 

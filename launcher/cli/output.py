@@ -9,13 +9,12 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from launcher.config.quantities import DURATION_PATTERN, DURATION_TAKES, seconds
-from launcher.errors import CastoffError, Problem, printable
+from launcher.errors import CastoffError, printable
 from launcher.errors import say as say
 
 if TYPE_CHECKING:
@@ -53,16 +52,6 @@ def print_facts(**facts: object) -> None:
     for name, fact in facts.items():
         if fact is not None:
             click.echo(f"{name.replace('_', '-'):11} {fact}")
-
-
-def error_as_json(message: str, code: int, problems: Sequence[Problem]) -> str:
-    """An error as a line of JSON; `problems`: the parts of it, where it is an input that is wrong."""
-    told: dict[str, Any] = {"error": message, "exit_code": code}
-    if problems:
-        told["problems"] = [
-            {"where": one.where, "field": one.path, "message": one.message} for one in problems
-        ]
-    return json.dumps(told)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -161,17 +150,3 @@ def brief(span: float) -> str:
 def moment(at: float) -> str:
     """A point in time, in local time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-
-
-def write_output(path: Path, text: str, mode: int) -> None:
-    """Write a file that the user named: a device or a pipe is written to, and a link stays one.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    from launcher.runs.records import write_file
-
-    if path.exists() and not path.is_file() and not path.is_dir():
-        path.write_text(text, encoding="utf-8", errors="surrogateescape")
-    else:
-        write_file(Path(os.path.realpath(path)), text, mode)

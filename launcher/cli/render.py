@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
 from launcher.cli.job_options import job_options, load_job, load_site
-from launcher.cli.output import json_option, print_json, write_output
+from launcher.cli.output import json_option, print_json
 from launcher.errors import CastoffError, printable
 
 
@@ -35,6 +36,7 @@ def command(
 
     from launcher.planning.planner import plan
     from launcher.planning.render import render
+    from launcher.runs.records import write_file
     from launcher.runs.script import head_of
 
     spec = load_job(job, overrides, flags)
@@ -45,7 +47,11 @@ def command(
     elif output is None:
         click.echo(script.encode(), nl=False)  # UTF-8, whatever the locale
     if output is not None:
+        path = Path(output)
         try:
-            write_output(Path(output), script, 0o755)
+            if path.exists() and not path.is_file() and not path.is_dir():  # a device or a pipe
+                path.write_text(script, encoding="utf-8", errors="surrogateescape")
+            else:
+                write_file(Path(os.path.realpath(path)), script, 0o755)  # a link stays one
         except OSError as error:
             raise CastoffError(f"{printable(output)}: cannot be written: {error.strerror}") from error
