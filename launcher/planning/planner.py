@@ -21,7 +21,7 @@ from launcher.planning import binding, containers, limits, staging
 from launcher.runs.plan import ContainerPlan, Devices, Plan
 from launcher.schedulers import directives
 from launcher.schedulers.choice import check_profile
-from launcher.schedulers.directives import Resources, dependency, of_scheduler
+from launcher.schedulers.directives import dependency, of_scheduler
 from launcher.schedulers.registry import queued, scheduler_of
 from launcher.starters.registry import STARTERS, Layout, Request, start
 
@@ -117,20 +117,14 @@ class _Planner:
         spec, site, layout, starter = self.spec, self.site, self.layout, self.starter
         devices = self._devices()
         cores, cpu_lists = self._cores()
-        processes = self._processes(cores, cpu_lists)
-        asked = Resources(
-            name=self.name,
-            nodes=layout.nodes,
-            tasks_per_node=processes.layout.most,
-            cores_per_task=processes.cores,
-            devices_per_task=processes.devices,
-            devices_per_node=self.node_devices,
+        processes = self._processes(cores, cpu_lists)._replace(
             whole_nodes=self.whole_nodes,
+            name=self.name,
             walltime=self.walltime,
             grace=self.grace,
             after=dependency(dict(spec.after)),
         )
-        self._check(asked)
+        self._check(processes)
         if self.problems:
             raise InvalidInput(self.problems)
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
@@ -146,7 +140,7 @@ class _Planner:
             site=site.name,
             scheduler=site.scheduler,
             shell=site.shell,
-            directives=self.scheduler.directives(spec, site, asked),
+            directives=self.scheduler.directives(spec, site, processes),
             command=spec.command,
             function=function,
             nodes=layout.nodes,
@@ -186,7 +180,7 @@ class _Planner:
             notes=self.notes,
         )
 
-    def _check(self, asked: Resources) -> None:
+    def _check(self, asked: Request) -> None:
         """All that can be said of the job's fields one by one."""
         spec, site, layout, starter = self.spec, self.site, self.layout, self.starter
         if (fixed := fixed_ranks(spec.options, site)) and layout.groups != [(fixed[1], layout.nodes)]:

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from launcher.config.job import JobSpec, StarterName
     from launcher.config.site import Site
     from launcher.schedulers.allocation import Allocation
-    from launcher.schedulers.directives import Directives, Resources
+    from launcher.schedulers.directives import Directives
     from launcher.schedulers.orders import Order, Sending
     from launcher.schedulers.queue import Queue
+    from launcher.starters.registry import Request
 
 
 class Dialect(NamedTuple):
@@ -100,11 +101,11 @@ class Scheduler(ABC):
         """Whether a job that asks for some of a node's devices sees those alone, numbered from 0."""
         return True
 
-    def directives(self, spec: JobSpec, site: Site, resources: Resources) -> Directives:
+    def directives(self, spec: JobSpec, site: Site, request: Request) -> Directives:
         """A job's directives, in the order in which a person would write them."""
         return []
 
-    def contradictions(self, spec: JobSpec, site: Site, resources: Resources) -> Iterable[tuple[str, str]]:
+    def contradictions(self, spec: JobSpec, site: Site, request: Request) -> Iterable[tuple[str, str]]:
         """Raw directives that contradict what was decided of devices: fields and messages."""
         return ()
 

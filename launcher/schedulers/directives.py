@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from launcher.config import job
 from launcher.config.document import did_you_mean
@@ -26,25 +26,6 @@ Given: TypeAlias = "Mapping[str, Directive | dict[str, Directive]]"
 
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+|\[[0-9]*\])?(\.[A-Za-z0-9.-]+)?")
 """A job's id: 123, 123_4, 123.host, 123[].host."""
-
-
-class Resources(NamedTuple):
-    """What the directives need to know of a plan's decisions."""
-
-    name: str
-    nodes: int
-    tasks_per_node: int
-    cores_per_task: int | None
-    devices_per_task: int
-    devices_per_node: int
-    whole_nodes: bool
-    """Whether the job has its nodes for itself, with all their devices."""
-    walltime: int | None
-    """Seconds."""
-    grace: int
-    """Seconds."""
-    after: str | None
-    """A dependency of scheduler ids alone, in the scheduler's words."""
 
 
 def of_scheduler(given: Given, scheduler: str) -> dict[str, Directive]:

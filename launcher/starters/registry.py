@@ -54,7 +54,7 @@ class Layout(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What a starter is asked for."""
+    """What a starter and the scheduler are asked for."""
 
     layout: Layout
     cores: int | None
@@ -70,6 +70,15 @@ class Request(NamedTuple):
     """Whether further flags of the job say where srun starts each process."""
     by_hand: bool = False
     """Whether the job itself names the cores of each process."""
+    whole_nodes: bool = False
+    """Whether the job has its nodes for itself, with all their devices."""
+    name: str = ""
+    walltime: int | None = None
+    """Seconds."""
+    grace: int = 0
+    """Seconds."""
+    after: str | None = None
+    """A dependency of scheduler ids alone, in the scheduler's words."""
 
 
 def srun(request: Request) -> list[str]:

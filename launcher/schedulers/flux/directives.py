@@ -11,7 +11,8 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import shown
 from launcher.schedulers.base import Dialect
-from launcher.schedulers.directives import Directives, Layer, Resources, layered
+from launcher.schedulers.directives import Directives, Layer, layered
+from launcher.starters.registry import Request
 
 _SHORT = {
     "N": "nodes",
@@ -126,31 +127,31 @@ DIALECT = Dialect(
 """What `directives:` may hold for flux batch."""
 
 
-def directives(spec: JobSpec, site: Site, resources: Resources) -> Directives:
+def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     """A job's directives, in the order in which a person would write them."""
     asked: Layer = [
-        ("job-name", resources.name),
+        ("job-name", request.name),
         ("bank", spec.account),
         ("queue", spec.queue),
         ("requires", spec.constraint),
-        ("nodes", str(resources.nodes)),
-        *_slots(resources),
-        ("time-limit", f"{resources.walltime}s" if resources.walltime else None),
-        ("dependency", resources.after),
+        ("nodes", str(request.layout.nodes)),
+        *_slots(request),
+        ("time-limit", f"{request.walltime}s" if request.walltime else None),
+        ("dependency", request.after),
         *_environment(spec),
     ]
     own: Layer = [("output", "{{name}}-{{id.dec}}.out")]
     return layered(asked, own, site, spec)
 
 
-def _slots(resources: Resources) -> Layer:
+def _slots(request: Request) -> Layer:
     """A slot is what a job has of a node."""
-    if resources.whole_nodes:
+    if request.whole_nodes:
         return [("exclusive", True)]
     return [
-        ("nslots", str(resources.nodes)),
-        ("cores-per-slot", str(resources.tasks_per_node * (resources.cores_per_task or 1))),
-        ("gpus-per-slot", str(resources.devices_per_node) if resources.devices_per_node else None),
+        ("nslots", str(request.layout.nodes)),
+        ("cores-per-slot", str(request.layout.most * (request.cores or 1))),
+        ("gpus-per-slot", str(request.node_devices) if request.node_devices else None),
     ]
 
 

@@ -13,7 +13,8 @@ from launcher.config.site import Site
 from launcher.errors import shown
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
 from launcher.schedulers.base import Dialect
-from launcher.schedulers.directives import Directives, Layer, Resources, array_words, layered
+from launcher.schedulers.directives import Directives, Layer, array_words, layered
+from launcher.starters.registry import Request
 
 _EVENTS = {"begin": "b", "end": "e", "fail": "a"}
 
@@ -102,19 +103,19 @@ DIALECT = Dialect(
 """What `directives:` may hold for qsub."""
 
 
-def directives(spec: JobSpec, site: Site, resources: Resources) -> Directives:
+def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     """A job's directives for qsub: one letter is an option, a word is a resource of -l."""
     array = spec.array is not None and spec.array.count > 1  # PBS refuses -J 0-0
     asked: Layer = [
-        ("N", resources.name),
+        ("N", request.name),
         ("A", spec.account),
         ("q", spec.queue),
-        ("select", _select(spec, site, resources)),
+        ("select", _select(spec, site, request)),
         ("place", "scatter:excl" if spec.exclusive else None),
-        ("walltime", clock(resources.walltime) if resources.walltime else None),
+        ("walltime", clock(request.walltime) if request.walltime else None),
         ("filesystems", None),
         ("J", array_words(spec) if array else None),
-        ("W", f"depend={resources.after}" if resources.after else None),
+        ("W", f"depend={request.after}" if request.after else None),
         ("M", spec.mail.to if spec.mail else None),
         ("m", "".join(_EVENTS[event] for event in spec.mail.on) if spec.mail else None),
         *_environment(spec),
@@ -132,12 +133,12 @@ def _environment(spec: JobSpec) -> Directives:
     return []
 
 
-def _select(spec: JobSpec, site: Site, resources: Resources) -> str:
+def _select(spec: JobSpec, site: Site, request: Request) -> str:
     spelled = {
-        "ncpus": str(resources.tasks_per_node * (resources.cores_per_task or 1)),
-        "mpiprocs": str(resources.tasks_per_node),
-        "ngpus": str(resources.devices_per_node) if resources.devices_per_node else None,
+        "ncpus": str(request.layout.most * (request.cores or 1)),
+        "mpiprocs": str(request.layout.most),
+        "ngpus": str(request.node_devices) if request.node_devices else None,
         "mem": f"{spec.memory.lower()}b" if spec.memory else None,
     }
     chunk = [f"{name}={spelled[name]}" for name in site.select if spelled[name] is not None]
-    return ":".join([str(resources.nodes), *chunk])
+    return ":".join([str(request.layout.nodes), *chunk])

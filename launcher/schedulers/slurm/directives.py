@@ -15,12 +15,12 @@ from launcher.schedulers.base import Dialect
 from launcher.schedulers.directives import (
     Directives,
     Layer,
-    Resources,
     array_words,
     layered,
     of_scheduler,
     text,
 )
+from launcher.starters.registry import Request
 
 NAME = "slurm"
 
@@ -112,10 +112,10 @@ DIALECT = Dialect(
 """What `directives:` may hold for sbatch."""
 
 
-def directives(spec: JobSpec, site: Site, resources: Resources) -> Directives:
+def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     """A job's directives for sbatch, in the order in which a person would write them."""
     asked: Layer = [
-        ("job-name", resources.name),
+        ("job-name", request.name),
         ("account", spec.account),
         ("partition", spec.queue),
         ("qos", spec.qos),
@@ -123,21 +123,21 @@ def directives(spec: JobSpec, site: Site, resources: Resources) -> Directives:
         ("reservation", spec.reservation),
         ("exclude", spec.exclude),
         ("exclusive", spec.exclusive),
-        ("nodes", str(resources.nodes)),
-        ("ntasks-per-node", str(resources.tasks_per_node)),
-        ("cpus-per-task", text(site.cpus_of(resources.cores_per_task))),
-        *devices(site, resources.devices_per_task, resources.devices_per_node, resources.whole_nodes),
+        ("nodes", str(request.layout.nodes)),
+        ("ntasks-per-node", str(request.layout.most)),
+        ("cpus-per-task", text(site.cpus_of(request.cores))),
+        *devices(site, request.devices, request.node_devices, request.whole_nodes),
         ("mem", spec.memory),
-        ("time", clock(resources.walltime) if resources.walltime else None),
+        ("time", clock(request.walltime) if request.walltime else None),
         ("array", array_words(spec)),
-        ("dependency", resources.after),
+        ("dependency", request.after),
         ("mail-user", spec.mail.to if spec.mail else None),
         ("mail-type", ",".join(spec.mail.on).upper() if spec.mail else None),
     ]
     own: Layer = [
         ("output", "%x-%A_%a.out" if spec.array else "%x-%j.out"),
         ("open-mode", "append"),
-        ("signal", f"B:USR2@{resources.grace}" if resources.walltime else None),
+        ("signal", f"B:USR2@{request.grace}" if request.walltime else None),
         ("requeue" if spec.requeue.max else "no-requeue", True),
         ("export", _export(spec)),
     ]
@@ -167,9 +167,9 @@ _ASK_FOR_DEVICES = ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-pe
 """Options of sbatch that ask for GPUs; gres may ask for other things instead."""
 
 
-def contradictions(spec: JobSpec, site: Site, resources: Resources) -> Iterator[tuple[str, str]]:
+def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
     """Raw requests for devices that contradict the job's own, of which there is one or none."""
-    own = devices(site, resources.devices_per_task, resources.devices_per_node, resources.whole_nodes)
+    own = devices(site, request.devices, request.node_devices, request.whole_nodes)
     given = of_scheduler(spec.directives, NAME)
     for name in _ASK_FOR_DEVICES:
         value = given.get(name)

@@ -10,21 +10,11 @@ from hypothesis import strategies as st
 
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
-from launcher.schedulers.directives import Resources, dependency
+from launcher.schedulers.directives import dependency
 from launcher.schedulers.registry import scheduler_of
+from launcher.starters.registry import Layout, Request
 
-RESOURCES = Resources(
-    name="job",
-    nodes=2,
-    tasks_per_node=4,
-    cores_per_task=8,
-    devices_per_task=1,
-    devices_per_node=4,
-    whole_nodes=False,
-    walltime=5400,
-    grace=120,
-    after=None,
-)
+REQUEST = Request(Layout([(4, 2)]), 8, [], 1, 4, Site.load("slurm"), name="job", walltime=5400, grace=120)
 
 
 def site(scheduler: str, **fields: Any) -> Site:
@@ -36,24 +26,22 @@ def spec(**fields: Any) -> JobSpec:
     return JobSpec.of({"command": ["x"], **fields})
 
 
-def slurm(resources: Resources = RESOURCES, at: Site | None = None, **fields: Any) -> dict[str, str | bool]:
-    pairs = scheduler_of("slurm").directives(spec(**fields), at or site("slurm"), resources)
+def slurm(request: Request = REQUEST, at: Site | None = None, **fields: Any) -> dict[str, str | bool]:
+    pairs = scheduler_of("slurm").directives(spec(**fields), at or site("slurm"), request)
     assert len({name for name, _ in pairs}) == len(pairs), "no directive twice"
     return dict(pairs)
 
 
-def pbs(resources: Resources = RESOURCES, at: Site | None = None, **fields: Any) -> dict[str, str | bool]:
-    pairs = scheduler_of("pbs").directives(spec(**fields), at or site("pbs"), resources)
+def pbs(request: Request = REQUEST, at: Site | None = None, **fields: Any) -> dict[str, str | bool]:
+    pairs = scheduler_of("pbs").directives(spec(**fields), at or site("pbs"), request)
     assert len({name for name, _ in pairs}) == len(pairs), "no directive twice"
     return dict(pairs)
 
 
 class TestSlurm:
     def test_least(self) -> None:
-        resources = RESOURCES._replace(
-            cores_per_task=None, devices_per_task=0, devices_per_node=0, walltime=None
-        )
-        assert scheduler_of("slurm").directives(spec(), site("slurm"), resources) == [
+        request = REQUEST._replace(cores=None, devices=0, node_devices=0, walltime=None)
+        assert scheduler_of("slurm").directives(spec(), site("slurm"), request) == [
             ("job-name", "job"),
             ("nodes", "2"),
             ("ntasks-per-node", "4"),
@@ -120,7 +108,7 @@ class TestSlurm:
 
     def test_of_whole_nodes_srun_alone_divides_the_devices(self) -> None:
         # Frontier's nodes come with all their devices; seen too with --exclusive on Slurm 22.05.8.
-        whole = RESOURCES._replace(whole_nodes=True)
+        whole = REQUEST._replace(whole_nodes=True)
         at = site("slurm", gpu_request="gpus-per-task")
         assert not [name for name in slurm(whole, at) if "gpu" in name]
         assert slurm(whole, site("slurm"))["gpus-per-node"] == "4"
@@ -130,7 +118,7 @@ class TestSlurm:
         assert slurm(at=Site.load("frontier"))["cpus-per-task"] == "8"
 
     def test_a_job_without_devices_asks_for_none(self) -> None:
-        none = RESOURCES._replace(devices_per_task=0, devices_per_node=0)
+        none = REQUEST._replace(devices=0, node_devices=0)
         assert not [name for name in slurm(none, site("slurm", gpu_request="gres")) if "g" in name[:1]]
 
     @pytest.mark.parametrize(
@@ -147,7 +135,7 @@ class TestSlurm:
 
 class TestPbs:
     def test_least(self) -> None:
-        assert scheduler_of("pbs").directives(spec(), site("pbs"), RESOURCES._replace(walltime=None)) == [
+        assert scheduler_of("pbs").directives(spec(), site("pbs"), REQUEST._replace(walltime=None)) == [
             ("N", "job"),
             ("select", "2"),
             ("j", "oe"),
@@ -156,7 +144,7 @@ class TestPbs:
 
     def test_every_field(self) -> None:
         found = pbs(
-            RESOURCES._replace(after="afterok:7.host"),
+            REQUEST._replace(after="afterok:7.host"),
             account="a",
             queue="q",
             exclusive=True,
@@ -196,7 +184,7 @@ class TestPbs:
         assert pbs(at=site("pbs", select=spelled), memory="64G")["select"] == select
 
     def test_a_chunk_without_memory_or_devices(self) -> None:
-        none = RESOURCES._replace(devices_per_node=0, cores_per_task=None)
+        none = REQUEST._replace(node_devices=0, cores=None)
         at = site("pbs", select=["ncpus", "mpiprocs", "ngpus", "mem"])
         assert pbs(none, at)["select"] == "2:ncpus=4:mpiprocs=4"
 

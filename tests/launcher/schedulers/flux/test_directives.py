@@ -10,33 +10,22 @@ from hypothesis import strategies as st
 
 from launcher import JobSpec, Site, plan, render
 from launcher.errors import InvalidInput
-from launcher.schedulers.directives import Resources
 from launcher.schedulers.flux.directives import DIALECT, directive, directives, refused
+from launcher.starters.registry import Layout, Request
 
 from ...scripts.readers import read_flux
 
-RESOURCES = Resources(
-    name="job",
-    nodes=2,
-    tasks_per_node=4,
-    cores_per_task=8,
-    devices_per_task=1,
-    devices_per_node=4,
-    whole_nodes=False,
-    walltime=5400,
-    grace=120,
-    after=None,
-)
 SITE = Site(name="s", description="d", scheduler="flux", starter="flux")
+REQUEST = Request(Layout([(4, 2)]), 8, [], 1, 4, SITE, name="job", walltime=5400, grace=120)
 
 
-def asked(resources: Resources = RESOURCES, **fields: Any) -> dict[str, str | bool]:
-    return dict(directives(JobSpec.of({"command": ["x"], **fields}), SITE, resources))
+def asked(request: Request = REQUEST, **fields: Any) -> dict[str, str | bool]:
+    return dict(directives(JobSpec.of({"command": ["x"], **fields}), SITE, request))
 
 
 def test_every_field() -> None:
     found = asked(
-        RESOURCES._replace(after="afterok:1:2,after:3"),
+        REQUEST._replace(after="afterok:1:2,after:3"),
         account="a",
         queue="q",
         constraint="-host:n7",
@@ -61,7 +50,7 @@ def test_every_field() -> None:
 
 
 def test_whole_nodes_have_all_that_is_in_them() -> None:
-    found = asked(RESOURCES._replace(whole_nodes=True), inherit="all")
+    found = asked(REQUEST._replace(whole_nodes=True), inherit="all")
     assert found["exclusive"] is True
     assert not {"nslots", "cores-per-slot", "gpus-per-slot", "env", "env-remove"} & found.keys()
 
