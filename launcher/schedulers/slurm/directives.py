@@ -176,25 +176,18 @@ def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tupl
         count = _gpus(name, value) if isinstance(value, str) else None
         if count is None:
             continue
-        message = _contradiction(name, count, dict(own), spec)
-        if message is not None:
-            yield f"directives.{name}", message
-
-
-def _contradiction(name: str, count: int, own: dict[str, str | bool], spec: JobSpec) -> str | None:
-    if not own:
-        none = spec.devices_per_rank == 0 and count
-        return f"asks for {count} GPUs, but devices_per_rank is 0: drop one of the two" if none else None
-    ((asks, asked),) = own.items()
-    fields = "devices_per_rank and the ranks on a node"
-    if name == asks:
-        if count == _gpus(asks, str(asked)):
-            return None
-        return f"asks for {count}, but {asks}={asked} follows from {fields}: change those"
-    if count == 0:
-        return None
-    fix = "drop it; a type of GPU is the site's gpu_type"
-    return f"asks for devices once more: {asks}={asked} follows from {fields}; {fix}"
+        field = f"directives.{name}"
+        if not own:
+            if count and spec.devices_per_rank == 0:
+                yield field, f"asks for {count} GPUs, but devices_per_rank is 0: drop one of the two"
+            continue
+        ((asks, asked),) = own
+        follows = f"{asks}={asked} follows from devices_per_rank and the ranks on a node"
+        if name == asks and count != _gpus(asks, str(asked)):
+            yield field, f"asks for {count}, but {follows}: change those"
+        elif name != asks and count:
+            fix = "drop it; a type of GPU is the site's gpu_type"
+            yield field, f"asks for devices once more: {follows}; {fix}"
 
 
 def _gpus(name: str, value: str) -> int | None:
