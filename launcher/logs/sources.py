@@ -18,7 +18,7 @@ from launcher.logs.failures import FailedRank
 from launcher.logs.lines import ATTEMPT_BEGINS, Echo, Source, by_attempt
 from launcher.logs.show import Show
 from launcher.logs.tail import Tail, tail_start
-from launcher.runs.run import Run
+from launcher.runs.run import Run, names_in
 from launcher.starters.local.streams import RankLines
 from launcher.starters.registry import MERGING
 
@@ -206,39 +206,27 @@ def is_merged(run: Run) -> bool:
 
 def attempts_with_logs(run: Run) -> list[tuple[int, int]]:
     """(member, attempt) of every attempt that has a folder of logs, in order."""
-    found = (_ATTEMPT.fullmatch(name) for name in _names(run.logs))
+    found = (_ATTEMPT.fullmatch(name) for name in names_in(run.logs))
     return sorted((int(one["member"]), int(one["attempt"])) for one in found if one)
 
 
 def members_with_script_logs(run: Run) -> list[int]:
     """Members whose script has a log in the run directory, as one that stands alone has not."""
-    found = (_SCRIPT_LOG.fullmatch(name) for name in _names(run.logs))
+    found = (_SCRIPT_LOG.fullmatch(name) for name in names_in(run.logs))
     return sorted(int(one["member"]) for one in found if one)
 
 
 def rank_logs(run: Run, member: int, attempt: int, ranks: Collection[int] = ()) -> list[tuple[Source, Path]]:
     """The logs of an attempt's nodes and ranks, in order; with `ranks`, those of these ranks alone."""
     folder = run.logs / f"{member}.{attempt}"
-    found = []
-    for name in sorted(_names(folder)):
-        if one := _RANK_LOG.fullmatch(name):
-            number = int(one["number"])
-            if ranks and (one["kind"] == "node" or number not in ranks):
-                continue
-            found.append((Source(member, attempt, **{one["kind"]: number}), folder / name))
-    return found
+    logs = filter(None, map(_RANK_LOG.fullmatch, sorted(names_in(folder))))
+    found = [(Source(member, attempt, **{one["kind"]: int(one["number"])}), folder / one[0]) for one in logs]
+    return [(source, path) for source, path in found if not ranks or source.rank in ranks]
 
 
 def rank_log(source: Source, path: Path, selection: Selection, show: Show) -> Log:
     """One of `rank_logs`, to be read from where the selection begins."""
     return Log(source, path, partial(show.lines, source), _start(path, selection))
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return [entry.name for entry in folder.iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def _start(path: Path, selection: Selection) -> int:

@@ -145,26 +145,25 @@ class Told:
             return self._waits(number, told, [*statuses, self._past(number, newest, requeued=True)])
         goes_on = told is not None and told.stage in ("pending", "running")
         following = self.run.following(newest) if newest.last is None else None
+        so_far = [*statuses, newest.by_records()]
         if following is not None and not (goes_on and newest.end is None):
             if goes_on and newest.next is None:  # a chain's next job waits until this one is gone
-                again = [*statuses, newest.by_records()]
-                return MemberStatus(number, "pending", None, again, _ABOUT_TO_BEGIN)
+                return MemberStatus(number, "pending", None, so_far, _ABOUT_TO_BEGIN)
             followed = self._follows(number, newest, following, statuses)
             if followed is not None:
                 return followed
         if newest.is_certain:
-            return _ended_as(number, [*statuses, newest.by_records()])
+            return _ended_as(number, so_far)
         if goes_on:
             if newest.goes_on:
-                again = [*statuses, newest.by_records()]
-                return MemberStatus(number, "pending", None, again, _ABOUT_TO_BEGIN)
+                return MemberStatus(number, "pending", None, so_far, _ABOUT_TO_BEGIN)
             return MemberStatus(number, "running", None, [*statuses, newest.status("running")])
         if told is None and (silence := self._silence(key)):
             if self.known.answer.lasting and newest.end and not newest.goes_on:
-                return _ended_as(number, [*statuses, newest.by_records()])
+                return _ended_as(number, so_far)
             return self._silent(number, silence, [*statuses, newest.status("unknown", "unknown")])
         if newest.goes_on:
-            return self._stopped(number, newest, key, told, statuses)
+            return self._stopped(number, newest, key, told, so_far)
         if told is None or told.ended_itself:
             start = self._start_of(key, newest)
             # Who was killed for want of memory is known by the accounting of a step alone.
@@ -183,7 +182,7 @@ class Told:
                 "resubmit it"
             )
         elif newest.end is not None:
-            return _ended_as(number, [*statuses, newest.by_records()])
+            return _ended_as(number, so_far)
         unknown = newest.status("unknown", "unknown", reason=reason)
         return MemberStatus(number, "unknown", "unknown", [*statuses, unknown], reason)
 
@@ -196,7 +195,6 @@ class Told:
         statuses: list[AttemptStatus],
     ) -> MemberStatus:
         """A member that was to be started again, and is no longer in the queue."""
-        statuses = [*statuses, newest.by_records()]
         told = told or (self._newest_start(key) if key else None)
         lost = newest.last is not None and told is not None and told.stage == "ended"
         if told is not None and (told.was_cancelled or (lost and told.ending != "done")):
