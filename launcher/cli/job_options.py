@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from launcher.cli.completion import set_option, site_option
+from launcher.cli.completion import F, set_option, site_option
 from launcher.cli.output import say
 from launcher.config.document import invalid
 from launcher.config.job import JobSpec
@@ -17,8 +16,6 @@ from launcher.config.structure import fields_of
 from launcher.errors import printable
 from launcher.schedulers.choice import NO_SCHEDULER, choose_site, site_named
 from launcher.schedulers.registry import OWN
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _NUMBERS = ("nodes", "ranks_per_node", "ranks", "cores_per_rank", "devices_per_rank")
 _OF_CLUSTERS = ("account", "queue", "qos", "constraint", "reservation", "exclude")

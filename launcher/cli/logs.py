@@ -9,11 +9,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from launcher.cli.completion import complete_numbers, complete_runs
+from launcher.cli.completion import F, complete_numbers, complete_runs
 from launcher.cli.output import has_colours, json_option, print_json, say
 from launcher.errors import CastoffError
 from launcher.logs.failures import failed_rank, lacking
@@ -27,8 +27,6 @@ from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure_words
 from launcher.starters.registry import MERGING
 from launcher.status.watch import AT_A_GLANCE, Asking, status
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _NAMED = 10  # logs that an error names
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 import click
 
-from launcher.cli.completion import complete_runs
+from launcher.cli.completion import F, complete_runs
 from launcher.errors import CastoffError, say
 from launcher.runs.index import Index
 from launcher.runs.run import Run
 from launcher.status.overview import Overview
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def run_options(function: F) -> F:

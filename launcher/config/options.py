@@ -37,9 +37,8 @@ def with_options(site: Site, names: Sequence[str]) -> Site:
 def fixed_ranks(names: Sequence[str], site: Site) -> tuple[str, int] | None:
     """The first option that is made for one number of ranks on a node, and that number."""
     for name in names:
-        option = site.options.get(name)
-        if option is not None and option.ranks_per_node is not None:
-            return name, option.ranks_per_node
+        if name in site.options and (count := site.options[name].ranks_per_node) is not None:
+            return name, count
     return None
 
 

@@ -274,19 +274,16 @@ class Search(NamedTuple):
         found = (at for at in (folder, *folder.parents) if (at / ".castoff").is_dir())
         return cls(os.environ, next(found, None))
 
-    def folders(self) -> list[tuple[str, Path]]:
-        """The folders of profiles, nearest first, each with a word for it."""
-        home = Path(self.environ.get("HOME", "/nonexistent"))
-        config = Path(self.environ.get("XDG_CONFIG_HOME") or home / ".config")
-        folders = [("user", config / "castoff" / "sites"), ("built-in", _BUILT_IN)]
+    def profiles(self) -> dict[str, list[tuple[str, Path]]]:
+        """Every profile's name with its files, nearest first, each with a word for where it is."""
+        config = self.environ.get("XDG_CONFIG_HOME") or Path(
+            self.environ.get("HOME", "/nonexistent"), ".config"
+        )
+        folders = [("user", Path(config, "castoff", "sites")), ("built-in", _BUILT_IN)]
         if self.project is not None:
             folders.insert(0, ("project", self.project / ".castoff" / "sites"))
-        return folders
-
-    def profiles(self) -> dict[str, list[tuple[str, Path]]]:
-        """Every profile's name with its files, nearest first."""
         found: dict[str, list[tuple[str, Path]]] = {}
-        for kind, folder in self.folders():
+        for kind, folder in folders:
             for path in sorted(folder.glob("*.yaml")) if folder.is_dir() else []:
                 found.setdefault(path.stem, []).append((kind, path))
         return dict(sorted(found.items()))
