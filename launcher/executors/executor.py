@@ -204,12 +204,8 @@ class PbsExecutor(CastoffExecutor):
         *,
         max_pickle_size_gb: float = 1.0,
     ):
-        super().__init__(
-            folder,
-            spec,
-            _site_of(site, self._prefix.removesuffix("_")),
-            max_pickle_size_gb=max_pickle_size_gb,
-        )
+        own = _site_of(site, self._prefix.removesuffix("_"))
+        super().__init__(folder, spec, own, max_pickle_size_gb=max_pickle_size_gb)
         self._gpus_per_node: int | None = None
 
     @classmethod

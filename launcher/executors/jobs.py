@@ -64,6 +64,7 @@ class FunctionJob(core.Job[R]):
             raise CastoffError(f"{self.run.path}: no job {shown(job_id)} was submitted from there")
         self.member = member
         """Which of the run's functions it is."""
+        self._key = key_of(self.run.path, self.member)
         self._attempt = 0
         self._settled = -1
         """The attempt whose end was waited for."""
@@ -73,10 +74,6 @@ class FunctionJob(core.Job[R]):
         self._tasks = tuple(tasks)
         if len(tasks) > 1:
             self._sub_jobs = [type(self)(folder, job_id, (rank,), member=self.member) for rank in tasks]
-
-    @property
-    def _key(self) -> str:
-        return key_of(self.run.path, self.member)
 
     def _register_in_watcher(self) -> None:
         if self._tasks[0] == 0:
@@ -197,9 +194,12 @@ class FunctionJob(core.Job[R]):
         while True:
             paths = self.paths
             if not self._has_result(paths) or says_again(paths):
-                raise self._ended()
+                self.watcher.get_info(self._key, "soon")
+                raise JobEndedError.of(self.run, self.paths, self.watcher.known(self._key))
             outcome, result = self._unpickled(paths.result_pickle)
-            if outcome == "success" or self._is_last(paths.attempt):
+            if outcome != "success":  # after a preemption or a node failure it goes on
+                self._settle(paths.attempt)
+            if outcome == "success" or self._newest() == paths.attempt:
                 return outcome, result
             self.wait()
 
@@ -212,11 +212,6 @@ class FunctionJob(core.Job[R]):
             _look_anew(paths.attempt_folder)
         return True
 
-    def _is_last(self, attempt: int) -> bool:
-        """Whether an attempt that has failed is the last: after a preemption or a node failure it is not."""
-        self._settle(attempt)
-        return self._newest() == attempt
-
     def _settle(self, attempt: int) -> None:
         """Wait, within reason, until what has a result is over, or goes on with another attempt."""
         give_up = time.monotonic() + _SETTLING
@@ -225,11 +220,6 @@ class FunctionJob(core.Job[R]):
             if self.watcher.is_done(self._key, "force" if known and is_own(known.run.scheduler) else "soon"):
                 break
             time.sleep(_FIRST_PAUSE)
-
-    def _ended(self) -> JobEndedError:
-        """That it is over without a result."""
-        self.watcher.get_info(self._key, "soon")
-        return JobEndedError.of(self.run, self.paths, self.watcher.known(self._key))
 
     def _get_logs_string(self, name: str) -> str | None:
         """The log of this rank, of all its attempts, oldest first; it holds both streams."""

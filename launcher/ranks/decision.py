@@ -335,29 +335,25 @@ def _ignored_outside(around: Around, family: Placement | None) -> list[str]:
 
 def _check(placement: Placement) -> None:
     """Refuse numbers that no rank can have."""
-    for low, high in (
-        ("rank", "world_size"),
-        ("local_rank", "local_world_size"),
-        ("node_rank", "world_size"),
+
+    def said(field: str) -> str:
+        source = placement.sources.get(field, field)
+        return f"{field.replace('_', ' ')} {getattr(placement, field)} (from {source})"
+
+    for low, high, most in (
+        ("rank", "world_size", -1),
+        ("local_rank", "local_world_size", -1),
+        ("node_rank", "world_size", -1),
+        ("local_world_size", "world_size", 0),
     ):
         below, limit = getattr(placement, low), getattr(placement, high)
-        if below is not None and limit is not None and below >= limit:
-            _refuse(placement, low, high, "must be smaller than")
-    local, size = placement.local_world_size, placement.world_size
-    if local is not None and size is not None and local > size:
-        _refuse(placement, "local_world_size", "world_size", "must not be larger than")
-
-
-def _refuse(placement: Placement, low: str, high: str, must: str) -> None:
-    def said(field: str) -> str:
-        words = field.replace("_", " ")
-        return f"{words} {getattr(placement, field)} (from {placement.sources.get(field, field)})"
-
-    raise PlacementError(
-        f"{said(low)} {must} {said(high)}: these come from different starts, or were set by hand."
-        f" Unset what is left over before the ranks are started ({UNSET_TRIPLE}), or mend what"
-        " sets them."
-    )
+        if below is not None and limit is not None and below > limit + most:
+            must = "must be smaller than" if most else "must not be larger than"
+            raise PlacementError(
+                f"{said(low)} {must} {said(high)}: these come from different starts, or were set by hand."
+                f" Unset what is left over before the ranks are started ({UNSET_TRIPLE}), or mend what"
+                " sets them."
+            )
 
 
 def _shown_family(family: Placement) -> str:
