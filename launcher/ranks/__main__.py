@@ -1,6 +1,13 @@
-"""`python -m launcher.ranks`: who this process is, and from which variables."""
+"""`python -m launcher.ranks`: who this process is, and from which variables; 1 if it cannot tell its rank."""
 
-from launcher.ranks.explanation import main
+import json
+import sys
 
-if __name__ == "__main__":
-    main()
+from launcher.ranks.explanation import as_text, explain_json
+
+words = sys.argv[1:]
+if words not in ([], ["--json"]):
+    sys.exit("usage: python -m launcher.ranks [--json]")
+told = explain_json()
+print(json.dumps(told, indent=2) if words else as_text(told))
+sys.exit(told["error"] is not None)

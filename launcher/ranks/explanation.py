@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from launcher.errors import PlacementError
 from launcher.ranks.environment import FIELDS, STALE_VARIABLES, detect_with_notes
@@ -56,10 +55,11 @@ def explain(environ: Mapping[str, str] | None = None) -> str:
 
     An environment that places no rank is described too: the error and its fix.
     """
-    return _as_text(explain_json(environ))
+    return as_text(explain_json(environ))
 
 
-def _as_text(told: dict[str, Any]) -> str:
+def as_text(told: dict[str, Any]) -> str:
+    """Put what `explain_json` tells into words."""
     if told["error"] is not None:
         seen = [f"  {name}={text}" for name, text in told["seen"].items()]
         lines = ["This process cannot tell which rank it is.", "", told["error"], "", "What is set:"]
@@ -91,18 +91,3 @@ def _as_text(told: dict[str, Any]) -> str:
     if told["notes"]:
         lines += ["", "Notes:", *(f"  {note}" for note in told["notes"])]
     return "\n".join(lines)
-
-
-def main() -> None:
-    """Print the description of this process; exit 1 when it cannot tell its rank."""
-    words = sys.argv[1:]
-    if words not in ([], ["--json"]):
-        sys.exit("usage: python -m launcher.ranks [--json]")
-    told = explain_json()
-    if words:
-        import json
-
-        print(json.dumps(told, indent=2))
-    else:
-        print(_as_text(told))
-    sys.exit(0 if told["error"] is None else 1)

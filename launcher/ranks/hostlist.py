@@ -30,9 +30,11 @@ def expand(hostlist: str) -> list[str]:
     """
     hosts: list[str] = []
     for name in _split_names(hostlist):
-        texts, brackets = _parse_name(name, hostlist)
-        total = 1
-        for ranges in brackets:
+        head, *rest = name.split("[")
+        brackets, total = [], 1
+        for inside, _, text in (piece.partition("]") for piece in rest):
+            ranges = [_parse_range(part, name, hostlist) for part in inside.split(",")]
+            brackets.append((ranges, text))
             total *= sum(last - first + 1 for first, last, _ in ranges)
         total += len(hosts)
         if total > MAX_HOSTS:
@@ -40,8 +42,8 @@ def expand(hostlist: str) -> list[str]:
                 f"host list {shown(hostlist)}: with {shown(name)} it has {total} hosts, and"
                 f" more than {MAX_HOSTS} cannot be meant. Check the ranges in the brackets."
             )
-        expanded = [texts[0]]
-        for ranges, text in zip(brackets, texts[1:], strict=True):
+        expanded = [head]
+        for ranges, text in brackets:
             numbers = [
                 str(number).zfill(width) for first, last, width in ranges for number in range(first, last + 1)
             ]
@@ -71,20 +73,6 @@ def _split_names(hostlist: str) -> list[str]:
             " Close the bracket; a list cut off by something in between looks like this too."
         )
     return names
-
-
-def _parse_name(name: str, hostlist: str) -> tuple[list[str], list[list[tuple[int, int, int]]]]:
-    """Split a name into the texts around its brackets and the ranges in them.
-
-    There is one text more than there are brackets; a range is (first, last, width).
-    """
-    head, *rest = name.split("[")
-    texts, brackets = [head], []
-    for piece in rest:
-        inside, _, text = piece.partition("]")
-        brackets.append([_parse_range(part, name, hostlist) for part in inside.split(",")])
-        texts.append(text)
-    return texts, brackets
 
 
 def _parse_range(part: str, name: str, hostlist: str) -> tuple[int, int, int]:

@@ -265,26 +265,23 @@ def find_run_directories(folder: Path) -> Found:
         os.scandir(top).close()
     except OSError as error:
         raise CastoffError(f"{folder}: cannot be searched: {error.strerror}") from error
-    found = Found([], [], 0, 0)
-
-    def cannot_be_read(_: OSError) -> None:
-        nonlocal found
-        found = found._replace(unread=found.unread + 1)
-
-    for path, inner, _ in os.walk(top, onerror=cannot_be_read):
+    directories, refused = [], []
+    unread: list[OSError] = []
+    too_deep = 0
+    for path, inner, _ in os.walk(top, onerror=unread.append):
         here = Path(path)
         inner[:] = sorted(name for name in inner if _may_hold_runs(here / name))
         if "attempts" in inner and is_run_directory(here):
             inner.clear()
             try:
                 check_trusted(here)
-                found.directories.append(here)
+                directories.append(here)
             except CastoffError as error:
-                found.refused.append(str(error))
+                refused.append(str(error))
         elif len(here.parts) - len(top.parts) >= DEPTH:
-            found = found._replace(too_deep=found.too_deep + len(inner))
+            too_deep += len(inner)
             inner.clear()
-    return found
+    return Found(directories, refused, len(unread), too_deep)
 
 
 def _may_hold_runs(path: Path) -> bool:
