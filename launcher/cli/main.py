@@ -130,7 +130,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except OSError as error:
         if not isinstance(error, BrokenPipeError):  # the reader has gone, as in `castoff render … | head`
             _complain(f"{error.filename or 'standard output'}: {error.strerror or error}", 1, words)
-        _abandon_output()
+        if (
+            sys.stdout is not None
+        ):  # what is still buffered goes nowhere: the interpreter's last flush succeeds
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     sys.exit(code)
 
@@ -180,12 +183,6 @@ def _in_one_line(error: click.ClickException, words: list[str]) -> str:
     if "unexpected extra argument" in message and context.command.name in _TAKE_A_PROGRAM:
         message += f"; a program stands after --, as in {path} -- python train.py"
     return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
-
-
-def _abandon_output() -> None:
-    """Let what is still buffered go nowhere, so that the interpreter's last flush succeeds."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":
