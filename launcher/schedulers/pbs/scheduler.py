@@ -92,10 +92,14 @@ class Pbs(QueuedScheduler):
                 words = ["-o", f"{order.run_dir}/logs/job-{log}.log"] if order.submitted else []
                 words += ["-v", order.names(passed, environment)]
                 part = None if array is None else Part(members)
-                if part and array and part.indices != array.partition("%")[0]:
+                indices, limit, at_most = (array or "").partition("%")
+                if part and part.indices != indices:
                     # qsub refuses 3-3 but takes 3-4:2, which is 3 alone (chk_Jrange.c of OpenPBS 23).
                     begin, end = members[0], members[-1]
-                    words += ["-J", f"{begin}-{end}" if end > begin else f"{begin}-{begin + 1}:2"]
+                    words += [
+                        "-J",
+                        f"{begin}-{end}{limit}{at_most}" if end > begin else f"{begin}-{begin + 1}:2",
+                    ]
                 found.append(Sending(environment, partial(_command, words, order, link), part, link))
         return found
 

@@ -119,7 +119,7 @@ def test_the_local_schedulers_answer(answer: str, job: str | None) -> None:
 
 
 SBATCH = "#!/bin/bash\n#SBATCH --array=0-7%2\n#SBATCH --export=LANG,TOKEN\ncastoff_need TOKEN\n"
-QSUB = "#!/bin/bash\n#PBS -J 0-7\n#PBS -v LANG\ncastoff_need TOKEN\ncastoff_requeue_max=1\n"
+QSUB = "#!/bin/bash\n#PBS -J 0-7%2\n#PBS -v LANG\ncastoff_need TOKEN\ncastoff_requeue_max=1\n"
 
 
 def again(script: str, begin: dict[int, int], **fields: Any) -> Sending:
@@ -207,7 +207,7 @@ def test_qsub_again() -> None:
     commands = [one.command(None) for one in found]
     names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT"
     assert all(command[:4] == ["qsub", "-f", "-v", names] for command in commands)
-    assert [command[5] for command in commands] == ["0-1", "2-3", "5-6:2", "7-8:2"]
+    assert [command[5] for command in commands] == ["0-1%2", "2-3%2", "5-6:2", "7-8:2"]
     assert [one.environment["CASTOFF_FIRST_ATTEMPT"] for one in found] == ["1", "2", "2", "1"]
     order = Order("#!/bin/bash\n", "/r", {0: 1}, "afterok:3.h", again=True)
     (one,) = queued_of("pbs").sendings(order, None)
