@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+import hypothesis
 import pytest
 
 from tests import grouping
@@ -43,6 +44,12 @@ FOREIGN = re.compile(
     r"|NO_COLOR|FORCE_COLOR|CLICOLOR.*|MAKEFLAGS|MAKELEVEL|MFLAGS"
 )
 
+
+# No example is refused because the machine is busy.
+hypothesis.settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("patient")
 
 # nohup and `&` have a test run ignore some of these, and every program that it starts with it.
 for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):

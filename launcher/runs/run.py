@@ -30,11 +30,13 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
-from launcher.runs.records import Facts, Submission, facts_of, read, record_bytes, write
+
+if TYPE_CHECKING:  # at runtime only what reads records loads msgspec
+    from launcher.runs.records import Facts, Submission
 
 RUNS_FOLDER = "castoff-runs"
 """Where run directories go if nobody says otherwise, in the working directory."""
@@ -90,6 +92,8 @@ class Run:
         Raises:
             CastoffError: it cannot be read.
         """
+        from launcher.runs.records import Submission, read
+
         return read(self.path / "submission.json", Submission)
 
     def write_submission(self, record: Submission) -> None:
@@ -98,6 +102,8 @@ class Run:
         Raises:
             OSError: it cannot be written.
         """
+        from launcher.runs.records import write
+
         write(self.path / "submission.json", record)
 
     def facts(self) -> Facts:
@@ -106,6 +112,8 @@ class Run:
         Raises:
             CastoffError: they are there and cannot be read.
         """
+        from launcher.runs.records import Facts, facts_of, read, record_bytes
+
         return read(self.path / "plan.json", Facts) or facts_of(
             (record_bytes(self.script) or b"").decode(errors="replace")
         )

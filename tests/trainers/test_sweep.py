@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers import toys
@@ -212,7 +212,6 @@ NAMES = st.text("abc_é 1", min_size=1, max_size=3)
 STEPS = st.lists(st.one_of(NAMES, st.integers(0, 12)), min_size=1, max_size=4)
 
 
-@settings(deadline=None)
 @given(NAMES, STEPS)
 def test_a_place_is_read_as_it_is_written(first: str, steps: list[str | int]) -> None:
     place = (first, *steps)
@@ -228,7 +227,6 @@ TREES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(NAMES, TREES, max_size=3))
 def test_members_are_the_product_in_the_files_order(data: dict[str, Any]) -> None:
     nodes = [(place, node) for place, node in below(data) if isinstance(node, Sweep)]

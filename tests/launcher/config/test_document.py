@@ -124,7 +124,6 @@ class TestCoreRules:
             max_leaves=15,
         )
     )
-    @settings(deadline=None)
     def test_what_a_yaml_1_2_writer_quotes_reads_back(self, data: object) -> None:
         # JSON is YAML 1.2's subset, and its strings are always quoted.
         assert read(json.dumps(data, ensure_ascii=False)) == data
@@ -322,7 +321,7 @@ class TestRefusals:
         str(caught.value).encode()
 
     @given(st.text(max_size=60))
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     def test_any_text_is_read_or_refused(self, text: str) -> None:
         try:
             document = Document.parse(text, "f.yaml")
@@ -332,7 +331,7 @@ class TestRefusals:
             assert document.data is None or isinstance(document.data, (str, int, float, bool, list, dict))
 
     @given(st.lists(st.sampled_from(list("[]{}:,-&*!?|>'\"%@`# \n\tab01~<")), max_size=40).map("".join))
-    @settings(max_examples=500, deadline=None)
+    @settings(max_examples=500)
     def test_any_punctuation_is_read_or_refused(self, text: str) -> None:
         try:
             Document.parse(text, "f.yaml")

@@ -220,7 +220,7 @@ MISTAKES: dict[str, dict[str, str]] = {
 
 
 @given(st.sets(st.sampled_from(sorted(MISTAKES))), st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_any_set_of_mistakes_is_reported_completely(
     tmp_path_factory: pytest.TempPathFactory, chosen: set[str], random: Any
 ) -> None:

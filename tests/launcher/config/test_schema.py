@@ -97,7 +97,7 @@ jobs = st.fixed_dictionaries(
 
 
 @given(jobs)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_of_and_to_builtins_are_each_others_inverse(fields: dict[str, Any]) -> None:
     spec = JobSpec.of(fields)
     plain = msgspec.to_builtins(spec)

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.logs.lines import ECHO_PATIENCE, Source
@@ -44,7 +44,6 @@ WRITES = st.tuples(
 
 
 @given(st.lists(WRITES, max_size=40))
-@settings(deadline=None)
 def test_each_line_of_each_rank_once_whole_and_in_order(steps: list[tuple[int, str, bytes]]) -> None:
     """Three ranks write pieces of lines, and are looked at, rotated and emptied, in any order."""
     with tempfile.TemporaryDirectory() as folder:

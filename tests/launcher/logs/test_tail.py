@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.logs.tail import Growth, Tail, tail_start
@@ -41,7 +41,6 @@ def append(path: Path, data: bytes) -> None:
         max_size=25,
     )
 )
-@settings(deadline=None)
 def test_every_byte_comes_once_and_in_order(operations: list[tuple[str, bytes | int | None]]) -> None:
     """Also where the file is renamed and another one has its name, whatever was still to be read."""
     with tempfile.TemporaryDirectory() as folder:
@@ -67,7 +66,6 @@ def test_every_byte_comes_once_and_in_order(operations: list[tuple[str, bytes | 
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300), st.integers(1, 300))
-@settings(deadline=None)
 def test_emptied_in_place(before: bytes, after: bytes, read: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log"
@@ -159,7 +157,6 @@ class TestTail:
 
 
 @given(st.binary(max_size=400), st.integers(0, 12))
-@settings(deadline=None)
 def test_the_last_lines(text: bytes, count: int) -> None:
     lines = text.split(b"\n")
     whole = [line + b"\n" for line in lines[:-1]] + [line for line in lines[-1:] if line]

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from launcher.config.quantities import cpulist, cpus
@@ -244,7 +244,6 @@ def test_ranks_fill_the_sockets_in_order_and_evenly(ranks: int, sockets: int) ->
 
 
 @given(nodes(), st.integers(1, 40), st.none() | st.integers(1, 20))
-@settings(deadline=None)
 def test_cores_of_any_node(node: Node, ranks: int, asked: int | None) -> None:
     usable = node.usable_cores()
     try:
@@ -284,7 +283,6 @@ def masks_of(found: Devices, ranks: int, total: int) -> list[list[int]]:
 
 
 @given(nodes(), st.integers(1, 40), st.integers(1, 4))
-@settings(deadline=None)
 def test_devices_of_any_node(node: Node, ranks: int, each: int) -> None:
     total = node.device_count
     assume(total)
@@ -331,7 +329,6 @@ def fitting(draw: st.DrawFn) -> tuple[Node, int, int]:
 
 
 @given(fitting())
-@settings(deadline=None)
 def test_a_ranks_devices_hang_on_the_socket_of_its_cores(case: tuple[Node, int, int]) -> None:
     node, ranks, each = case
     assume(ranks > 1)  # a node's only rank has the cores of both

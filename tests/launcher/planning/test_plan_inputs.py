@@ -208,7 +208,7 @@ def sites() -> dict[str, Site]:
 
 
 @given(fields=jobs, name=st.sampled_from(SITES))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_a_plan_follows_from_its_inputs_alone(
     sites: dict[str, Site], fields: dict[str, Any], name: str
 ) -> None:

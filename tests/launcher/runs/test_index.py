@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.errors import CastoffError
@@ -71,7 +71,6 @@ class TestIndex:
         index.add(run, "job")
         assert [entry.run.path for entry in index.entries()] == [run.path]
 
-    @settings(deadline=None)
     @given(st.binary(max_size=300))
     def test_bytes_that_are_none(self, tmp_path_factory: pytest.TempPathFactory, damage: bytes) -> None:
         folder = tmp_path_factory.mktemp("any")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.runs import journal
@@ -113,7 +113,6 @@ def test_a_line_that_is_none_of_ours_is_not_held_in_memory(tmp_path: Path) -> No
     assert read(path) == [WHOLE, WHOLE]
 
 
-@settings(deadline=None)
 @given(before=st.binary(max_size=200), after=st.binary(max_size=200))
 def test_whatever_lies_around_a_line(
     before: bytes, after: bytes, tmp_path_factory: pytest.TempPathFactory

@@ -97,7 +97,7 @@ def castoff(*words: str) -> tuple[object, str, str]:
             return end.code, output.getvalue(), errors.getvalue()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(damage=damaged())
 def test_no_record_brings_castoff_down(made: Made, damage: tuple[str, bytes]) -> None:
     index = Index.of(os.environ)

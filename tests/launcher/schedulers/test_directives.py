@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.config.job import JobSpec
@@ -239,7 +239,6 @@ class TestLayers:
     layers = st.dictionaries(st.sampled_from(["comment", "account", "hold", "open-mode", "zz"]), values)
 
     @given(layers, layers, st.none() | st.just("typed"))
-    @settings(deadline=None)
     def test_the_last_word_counts(
         self, of_site: dict[str, Any], of_job: dict[str, Any], account: str | None
     ) -> None:

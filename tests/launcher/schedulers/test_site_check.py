@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.config.quantities import clock
@@ -240,7 +240,6 @@ bounds = st.builds(
 
 
 @given(st.dictionaries(st.sampled_from("abc"), bounds), st.dictionaries(st.sampled_from("abc"), bounds))
-@settings(deadline=None)
 def test_any_profile_can_be_mended(ours: dict[str, Bounds], theirs: dict[str, Bounds]) -> None:
     def times(number: int | None) -> str | None:
         return None if number is None else clock(number)

@@ -54,9 +54,7 @@ AT_A_TIME = 10
 """Examples of one search. Hypothesis would make later examples by copying parts of earlier ones; many
 short searches find more that is new."""
 
-quiet = settings(
-    max_examples=AT_A_TIME, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+quiet = settings(max_examples=AT_A_TIME, database=None, suppress_health_check=list(HealthCheck))
 
 AGAIN = "CASTOFF_TESTS_SEARCH"
 """The search that the long test begins with; one at random where it is not set."""
@@ -167,13 +165,13 @@ def the_first_job_file_is_one(queue: str, because: str, name: str) -> None:
     assert all(line.isprintable() for line in text.split("\n"))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(queue=LINES, because=TEXTS, name=LINES)
 def test_the_first_job_file_is_one(queue: str, because: str, name: str) -> None:
     the_first_job_file_is_one(queue, because, name)
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
 @given(case=cases("slurm") | cases("pbs"))
 def test_the_job_file_that_a_run_keeps_is_the_same_job(case: Case, tmp_path: Path) -> None:
     if case.blamed is None:

@@ -39,7 +39,7 @@ QUOTES = st.text(st.sampled_from("'\"\\ #$`,=:&!*[]{}~%-a"), max_size=30)
 ASCII = st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters="&"), max_size=40)
 
 several = settings(
-    max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 

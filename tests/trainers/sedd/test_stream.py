@@ -69,7 +69,7 @@ def test_neighbours_are_mixed_with_others(store: TokenStore) -> None:
     assert sum(abs(one - other) == 1 for one, other in pairwise(order)) < NUMBER / 5
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40)
 @given(block=some.integers(1, 40), mixed=some.integers(1, 9), shards=some.integers(1, 6))
 def test_shards_share_the_proteins_out(block: int, mixed: int, shards: int, store: TokenStore) -> None:
     given: list[int] = []
@@ -79,7 +79,7 @@ def test_shards_share_the_proteins_out(block: int, mixed: int, shards: int, stor
     assert sorted(given) == list(range(NUMBER))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40)
 @given(taken=some.integers(0, NUMBER), block=some.integers(1, 40), mixed=some.integers(1, 9))
 def test_goes_on_where_it_was(taken: int, block: int, mixed: int, store: TokenStore) -> None:
     torch.manual_seed(3)
@@ -153,7 +153,7 @@ def assert_nearly_all(batches: list[tuple[list[int], float]], workers: int) -> N
 # --- Splits -------------------------------------------------------------------------------------------
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40)
 @given(
     shares=some.sampled_from([(0.5, 0.25, 0.25), (0.2, 0.2, 0.6), (1.0, 0.0, 0.0), (0.5, 0.1, 0.0)]),
     seed=some.integers(0, 99),

@@ -61,7 +61,7 @@ def test_as_many_parameters_as_the_public_one() -> None:
 
 
 @given(seed=st.integers(0, 2**31), far=st.floats(-100, 100))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_turned_and_moved_structures_are_the_same(seed: int, far: float) -> None:
     model, structure = network(), wandering(8, 6, seed=3)
     dice = torch.Generator().manual_seed(seed)
@@ -121,7 +121,7 @@ def test_without_any_neighbour_there_is_the_residue_itself() -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_a_residue_sees_those_before_it_in_the_order_only(data: Any) -> None:
     model, structure = network(9), wandering(6, 3, seed=2)
     order = shuffled(9, seed=data.draw(st.integers(0, 100)))

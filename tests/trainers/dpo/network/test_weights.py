@@ -149,14 +149,14 @@ def test_no_folder_and_a_folder(tmp_path: Path) -> None:
 @example(junk=b"")
 @example(junk=b"PK\x03\x04")
 @example(junk=b"\x80\x02}q\x00.")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_bytes_of_something_else(file: Path, junk: bytes) -> None:
     file.write_bytes(junk)
     assert refusal(file).startswith(("is damaged, not whole, or nothing that torch.save wrote", "holds "))
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_files_that_are_damaged(file: Path, data: Any) -> None:
     """A byte that is another one, or an end that is missing, is told or has no effect."""
     save(file, small(hidden_size=2), 0.2)

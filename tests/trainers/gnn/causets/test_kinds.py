@@ -30,7 +30,7 @@ def test_names_are_those_of_the_kinds() -> None:
 
 
 @given(st.sampled_from(NAMES), st.integers(0, 10**6), st.integers(8, 60))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_every_kind_is_an_order_of_its_size(name: str, seed: int, number: int) -> None:
     causet = KINDS[name](number, random(seed))
     assert len(causet.order) == number

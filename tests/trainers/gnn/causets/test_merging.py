@@ -11,7 +11,7 @@ from trainers.gnn.causets.sprinkling import sprinkled
 
 
 @given(st.integers(0, 10**6), st.integers(2, 25), st.integers(2, 25), st.integers(0, 30))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_each_part_keeps_its_order(seed: int, first: int, second: int, relations: int) -> None:
     generator = numpy.random.default_rng(seed)
     early, late = sprinkled(first, 2, generator), sprinkled(second, 4, generator)

@@ -44,7 +44,7 @@ def reachable(relation: Order) -> Order:
 
 
 @given(relations())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_closure_is_what_can_be_reached(relation: Order) -> None:
     before = relation.copy()
     assert (closed(relation) == reachable(relation)).all()
@@ -52,7 +52,7 @@ def test_the_closure_is_what_can_be_reached(relation: Order) -> None:
 
 
 @given(relations())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_links_are_relations_with_nothing_between(relation: Order) -> None:
     order = closed(relation)
     bare = links(order)
@@ -69,7 +69,7 @@ def longest(order: Order, element: int) -> int:
 
 
 @given(relations(largest=11))  # of a chain of 12, brute force tries 2 ** 11
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_chains_are_the_longest(relation: Order) -> None:
     order = closed(relation)
     assert chains(order).tolist() == [longest(order, element) for element in range(len(order))]
@@ -78,7 +78,7 @@ def test_chains_are_the_longest(relation: Order) -> None:
 
 
 @given(relations())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_largest_interval_is_the_largest(relation: Order) -> None:
     order = closed(relation)
     sizes = {

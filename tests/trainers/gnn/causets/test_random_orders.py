@@ -48,7 +48,7 @@ def test_kleitman_rothschild_orders_have_three_levels(density: float) -> None:
 
 
 @given(st.lists(st.floats(0.5, 2), min_size=2, max_size=6), st.integers(8, 60))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_layers_have_their_shares(shares: list[float], number: int) -> None:
     order = layered(number, random(3), 1.0, tuple(shares))
     sizes = numpy.unique(chains(order), return_counts=True)[1]
@@ -64,7 +64,7 @@ def test_percolation_has_its_extremes() -> None:
 
 
 @given(st.floats(0, 1), st.integers(0, 1000))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_matched_percolation_has_the_fraction(fraction: float, seed: int) -> None:
     assert ordering_fraction(matched_percolation(50, fraction, random(seed))) == pytest.approx(
         fraction, abs=0.05
@@ -72,7 +72,7 @@ def test_matched_percolation_has_the_fraction(fraction: float, seed: int) -> Non
 
 
 @given(st.integers(0, 1000), st.floats(0.05, 0.5))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_what_is_destroyed_has_lost_and_gained_links(seed: int, share: float) -> None:
     before = sprinkled(40, 3, random(seed))
     after = destroyed(before, share, random(seed, 1))

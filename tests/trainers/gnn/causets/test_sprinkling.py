@@ -40,7 +40,7 @@ def near(share: float, number: int) -> object:
 
 
 @given(st.integers(0, 10**6), st.sampled_from(DIMENSIONS), st.integers(1, 60))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_points_lie_in_their_regions(seed: int, dimension: int, number: int) -> None:
     time, radius = parts(in_diamond(number, dimension, random(seed)))
     assert len(time) == number and (numpy.abs(time) + radius <= 1 + 1e-12).all()

@@ -64,7 +64,7 @@ def test_two_slits_are_gone_round_one_after_the_other() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(2, 30))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_slits_take_relations_away_and_leave_an_order(seed: int, slits: int, number: int) -> None:
     points = rising(number, seed)
     ends = in_diamond(2 * slits, 2, numpy.random.default_rng([seed, 1])).reshape(slits, 2, 2)

@@ -28,7 +28,7 @@ def test_whoever_knows_better_says_so() -> None:
     assert not numpy.tril(found.order).any()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(some.permutations(range(len(ORDER))), some.booleans())
 def test_elements_in_any_numbering_are_put_in_time(places: list[int], transposed: bool) -> None:
     matrix = ORDER[numpy.ix_(places, places)]

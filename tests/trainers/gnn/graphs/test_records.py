@@ -70,7 +70,7 @@ def bits(tensor: Tensor) -> bytes:
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(some.dictionaries(NAMES, VALUES, max_size=6))
 def test_a_graph_comes_back_bit_by_bit(content: dict[str, Any]) -> None:
     data = Data.from_dict(content)
@@ -78,7 +78,7 @@ def test_a_graph_comes_back_bit_by_bit(content: dict[str, Any]) -> None:
     assert type(back) is Data and same(data.to_dict(), back.to_dict())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(some.binary(max_size=80))
 def test_what_is_no_record_is_told(content: bytes) -> None:
     with pytest.raises(ValueError, match="no graph's record"):

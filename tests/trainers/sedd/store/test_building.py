@@ -49,7 +49,7 @@ FILTERS = some.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=50)
 @given(parts=some.lists(some.lists(PROTEIN, max_size=12), min_size=1, max_size=3), filters=FILTERS)
 def test_takes_what_the_filters_let_through_once_in_order(
     parts: list[list[str]], filters: Filters, tmp_path: Path

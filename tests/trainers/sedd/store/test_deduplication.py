@@ -33,7 +33,7 @@ ONE = some.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(hashes=some.lists(ONE, max_size=60), bucket=some.integers(1, 70))
 def test_marks_all_but_the_first_of_each(hashes: list[bytes], bucket: int, tmp_path: Path) -> None:
     assert marks(hashes, tmp_path, bucket) == expected(hashes)

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from trainers.core.fields import ConfigError
 from trainers.sedd.store.fasta import Fasta, sequences
 
-ANY_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+ANY_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def read(path: Path, size: int = 1 << 16) -> list[bytes]:

@@ -47,7 +47,7 @@ EXTRA = some.dictionaries(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
 @given(sequences=some.lists(LETTERS, max_size=12), data=some.data())
 def test_reads_every_layout_that_the_seed_has(
     sequences: list[str], data: some.DataObject, tmp_path: Path
@@ -126,7 +126,7 @@ def test_a_pickle_that_is_damaged_is_told(tmp_path: Path) -> None:
         read(path)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=100)
 @given(place=some.integers(0, 400), byte=some.integers(0, 255), cut=some.booleans())
 def test_whatever_is_in_a_file_nothing_else_happens(place: int, byte: int, cut: bool, tmp_path: Path) -> None:
     """Its bytes are those of a saved list, changed."""
