@@ -194,7 +194,7 @@ environ["PBS_O_WORKDIR"] = os.getcwd()
 members = [None]
 if array:
     members = []
-    for part in array.group(1).split(","):
+    for part in array.group(1).partition("%")[0].split(","):
         span, _, step = part.partition(":")
         first, _, last = span.partition("-")
         if not int(first) < int(last):
@@ -253,7 +253,7 @@ def test_members_submitted_again(bench: Benches, monkeypatch: pytest.MonkeyPatch
     lines = submit_again(here, Run(ended.run_dir), monkeypatch)
     made = {path.name for path in (ended.run_dir / "attempts").iterdir()}
     assert made == {"0.0", "1.0", "2.0", "3.0", "3.1", "5.0", "1.1", "2.1", "3.2", "4.0", "6.0"}
-    assert [line.rpartition("-J ")[2] for line in lines] == ["1-2", "3-4:2", "4-5:2", "6-7:2"]
+    assert [line.rpartition("-J ")[2] for line in lines] == ["1-2%2", "3-4:2", "4-5:2", "6-7:2"]
 
 
 def test_nothing_to_submit_again(bench: Benches) -> None:
