@@ -78,8 +78,6 @@ class Queue(ABC):
     """Whether `ask` tells of the jobs alone that it is asked about."""
     lag: ClassVar[float] = 0.0
     """Seconds after an end in which its history may not yet know all of it."""
-    unknown: ClassVar[int] = 0
-    """The exit code of a question whose last job without an answer is none that it knows."""
     cancel_patience: ClassVar[float] = 60.0
     """Seconds that a job may take to be gone once it is cancelled; sites choose when KILL follows TERM."""
 
@@ -105,39 +103,13 @@ class Queue(ABC):
         except Silent as why:
             return Answer({}, frozenset(), str(why), why.lasting)
 
+    @abstractmethod
     def told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
         """What it tells when asked about jobs, and those that it says nothing of, each with the reason.
 
         Raises:
             Silent: it has answered for none.
         """
-        found: list[JobTold] = []
-        unheard: dict[str, str] = {}
-        wanted = sorted({*jobs}, key=lambda job: (len(job), job))
-        for begin in range(0, len(wanted), MOST_ASKED):
-            some = wanted[begin : begin + MOST_ASKED]
-            done, told, denied = self.told_of(some)
-            missing = {*some} - {one.job for one in told} - denied
-            silence = {job: self._silence(done, job) for job in some if job in missing}
-            if len(silence) == len(some):
-                raise Silent(silence[some[0]])
-            found += told
-            unheard |= silence
-        return found, unheard
-
-    def told_of(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobTold], set[str]]:
-        """What a command comes to that asks about so many jobs: those it tells of, and those that it denies.
-
-        Raises:
-            Silent: it does not answer.
-        """
-        raise NotImplementedError
-
-    def _silence(self, done: subprocess.CompletedProcess[str], job: str) -> str:
-        """Why a command has said nothing of a job."""
-        if done.returncode not in (0, self.unknown):
-            return failure_of(done)
-        return f"{Path(done.args[0]).name}'s answer leaves out job {job}"
 
     def history(self, jobs: Iterable[str]) -> dict[str, list[JobTold]] | None:
         """What is known of the starts of jobs beyond `ask`, by id; None where nothing answers in time."""
@@ -193,6 +165,43 @@ class Queue(ABC):
     @abstractmethod
     def is_of(self, told: JobTold, run: Run) -> bool:
         """Whether a job that waits or runs is certainly that of a script that stood alone."""
+
+
+class QueueByIds(Queue):
+    """One that is asked about a number of jobs at a time, each by its id."""
+
+    unknown: ClassVar[int] = 0
+    """The exit code of a question whose last job without an answer is none that it knows."""
+
+    def told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
+        """See `Queue.told`."""
+        found: list[JobTold] = []
+        unheard: dict[str, str] = {}
+        wanted = sorted({*jobs}, key=lambda job: (len(job), job))
+        for begin in range(0, len(wanted), MOST_ASKED):
+            some = wanted[begin : begin + MOST_ASKED]
+            done, told, denied = self.told_of(some)
+            missing = {*some} - {one.job for one in told} - denied
+            silence = {job: self._silence(done, job) for job in some if job in missing}
+            if len(silence) == len(some):
+                raise Silent(silence[some[0]])
+            found += told
+            unheard |= silence
+        return found, unheard
+
+    @abstractmethod
+    def told_of(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobTold], set[str]]:
+        """What a command comes to that asks about so many jobs: those it tells of, and those that it denies.
+
+        Raises:
+            Silent: it does not answer.
+        """
+
+    def _silence(self, done: subprocess.CompletedProcess[str], job: str) -> str:
+        """Why a command has said nothing of a job."""
+        if done.returncode not in (0, self.unknown):
+            return failure_of(done)
+        return f"{Path(done.args[0]).name}'s answer leaves out job {job}"
 
 
 def _refusals(jobs: Sequence[str], done: subprocess.CompletedProcess[str]) -> dict[str, str]:

@@ -13,12 +13,12 @@ from launcher.schedulers.command import answer_of, run_to_end
 from launcher.schedulers.flux.jobs import f58, parse_denied, parse_queue
 from launcher.schedulers.flux.scheduler import SCHEDULER
 from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.queue import Queue
+from launcher.schedulers.queue import QueueByIds
 
 _JOBS = ("flux", "jobs", "--json")
 
 
-class FluxQueue(Queue):
+class FluxQueue(QueueByIds):
     """Flux, as far as one process has asked it."""
 
     scheduler = SCHEDULER

@@ -12,7 +12,7 @@ from launcher.schedulers.command import Silent, failure_of, run_to_end
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.pbs.jobs import parse_denied, parse_found, parse_queue
 from launcher.schedulers.pbs.scheduler import SCHEDULER
-from launcher.schedulers.queue import Queue
+from launcher.schedulers.queue import QueueByIds
 
 _QSTAT = ("qstat", "-t", "-f", "-w")
 """Tells of each member of arrays, in lines, one for each attribute: of several jobs, JSON tells the first
@@ -22,7 +22,7 @@ _NO_HISTORY = "job history"
 """qstat and qselect say so of -x where the server keeps none (`job_history_enable`); qstat exits with 0."""
 
 
-class PbsQueue(Queue):
+class PbsQueue(QueueByIds):
     """PBS, as far as one process has asked it."""
 
     scheduler = SCHEDULER
