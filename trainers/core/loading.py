@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import multiprocessing.util
 import os
 import signal
@@ -9,6 +10,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import resource_tracker
+from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -17,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset
 from trainers.core.config import Evaluation, Training
 from trainers.core.contract import declared_generators
 from trainers.core.distributed import Place
+from trainers.core.forking import Forking
 from trainers.task import Task
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
@@ -138,13 +141,18 @@ def loader(
         collate_fn=collate or _as_it_is,
         pin_memory=settings.pin_memory and torch.accelerator.is_available(),
         worker_init_fn=_worker_init,
-        multiprocessing_context=training.multiprocessing_context if workers else None,
+        multiprocessing_context=_context(training) if workers else None,
         # Workers of a stream hold one epoch of it.
         persistent_workers=settings.persistent_workers and workers > 0 and batches is not None,
         prefetch_factor=settings.prefetch_factor if workers else None,
         # iter() draws a seed from a generator: from the global one it would shift all that follows.
         generator=torch.Generator().manual_seed(training.seed),
     )
+
+
+def _context(training: Training) -> BaseContext:
+    context = multiprocessing.get_context(training.multiprocessing_context)
+    return Forking() if context.get_start_method() == "fork" else context
 
 
 def _short_names_for_sockets() -> None:
