@@ -61,9 +61,9 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
         if verb not in _VERBS and not verb.startswith("-"):
-            from launcher.cli.other_words import instead_of_verb
+            from launcher.config.synonyms import hint
 
-            ctx.fail(f"there is no verb {verb!r}{instead_of_verb(verb, _VERBS)}")
+            ctx.fail(f"there is no verb {verb!r}{hint('verb', verb, list(_VERBS))}")
         if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
             ctx.fail(f"{verb} takes no program, so nothing may stand after --")
         return super().resolve_command(ctx, args)
@@ -144,7 +144,7 @@ def _run(words: list[str], program: list[str] | None) -> int:
     except CastoffError as error:
         return _complain(str(error), error.exit_code, words, getattr(error, "problems", []))
     except click.ClickException as error:
-        return _complain(_in_one_line(error, words), error.exit_code, words)
+        return _complain(_in_one_line(error), error.exit_code, words)
     except click.Abort:
         return 130
     return result if isinstance(result, int) else 0
@@ -170,19 +170,35 @@ def _complain(message: str, code: int, words: list[str], problems: list[Problem]
     return code
 
 
-def _in_one_line(error: click.ClickException, words: list[str]) -> str:
+def _in_one_line(error: click.ClickException) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
     if context is None:
         return message
     path = context.command_path
-    if isinstance(error, (click.NoSuchOption, click.BadParameter)):
-        from launcher.cli.other_words import instead_of_option
-
-        message = instead_of_option(error, context.command, words) or message
+    if isinstance(error, click.NoSuchOption):
+        message = f"there is no option {error.option_name}{_instead(error.option_name, context.command)}"
     if "unexpected extra argument" in message and context.command.name in _TAKE_A_PROGRAM:
         message += f"; a program stands after --, as in {path} -- python train.py"
     return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
+
+
+def _instead(option: str, command: click.Command) -> str:
+    """The end of the message that a verb has no such option."""
+    from launcher.config.document import did_you_mean
+    from launcher.config.job import JobSpec
+    from launcher.config.structure import fields_of
+    from launcher.config.synonyms import instead
+
+    flags = [flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")]
+    name = option.lstrip("-").replace("-", "_")
+    meant = name if name in fields_of(JobSpec) else instead("JobSpec", name)
+    if meant is None or "--set" not in flags:
+        return did_you_mean(option, flags)
+    if meant.partition(".")[0] not in fields_of(JobSpec):
+        return f"; here: {meant}"
+    flag = f"--{meant.replace('_', '-')}"
+    return f"; here: {flag if flag in flags else f'--set {meant}=…'}"
 
 
 if __name__ == "__main__":

@@ -354,16 +354,7 @@ def dotted(path: Iterable[str | int]) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` for a near miss, else nothing."""
-    near = near_miss(word, known)
-    return f"; did you mean {near}?" if near else ""
-
-
-def near_miss(word: str, known: Iterable[str]) -> str | None:
-    """The word that was meant, if one is near.
-
-    Near is a slip of the keyboard: `gpu` is no near miss of `cpu`, nor `partition` of `options`.
-    """
+    """`; did you mean X?` for a slip of the keyboard: `gpu` is none of `cpu`."""
     import difflib  # late: only a mistake needs it
 
     def folded(name: str) -> str:
@@ -371,4 +362,4 @@ def near_miss(word: str, known: Iterable[str]) -> str | None:
 
     names = {folded(name): name for name in known}
     near = difflib.get_close_matches(folded(word), names, n=1, cutoff=0.75)
-    return names[near[0]] if near else None
+    return f"; did you mean {names[near[0]]}?" if near else ""

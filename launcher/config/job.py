@@ -157,8 +157,9 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Going on after an early stop."""
 
     max: Annotated[
-        CountOrNone, meaning("How often a run that ended with the outcome `again` is started once more.")
-    ] = 0
+        CountOrNone | None,
+        meaning("How often a run that ended with the outcome `again` is started once more; default 0."),
+    ] = None
     how: Annotated[
         RequeueWay | None,
         meaning("On PBS: the job submits a copy of itself (default), or a chain of jobs is sent beforehand."),

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from launcher.config.document import Document, FieldPath, did_you_mean, dotted, near_miss
+from launcher.config.document import Document, FieldPath, did_you_mean, dotted
 from launcher.errors import Problem, shown
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -57,7 +56,7 @@ class _Converter:
             if get_origin(option) is list and isinstance(value, (list, tuple)):
                 (item_kind,) = get_args(option)
                 return [self.convert(item, item_kind, (*path, at)) for at, item in enumerate(value)]
-        return self._leaf(value, options, path, lambda: _allowed(kind))
+        return self._leaf(value, options, path, kind)
 
     def _struct(self, value: Any, kind: type[msgspec.Struct], path: FieldPath) -> Any:
         if not isinstance(value, dict):
@@ -66,7 +65,9 @@ class _Converter:
         fields = fields_of(kind)
         for key in value:
             if key not in fields:
-                self._report((*path, key), f"is no field{_hint(kind, str(key), value[key])}")
+                from launcher.config.synonyms import hint  # late: only a mistake needs it
+
+                self._report((*path, key), f"is no field{hint(kind.__name__, str(key), list(fields))}")
         arguments = {}
         for name, field in fields.items():
             given = value.get(name, _MISSING)
@@ -77,8 +78,6 @@ class _Converter:
                 converted = self.convert(given, field.type, (*path, name))
                 if len(self.problems) == known:
                     arguments[field.name] = converted
-                else:
-                    self._propose(kind, (*path, name), given, known)
             elif field.required:
                 self._report((*path, name), f"is missing; it takes {_allowed(field.type)}")
         try:
@@ -86,28 +85,15 @@ class _Converter:
         except TypeError:  # a required field is missing or wrong, which has been reported
             return None
 
-    def _propose(self, kind: type[msgspec.Struct], path: FieldPath, value: Any, first: int) -> None:
-        """Add to what was just said of a field's value how to write it."""
-        from launcher.config import synonyms  # late, as quoting is: only a mistake needs them
-        from launcher.quoting import yaml_field
-
-        problem = self.problems[first]
-        instead = synonyms.VALUES.get(kind.__name__, synonyms.Synonyms()).find(str(path[-1]), value)
-        if instead is None or problem.path != dotted(path) or "; write " in problem.message:
-            return
-        if all(held is not None for _, held in instead.fields):
-            message = f"{problem.message}; {synonyms.in_words(instead, yaml_field)}"
-            self.problems[first] = Problem(problem.where, problem.path, message)
-
     def _dict(self, value: Any, kind: Any, path: FieldPath) -> dict[str, Any]:
         key_kind, item_kind = get_args(kind)
         converted = {}
         for key, item in value.items():
-            name = self._leaf(key, [key_kind], (*path, key), lambda: f"as its name {_allowed(key_kind)}")
+            name = self._leaf(key, [key_kind], (*path, key), key_kind, as_name=True)
             converted[name] = self.convert(item, item_kind, (*path, key))
         return converted
 
-    def _leaf(self, value: Any, options: list[Any], path: FieldPath, allowed: Callable[[], str]) -> Any:
+    def _leaf(self, value: Any, options: list[Any], path: FieldPath, kind: Any, as_name: bool = False) -> Any:
         given = value
         if isinstance(value, (bool, int, float)) and not _fits(value, options):
             value = self.document.text(path, value)
@@ -124,49 +110,17 @@ class _Converter:
         hint = ""
         if isinstance(value, str):
             choices = [choice for option in options for choice in get_args(bare(option))]
-            near = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
-            hint = near or _as_list(value, options, path)
+            hint = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
+            if any(get_origin(bare(option)) is list for option in options):
+                hint = hint or "; a list is written [a, b]"
+        allowed = f"as its name {_allowed(kind)}" if as_name else _allowed(kind)
         # A number is shown as it was written, without the quotes of text.
         shown = _show(given) if given is value else value
-        self._report(path, f"is {shown}, but takes {allowed()}{hint}")
+        self._report(path, f"is {shown}, but takes {allowed}{hint}")
         return None
 
     def _report(self, path: FieldPath, message: str) -> None:
         self.problems.append(Problem(self.document.where(path), dotted(path), message))
-
-
-def _hint(kind: type[msgspec.Struct], name: str, value: Any) -> str:
-    """What to write instead of a field that there is not."""
-    from launcher.config import synonyms  # late: only a mistake needs it
-
-    of_others = synonyms.OF.get(kind.__name__, synonyms.Synonyms())
-    if instead := of_others.hint(name, value):
-        return f"; {instead}"
-    if near := did_you_mean(name, fields_of(kind)):
-        return near
-    # Short words are near to too much.
-    if len(name) > 4 and (meant := near_miss(name, of_others.table)):
-        return f"; {of_others.hint(meant, value)}"
-    return f"; there are: {_names(kind)}"
-
-
-def _as_list(value: str, options: list[Any], path: FieldPath) -> str:
-    """The list that a text should be: a command is split as a shell does, anything else is one item."""
-    if not any(get_origin(bare(option)) is list for option in options):
-        return ""
-    if not all(isinstance(part, str) for part in path):
-        return ""
-    import shlex  # late, as quoting is: only a mistake needs them
-
-    from launcher.quoting import yaml_field
-
-    items = re.split(r"[,\s]+", value.strip()) if path[-1] in ("env_from", "options", "inherit") else [value]
-    if path[-1] in ("command", "args"):
-        try:
-            items = shlex.split(value)
-        except ValueError:  # a quote that does not end
-            return ""
-    return f"; write {yaml_field(dotted(path), items)}"
 
 
 def bare(kind: Any) -> Any:
