@@ -12,11 +12,11 @@ Every rank loads this module.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import ClassVar
 
@@ -28,13 +28,10 @@ from launcher.executors.stopping import Stopping, say_again
 from launcher.ranks import RankEnv
 from launcher.runs.directory import opened
 
-FUNCTIONS = "functions"
-"""The folder of pickled functions in a run directory."""
-
 
 def pickle_of(run_path: Path, member: int) -> Path:
     """The pickled function of a member."""
-    return run_path / FUNCTIONS / f"{member}.pkl"
+    return run_path / "functions" / f"{member}.pkl"
 
 
 def member_job_id(job: str, index: int | None) -> str:
@@ -45,10 +42,7 @@ def member_job_id(job: str, index: int | None) -> str:
 
 
 class FunctionPaths(utils.JobPaths):
-    """submitit's names for what lies in a run directory.
-
-    None of them depends on the scheduler's id: all is in its place before there is one.
-    """
+    """submitit's names for what lies in a run directory; none depends on the scheduler's id."""
 
     def __init__(self, run_path: Path, job_id: str | None, *, member: int, attempt: int, rank: int):
         super().__init__(run_path, job_id=job_id, task_id=rank)
@@ -56,15 +50,6 @@ class FunctionPaths(utils.JobPaths):
         self.attempt = attempt
         self.within = run_path
         """The run directory, where the function is read."""
-
-    def hold(self) -> None:
-        """Read the function through the open directory: what is unpickled there is what was looked at.
-
-        Raises:
-            CastoffError: others can have written to the run directory.
-        """
-        held = Path(f"/proc/self/fd/{_held(self.folder)}")
-        self.within = held if held.is_dir() else self.folder
 
     @property
     def folder(self) -> Path:
@@ -98,37 +83,22 @@ class FunctionPaths(utils.JobPaths):
         own = logs / f"rank-{self.task_id:05d}.log"
         if own.exists() or not (logs / "node-00000.log").exists():
             return own
-        return logs / f"node-{self._node():05d}.log"
+        from launcher.runs.run import Run  # late: what it needs takes each rank some time
+
+        layout = Run(self.folder).facts().layout
+        ends = accumulate(ranks for ranks, nodes in layout for _ in range(nodes))
+        return logs / f"node-{sum(end <= self.task_id for end in ends):05d}.log"
 
     @property
     def stderr(self) -> Path:
         """The same log: it holds both."""
         return self.stdout
 
-    def _node(self) -> int:
-        """The node of this rank, as the plan laid the ranks out."""
-        from launcher.runs.run import Run  # late: what it needs takes each rank some time
-
-        node, before = 0, 0
-        for ranks, nodes in Run(self.folder).facts().layout:
-            if self.task_id < before + ranks * nodes:
-                return node + (self.task_id - before) // ranks
-            node, before = node + nodes, before + ranks * nodes
-        return 0
-
 
 class CastoffJobEnvironment(job_environment.JobEnvironment):
-    """A rank of a job that `launcher.executors.executor` submitted.
+    """A rank of a job that `launcher.executor` submitted; submitit makes one wherever it is used."""
 
-    Nothing is looked up before it is asked for: submitit makes one of these wherever it is used.
-    """
-
-    # What every start of castoff's exports.
-    _env: ClassVar[dict[str, str]] = {
-        "num_tasks": "WORLD_SIZE",
-        "global_rank": "RANK",
-        "local_rank": "LOCAL_RANK",
-    }
+    _env: ClassVar = {"num_tasks": "WORLD_SIZE", "global_rank": "RANK", "local_rank": "LOCAL_RANK"}
 
     @property
     def hostnames(self) -> Sequence[str]:
@@ -154,12 +124,10 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def array_task_id(self) -> str | None:
-        """The index in the scheduler's array, else None.
-
-        CASTOFF_ARRAY_INDEX is the function's number: it counts on where an array was submitted in parts.
-        """
+        """The index in the scheduler's array, else None."""
         if int(os.environ["CASTOFF_ARRAY_COUNT"]) == 1:
             return None
+        # The function's number counts on where an array was submitted in parts.
         offset = int(os.environ.get("CASTOFF_ARRAY_OFFSET") or 0)
         return str(int(os.environ["CASTOFF_ARRAY_INDEX"]) - offset)
 
@@ -176,11 +144,7 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
 
     @property
     def node(self) -> int:
-        """Which of the hosts this is.
-
-        Raises:
-            PlacementError: nothing tells.
-        """
+        """Which of the hosts this is; a PlacementError where nothing tells."""
         found = RankEnv.detect().node_rank
         if found is None:
             raise PlacementError("no variable tells which node of the job this is; RANK and LOCAL_RANK do")
@@ -191,25 +155,18 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
         """Where this rank's function lies, and where its result belongs.
 
         Raises:
-            CastoffError: the run directory is not this user's alone, or holds no function.
+            CastoffError: others can have written to the run directory, or it holds no function.
         """
         run_path = Path(os.environ["SUBMITIT_FOLDER"])
         member, attempt = int(os.environ["CASTOFF_ARRAY_INDEX"]), int(os.environ["CASTOFF_ATTEMPT"])
         paths = FunctionPaths(run_path, self.job_id, member=member, attempt=attempt, rank=self.global_rank)
-        paths.hold()
+        paths.within = held(run_path)
         if not paths.submitted_pickle.exists():
             raise CastoffError(
-                f"{pickle_of(run_path, paths.member)}: no function lies there; this script runs functions "
-                "that launcher.executor puts into its run directory, so it cannot be submitted by hand"
+                f"{pickle_of(run_path, member)}: no function lies there; this script runs functions that "
+                "launcher.executor puts into its run directory, so it cannot be submitted by hand"
             )
         return paths
-
-    def __repr__(self) -> str:
-        """In submitit's words; also where this process is no rank of a job, of which it says so."""
-        try:
-            return super().__repr__()
-        except (KeyError, CastoffError):
-            return f"JobEnvironment(cluster={self.cluster}, no rank of a job, hostname={self.hostname})"
 
     def _requeue(self, countdown: int) -> None:
         """Say that the job wants to go on; its script, which counts how often it did, starts it again."""
@@ -217,23 +174,15 @@ class CastoffJobEnvironment(job_environment.JobEnvironment):
 
     def _handle_signals(self, paths: JobPaths, submission: DelayedSubmission) -> None:
         """See to it that the function is asked to stop; who starts it again is the script alone."""
-        Stopping(
-            submission,
-            pickle_of(paths.folder, int(os.environ["CASTOFF_ARRAY_INDEX"])),
-            RankEnv.detect(),
-            attempt=_attempt_folder(),
-            stop=Path(os.environ["CASTOFF_STOP_FILE"]),
-            outcome=Path(os.environ["CASTOFF_OUTCOME_FILE"]),
-        ).begin(self._usr_sig())
-
-
-_open = contextlib.ExitStack()
-"""Keeps a rank's run directory open to its end."""
+        pickle = pickle_of(paths.folder, int(os.environ["CASTOFF_ARRAY_INDEX"]))
+        Stopping(submission, pickle, self._usr_sig()).begin()
 
 
 @cache
-def _held(run_path: Path) -> int:
-    return _open.enter_context(opened(run_path))
+def held(run_path: Path) -> Path:
+    """A run directory as it was looked at and found to be ours, whatever has its path later."""
+    with opened(run_path) as directory:
+        return Path(f"/proc/self/fd/{os.dup(directory)}")
 
 
 def _attempt_folder() -> Path:

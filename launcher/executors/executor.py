@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from launcher.config.job import JobSpec
     from launcher.config.site import Site
     from launcher.executors.jobs import FunctionJob
-    from launcher.runs.run import Run
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -66,9 +65,6 @@ class CastoffExecutor(core.Executor):
     take it.
     """
 
-    _prefix = ""
-    """What its users write before the name of a field."""
-
     def __init__(
         self,
         folder: str | Path,
@@ -77,22 +73,25 @@ class CastoffExecutor(core.Executor):
         *,
         max_pickle_size_gb: float = 1.0,
     ):
+        import msgspec
+
         from launcher.config.job import JobSpec
-        from launcher.config.site import Site
-        from launcher.executors.parameters import fields_of_job, job_of
+        from launcher.executors.parameters import job_of
 
-        given = fields_of_job(spec) if isinstance(spec, JobSpec) else dict(spec or {})
-        super().__init__(folder, given)
-        self.spec: JobSpec = spec if isinstance(spec, JobSpec) else job_of(given)
+        super().__init__(folder, msgspec.to_builtins(spec) if isinstance(spec, JobSpec) else dict(spec or {}))
+        self.spec: JobSpec = spec if isinstance(spec, JobSpec) else job_of(self.parameters)
         """The job; what it does not say follows from the functions."""
-        if site is None:
-            from launcher.schedulers.choice import choose_site
-
-            self.site, _ = choose_site()
-        else:
-            self.site = Site.load(site) if isinstance(site, str) else site
+        self.site = self._site(site)
         self.max_pickle_size_gb = max_pickle_size_gb
         """A submission whose functions and arguments are larger, all together, is refused."""
+
+    def _site(self, site: Site | str | None) -> Site:
+        from launcher.config.site import Site
+        from launcher.schedulers.choice import choose_site
+
+        if site is None:
+            return choose_site()[0]
+        return Site.load(site) if isinstance(site, str) else site
 
     if TYPE_CHECKING:  # submitit's own, which say less of the jobs
 
@@ -121,8 +120,7 @@ class CastoffExecutor(core.Executor):
     def _job(self, functions: list[Callable[..., Any]], count: int) -> JobSpec:
         from launcher.executors.parameters import for_functions
 
-        said = "max" in (self.parameters.get("requeue") or {})
-        return for_functions(self.spec, self.site, functions, count, requeues_said=said)
+        return for_functions(self.spec, self.site, functions, count)
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
         """Fields of the job file; each replaces that field as a whole, and None clears it.
@@ -132,12 +130,13 @@ class CastoffExecutor(core.Executor):
         """
         from launcher.executors.parameters import job_of
 
-        self.spec = job_of({**self.parameters, **kwargs}, self._prefix)
+        self.spec = job_of({**self.parameters, **kwargs})
         self.parameters.update(kwargs)
 
     def _internal_process_submissions(
         self, delayed_submissions: list[utils.DelayedSubmission]
     ) -> list[core.Job[Any]]:
+        from launcher.executors.jobs import FunctionJob, ids
         from launcher.submission.send import Unclear
         from launcher.submission.submit import submit
 
@@ -158,33 +157,23 @@ class CastoffExecutor(core.Executor):
             raise SubmissionError(f"{error}\n{ask}") from error
         except CastoffError as error:
             raise SubmissionError(str(error)) from error
-        return list(self._jobs(run))
-
-    def _jobs(self, run: Run) -> Iterable[FunctionJob[Any]]:
-        from launcher.executors.jobs import FunctionJob, ids
-
         ranks = range(run.facts().ranks or 0)
-        return (FunctionJob(run.path, job, ranks, member=member) for member, job in sorted(ids(run).items()))
+        return [FunctionJob(run.path, job, ranks, member=member) for member, job in sorted(ids(run).items())]
 
     def _write(self, run_path: Path, submissions: list[utils.DelayedSubmission]) -> None:
-        """Put the functions into a run directory that nobody sees yet.
+        """Put the functions into a run directory that nobody sees yet."""
+        from launcher.executors.environment import pickle_of
 
-        Raises:
-            RuntimeError: they are too large.
-        """
-        from launcher.executors.environment import FUNCTIONS, pickle_of
-
-        (run_path / FUNCTIONS).mkdir(mode=0o700)
         size = 0.0
         for member, submission in enumerate(submissions):
             path = pickle_of(run_path, member)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
             submission.dump(path)
             size += path.stat().st_size / 1024**3
             if size > self.max_pickle_size_gb:
                 raise RuntimeError(
-                    f"{member + 1} of {len(submissions)} functions with their arguments have {size:.3g} GiB "
-                    f"when pickled, and executor.max_pickle_size_gb is {self.max_pickle_size_gb:g}: nothing "
-                    "was submitted. Write large data to a file and hand over its path, or raise that"
+                    f"{member + 1} of {len(submissions)} functions with their arguments take {size:.3g} GiB, "
+                    f"more than executor.max_pickle_size_gb={self.max_pickle_size_gb:g}; nothing was sent"
                 )
 
 
@@ -194,19 +183,7 @@ class PbsExecutor(CastoffExecutor):
     `pbs_spec=` and `pbs_site=` are AutoExecutor's way to hand over a job's fields and the machine.
     """
 
-    _prefix = "pbs_"
-
-    def __init__(
-        self,
-        folder: str | Path,
-        spec: JobSpec | Mapping[str, Any] | None = None,
-        site: Site | str | None = None,
-        *,
-        max_pickle_size_gb: float = 1.0,
-    ):
-        own = _site_of(site, self._prefix.removesuffix("_"))
-        super().__init__(folder, spec, own, max_pickle_size_gb=max_pickle_size_gb)
-        self._gpus_per_node: int | None = None
+    _gpus_per_node: int | None = None
 
     @classmethod
     def affinity(cls) -> int:
@@ -226,35 +203,24 @@ class PbsExecutor(CastoffExecutor):
             InvalidInput: with every one that is wrong; then nothing has changed.
         """
         from launcher.executors.parameters import translated
-        from launcher.schedulers.registry import scheduler_of
 
         gpus = kwargs.pop("gpus_per_node", self._gpus_per_node)
-        dialect = scheduler_of(self.site.scheduler).dialect
-        words = dialect.words if dialect else frozenset[str]()
-        super()._internal_update_parameters(**translated(kwargs, self.parameters, words))
+        super()._internal_update_parameters(**translated(kwargs))
         self._gpus_per_node = gpus
 
     def _job(self, functions: list[Callable[..., Any]], count: int) -> JobSpec:
         from launcher.executors.parameters import with_tasks
 
-        return with_tasks(super()._job(functions, count), self.site, self._gpus_per_node)
+        return with_tasks(super()._job(functions, count), self._gpus_per_node)
 
+    def _site(self, site: Site | str | None) -> Site:
+        """PBS's machine of that name, else the one that `castoff submit` would choose, else any."""
+        from launcher.config.site import Site
 
-def _site_of(site: Site | str | None, scheduler: str) -> Site:
-    """The scheduler's machine of that name, else the one that `castoff submit` would choose, else any.
-
-    Raises:
-        InvalidInput: it is none of that scheduler's.
-    """
-    from launcher.config.site import Site
-    from launcher.schedulers.choice import choose_site
-
-    if site is None:
-        chosen, _ = choose_site()
-        return chosen if chosen.scheduler == scheduler else Site.load(scheduler)
-    chosen = Site.load(site) if isinstance(site, str) else site
-    if chosen.scheduler != scheduler:
-        instead = f"launcher.executor(…, {chosen.name!r}) submits there"
-        message = f"is {chosen.name}, where the scheduler is {chosen.scheduler}; {instead}"
+        chosen = super()._site(site)
+        if chosen.scheduler == self.name():
+            return chosen
+        if site is None:
+            return Site.load(self.name())
+        message = f"is {chosen.name}, where the scheduler is {chosen.scheduler}: launcher.executor goes there"
         raise InvalidInput([Problem("executor", "site", message)])
-    return chosen

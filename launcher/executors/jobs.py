@@ -13,13 +13,12 @@ from submitit.core import core, utils
 from submitit.core.core import R
 
 from launcher.errors import CastoffError, shown
-from launcher.executors.ended import JobEndedError as JobEndedError
-from launcher.executors.ended import says_again
 from launcher.executors.environment import FunctionPaths, member_job_id
 from launcher.executors.watcher import RunWatcher, key_of
+from launcher.logs.failures import excerpt_of, failed_rank
 from launcher.runs.directory import open_own, opened
 from launcher.runs.records import Failure, Send, begins, read
-from launcher.runs.run import Run
+from launcher.runs.run import Run, said_again
 from launcher.schedulers.local.control import cancel
 from launcher.schedulers.queue import NOT_ASKED
 from launcher.schedulers.registry import is_own, queued_of
@@ -28,10 +27,17 @@ from launcher.status.survey import Scene
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LATE_FILES = 15.0
 """Seconds that a network file system may take to show what another host has written."""
-
-
 _SETTLING = 60.0
 """Seconds that a job may take to end once its function has, until that is believed all the same."""
+
+
+class JobEndedError(utils.UncompletedJobError):
+    """A job is over and has no result; the text says how it ended, and what to do."""
+
+    run: Run
+    """The run directory."""
+    ending: str
+    """castoff's word for it: walltime, cancelled, again, failed …"""
 
 
 class FunctionJob(core.Job[R]):
@@ -44,12 +50,7 @@ class FunctionJob(core.Job[R]):
     watcher = RunWatcher()
 
     def __init__(
-        self,
-        folder: Path | str,
-        job_id: str,
-        tasks: Sequence[int] = (0,),
-        *,
-        member: int | None = None,
+        self, folder: Path | str, job_id: str, tasks: Sequence[int] = (0,), *, member: int | None = None
     ):
         """`folder` is the run directory; `member`: which of its functions, where that is known already.
 
@@ -90,9 +91,18 @@ class FunctionJob(core.Job[R]):
         )
 
     def _newest(self) -> int:
-        """The newest attempt; a look at the folder of all would take long in a large array."""
-        self._heed_resubmission()
-        known = self.watcher.known(self._key)
+        """The newest attempt; a look at the folder of all would take long in a large array.
+
+        What somebody has submitted again is not over, before its next attempt has begun too.
+        """
+        with contextlib.suppress(OSError):
+            written = (self.run.path / "submission.json").stat().st_mtime_ns
+            if written != self._written:
+                self._written = written
+                begin = begins(self.run.submission(), self.run.facts())
+                self._attempt = max(self._attempt, begin.get(self.member, 0))
+                self.watcher.reopen(self._key)
+        known = self.watcher.known.get(self._key)
         seen = known.member.attempts[-1].attempt if known and known.member.attempts else 0
         newest = max(self._attempt, seen)
         while (self.run.path / "attempts" / f"{self.member}.{newest + 1}").exists():
@@ -102,28 +112,12 @@ class FunctionJob(core.Job[R]):
         self._attempt = newest
         return newest
 
-    def _heed_resubmission(self) -> None:
-        """What somebody has submitted again is not over, before its next attempt has begun too."""
-        try:
-            written = (self.run.path / "submission.json").stat().st_mtime_ns
-        except OSError:
-            return
-        if written != self._written:
-            self._written = written
-            begin = begins(self.run.submission(), self.run.facts())
-            self._attempt = max(self._attempt, begin.get(self.member, 0))
-            self.watcher.reopen(self._key)
-
     def submission(self) -> utils.DelayedSubmission:
         """What was submitted, or what its last checkpoint has put in its place."""
         return cast("utils.DelayedSubmission", self._unpickled(self.paths.submitted_pickle))
 
     def _unpickled(self, path: Path) -> Any:
-        """What a file of the run directory holds: to unpickle it runs what it says, so it has to be ours.
-
-        Raises:
-            CastoffError: others may have put it there.
-        """
+        """What a file of the run directory holds: to unpickle it runs what it says, so it has to be ours."""
         name = str(path.relative_to(self.run.path))
         with opened(self.run.path) as directory, open_own(name, directory) as file:
             return pickle.load(file)
@@ -134,8 +128,7 @@ class FunctionJob(core.Job[R]):
 
         Where its result is there and its script is about to end, that is waited for, once.
         """
-        known = self.watcher.known(self._key)
-        if not (known and known.over) and self.done() and self._settled != (attempt := self._newest()):
+        if self.done() and self._settled != (attempt := self._newest()):
             self._settle(attempt)
             self._settled = attempt
         return self.watcher.get_state(self._key)
@@ -153,7 +146,7 @@ class FunctionJob(core.Job[R]):
             return all(job.done(force_check) for job in self._sub_jobs)
         paths = self.paths
         _look_anew(paths.attempt_folder)
-        if paths.result_pickle.exists() and not says_again(paths):
+        if paths.result_pickle.exists() and not _says_again(paths):
             return True
         ended = (paths.attempt_folder / "ending.json").exists()
         mode = "force" if force_check else "soon" if ended else "standard"
@@ -193,15 +186,46 @@ class FunctionJob(core.Job[R]):
     def _get_outcome_and_result(self) -> tuple[str, Any]:
         while True:
             paths = self.paths
-            if not self._has_result(paths) or says_again(paths):
-                self.watcher.get_info(self._key, "soon")
-                raise JobEndedError.of(self.run, self.paths, self.watcher.known(self._key))
+            if not self._has_result(paths) or _says_again(paths):
+                raise self._ended(paths)
             outcome, result = self._unpickled(paths.result_pickle)
             if outcome != "success":  # after a preemption or a node failure it goes on
                 self._settle(paths.attempt)
             if outcome == "success" or self._newest() == paths.attempt:
                 return outcome, result
             self.wait()
+
+    def _ended(self, paths: FunctionPaths) -> JobEndedError:
+        """Why the attempt with these paths has no result, what to do, and what its log says."""
+        told, run = self.watcher.get_info(self._key, "soon"), self.run
+        members = run.facts().array_count
+        ending = told.get("Ending", "unknown")
+        who = f"function {self.member} of {members}, rank" if members else "rank"
+        lines = [f"job {self.job_id} (run {run.id}, {who} {paths.task_id}) ended without a result: {ending}"]
+        lines += [told[name] for name in ("Failure", "Reason") if name in told]
+        again = f"castoff resubmit {run.id}" + (f" --member {self.member}" if members else "")
+        if _says_again(paths):
+            lines.append(f"it stopped early and nobody starts it again by itself: `{again}` lets it go on")
+        elif ending == "done":
+            lines.append(
+                "its ranks exited with 0, but the function did not return: something in it calls exit()"
+            )
+        elif ending != "unknown":
+            lines.append(f"`{again}` starts it again")
+        script = run.script_log(self.member)
+        lines.append(f"logs: {paths.stdout.parent}, and {script} of the script")
+        log, rank = paths.stdout if paths.stdout.exists() else script, None
+        known = self.watcher.known.get(self._key)
+        if known and known.member.attempts:
+            failed = failed_rank(run, self.member, known.member.attempts[-1])
+            if failed and failed.log:
+                log, rank = failed.log, failed.failure.rank
+        with contextlib.suppress(OSError):
+            if words := excerpt_of(log, rank):
+                lines += [f"from {log}:", *("  " + line.decode(errors="replace") for line in words)]
+        error = JobEndedError("\n".join(lines))
+        error.run, error.ending = run, ending
+        return error
 
     def _has_result(self, paths: FunctionPaths) -> bool:
         give_up = time.monotonic() + _LATE_FILES
@@ -216,15 +240,13 @@ class FunctionJob(core.Job[R]):
         """Wait, within reason, until what has a result is over, or goes on with another attempt."""
         give_up = time.monotonic() + _SETTLING
         while self._newest() == attempt and time.monotonic() < give_up:
-            known = self.watcher.known(self._key)
+            known = self.watcher.known.get(self._key)
             if self.watcher.is_done(self._key, "force" if known and is_own(known.run.scheduler) else "soon"):
                 break
             time.sleep(_FIRST_PAUSE)
 
     def _get_logs_string(self, name: str) -> str | None:
         """The log of this rank, of all its attempts, oldest first; it holds both streams."""
-        if name not in ("stdout", "stderr"):
-            raise ValueError(f'Unknown "{name}", available are stdout and stderr')
         texts = []
         for attempt in range(self._newest() + 1):
             with contextlib.suppress(FileNotFoundError):
@@ -237,11 +259,8 @@ class FunctionJob(core.Job[R]):
         Raises:
             CastoffError: `check`, and it cannot be ended from here.
         """
-        try:
+        with contextlib.nullcontext() if check else contextlib.suppress(CastoffError):
             _cancel(self.run, self.member)
-        except CastoffError:
-            if check:
-                raise
 
     def __del__(self) -> None:
         # getattr: one that could not be made, or is a shell that a batch will fill
@@ -262,32 +281,30 @@ def ids(run: Run) -> dict[int, str]:
 
 
 def _cancel(run: Run, member: int) -> None:
-    """End a member of a run.
-
-    Raises:
-        CastoffError: its scheduler cannot be asked to.
-    """
-    plan = run.facts()
-    if is_own(plan.scheduler):
-        cancel(run, member if plan.array_count else None)
-        return
-    queued = Scene(run).queued
-    queue = queued_of(plan.scheduler).queue()
-    asked = queued.jobs if queued else set()
-    elsewhere = queue.elsewhere(queued.clusters) if queued else None
-    answer = NOT_ASKED if elsewhere else queue.ask(asked)
-    if silence := elsewhere or answer.silence_on(sorted(asked)):
+    """End a member of a run."""
+    scene = Scene(run)
+    if is_own(scene.plan.scheduler):
+        return cancel(run, member if scene.plan.array_count else None)
+    queue = queued_of(scene.plan.scheduler).queue()
+    elsewhere = queue.elsewhere(scene.clusters)
+    answer = NOT_ASKED if elsewhere else queue.ask(scene.jobs)
+    if silence := elsewhere or answer.silence_on(sorted(scene.jobs)):
         raise CastoffError(f"{run.id}: {queue.scheduler.title} could not be asked, so it goes on: {silence}")
     own = [
-        one
-        for one in answer.jobs.values()
-        if queued is not None and queued.key(member, one.job) == (one.job, one.task)
+        key
+        for key, one in answer.jobs.items()
         # Another cluster's job may have the same id, but not the same script.
-        if one.stage in ("pending", "running") and one.runs(str(run.script))
+        if one.goes_on and scene.key(member, one.job) == key and one.runs(str(run.script))
     ]
-    own.sort(key=lambda one: (len(one.job), one.job), reverse=True)  # the end of one may let go another
-    for words in queue.cancel([member_job_id(one.job, one.task) for one in own]).values():
+    own.sort(key=lambda one: (len(one[0]), one[0]), reverse=True)  # the end of one may let go another
+    for words in queue.cancel([member_job_id(*one) for one in own]).values():
         raise CastoffError(words)
+    return None
+
+
+def _says_again(paths: FunctionPaths) -> bool:
+    """Whether an attempt wants to go on later, whatever its ranks returned."""
+    return said_again(paths.attempt_folder / "outcome")
 
 
 def _look_anew(folder: Path) -> None:

@@ -40,11 +40,6 @@ _LOOKS_PER_SECOND = 256
 _UNWINDING = 10.0
 """Seconds that a job of one rank has to leave its `finally` and `with` blocks."""
 
-_PATIENCE = 60.0
-"""Seconds that a rank whose call failed while rank 0 saves waits to be told to leave."""
-
-_SAVING = "saving"
-
 
 def can_go_on(function: Callable[..., Any]) -> bool:
     """Whether a function says how it goes on later, as submitit's Checkpointable does."""
@@ -52,45 +47,32 @@ def can_go_on(function: Callable[..., Any]) -> bool:
 
 
 def say_again(outcome: Path) -> None:
-    """Say that the job wants to go on; whether and when it does, its script decides.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Say that the job wants to go on; whether and when it does, its script decides."""
     _replace(outcome, lambda draft: draft.write_text("again\n", encoding="utf-8"))
 
 
 class Stopping:
     """What sees to an early stop in one rank."""
 
-    def __init__(
-        self,
-        submission: DelayedSubmission,
-        pickle: Path,
-        place: RankEnv,
-        *,
-        attempt: Path,
-        stop: Path,
-        outcome: Path,
-    ):
+    def __init__(self, submission: DelayedSubmission, pickle: Path, number: signal.Signals):
+        """`pickle`: where the submission lies; `number`: the signal that asks for a stop."""
         self._submission = submission
         self._pickle = pickle
-        self._place = place
-        self._stop = stop
-        self._outcome = outcome
-        self._leaving = attempt / "leaving"
-        self._look_every = max(_LOOK_EVERY, place.world_size / _LOOKS_PER_SECOND)
+        self._signal = number
+        self._place = RankEnv.detect()
+        self._stop = Path(os.environ["CASTOFF_STOP_FILE"])
+        self._outcome = Path(os.environ["CASTOFF_OUTCOME_FILE"])
+        self._leaving = Path(os.environ["CASTOFF_ATTEMPT_DIR"]) / "leaving"
+        self._look_every = max(_LOOK_EVERY, self._place.world_size / _LOOKS_PER_SECOND)
         self._over = threading.Event()
         """Set once the call has returned."""
         self._due = False
-        self._signal = signal.SIGUSR2
         self._forking = threading.local()
         """The signals that a thread had blocked before it forked."""
 
-    def begin(self, number: signal.Signals) -> None:
-        """From here on `number` asks for a stop, and what asks for one is seen. In the main thread."""
-        self._signal = number
-        asking = [number]
+    def begin(self) -> None:
+        """From here on what asks for a stop is seen. In the main thread."""
+        asking = [self._signal]
         if can_go_on(self._submission.function):
             asking.append(signal.SIGTERM)  # it may save what it has; others end, as programs do
             call = self._submission.result
@@ -129,8 +111,8 @@ class Stopping:
         try:
             return call()
         except Exception:
-            if self._place.rank and self._is_left_alone():
-                self._leave()
+            if self._place.rank and (moment := self._moment()):
+                _leave_at(moment)
             raise
         finally:
             self._over.set()
@@ -139,7 +121,7 @@ class Stopping:
 
     def _look_for_stop(self) -> None:
         while not self._over.wait(self._look_every):
-            if _is_there(self._stop):
+            if os.path.exists(self._stop):  # noqa: PTH110 - a file system that does not answer is asked again
                 self._due = True
                 main = threading.main_thread().ident
                 assert main is not None  # it runs
@@ -150,8 +132,6 @@ class Stopping:
         """Save, say `again`, tell the others, and leave."""
         log = logger.get_logger()
         log.info("asked to stop: calling checkpoint()")
-        if self._place.world_size > 1:
-            self._leaving.write_text(f"{_SAVING}\n", encoding="utf-8")
         following = self._submission._checkpoint_function()
         if following is None:
             raise UncompletedJobError("asked to stop, but checkpoint() returned None: there is no going on")
@@ -159,7 +139,9 @@ class Stopping:
         say_again(self._outcome)
         log.info("saved; the script decides when this goes on")
         if self._place.world_size == 1:
-            threading.Thread(target=_leave_in, args=[_UNWINDING], daemon=True).start()
+            timer = threading.Timer(_UNWINDING, os._exit, [0])
+            timer.daemon = True
+            timer.start()
             raise SystemExit(0)
         at = time.time() + 2 * self._look_every + 1
         _replace(self._leaving, lambda draft: draft.write_text(f"{at}\n", encoding="utf-8"))
@@ -169,34 +151,17 @@ class Stopping:
 
     def _look_for_word(self) -> None:
         while not self._over.wait(self._look_every):
-            if self._word() not in ("", _SAVING):
-                self._leave()
+            if moment := self._moment():
+                _leave_at(moment)
 
-    def _leave(self) -> None:
-        _leave_at(float(self._word()))
-
-    def _is_left_alone(self) -> bool:
-        """Whether rank 0 has told to leave, or does so while we wait."""
-        give_up = time.monotonic() + _PATIENCE
-        while self._word() == _SAVING and time.monotonic() < give_up:
-            time.sleep(0.1)
-        return self._word() not in ("", _SAVING)
-
-    def _word(self) -> str:
-        """What rank 0 has written; asked for so that no network file system answers from its memory."""
+    def _moment(self) -> float | None:
+        """When to leave, once rank 0 has said so; no network file system answers this from its memory."""
         try:
             descriptor = os.open(self._leaving, os.O_RDONLY | os.O_CREAT, 0o600)
             with os.fdopen(descriptor, encoding="utf-8") as file:
-                return file.read().strip()
+                return float(file.read() or 0) or None
         except OSError:  # as on a full disk; it is asked again
-            return ""
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a file system that does not answer now; it is asked again
-        return False
+            return None
 
 
 def _replace(path: Path, write: Callable[[Path], Any]) -> None:
@@ -206,11 +171,6 @@ def _replace(path: Path, write: Callable[[Path], Any]) -> None:
     with draft.open("rb") as file:
         os.fsync(file.fileno())
     draft.replace(path)
-
-
-def _leave_in(seconds: float) -> None:
-    time.sleep(seconds)
-    os._exit(0)
 
 
 def _leave_at(moment: float) -> None:

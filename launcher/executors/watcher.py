@@ -31,7 +31,7 @@ _SOON = 2.0
 
 
 class Known(NamedTuple):
-    """What is known of a job."""
+    """What was last seen of a job."""
 
     run: RunStatus
     member: MemberStatus
@@ -61,17 +61,14 @@ class RunWatcher(core.InfoWatcher):
 
     def __init__(self, delay_s: int = 60):
         super().__init__(delay_s)
-        self._known: dict[str, Known] = {}
+        self.known: dict[str, Known] = {}
+        """By their keys; none before the first look."""
         self._asking = Asking()
-
-    def known(self, key: str) -> Known | None:
-        """What was seen of a job at the last look; None before the first."""
-        return self._known.get(key)
 
     def clear(self) -> None:
         """Forget everything."""
         super().clear()
-        self._known.clear()
+        self.known.clear()
 
     def update_if_long_enough(self, mode: str) -> None:
         """Look if it is time; besides submitit's modes there is `soon`, for a job that seems to be over."""
@@ -94,7 +91,7 @@ class RunWatcher(core.InfoWatcher):
         for run in found:
             for member in run.members:
                 key = key_of(Path(run.directory), member.member)
-                self._known[key] = known = Known(run, member)
+                self.known[key] = known = Known(run, member)
                 self._info_dict[key] = _info(known)
                 if known.over:
                     self._finished.add(key)
@@ -115,14 +112,13 @@ class RunWatcher(core.InfoWatcher):
     def is_done(self, job_id: str, mode: str = "standard") -> bool:
         """Whether nothing more will happen to a job; whatever its state is called."""
         self.get_info(job_id, mode)
-        known = self._known.get(job_id)
-        return known is not None and known.over
+        return job_id in self.known and self.known[job_id].over
 
     def reopen(self, key: str) -> None:
         """Look at a job again that was over: it goes on."""
         if key in self._finished:
             self._finished.discard(key)
-            self._known.pop(key, None)
+            self.known.pop(key, None)
             self._info_dict.pop(key, None)
             self._last_status_check = float("-inf")
 

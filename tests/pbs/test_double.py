@@ -13,6 +13,8 @@ import pytest
 from .cluster import PbsCluster
 from .record import ALONE, AT_ONCE, SCENES, Entry, differences, play
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def played(

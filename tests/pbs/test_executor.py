@@ -194,7 +194,7 @@ def test_what_is_wrong_is_said_before_qsub(login: Path) -> None:
     with pytest.raises(InvalidInput, match="gpus_per_node: is 3, for 2 tasks"):
         executor.submit(place)
     small = submitit.AutoExecutor(login / "wrong", cluster="pbs", pbs_max_pickle_size_gb=1e-5)
-    with pytest.raises(RuntimeError, match="nothing was submitted"):
+    with pytest.raises(RuntimeError, match="nothing was sent"):
         small.map_array(len, [b"x" * 8000] * 3)
     assert not (login / "wrong").exists() or not [*(login / "wrong").iterdir()]
 

@@ -400,8 +400,6 @@ def test_what_auto_executor_says_is_asked_of_pbs(tmp_path: Path) -> None:
         stderr_to_stdout=True,
         slurm_partition="not here",
         pbs_account="me",
-        pbs_time=7,
-        pbs_filesystems="home",
     )
     auto_executor.update_parameters(tasks_per_node=2)
     directives = [line for line in executor.render(abs).splitlines() if line.startswith("#PBS ")]
@@ -411,8 +409,7 @@ def test_what_auto_executor_says_is_asked_of_pbs(tmp_path: Path) -> None:
         "#PBS -q workq",
         "#PBS -l select=2:ncpus=6:mpiprocs=2:ngpus=4:mem=2560mb",
         "#PBS -l place=scatter",
-        "#PBS -l walltime=00:07:00",
-        "#PBS -l filesystems=home",
+        "#PBS -l walltime=00:05:00",
         "#PBS -j oe",
         "#PBS -r n",
         "#PBS -k doe",
@@ -452,18 +449,15 @@ def test_auto_executor_lets_castoff_say_what_is_wrong(tmp_path: Path) -> None:
             mem_gb=1,
         )
     text = str(error.value)
-    assert 'partition: is no field of a job; here: write pbs_queue="x"' in text
-    assert 'array_parallelism: is no field of a job; here: write pbs_array={"at_most": 4}' in text
-    assert "slurm_constraint: is constraint here" in text
+    assert "partition: is no field; here: queue" in text
+    assert "array_parallelism: is no field; here: array.at_most" in text
+    assert "slurm_constraint: is no field; here: constraint" in text
     assert "did you mean account?" in text and "queue: is" in text and "setup: is" in text
     assert executor.spec.nodes is None and executor.parameters == {}
-    with pytest.raises(
-        InvalidInput, match="tasks_per_node: is no field of a job; here: write ranks_per_node=2"
-    ):
+    with pytest.raises(InvalidInput, match="tasks_per_node: is no field; here: ranks_per_node"):
         auto(tmp_path, pbs_spec={"tasks_per_node": 2})
-    auto_executor.update_parameters(pbs_select="2:ncpus=1")
-    with pytest.raises(InvalidInput, match=r"directives\.select: follows from other fields"):
-        executor.render(abs)
+    with pytest.raises(InvalidInput, match="select: is no field; here: nodes, "):
+        auto_executor.update_parameters(pbs_select="2:ncpus=1")
 
 
 def test_auto_executors_machine_is_one_of_pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -484,21 +478,21 @@ def test_auto_executors_machine_is_one_of_pbs(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
-        ("timeout_min", 'walltime="1m"'),
-        ("slurm_time", 'walltime="1m"'),
+        ("timeout_min", "walltime"),
+        ("slurm_time", "walltime"),
         ("tasks_per_node", "ranks_per_node"),
         ("gpus_per_node", "devices_per_rank"),
-        ("mem_gb", 'memory="1G"'),
+        ("mem_gb", "memory"),
         ("cpus_per_task", "cores_per_rank"),
         ("slurm_partition", "queue"),
-        ("slurm_array_parallelism", 'array={"at_most": 1}'),
-        ("slurm_setup", "is setup here"),
-        ("slurm_account", "is account here"),
+        ("slurm_array_parallelism", "array.at_most"),
+        ("slurm_setup", "here: setup"),
+        ("slurm_account", "here: account"),
         ("slurm_use_srun", "without srun only one rank starts"),
-        ("slurm_additional_parameters", "directives="),
-        ("slurm_max_num_timeout", "requeue="),
+        ("slurm_additional_parameters", "here: directives.slurm"),
+        ("slurm_max_num_timeout", "requeue.max"),
         ("ranks_per_nodes", "did you mean ranks_per_node?"),
-        ("colour", "there are: account, after,"),
+        ("colour", "there are: command, name,"),
     ],
 )
 def test_names_that_are_not_ours(name: str, instead: str) -> None:
@@ -780,7 +774,7 @@ def test_an_array_in_parts(executors: Executors, tmp_path: Path, monkeypatch: py
 def test_large_arguments(executors: Executors) -> None:
     executor = executors()
     executor.max_pickle_size_gb = 1e-3
-    with pytest.raises(RuntimeError, match=r"3 of 4 functions .* nothing was submitted"):
+    with pytest.raises(RuntimeError, match=r"3 of 4 functions .* nothing was sent"):
         executor.map_array(len, [b"x" * 400_000] * 4)
     with pytest.raises((TypeError, pickle.PicklingError)):
         executor.submit(list, (number for number in range(3)))
@@ -979,7 +973,6 @@ def test_what_submitit_asks_of_a_plugin(monkeypatch: pytest.MonkeyPatch, tmp_pat
     here = plugins.get_job_environments()["castoff"]
     assert isinstance(here, JobEnvironment) and not here.activated()
     assert type(here)._requeue is not JobEnvironment._requeue
-    assert "no rank of a job" in repr(here)
     executor = plugins.get_executors()["pbs"]
     assert issubclass(executor, submitit.Executor) and executor.affinity() >= -1
     monkeypatch.setenv("CASTOFF_OUTCOME_FILE", str(tmp_path / "outcome"))
