@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from launcher.errors import CastoffError
-from launcher.logs.failures import FailedRank, failed_rank
+from launcher.logs.failures import failed_rank
 from launcher.logs.lines import Source
 from launcher.logs.show import Show
 from launcher.logs.sources import Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
@@ -27,28 +26,23 @@ def print_logs(
     Raises:
         CastoffError: a log cannot be read; all that can be was written.
     """
-    failed: dict[Source, FailedRank] = {}
-    for member, attempt in [] if selection.ranks else attempts:
-        if one := failed_rank(run, member, attempt):
-            failed[Source(member, attempt.attempt)] = one
-    first = min(failed, key=lambda source: failed[source].failure.time or 0.0, default=None)
-    if first:
-        write(show.failure(first, failed[first], failed[first].excerpt()))
+    sources = [Source(member, attempt.attempt) for member, attempt in attempts]
+    failures = [(source, failed_rank(run, *one)) for source, one in zip(sources, attempts, strict=True)]
+    failed = [(source, one) for source, one in failures if one and not selection.ranks]
+    for source, one in sorted(failed, key=lambda found: found[1].time):
+        write(show.failure(source, one, one.excerpt()))
     problems = []
-    for member, attempt in attempts:
-        source = Source(member, attempt.attempt)
-        if source in failed and source != first:
-            write(show.failure(source, failed[source], failed[source].excerpt()))
-        for log in _logs(run, source, failed.get(source), selection, show):
-            for block in _last(_drained(log), selection.tail):
+    for source in sources:
+        for log in _logs(run, source, selection, show):
+            for block in _last(log.rest(0.0), selection.tail):
                 write(block)
             if log.trouble:
-                problems.append(f"{log.path}: cannot be read: {log.trouble}")
+                problems.append(log.trouble)
     if problems:
         raise CastoffError("\n".join(problems))
 
 
-def _logs(run: Run, of: Source, failed: FailedRank | None, selection: Selection, show: Show) -> Iterator[Log]:
+def _logs(run: Run, of: Source, selection: Selection, show: Show) -> Iterator[Log]:
     """The logs that hold an attempt's lines: one where they are merged, else each rank's and the script's."""
     # Its last lines may be another attempt's.
     tail = selection.tail if selection.attempt is None else None
@@ -58,17 +52,7 @@ def _logs(run: Run, of: Source, failed: FailedRank | None, selection: Selection,
         for source, path in rank_logs(run, of.member, of.attempt, selection.ranks):
             yield rank_log(source, path, selection, show)
     if wants_script:
-        own = ScriptLog(run, of.member, script, show)
-        if failed is not None:
-            own.expect(of.attempt, failed)
-        yield own
-
-
-def _drained(log: Log) -> Iterator[bytes]:
-    yield log.poll(time.monotonic())
-    while log.grown:
-        yield log.poll(time.monotonic())
-    yield log.finish()
+        yield ScriptLog(run, of.member, script, show)
 
 
 def _last(blocks: Iterable[bytes], count: int | None) -> Iterable[bytes]:

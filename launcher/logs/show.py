@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from launcher.logs.failures import FailedRank
-from launcher.logs.lines import Source, by_rank
+from launcher.logs.lines import Source
 from launcher.runs.states import failure_words
 from launcher.starters.local.streams import PLAIN, for_terminal
 
@@ -40,10 +40,6 @@ class Show(ABC):
     def lines(self, source: Source, block: bytes) -> bytes:
         """Whole lines of one source."""
 
-    def merged(self, source: Source, block: bytes) -> bytes:
-        """Whole lines of a script's log into which castoff's starter has merged those of the ranks."""
-        return b"".join(self.lines(source._replace(rank=rank), lines) for rank, lines in by_rank(block))
-
     @abstractmethod
     def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
         """The rank that failed first, and what its log says about it."""
@@ -71,10 +67,6 @@ class Text(Show):
         if self._terminal:
             block = for_terminal(block)
         return label + block[:-1].replace(b"\n", b"\n" + label) + b"\n"
-
-    def merged(self, source: Source, block: bytes) -> bytes:
-        """See `Show`."""
-        return super().merged(source, block) if self._several or self._terminal else block
 
     def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
         """See `Show`."""

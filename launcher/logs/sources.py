@@ -8,21 +8,22 @@ script's log repeats the first one's (`tail -f`): there the script's own lines a
 from __future__ import annotations
 
 import math
+import os
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.logs.failures import FailedRank
-from launcher.logs.lines import ATTEMPT_BEGINS, Echo, Source, by_attempt
+from launcher.logs.lines import ATTEMPT_BEGINS, Source, by_attempt, by_rank
 from launcher.logs.show import Show
 from launcher.logs.tail import Tail, tail_start
 from launcher.runs.run import Run, names_in
 from launcher.starters.local.streams import RankLines
 from launcher.starters.registry import MERGING
 
-READ = 128 * 1024
+READ = 1024 * 1024
 """Bytes that are read of a log at a time, so that a flood leaves the others their turn."""
 
 LINE_PATIENCE = 2.0
@@ -31,14 +32,11 @@ LINE_PATIENCE = 2.0
 More than in castoff's starter, which sees a program's writes: a file's end may be where a buffer ended.
 """
 
-_FIRST_LOGS = ("rank-00000.log", "node-00000.log")
-"""Those that a script on a cluster may repeat in its own, as templates/machinery/start.sh has it."""
+_REPEATS = re.compile(rb"castoff: .* was the first to fail, with code .*; see .*/([^/]+\.log)$")
 _REPEATED = 40
-"""Lines of the failed rank's log that it repeats at its end: templates/machinery/start.sh."""
+"""Behind such a line, a script on a cluster repeats so many of that log: templates/machinery/start.sh."""
 
 _RANK_LOG = re.compile(r"(?P<kind>rank|node)-(?P<number>\d{5,})\.log")
-_ATTEMPT = re.compile(r"(?P<member>\d+)\.(?P<attempt>\d+)")
-_SCRIPT_LOG = re.compile(r"job-(?P<member>\d+)\.log")
 
 
 class Selection(NamedTuple):
@@ -70,20 +68,16 @@ class Log:
         self.path = path
         self.of: tuple[int, int | None] = (source.member, source.attempt)
         """The member and its attempt; without one: it is of all of them."""
-        self.due = self.interval = 0.0
-        """When to look again, by a clock, and seconds since the look before: who follows it sets them."""
         self.grown = 0
         """Bytes that the last look has brought."""
         self._tail = Tail(path, start)
         self._shown = shown
         self._lines = RankLines(b"", LINE_PATIENCE)
-        self._troubled = False
-        self._cuts = 0
 
     @property
     def trouble(self) -> str | None:
         """Why it could not be read at the last look."""
-        return self._tail.trouble
+        return self._tail.trouble and f"{self.path}: cannot be read: {self._tail.trouble}"
 
     def poll(self, now: float) -> bytes:
         """What to show of up to `READ` new bytes, and of a line that stands for too long."""
@@ -100,120 +94,90 @@ class Log:
         """The line that nobody has finished."""
         return self._shown(self._lines.flush())
 
-    def notices(self) -> Iterator[str]:
-        """What the reader of the lines should know, each once."""
-        if self.trouble is not None and not self._troubled:
-            yield f"{self.path}: cannot be read: {self.trouble}; trying again"
-        self._troubled = self.trouble is not None
-        if self._lines.cuts and not self._cuts:
-            self._cuts = self._lines.cuts
-            yield f"{self.path}: has a line of more than 64 KiB, which is shown in pieces"
+    def rest(self, now: float) -> Iterator[bytes]:
+        """What to show of all that is there and has not been shown."""
+        yield self.poll(now)
+        while self.grown:
+            yield self.poll(now)
+        yield self.finish()
 
 
 class ScriptLog(Log):
-    """What a script wrote, of all attempts: merged with all ranks' lines, or without its first rank's."""
+    """What a script wrote in all attempts: merged with all ranks' lines, or without those that it repeats."""
 
     def __init__(self, run: Run, member: int, selection: Selection, show: Show):
         path = run.script_log(member)
-        start = _start(path, selection)
+        start = _start(path, selection.tail)
         super().__init__(Source(member, 0), path, self._of_attempts, start)
         self.of = (member, None)
         self._run = run
         self._member = member
         self._selection = selection
+        self._show = show
         self._merged = is_merged(run)
-        self._show = show.merged if self._merged else show.lines
-        self._now = 0.0
-        self._repeated: dict[int, bytes] = {}
-        self._enter(_attempt_at(run, member, start))
         if not self._merged:  # a line is compared when it is whole
             self._lines = RankLines(b"", math.inf)
-
-    def poll(self, now: float) -> bytes:
-        """See `Log`."""
-        self._now = now
-        shown = super().poll(now)
-        self._compare()
-        return shown + self._told(self._echo.own(now))
+        known = [number for of, number, _ in run.attempts() if of == member] or [0]
+        following = ATTEMPT_BEGINS.search(Tail(path, start).read(READ).data)
+        self._enter(int(following[1]) - 1 if following else known[-1 if start else 0])
 
     def finish(self) -> bytes:
         """See `Log`."""
-        return super().finish() + self._rest()
-
-    def expect(self, attempt: int, failed: FailedRank) -> None:
-        """Know the lines of a failed rank that the script repeats at its end."""
-        if failed.log is not None and failed.log.name not in _FIRST_LOGS:
-            self._repeated[attempt] = failed.last_lines(_REPEATED)
-            if attempt == self._attempt:
-                self._echo.expect(self._repeated[attempt])
+        self._first.finish()
+        return super().finish()
 
     def _of_attempts(self, block: bytes) -> bytes:
         shown = b""
         for attempt, lines in by_attempt(block, self._attempt):
             if attempt != self._attempt:
-                shown += self._rest()
                 self._enter(attempt)
-            if self._merged:
-                shown += self._told(lines)
-                continue
-            self._ahead += len(lines)
-            self._echo.take(lines, self._now)
-            self._compare()
+            if self._selection.has(self._member, attempt):
+                parts = by_rank(lines) if self._merged else [(None, self._own(lines))]
+                for rank, part in parts:
+                    shown += self._show.lines(Source(self._member, attempt, rank), part)
         return shown
-
-    def _rest(self) -> bytes:
-        """What still waits to be known."""
-        self._compare()
-        self._echo.expect(self._first_lines.flush())
-        return self._told(self._echo.end())
-
-    def _told(self, block: bytes) -> bytes:
-        if not block or not self._selection.has(self._member, self._attempt):
-            return b""
-        return self._show(Source(self._member, self._attempt), block)
 
     def _enter(self, attempt: int) -> None:
         self._attempt = attempt
-        self._echo = Echo()
-        self._echo.expect(self._repeated.get(attempt, b""))
-        self._first: Tail | None = None
-        self._first_lines = RankLines(b"")
+        self._logs = self._run.logs / f"{self._member}.{attempt}"
+        self._copies = Counter[bytes]()
+        first = "rank-00000.log" if self._run.facts().per_rank_logs else "node-00000.log"
+        self._first = self._repeated(first, self._selection.tail)
         self._ahead = 0  # bytes of this log that have been read and not yet of the first rank's
 
-    def _compare(self) -> None:
-        """Read on in the first rank's log, but not much further than in this one."""
-        while self._echo.waiting and self._ahead > -8 * READ:
-            growth = self._first_log().read(READ)
-            self._ahead -= len(growth.data)
-            if not growth.data:
-                return
-            self._echo.expect(self._first_lines.feed(growth.data, 0.0))
+    def _own(self, block: bytes) -> bytes:
+        """Lines but those that it repeats: counted, so that one which another has torn costs only itself."""
+        self._ahead += len(block)
+        # Read on in the first rank's log, but not much further than in this one.
+        while self._ahead > -READ:
+            self._first.poll(0.0)
+            if not self._first.grown:
+                break
+            self._ahead -= self._first.grown
+        own = []
+        for line in block.split(b"\n")[:-1]:
+            count = self._copies.pop(line, 0)
+            if count > 1:
+                self._copies[line] = count - 1
+            if not count:
+                own.append(line + b"\n")
+            if repeats := _REPEATS.search(line):
+                list(self._repeated(os.fsdecode(repeats[1]), _REPEATED).rest(0.0))
+        return b"".join(own)
 
-    def _first_log(self) -> Tail:
-        if self._first is None:
-            folder = self._run.logs / f"{self._member}.{self._attempt}"
-            path = next((folder / name for name in _FIRST_LOGS if (folder / name).exists()), None)
-            if path is None:
-                return Tail(folder / _FIRST_LOGS[0])  # the next look may find one
-            self._first = Tail(path, _start(path, self._selection))
-        return self._first
+    def _repeated(self, name: str, tail: int | None) -> Log:
+        """A log of the attempt of which this one repeats what is read of it."""
+        path = self._logs / name
+        return Log(Source(self._member, self._attempt), path, self._count, _start(path, tail))
+
+    def _count(self, lines: bytes) -> bytes:
+        self._copies.update(lines.split(b"\n")[:-1])
+        return b""
 
 
 def is_merged(run: Run) -> bool:
     """Whether castoff's starter merges the ranks' lines into the script's log."""
     return run.facts().starter in MERGING
-
-
-def attempts_with_logs(run: Run) -> list[tuple[int, int]]:
-    """(member, attempt) of every attempt that has a folder of logs, in order."""
-    found = (_ATTEMPT.fullmatch(name) for name in names_in(run.logs))
-    return sorted((int(one["member"]), int(one["attempt"])) for one in found if one)
-
-
-def members_with_script_logs(run: Run) -> list[int]:
-    """Members whose script has a log in the run directory, as one that stands alone has not."""
-    found = (_SCRIPT_LOG.fullmatch(name) for name in names_in(run.logs))
-    return sorted(int(one["member"]) for one in found if one)
 
 
 def rank_logs(run: Run, member: int, attempt: int, ranks: Collection[int] = ()) -> list[tuple[Source, Path]]:
@@ -226,21 +190,8 @@ def rank_logs(run: Run, member: int, attempt: int, ranks: Collection[int] = ()) 
 
 def rank_log(source: Source, path: Path, selection: Selection, show: Show) -> Log:
     """One of `rank_logs`, to be read from where the selection begins."""
-    return Log(source, path, partial(show.lines, source), _start(path, selection))
+    return Log(source, path, partial(show.lines, source), _start(path, selection.tail))
 
 
-def _start(path: Path, selection: Selection) -> int:
-    return 0 if selection.tail is None else tail_start(path, selection.tail)
-
-
-def _attempt_at(run: Run, member: int, start: int) -> int:
-    """Whose lines stand at this place of a member's log: the first's, or as what follows tells."""
-    known = [attempt for of, attempt in attempts_with_logs(run) if of == member] or [0]
-    if not start:
-        return known[0]
-    lines = RankLines(b"")
-    rest = Tail(run.script_log(member), start)
-    while growth := rest.read(READ).data:
-        if found := ATTEMPT_BEGINS.search(lines.feed(growth, 0.0)):
-            return int(found[1]) - 1
-    return known[-1]
+def _start(path: Path, tail: int | None) -> int:
+    return 0 if tail is None else tail_start(path, tail)

@@ -88,7 +88,7 @@ class Followed:
             pause=time.pause,
             clock=lambda: time.now,
         )
-        self.end: End = follower.run()
+        self.end: End = follower.follow()
 
     def _write(self, data: bytes) -> None:
         self.shown += data

@@ -94,6 +94,12 @@ class TestEnds:
         assert followed.lines == ["[0] member 0"]
         assert (followed.end.ending, followed.end.code) == ("again", 0)
 
+    def test_a_log_that_cannot_be_read_is_told_once(self, made: MadeRun, time: Time, follow: Follow) -> None:
+        log = rank(made.begin(), 0)
+        log.mkdir()
+        time.at(3, made.end)
+        assert follow(made).said.count(f"{log}: cannot be read: Is a directory; trying again") == 1
+
     def test_what_comes_into_sight_after_the_ending(self, made: MadeRun, time: Time, follow: Follow) -> None:
         """As on a network file system."""
         logs = made.begin()
@@ -231,10 +237,11 @@ class TestScript:
         append(rank(logs, 0), "one\n")
         append(rank(logs, 3), "broken\n")
         made.fail(3)
-        time.at(3, lambda: append(made.script_log(), "setup\none\ncastoff: rank 3 failed\nbroken\n"))
+        word = "castoff: rank 3 on x1 was the first to fail, with code 1; see /logs/0.0/rank-00003.log"
+        time.at(3, lambda: append(made.script_log(), f"setup\none\n{word}\nbroken\n"))
         time.at(3, lambda: made.end(ending="failed", code=1))
         lines = follow(made).lines
-        assert lines[-2:] == ["setup", "castoff: rank 3 failed"] and lines.count("[0] one") == 1
+        assert lines[-2:] == ["setup", word] and lines.count("[0] one") == 1
 
 
 class TestMany:
