@@ -3,11 +3,11 @@
 import json
 import sys
 
-from launcher.ranks.explanation import as_text, explain_json
+from launcher.ranks.explanation import explain, explain_json
 
 words = sys.argv[1:]
 if words not in ([], ["--json"]):
     sys.exit("usage: python -m launcher.ranks [--json]")
 told = explain_json()
-print(json.dumps(told, indent=2) if words else as_text(told))
+print(json.dumps(told, indent=2) if words else explain())
 sys.exit(told["error"] is not None)

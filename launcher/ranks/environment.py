@@ -6,7 +6,7 @@ import os
 from collections import namedtuple
 
 from launcher.errors import PlacementError
-from launcher.ranks.decision import decide
+from launcher.ranks.decision import MARKS, decide
 from launcher.ranks.families import PLACE, Around, read_text
 from launcher.ranks.rendezvous import address, port
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 STALE_VARIABLES: tuple[str, ...] = (
     # castoff's own, and those of torch.distributed
-    *("CASTOFF_STARTER", "CASTOFF_RANK", "CASTOFF_DEVICE"),
+    *MARKS,
     *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"),
     *("GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"),
     *("MASTER_ADDR", "MASTER_PORT"),
@@ -99,7 +99,19 @@ class RankEnv(_Fields):
         Raises PlacementError when the place is unknown or told in two ways: guessing "rank 0 of
         1" would start many jobs of one rank, which all train the same and say nothing.
         """
-        return detect_with_notes(os.environ if environ is None else environ, read_file)[0]
+        around = Around(os.environ if environ is None else environ, read_file)
+        placement = decide(around)
+        told = {field: getattr(placement, field) for field in PLACE}
+        sources = dict(placement.sources)
+        for field, found in (
+            ("master_addr", address(placement, around)),
+            ("master_port", port(placement, around)),
+        ):
+            if found is not None:
+                told[field], sources[field] = found
+        if "CASTOFF_DEVICE" in around:
+            told["device"], sources["device"] = around.number("CASTOFF_DEVICE"), "CASTOFF_DEVICE"
+        return cls(**told, starter=placement.starter, sources=sources)
 
     def variables(self) -> dict[str, str]:
         """List what torch.distributed's `env://` reads, as far as it is known."""
@@ -127,7 +139,7 @@ class RankEnv(_Fields):
         if self.node_rank is None:
             target.pop("NODE_RANK", None)
         if self.sources.get("starter") != "CASTOFF_STARTER":
-            for name in ("CASTOFF_STARTER", "CASTOFF_RANK", "CASTOFF_DEVICE"):
+            for name in MARKS:
                 target.pop(name, None)
         target.update(mine)
 
@@ -136,22 +148,3 @@ class RankEnv(_Fields):
 
     def __hash__(self) -> int:
         return hash(self[:-1])
-
-
-def detect_with_notes(
-    environ: Mapping[str, str], read_file: Callable[[str], str] = read_text
-) -> tuple[RankEnv, list[str]]:
-    """Detect, and say in words which variables were ignored and why."""
-    around = Around(environ, read_file)
-    decision = decide(around)
-    placement = decision.placement
-    told = {field: getattr(placement, field) for field in PLACE}
-    sources = dict(placement.sources)
-    host = address(placement, around, inherited=decision.inherited)
-    meet = port(placement, around, inherited=decision.inherited)
-    for field, found in (("master_addr", host), ("master_port", meet)):
-        if found is not None:
-            told[field], sources[field] = found
-    if "CASTOFF_DEVICE" in around and (decision.marked or "CASTOFF_STARTER" not in around):
-        told["device"], sources["device"] = around.number("CASTOFF_DEVICE"), "CASTOFF_DEVICE"
-    return RankEnv(**told, starter=placement.starter, sources=sources), decision.notes

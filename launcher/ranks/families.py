@@ -17,23 +17,9 @@ if TYPE_CHECKING:
 PLACE = ("rank", "world_size", "local_rank", "local_world_size", "node_rank")
 """What places a rank: fields of `Placement` and of `RankEnv`."""
 
-VERIFIED = ("srun", "hydra", "intelmpi", "openmpi", "flux", "torchrun", "local", "environment", "single")
-"""Starters whose recognition is tested against environments recorded from real runs.
-
-The other one, pals, follows its documentation only.
-"""
-
-MPI_RANKS = (
-    "OMPI_COMM_WORLD_RANK",
-    "PMI_RANK",
-    "PMIX_RANK",
-    "PALS_RANKID",
-    "FLUX_TASK_RANK",
-    "JSM_NAMESPACE_RANK",
-)
-MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE")
-MPI_OTHERS = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "PALS_LOCAL_RANKID")
-"""Variables only a starter sets: one of them without its family means a rank that cannot tell."""
+MPI_RANKS = ("PMI_RANK", "PMIX_RANK", "PALS_RANKID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK")
+MPI_SIZES = ("PMI_SIZE", "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE")
+"""What several starters set, or one that castoff does not know: one without a family places no rank."""
 
 SPECIAL_STEPS = 4294967290
 """Slurm's step ids from here on are the batch script, `salloc`'s shell and the like: no ranks.
@@ -94,22 +80,22 @@ class Around(dict[str, str]):
         return ", ".join(f"{name}={self[name]}" for name in names if name in self)
 
 
-def _read(around: Around, starter: str, how: str, names: list[str]) -> Placement:
+def _read(around: Around, starter: str, how: str, marks: list[str], names: list[str]) -> Placement:
     """Read fields from variables that a starter sets together.
 
-    Raises PlacementError for one that is missing: half a family is a leftover or a wrapper that
-    drops variables, and neither places a rank.
+    Half of them is a leftover or a wrapper that drops variables, and neither places a rank.
     """
     placement = Placement(starter)
     fields = {field: name for field, name in zip(PLACE, names) if name != "-"}  # noqa: B905 - not all tell all
     for field, name in fields.items():
         read = around.number(name)
         if read is None:
+            found = [known for known in dict.fromkeys([*marks, *fields.values()]) if known in around]
             raise PlacementError(
-                f"{around.shown(fields.values())} looks like a rank started by {how}, but {name} is"
+                f"{around.shown(found)} looks like a rank started by {how}, but {name} is"
                 f" not set, and that starter sets both. Start the program with {how} itself and"
-                f" without a wrapper that drops variables, or, if nothing should have started it, unset"
-                f" {' '.join(fields.values())}"
+                f" without a wrapper that drops variables, or, if nothing should have started it: unset"
+                f" {' '.join(found)}"
             )
         placement.take(field, read, name)
     return placement
@@ -141,22 +127,11 @@ def _hydra(around: Around, placement: Placement) -> None:
 
 
 def _slurm(around: Around, placement: Placement) -> None:
-    """Count the tasks of this node, in one of the two ways in which srun tells them."""
-    ranks_here = around["SLURM_GTIDS"].split(",") if "SLURM_GTIDS" in around else []
+    """Count the tasks of this node."""
     counts = around.get("SLURM_STEP_TASKS_PER_NODE")
     if counts:
         here = tasks_on_node(counts, placement.node_rank or 0)
         placement.take("local_world_size", here, "SLURM_STEP_TASKS_PER_NODE at SLURM_NODEID")
-    elif ranks_here:
-        placement.take("local_world_size", len(ranks_here), "count of SLURM_GTIDS")
-    local = placement.local_rank
-    if ranks_here and ranks_here[local : local + 1] != [str(placement.rank)]:
-        raise PlacementError(
-            f"SLURM_PROCID={placement.rank} with SLURM_LOCALID={local} does not fit"
-            f" SLURM_GTIDS={around['SLURM_GTIDS']}, the ranks of this node: the variables come"
-            " from different places. Something outside of srun sets or keeps some of them;"
-            " start the program with srun, and keep SLURM_* out of setup scripts."
-        )
 
 
 def slurm_in_step(around: Around) -> bool:
@@ -168,20 +143,15 @@ def slurm_in_step(around: Around) -> bool:
     step = around.get("SLURM_STEP_ID") or around.get("SLURM_STEPID") or ""
     if "SLURM_STEP_NUM_TASKS" not in around or (step.isdigit() and int(step) >= SPECIAL_STEPS):
         return False
-    return not slurm_step_is_inherited(around)
-
-
-def slurm_step_is_inherited(around: Around) -> bool:
-    """Say whether SLURM_STEP_* is left over from the step out of which this job was submitted."""
     places = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS")
     counts = around.get("SLURM_STEP_TASKS_PER_NODE")
     if counts is None or any(around.get(name) != "0" for name in places):
-        return False
+        return True
     if tasks_on_node(counts, 0) != 1:
-        return True  # a task that shared its node would find the others in SLURM_GTIDS
+        return False  # a task that shared its node would find the others in SLURM_GTIDS
     of_step = (around.get("SLURM_STEP_NUM_TASKS"), counts)
     of_job = (around.get("SLURM_NPROCS"), around.get("SLURM_TASKS_PER_NODE"))
-    return None not in of_job and of_step[0] != of_job[0] and of_step[1] != of_job[1]
+    return None in of_job or of_step[0] == of_job[0] or of_step[1] == of_job[1]
 
 
 def tasks_on_node(counts: str, node: int) -> int:
@@ -237,39 +207,31 @@ FAMILIES: tuple[tuple[str, str, str, str, Callable[[Around, Placement], None] | 
     # Recorded, flux-core 0.88.
     ("flux", "Flux", "FLUX_TASK_RANK", "FLUX_TASK_RANK FLUX_JOB_SIZE FLUX_TASK_LOCAL_ID", _flux),
     # Recorded, 4.1.4. OMPI_COMM_WORLD_NODE_RANK, in spite of its name, counts ranks and not nodes.
-    ("openmpi", "Open MPI's mpiexec", "OMPI_COMM_WORLD_RANK", _OPENMPI, None),
+    ("openmpi", "Open MPI's mpiexec", _OPENMPI, _OPENMPI, None),
     # Recorded, Intel MPI 2021.18 and MPICH 4.0.2. PMI_RANK alone may be srun's or PALS's.
-    ("intelmpi", "Intel MPI's mpiexec", "PMI_RANK MPI_LOCALRANKID I_MPI_HYDRA_UUID", _HYDRA, _hydra),
-    ("hydra", "MPICH's mpiexec (Hydra)", "PMI_RANK MPI_LOCALRANKID", _HYDRA, _hydra),
+    ("intelmpi", "Intel MPI's mpiexec", "I_MPI_HYDRA_UUID", _HYDRA, _hydra),
+    ("hydra", "MPICH's mpiexec (Hydra)", "MPI_LOCALRANKID MPI_LOCALNRANKS", _HYDRA, _hydra),
     # Recorded, 22.05.8: plain, with pmi2 or on a Cray.
     ("srun", "Slurm's srun", "SLURM_STEP_NUM_TASKS", _SRUN, _slurm),
     # ALCF's user guides, RADICAL-Pilot #2836, torchcomms #79; not recorded.
-    ("pals", "PALS's mpiexec", "PALS_RANKID", "PALS_RANKID - PALS_LOCAL_RANKID", _pals),
+    ("pals", "PALS's mpiexec", "PALS_RANKID PALS_LOCAL_RANKID", "PALS_RANKID - PALS_LOCAL_RANKID", _pals),
 )
-"""Starter, its name for people, the variables that it alone sets, those of PLACE, and what tells more.
+"""Starter, its name for people, variables that it alone sets, those of PLACE, and what tells more.
 
 Innermost first. An mpiexec inside a Slurm job starts its proxies through srun, so its ranks
 see the proxy's SLURM_PROCID too; srun on a Cray sets PALS_* too. torchrun is the starter most
 often started by another one."""
 
 
-def innermost(around: Around, among: str | None = None) -> Placement | None:
-    """Find the family of the starter nearest to this process; None when there is none.
-
-    `among`: of this starter alone.
-    """
+def innermost(around: Around) -> Placement | None:
+    """Find the family of the starter nearest to this process; None when there is none."""
     for starter, how, marks, names, more in FAMILIES:
-        if among not in (None, starter) or not all(name in around for name in marks.split()):
+        if not any(name in around for name in marks.split()):
             continue
         if starter == "srun" and not slurm_in_step(around):
             continue
-        placement = _read(around, starter, how, names.split())
+        placement = _read(around, starter, how, marks.split(), names.split())
         if more:
             more(around, placement)
         return placement
     return None
-
-
-def orphans(around: Around) -> list[str]:
-    """List the variables of starters that are set though no family is complete."""
-    return [name for name in MPI_RANKS + MPI_SIZES + MPI_OTHERS if name in around]

@@ -27,11 +27,13 @@ def complete(placement: Placement, around: Around) -> Placement:
     """Fill in what a family leaves out, from the scheduler; raise PlacementError if it cannot."""
     if placement.world_size is None:
         _complete_pals_size(placement, around)
+    if placement.local_world_size is None and placement.starter == "environment":
+        _guess_local_size(placement, around)
     if placement.local_world_size is None:
         raise PlacementError(
             f"{placement.sources['rank']}={placement.rank} was set by {placement.starter}, but no"
-            " variable tells how many ranks share this node. Export RANK, WORLD_SIZE, LOCAL_RANK"
-            " and LOCAL_WORLD_SIZE in a wrapper around the program, or let castoff start it."
+            " variable tells how many ranks share this node. Export LOCAL_WORLD_SIZE beside RANK, WORLD_SIZE"
+            " and LOCAL_RANK in a wrapper around the program, or let castoff start it."
         )
     if placement.node_rank is None and placement.local_world_size == placement.world_size:
         placement.take("node_rank", 0, "all ranks are on this node")
@@ -64,21 +66,14 @@ def node_hosts(around: Around) -> list[str]:
         return []
 
 
-def guess_local_size(placement: Placement, around: Around) -> None:
-    """Work out LOCAL_WORLD_SIZE for a bare triple without it; an error when nothing tells."""
-    if placement.local_world_size is not None:
-        return
+def _guess_local_size(placement: Placement, around: Around) -> None:
+    """Work out LOCAL_WORLD_SIZE for a bare triple without it, where the number of nodes is told."""
     size = placement.world_size or 1
     nodes = around.number("SLURM_JOB_NUM_NODES") or len(node_hosts(around))
     if size == 1 or nodes == 1 or (not nodes and placement.rank == placement.local_rank):
         placement.take("local_world_size", size, "WORLD_SIZE: one node")
     elif nodes and size % nodes == 0:
         placement.take("local_world_size", size // nodes, f"WORLD_SIZE / {nodes} nodes of the job")
-    else:
-        raise PlacementError(
-            f"{around.shown(TRIPLE)} are set and LOCAL_WORLD_SIZE is not, and nothing else tells"
-            " how many ranks share this node. Export LOCAL_WORLD_SIZE too, where RANK is exported."
-        )
 
 
 def alone(around: Around) -> Placement:
@@ -134,10 +129,10 @@ def job_id(around: Around) -> str:
 
 
 def derived_port(key: str) -> int:
-    """The port that a job's id stands for, which nobody has tried; never the last of `PORTS`."""
+    """The port that a job's id stands for, which nobody has tried."""
     import zlib  # only here: it is a shared library, and most ranks are told their port
 
-    return PORTS[zlib.crc32(key.encode(errors="surrogateescape")) % (len(PORTS) - 1)]
+    return PORTS[zlib.crc32(key.encode(errors="surrogateescape")) % len(PORTS)]
 
 
 def first_host(starter: str, around: Around) -> tuple[str, str] | None:
@@ -161,15 +156,13 @@ def first_host(starter: str, around: Around) -> tuple[str, str] | None:
     return (short_name(hosts[0]), "PBS_NODEFILE") if hosts else None
 
 
-def address(placement: Placement, around: Around, *, inherited: bool) -> tuple[str, str] | None:
+def address(placement: Placement, around: Around) -> tuple[str, str] | None:
     """Find MASTER_ADDR and where it comes from; None when nothing tells it.
 
-    One that is set is kept, right or wrong: only its owner knows why. `inherited` says that the
-    one in the environment is that of the task around this one; torchrun always sets its own.
+    One that is set is kept, right or wrong: only its owner knows why. torchrun always sets its own.
     """
-    kept = around.get("MASTER_ADDR")
-    if kept and (placement.starter == "torchrun" or not inherited):
-        return kept, "MASTER_ADDR"
+    if "MASTER_ADDR" in around:
+        return around["MASTER_ADDR"], "MASTER_ADDR"
     if placement.starter == "torchrun":
         return None
     if placement.local_world_size == placement.world_size:
@@ -177,7 +170,7 @@ def address(placement: Placement, around: Around, *, inherited: bool) -> tuple[s
     return first_host(placement.starter, around)
 
 
-def port(placement: Placement, around: Around, *, inherited: bool) -> tuple[int, str] | None:
+def port(placement: Placement, around: Around) -> tuple[int, str] | None:
     """Find MASTER_PORT and where it comes from.
 
     Without one, all ranks derive the same from the job's id. Nobody tried whether it is free:
@@ -190,13 +183,11 @@ def port(placement: Placement, around: Around, *, inherited: bool) -> tuple[int,
             f"MASTER_PORT={kept} is no port. Set it to a free one of 1024 to 65535, the same for"
             " all ranks, or unset it: unset MASTER_PORT"
         )
-    if kept and (placement.starter == "torchrun" or not inherited):
+    if kept:
         return kept, "MASTER_PORT"
     if placement.starter == "torchrun":
         return None
     names = [next((n for n in group if n in around), "") for group in JOB_VARIABLES]
     told = [name for name in (*names, START_VARIABLES.get(placement.starter, "")) if name in around]
     derived = derived_port("/".join(around[name] for name in told))
-    if inherited and kept and derived >= kept:
-        derived += 1  # never the port of the ranks around this one
     return derived, "derived from " + (", ".join(told) or "nothing but itself")

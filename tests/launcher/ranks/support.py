@@ -94,6 +94,7 @@ def shim(starter: str, *where: int | None, **more: str) -> dict[str, str]:
     return {
         "CASTOFF_STARTER": starter,
         **told,
+        "CASTOFF_RANK": f"{where[0]}/{where[1]}",
         **{"MASTER_ADDR": "outer", "MASTER_PORT": "20007", "CASTOFF_DEVICE": "5"},
         **more,
     }

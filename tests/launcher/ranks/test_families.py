@@ -8,7 +8,7 @@ import pytest
 
 from launcher.errors import PlacementError
 from launcher.ranks import RankEnv
-from launcher.ranks.families import VERIFIED, tasks_on_node
+from launcher.ranks.families import tasks_on_node
 
 from .support import (
     PLACED,
@@ -53,11 +53,6 @@ def test_ranks_of_one_start_agree_on_where_they_meet(name: str) -> None:
         assert found[0].master_port in range(20000, 30000)
 
 
-def test_every_verified_starter_has_a_recording_and_no_other_has() -> None:
-    recorded = {r["starter"] for r in RECORDINGS.values() if not r.get("documented_only")}
-    assert recorded - {""} == set(VERIFIED) - {"local", "environment"}
-
-
 def test_empty_environment_is_a_single_process() -> None:
     me = RankEnv.detect({})
     assert (me.starter, *place(me)) == ("single", 0, 1, 0, 1, 0)
@@ -84,16 +79,6 @@ def test_tasks_on_node(counts: str, node: int, tasks: int) -> None:
 def test_tasks_on_node_refuses(counts: str, node: int) -> None:
     with pytest.raises(PlacementError, match="SLURM_STEP_TASKS_PER_NODE"):
         tasks_on_node(counts, node)
-
-
-def test_slurm_counts_gtids_when_tasks_per_node_is_missing() -> None:
-    environ = rank("srun-uneven", 1)
-    del environ["SLURM_STEP_TASKS_PER_NODE"]
-    assert detect(environ).local_world_size == 3
-
-
-def test_slurm_gtids_that_contradict_are_refused() -> None:
-    assert "SLURM_GTIDS" in refusal({**rank("srun-uneven", 1), "SLURM_GTIDS": "0,2,3"})
 
 
 # PALS, whose PMIx form tells no world size
