@@ -6,9 +6,9 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from launcher.errors import CastoffError
 
@@ -16,9 +16,6 @@ HIDDEN = re.compile(r"\.(?P<id>.+)\.(?P<kind>new|draft|swept)")
 """The name of a run directory that is just begun, in the making, or being taken away."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-
-DEPTH = 8
-"""How many folders deep a search goes."""
 
 
 def draft_of(path: Path) -> Path:
@@ -111,66 +108,6 @@ def open_own(name: str, directory: int) -> BinaryIO:
     raise CastoffError(f"{name}: is no file of yours, so it is not read")
 
 
-class Replaced(CastoffError):
-    """A run directory is not what it was when it was made or opened."""
-
-
-class Sealed(NamedTuple):
-    """A run directory whose script is about to be sent: open, so that no other can pass for it."""
-
-    path: Path
-    directory: int
-    """Its file descriptor."""
-    script: bytes
-    """What its job.sh holds."""
-
-    def check(self, since: Mapping[Path, int] | None = None) -> dict[Path, int]:
-        """Make sure that whoever reads the script by its path reads this one.
-
-        Returns when each folder around it that others could rename was last changed; with `since`, that of
-        an earlier look, that whoever has read it meanwhile has read this one, too.
-
-        Raises:
-            Replaced: he would not, or may not have.
-        """
-        try:
-            about = self.path.lstat()
-        except OSError:
-            about = None
-        if about is None or not os.path.samestat(about, os.fstat(self.directory)):
-            raise Replaced(
-                f"{self.path}: was moved, or something else put in its place, while it was being submitted"
-                f"{_whose_doing(self.path)}"
-            )
-        try:
-            _check_ours(self.path, about)
-            with open_own("job.sh", self.directory) as file:
-                found = file.read(len(self.script) + 1)
-        except (CastoffError, OSError) as error:
-            raise Replaced(f"{self.path}: was changed while it was being submitted: {error}") from error
-        if found != self.script:
-            raise Replaced(f"{self.path}/job.sh: was changed while it was being submitted")
-        try:
-            return self._changed_around(since or {})
-        except OSError as error:
-            raise Replaced(f"{self.path}: was moved while it was being submitted: {error}") from error
-
-    def _changed_around(self, since: Mapping[Path, int]) -> dict[Path, int]:
-        changed = {}
-        for folder in self.path.parents:
-            if _why_replaceable(folder.parent.stat()) is None:
-                continue
-            about = folder.stat()
-            changed[folder] = about.st_ctime_ns
-            # To rename a folder changes it alone; what is put into it or taken out, its contents as well.
-            if about.st_ctime_ns not in (since.get(folder, about.st_ctime_ns), about.st_mtime_ns):
-                raise Replaced(
-                    f"{folder}: was renamed and renamed back while {self.path.name} was being submitted, so "
-                    f"something else may have been sent in its place{_whose_doing(self.path)}"
-                )
-        return changed
-
-
 def make_folder(folder: Path) -> None:
     """Make a folder and those that it lies in, so that nobody else may write to them.
 
@@ -179,16 +116,9 @@ def make_folder(folder: Path) -> None:
     Raises:
         OSError: it cannot be made.
     """
-    try:
-        folder.mkdir(mode=0o755)
-    except FileNotFoundError:
-        if folder.parent.exists():  # there can be none, as in /proc
-            raise
-        make_folder(folder.parent)
-        make_folder(folder)
-    except FileExistsError:
-        if not folder.is_dir():
-            raise
+    for one in (*folder.parents[::-1], folder):
+        if not one.is_dir():
+            one.mkdir(mode=0o755, exist_ok=True)
 
 
 def check_folder(folder: Path) -> None:
@@ -199,36 +129,16 @@ def check_folder(folder: Path) -> None:
         OSError: it cannot be looked at.
     """
     about = folder.stat()
-    why = _why_replaceable(about)
-    if why is None:
-        return
-    danger = f"{folder}: {why}, who can put a directory of theirs in place of a run of yours"
-    if about.st_uid == os.geteuid():
-        who = "".join(word for word, bit in (("g", stat.S_IWGRP), ("o", stat.S_IWOTH)) if about.st_mode & bit)
-        raise CastoffError(f"{danger}; chmod {who}-w {folder}")
-    own = folder / _who(os.geteuid()).split()[-1]
-    raise CastoffError(
-        f"{danger}; choose one of your own, as with --runs-dir {own} (a run directory can be moved there)"
-    )
-
-
-def _why_replaceable(about: os.stat_result) -> str | None:
-    """Who may rename what lies in a folder, if anybody but this user and root may."""
     if about.st_uid not in (0, os.geteuid()):
-        return f"belongs to {_who(about.st_uid)}"
-    if about.st_mode & _OTHERS_WRITE and not about.st_mode & stat.S_ISVTX:
-        return f"may be written to by others (mode {stat.S_IMODE(about.st_mode):04o})"
-    return None
-
-
-def _whose_doing(path: Path) -> str:
-    """What lets others do that."""
-    for folder in reversed(path.parents):
-        with contextlib.suppress(OSError):
-            if why := _why_replaceable(folder.stat()):
-                elsewhere = "choose a folder elsewhere with --runs-dir or CASTOFF_RUNS_DIR"
-                return f": {folder} {why}, who can rename what lies in it; {elsewhere}"
-    return ""
+        why = f"belongs to {_who(about.st_uid)}"
+    elif about.st_mode & _OTHERS_WRITE and not about.st_mode & stat.S_ISVTX:
+        why = f"may be written to by others (mode {stat.S_IMODE(about.st_mode):04o})"
+    else:
+        return
+    raise CastoffError(
+        f"{folder}: {why}, who can put a directory of theirs in place of a run of yours; if it is yours, "
+        f"chmod go-w {folder}, else choose one of your own with --runs-dir (a run directory can be moved)"
+    )
 
 
 def _who(uid: int) -> str:
@@ -240,20 +150,8 @@ def _who(uid: int) -> str:
         return f"user {uid}"
 
 
-class Found(NamedTuple):
-    """What a search for run directories came across."""
-
-    directories: list[Path]
-    refused: list[str]
-    """Why others are not among them."""
-    unread: int
-    """Folders that may not be read."""
-    too_deep: int
-    """Folders that lie too deep to be looked into."""
-
-
-def find_run_directories(folder: Path) -> Found:
-    """The user's run directories in a folder and below, down to `DEPTH` folders.
+def find_run_directories(folder: Path) -> tuple[list[Path], list[str]]:
+    """The user's run directories in a folder and below, and why others are not among them.
 
     Follows no links, and leaves out hidden folders and those of other users.
 
@@ -265,10 +163,13 @@ def find_run_directories(folder: Path) -> Found:
         os.scandir(top).close()
     except OSError as error:
         raise CastoffError(f"{folder}: cannot be searched: {error.strerror}") from error
-    directories, refused = [], []
-    unread: list[OSError] = []
-    too_deep = 0
-    for path, inner, _ in os.walk(top, onerror=unread.append):
+    directories: list[Path] = []
+    refused: list[str] = []
+
+    def cannot_search(error: OSError) -> None:
+        refused.append(f"{error.filename}: cannot be searched: {error.strerror}")
+
+    for path, inner, _ in os.walk(top, onerror=cannot_search):
         here = Path(path)
         inner[:] = sorted(name for name in inner if _may_hold_runs(here / name))
         if "attempts" in inner and is_run_directory(here):
@@ -278,10 +179,7 @@ def find_run_directories(folder: Path) -> Found:
                 directories.append(here)
             except CastoffError as error:
                 refused.append(str(error))
-        elif len(here.parts) - len(top.parts) >= DEPTH:
-            too_deep += len(inner)
-            inner.clear()
-    return Found(directories, refused, len(unread), too_deep)
+    return directories, refused
 
 
 def _may_hold_runs(path: Path) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from launcher.errors import CastoffError
-from launcher.runs.directory import check_folder, draft_of, make_folder, opened
+from launcher.runs.directory import check_folder, draft_of, make_folder
 from launcher.runs.removal import empty, hidden_in, set_aside
 from launcher.runs.run import LOCK, Run, locked
 
@@ -35,8 +35,6 @@ class Draft:
     """What it will be."""
     lock: IO[str]
     """The open file of its LOCK, which is held."""
-    directory: int = -1
-    """The directory itself, open: a file descriptor."""
 
     def publish(self) -> Run:
         """Give it its name, in one step; an OSError says why it cannot have it."""
@@ -67,7 +65,6 @@ def new_run(name: str, folder: Path) -> Iterator[Draft]:
             while draft is None:
                 stamp = time.strftime("%Y%m%d-%H%M%S")
                 draft = _draft(home / f"{word}-{stamp}-{os.urandom(2).hex()}", stack)
-            draft.directory = stack.enter_context(opened(draft.run.path))
             for inner in ("attempts", "logs"):
                 (draft.run.path / inner).mkdir(mode=0o700)
             # git takes no run for code, in whatever working tree it lies.

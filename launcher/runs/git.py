@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from collections.abc import Mapping
@@ -23,9 +24,9 @@ _QUIET = (
     *("-c", "diff.autoRefreshIndex=false"),
 )
 
-_KEPT = ("GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM")
-"""With GIT_CONFIG*, the only variables that reach git: a GIT_DIR or GIT_INDEX_FILE, as a hook has them,
-would have it speak of something else than the folder that it is asked about."""
+_KEPT = ("GIT_CONFIG", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM")
+"""How those variables of git begin that reach it: a GIT_DIR or GIT_INDEX_FILE, as a hook has them, would
+have it speak of something else than the folder that it is asked about."""
 
 _FORCED = {
     "GIT_OPTIONAL_LOCKS": "0",
@@ -38,10 +39,6 @@ _FORCED = {
 
 class GitError(Exception):
     """git gave no answer; the text says why."""
-
-
-class GitRefused(GitError):
-    """It said no, in its own words."""
 
 
 class Git:
@@ -58,11 +55,18 @@ class Git:
         """The same in another folder."""
         return Git(Path(folder), self._until, self._environ, **settings)
 
+    def top(self) -> Git:
+        """The same in the top folder of the working tree."""
+        return self.at(self._line("rev-parse", "--show-toplevel"))
+
     def ask(self, *words: str) -> str | None:
-        """The one line that it answers, which may hold anything but end in a line break; None for a no."""
-        with contextlib.suppress(GitRefused):
-            return os.fsdecode(self.answer(*words).removesuffix(b"\n"))
+        """The one line that it answers; None where it has no answer."""
+        with contextlib.suppress(GitError):
+            return self._line(*words)
         return None
+
+    def _line(self, *words: str) -> str:
+        return os.fsdecode(self.answer(*words).removesuffix(b"\n"))  # a name may end in a line break
 
     def names(self, *words: str) -> list[str]:
         """The names that it answers, each ended by a NUL byte."""
@@ -105,21 +109,11 @@ class Git:
             told.seek(0)
             complaints.seek(0)
             if code:
-                raise GitRefused(_reason(complaints.read(10_000)) or f"git ended with code {code}")
+                said = " ".join(complaints.read(1000).decode(errors="replace").split())
+                raise GitError(re.sub("^(fatal|error): ", "", said) or f"git ended with code {code}")
             return told.read()
 
     def _environment(self) -> dict[str, str]:
-        kept = {
-            name: value
-            for name, value in self._environ.items()
-            if not name.startswith("GIT_") or name in _KEPT or name.startswith("GIT_CONFIG")
-        }
+        dropped = {name for name in self._environ if name.startswith("GIT_") and not name.startswith(_KEPT)}
+        kept = {name: value for name, value in self._environ.items() if name not in dropped}
         return {**kept, **_FORCED, **self._settings}
-
-
-def _reason(complaint: bytes) -> str:
-    """The line that says why, and the command that git says would help; there may be hints around them."""
-    lines = [line.strip() for line in complaint.decode(errors="replace").splitlines() if line.strip()]
-    said = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[:1]
-    helps = [line for line in lines if line.startswith("git config ")]
-    return "; ".join([*(line.partition(": ")[2] or line for line in said[:1]), *helps[:1]])

@@ -31,8 +31,6 @@ from launcher.runs.records import Seconds, decode
 from launcher.runs.run import LOCK, Run, is_locked
 from launcher.runs.states import RunSummary
 
-_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
-
 
 @dataclass(slots=True)
 class Entry:
@@ -135,11 +133,8 @@ class Index:
 
         Where nothing may be written at all, nothing is: lists are right without it, only slower.
         """
-        try:
-            self._append(_Event(entry.path, ended=one, of=entry.begun) for entry, one in ended)
-        except CastoffError as error:
-            if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in _READ_ONLY:
-                raise
+        events = (_Event(entry.path, ended=one, of=entry.begun) for entry, one in ended)
+        self._append(events, errno.EACCES, errno.EPERM, errno.EROFS)
 
     def entries(self) -> list[Entry]:
         """All runs that were not removed, oldest first, whether their directories are there or not."""
@@ -184,7 +179,7 @@ class Index:
         Raises:
             CastoffError: there is none, or there are several, or its directory may not be used.
         """
-        return _find(reference, self.entries)
+        return self.find_all([reference])[0]
 
     def find_all(self, references: Iterable[str]) -> list[Run]:
         """The runs of several words, each once.
@@ -197,7 +192,7 @@ class Index:
         problems = []
         for reference in references:
             try:
-                run = _find(reference, entries)
+                run = _trusted(_find(reference, entries))
                 found[run.path] = run
             except CastoffError as error:
                 problems.append(str(error))
@@ -215,10 +210,12 @@ class Index:
         except OSError as error:
             raise self._unusable("read", error) from error
 
-    def _append(self, events: Iterable[_Event]) -> None:
+    def _append(self, events: Iterable[_Event], *passed_over: int) -> None:
         try:
             journal.append(self.path, events)
         except OSError as error:
+            if error.errno in passed_over:
+                return
             raise self._unusable("written", error) from error
 
     def _unusable(self, verb: str, error: OSError) -> CastoffError:
@@ -243,30 +240,28 @@ def write_down(environ: Mapping[str, str], change: Callable[[Index], None], othe
         say(f"{error}; {otherwise}")
 
 
-def _find(reference: str, known: Callable[[], list[Entry]]) -> Run:
+def _find(reference: str, known: Callable[[], list[Entry]]) -> str:
+    """The path of the run that is meant."""
     if "/" in reference or reference in (".", ".."):
-        if not is_run_directory(Path(reference)):
-            raise CastoffError(f"{reference}: is no run directory: no job.sh beside attempts/ is there")
-        return _trusted(reference)
-    entries = known() if reference else []
-    newest = entries[::-1]
-    named = [entry for entry in newest if entry.name == reference]
-    for entry in (*named, *(entry for entry in newest if entry.id == reference)):
-        if entry.is_there:
-            return _trusted(entry.path)
+        if is_run_directory(Path(reference)):
+            return reference
+        raise CastoffError(f"{reference}: is no run directory: no job.sh beside attempts/ is there")
+    newest = known()[::-1] if reference else []
+    exact = [entry for entry in newest if entry.name == reference]
+    exact += [entry for entry in newest if entry.id == reference]
+    if path := next((entry.path for entry in exact if entry.is_there), None):
+        return path
     begun = [entry for entry in newest if entry.id.startswith(reference) and entry.is_there]
     if len(begun) > 1:
-        listed = ", ".join(entry.id for entry in begun[_MANY - 1 :: -1])
-        more = f" and {len(begun) - _MANY} older ones" if len(begun) > _MANY else ""
-        raise CastoffError(f"{reference}: {len(begun)} runs begin so, say more: {listed}{more}")
+        ids = ", ".join(entry.id for entry in begun[:_MANY])
+        raise CastoffError(f"{reference}: {len(begun)} runs begin so, say more; the newest: {ids}")
     if begun:
-        return _trusted(begun[0].path)
+        return begun[0].path
     if reference and is_run_directory(Path(reference)):
-        return _trusted(reference)
-    for entry in newest:
-        if entry.is_there and _has_job(entry, reference):
-            return _trusted(entry.path)
-    raise CastoffError(f"{reference or 'an empty name'}: {_missing(reference, newest)}")
+        return reference
+    if path := next((one.path for one in newest if one.is_there and _has_job(one, reference)), None):
+        return path
+    raise CastoffError(f"{reference or 'an empty name'}: {_missing(exact)}")
 
 
 def _trusted(path: str | Path) -> Run:
@@ -297,22 +292,14 @@ def _has_job(entry: Entry, reference: str) -> bool:
     return job is not None and reference in (job, job.partition(".")[0])
 
 
-def _missing(reference: str, newest: list[Entry]) -> str:
-    """Why nothing was found, and what may have been meant."""
-    for entry in newest:
-        if reference in (entry.id, entry.name):
-            if (draft := draft_of(Path(entry.path))).exists():
-                if is_locked(draft / LOCK):
-                    return "it is just being submitted"
-                return "its submission was interrupted before anything was sent; submit again"
-            return (
-                f"its directory {entry.path} is gone; if it was moved, name its new path, or let "
-                "`castoff list --scan FOLDER` find it"
-            )
-    from difflib import get_close_matches
-
-    last = newest[:1000]
-    known = dict.fromkeys([*(entry.name for entry in last), *(entry.id for entry in last)])
-    near = get_close_matches(reference, known, n=3)
-    meant = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"there is no such run; {meant}`castoff list` shows them"
+def _missing(exact: list[Entry]) -> str:
+    """Why nothing was found."""
+    if not exact:
+        return "there is no such run; `castoff list` shows them"
+    path = Path(exact[0].path)
+    if not (draft := draft_of(path)).exists():
+        scan = "`castoff list --scan FOLDER` find it"
+        return f"its directory {path} is gone; if it was moved, name its new path, or let {scan}"
+    if is_locked(draft / LOCK):
+        return "it is just being submitted"
+    return "its submission was interrupted before anything was sent; submit again"

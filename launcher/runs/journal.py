@@ -7,9 +7,7 @@ locks may have left half written is no line to a reader, and eats no line that c
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -20,9 +18,6 @@ from launcher.runs.run import take
 
 _PATIENCE = 2.0
 """Seconds to wait for another writer."""
-
-_LONGEST_LINE = 1 << 20
-"""Bytes; what is longer is no line of ours."""
 
 
 def append(path: Path, records: Iterable[msgspec.Struct]) -> None:
@@ -35,8 +30,7 @@ def append(path: Path, records: Iterable[msgspec.Struct]) -> None:
     if not lines:
         return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
-    descriptor = _plain(os.open(path, flags, 0o600))
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         # On a file system without locks too: a local disk appends each write as a whole.
         with contextlib.suppress(OSError):
@@ -58,22 +52,7 @@ def lines(path: Path) -> Iterator[bytes]:
         OSError: it cannot be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with path.open("rb") as file:
+            yield from file
     except (FileNotFoundError, NotADirectoryError):
         return
-    with os.fdopen(_plain(descriptor), "rb", buffering=1 << 20) as file:
-        begins = True  # whether what is read next is the beginning of a line
-        while line := file.readline(_LONGEST_LINE):
-            ends = line.endswith(b"\n")
-            if begins and (ends or len(line) < _LONGEST_LINE):
-                yield line
-            begins = ends
-
-
-def _plain(descriptor: int) -> int:
-    """The descriptor, if it is that of a plain file; a pipe, say, would be waited for."""
-    kind = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(kind):
-        return descriptor
-    os.close(descriptor)
-    raise OSError(errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL, "it is no plain file")

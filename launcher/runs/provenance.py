@@ -37,9 +37,9 @@ _SECRET_LENGTH = 6
 class Code(msgspec.Struct):
     """The code of a run: what code.json holds."""
 
-    castoff: str | None
+    castoff: str | None = None
     """castoff's own version."""
-    python: str
+    python: str = ""
     """Of the Python that castoff ran in, which need not be the job's."""
     repository: str | None = None
     """The working tree's top folder; None outside of git."""
@@ -76,14 +76,16 @@ def record(
         CastoffError: the snapshot cannot be taken.
         OSError: the run directory cannot be written.
     """
+    from importlib.metadata import PackageNotFoundError, version
     from platform import python_version
 
-    code = Code(castoff=_own_version(), python=python_version())
+    code = Code(python=python_version())
+    with contextlib.suppress(PackageNotFoundError):  # run from a checkout
+        code.castoff = version("castoff")
     diff = _Diff(code, [environ[name] for name in secrets if name in environ])
-    git = Git(directory, time.monotonic() + PATIENCE, environ)
     try:
-        code.repository = os.fsdecode(git.answer("rev-parse", "--show-toplevel").removesuffix(b"\n"))
-        git = git.at(code.repository)
+        git = Git(directory, time.monotonic() + PATIENCE, environ).top()
+        code.repository = str(git.folder)
         code.branch = git.ask("symbolic-ref", "--quiet", "--short", "HEAD")
         code.remote = _without_password(git.ask("ls-remote", "--get-url"))
         _describe(git, diff)
@@ -116,15 +118,6 @@ def words(run: Run) -> str | None:
     return f"{code.commit[:7] if code.commit else 'no commit'} ({', '.join(about)})"
 
 
-def _own_version() -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("castoff")
-    except PackageNotFoundError:  # run from a checkout
-        return None
-
-
 def _without_password(url: str | None) -> str | None:
     """A remote's address without what could be a secret: who one is there, a query, a program's words."""
     if url is None or not re.search("[/:]", url):  # git answers the name of a remote that has no address
@@ -140,16 +133,13 @@ def _describe(git: Git, diff: _Diff, prefix: str = "") -> None:
     commit = git.ask("rev-parse", "--verify", "--quiet", "HEAD")
     if not prefix:
         diff.code.commit = commit  # before git is asked for what takes longer
-    entries = git.names("ls-files", "--stage", "-z")
-    known = {entry.partition("\t")[2]: entry.startswith("160000 ") for entry in entries}
-    modules = [name for name, is_module in known.items() if is_module]
-    new = git.names("ls-files", "-z", "--others", "--exclude-standard")
-    if commit is None:  # everything is
-        new = [*(name for name in known if name not in modules), *new]
-    else:
-        for name, text in _sections(git, prefix, "HEAD"):
-            diff.code.changed.add(name)
-            diff.add(name, text)
+    entries = (entry.partition("\t") for entry in git.names("ls-files", "--stage", "-z"))
+    modules = [name for about, _, name in entries if about.startswith("160000 ")]
+    which = ["--others"] if commit else ["--others", "--cached"]  # before the first commit everything is new
+    new = sorted({*git.names("ls-files", "-z", *which, "--exclude-standard")})
+    for name, text in _sections(git, prefix, "HEAD") if commit else ():
+        diff.code.changed.add(name)
+        diff.add(name, text)
     diff.code.untracked.add(*(prefix + name for name in new))
     _add_new(git, new, diff, prefix)
     for name in modules:
@@ -194,15 +184,13 @@ def _add_new(git: Git, names: list[str], diff: _Diff, prefix: str) -> None:
     """
     from tempfile import TemporaryDirectory
 
-    sizes: dict[str, int] = {}
-    for name in names:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            sizes[name] = os.lstat(git.folder / name).st_size
+    paths = {name: git.folder / name for name in names if name[-1] != "/"}  # else a repository of its own
+    sizes = {name: path.lstat().st_size for name, path in paths.items() if os.path.lexists(path)}
     room, chosen = diff.room, []
     for name in sorted(sizes, key=lambda name: (not name.endswith(".py"), sizes[name], name)):
         if sizes[name] > room:
             diff.leave_out(prefix + name)
-        elif name[-1] != "/":  # else a repository of its own
+        else:
             chosen.append(name)
             room -= sizes[name]
     if not chosen:

@@ -123,15 +123,6 @@ class Send(msgspec.Struct, omit_defaults=True):
         return {member: member - self.offset for member in members}
 
 
-class Earlier(msgspec.Struct, omit_defaults=True):
-    """A submission before the last one."""
-
-    time: Seconds | None = None
-    job: str | None = None
-    error: str | None = None
-    sends: list[Send] = []
-
-
 class Submission(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A submission.json: how a run was submitted, last and before."""
 
@@ -152,7 +143,7 @@ class Submission(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The members that it starts, and with which attempt; None: all, with their first."""
     sends: list[Send] = []
     """What was sent to Slurm or PBS, in order; nothing where castoff itself is the scheduler."""
-    earlier: list[Earlier] = []
+    earlier: list[Submission] = []
 
     @property
     def all_sends(self) -> list[Send]:
@@ -258,14 +249,13 @@ def encode(record: msgspec.Struct, indent: int | None = 2) -> str:
     return json.dumps(msgspec.to_builtins(record), indent=indent, separators=separators)
 
 
-def write_file(path: Path, text: str, mode: int = 0o600, *, new: bool = False) -> None:
-    """Write a file so that it is either there whole or not at all; with `new`, never over another.
+def write_file(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write a file so that it is either there whole or not at all.
 
     A link or a device in its place is replaced, never written through. Bytes that are no UTF-8,
     which Python holds as surrogates, are written as they were.
 
     Raises:
-        FileExistsError: `new`, and something is there already.
         OSError: it cannot be written there.
     """
     # Not derived from the file's own name, which may be as long as names can be.
@@ -276,24 +266,10 @@ def write_file(path: Path, text: str, mode: int = 0o600, *, new: bool = False) -
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        if new:
-            _publish(draft, path)
-        else:
-            draft.replace(path)
+        draft.replace(path)
     finally:
         with contextlib.suppress(OSError):  # it is not there: renamed, or never made
             draft.unlink()
-
-
-def _publish(draft: Path, path: Path) -> None:
-    """Give a draft its name, which must be free."""
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links: it may be seen half written
-        with path.open("xb") as file:
-            file.write(draft.read_bytes())
 
 
 _ABOUT = re.compile(r"^# (\S[^\n]*) on (\S+): ", re.MULTILINE)

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import shutil
-import stat
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -110,7 +110,8 @@ def empty(path: Path) -> None:
     if not path.exists():
         return
     try:
-        _make_writable(path)
+        # What package managers protect even from its owner. No link on the way is followed.
+        subprocess.run(["chmod", "-R", "u+rwx", path], stderr=subprocess.DEVNULL, check=False)
         shutil.rmtree(path)
     except FileNotFoundError:
         return  # another sweep was quicker
@@ -119,12 +120,3 @@ def empty(path: Path) -> None:
             f"{path}: what is left of a removed run cannot be removed: {error.filename}: {error.strerror}; "
             "once it can, the next `castoff clean` does it"
         ) from error
-
-
-def _make_writable(path: Path) -> None:
-    """Lift the protection of folders that their owner put on them, as package managers do."""
-    for folder, inner, _ in os.walk(path):
-        for name in (folder, *(os.path.join(folder, one) for one in inner)):  # noqa: PTH118
-            about = os.lstat(name)
-            if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid():
-                os.chmod(name, stat.S_IMODE(about.st_mode) | stat.S_IRWXU)  # noqa: PTH101

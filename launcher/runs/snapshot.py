@@ -81,29 +81,26 @@ def take(run_path: Path, directory: Path, asked: Snapshot, environ: Mapping[str,
             top = git.folder
             paths = [os.path.relpath(os.path.normpath(directory / path), top) for path in asked.paths]
             links = _links(top, directory, asked.link)
-            found = _files(git, paths, asked.limit)
-            files = {name: about for name, about in found.items() if not _within(name, links)}
-            left_out = [name for name in _ignored(git, paths) if not _within(name, links)]
+            found, ignored = _files(git, paths, asked.limit), _ignored(git, paths)
         except GitError as error:
             raise CastoffError(f"snapshot: {directory}: git says: {error}") from error
         except OSError as error:
             raise CastoffError(f"snapshot: {error.filename}: cannot be read: {error.strerror}") from error
-    _check_size(top, {name: about.st_size for name, about in files.items()}, asked.limit)
+    files = {name: about for name, about in found.items() if not _within(name, links)}
+    sizes = {name: about.st_size for name, about in files.items()}
+    _check_size(top, sizes, asked.limit)
     code, here = run_path / "code", os.path.relpath(directory, top)
     (code / here).mkdir(parents=True)
-    symbolic = [name for name, about in files.items() if stat.S_ISLNK(about.st_mode)]
-    for name in files.keys() - symbolic:
-        _copy(top / name, _place(code, name))
-    for name in symbolic:
-        _copy_link(top, code, name)
+    for name in sorted(files, key=lambda name: stat.S_ISLNK(files[name].st_mode)):
+        _copy(top, code, name)
     for name, target in links.items():
         folder = os.path.dirname(name)  # noqa: PTH120 - which is empty at the top
         if os.path.realpath(code / folder) != os.path.normpath(os.path.realpath(code) + "/" + folder):
             raise CastoffError(f"snapshot.link: {name}: lies in what leads to the original already")
         _place(code, name).symlink_to(target)
     (run_path / "code.workdir").symlink_to(Path("code", here))
-    taken = Taken(len(files), sum(about.st_size for about in files.values()), Names())
-    taken.left_out.add(*sorted(left_out))
+    taken = Taken(len(files), sum(sizes.values()), Names())
+    taken.left_out.add(*sorted(name for name in ignored if not _within(name, links)))
     return taken
 
 
@@ -119,7 +116,7 @@ def _git(directory: Path, environ: Mapping[str, str], scratch: str) -> Git:
     """git in the top folder around `directory`, which it takes for an empty repository if it is in none."""
     git = Git(directory, time.monotonic() + PATIENCE, environ)
     try:
-        return git.at(os.fsdecode(git.answer("rev-parse", "--show-toplevel").removesuffix(b"\n")))
+        return git.top()
     except GitError:
         if any(os.path.lexists(folder / ".git") for folder in (directory, *directory.parents)):
             raise
@@ -128,28 +125,22 @@ def _git(directory: Path, environ: Mapping[str, str], scratch: str) -> Git:
 
 
 def _files(git: Git, paths: list[str], limit: str, prefix: str = "") -> dict[str, os.stat_result]:
-    """The files and links to be copied of a tree, those of repositories within included.
-
-    `prefix` leads to it if it is within another.
-    """
+    """The files and links to be copied of a tree, and of the repositories within: `prefix` leads to one."""
     words = ["ls-files", "-z", "--cached", "--others", *_IGNORED, "--error-unmatch", "--"]
     names = dict.fromkeys(git.names(*words, *paths))
     _check_size(git.folder, dict.fromkeys(names, 0), limit)
     found: dict[str, os.stat_result] = {}
-    links = set()
     for name in names:
         path = git.folder / name
-        try:
-            about = path.lstat()
-        except (FileNotFoundError, NotADirectoryError):  # git knows it, but it is gone
+        if not os.path.lexists(path):  # git knows it, but it is gone
             continue
-        if stat.S_ISLNK(about.st_mode):
-            links.add(prefix + name)
+        about = path.lstat()
         if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
             found[prefix + name] = about
         elif os.path.lexists(path / ".git"):
             found |= _files(git.at(path), [], limit, f"{prefix}{name.rstrip('/')}/")
     # A link may have taken the place of a folder that git knows.
+    links = {name for name, about in found.items() if stat.S_ISLNK(about.st_mode)}
     return {name: found[name] for name in found if not _within(str(Path(name).parent), links)}
 
 
@@ -206,25 +197,24 @@ def _check_size(top: Path, sizes: Mapping[str, int], limit: str) -> None:
 # Copying
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(top: Path, code: Path, name: str) -> None:
+    """Copy a file; a link leads to the copy of what it led to, or to the original where there is no copy."""
     from shutil import copy2
 
+    source, place = top / name, _place(code, name)
+    if source.is_symlink():
+        target = os.path.realpath(source)
+        inside = os.path.relpath(target, top)
+        if inside.split("/")[0] != ".." and os.path.lexists(code / inside):
+            target = os.path.relpath(code / inside, place.parent)
+        place.symlink_to(target)
+        return
     try:
-        copy2(source, target, follow_symlinks=False)
+        copy2(source, place)
     except OSError as error:
         if error.filename == str(source) and error.filename2 is None:  # else it is about the copy
             raise CastoffError(f"snapshot: {source}: cannot be read: {error.strerror}") from error
         raise
-
-
-def _copy_link(top: Path, code: Path, name: str) -> None:
-    """A link to the copy of what it led to, or to the original where there is no copy."""
-    target = os.path.realpath(top / name)
-    inside = os.path.relpath(target, top)
-    place = _place(code, name)
-    if inside.split("/")[0] != ".." and os.path.lexists(code / inside):
-        target = os.path.relpath(code / inside, place.parent)
-    place.symlink_to(target)
 
 
 def _place(code: Path, name: str) -> Path:

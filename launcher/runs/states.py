@@ -55,33 +55,26 @@ class MemberStatus(msgspec.Struct, frozen=True):
     """Why it waits, or why nobody knows, where its scheduler has told."""
 
 
-class RunStatus(msgspec.Struct, frozen=True):
-    """What became of a run so far."""
+class _Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What is told of a run in any case."""
 
-    id: str
     name: str
-    site: str
-    scheduler: str
-    job: str | None
+    site: str = ""
+    scheduler: str = ""
+    job: str | None = None
     """The scheduler's id."""
-    directory: str
     state: str
     """pending, running, ended or unknown."""
-    ending: str | None
+    ending: str | None = None
     """Derived from the members': the worst of them; None while it goes on."""
-    code: int | None
+    code: Code | None = None
     """The first code that is not 0, else 0; None while it goes on or is unknown."""
-    reason: str | None
+    reason: str | None = None
     """Why it waits, why it is unknown, why it was never submitted, or how it can go on."""
-    stop_asked: bool
+    stop_asked: bool = False
     """Whether somebody asked it to stop early."""
-    final: bool
-    """Whether nothing but a resubmission can change this."""
-    submitted: float | None
+    submitted: Seconds | None = None
     """Seconds since the epoch; None where castoff did not submit it."""
-    walltime: int | None
-    """Seconds that each attempt may take; None: no bound, or not known."""
-    members: list[MemberStatus]
     unsettled: bool = False
     """Whether it is unknown only for now: its scheduler did not answer, or has to be asked once more."""
 
@@ -90,56 +83,50 @@ class RunStatus(msgspec.Struct, frozen=True):
         """Whether nothing more will happen, as far as is known."""
         return self.state == "ended" or (self.state == "unknown" and not self.unsettled)
 
+
+class RunStatus(_Told, frozen=True, kw_only=True):
+    """What became of a run so far."""
+
+    id: str
+    directory: str
+    final: bool
+    """Whether nothing but a resubmission can change this."""
+    walltime: int | None
+    """Seconds that each attempt may take; None: no bound, or not known."""
+    members: list[MemberStatus]
+
     @property
     def counts(self) -> dict[str, int]:
         """How many members have each ending, or each state where they have none yet."""
         return dict(Counter(member.ending or member.state for member in self.members))
 
 
-class RunSummary(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class RunSummary(_Told, frozen=True, omit_defaults=True, kw_only=True):
     """A run in one line of a list."""
 
-    name: str
-    site: str = ""
-    scheduler: str = ""
-    job: str | None = None
-    state: str
-    ending: str | None = None
-    code: Code | None = None
-    reason: str | None = None
     members: Number = 0
     counts: dict[str, Number] = {}
     """As `RunStatus.counts`."""
     attempts: Number = 0
     """Of all members together."""
-    submitted: Seconds | None = None
     started: Seconds | None = None
     ended: Seconds | None = None
     """Seconds since the epoch, as far as known."""
-    stop_asked: bool = False
-    unsettled: bool = False
-    """As `RunStatus.unsettled`."""
 
 
 def summary(now: RunStatus) -> RunSummary:
     """A status in one line."""
     attempts = [attempt for member in now.members for attempt in member.attempts]
     ended = [attempt.ended for attempt in attempts if attempt.ended]
+    alike = {name: getattr(now, name) for name in _Told.__struct_fields__}
     return RunSummary(
-        **{name: getattr(now, name) for name in _ALIKE},
+        **{**alike, "stop_asked": now.stop_asked and not now.over},
         members=len(now.members),
+        counts=now.counts,
         attempts=len(attempts),
         started=min((attempt.started for attempt in attempts if attempt.started), default=None),
         ended=max(ended, default=None) if now.over else None,
-        stop_asked=now.stop_asked and not now.over,
     )
-
-
-_ALIKE = (
-    *("name", "site", "scheduler", "job", "state", "ending", "code", "reason", "counts", "submitted"),
-    "unsettled",
-)
-"""What a status and its summary say alike."""
 
 
 def members_words(counts: Mapping[str, int]) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import CastoffError
-from launcher.runs import directory as directories
 from launcher.runs.directory import check_trusted, find_run_directories, is_run_directory
 from launcher.runs.drafts import new_run
 from launcher.runs.run import Run
@@ -68,10 +67,9 @@ class TestSearch:
         runs = [make_run(tmp_path / folder) for folder in ("a/castoff-runs", "a/castoff-runs", "b/c/d", ".")]
         (runs[0].path / "logs" / "inner").mkdir()
         make_run(runs[1].path / "logs")  # no run of its own: it lies in another's directory
-        found = find_run_directories(tmp_path)
-        assert sorted(found.directories) == sorted(run.path for run in runs)
-        assert found[1:] == ([], 0, 0)
-        assert find_run_directories(runs[0].path).directories == [runs[0].path]
+        directories, refused = find_run_directories(tmp_path)
+        assert sorted(directories) == sorted(run.path for run in runs) and refused == []
+        assert find_run_directories(runs[0].path) == ([runs[0].path], [])
 
     def test_follows_no_links_and_leaves_hidden_folders_alone(self, tmp_path: Path) -> None:
         make_run(tmp_path / "real" / ".cache")
@@ -80,32 +78,25 @@ class TestSearch:
         (tmp_path / "searched" / "link").symlink_to(run.path)
         (tmp_path / "searched" / "parent").symlink_to(tmp_path / "real")
         (tmp_path / "searched" / "loop").symlink_to(tmp_path / "searched")
-        assert find_run_directories(tmp_path / "searched").directories == []
-        assert find_run_directories(tmp_path / "real").directories == [run.path]
-        assert find_run_directories(tmp_path / "searched" / "parent").directories == [run.path]
+        assert find_run_directories(tmp_path / "searched") == ([], [])
+        assert find_run_directories(tmp_path / "real") == ([run.path], [])
+        assert find_run_directories(tmp_path / "searched" / "parent") == ([run.path], [])
 
     def test_half_a_run_is_none(self, tmp_path: Path) -> None:
         new_run("no-script", tmp_path)
         (tmp_path / "job.sh").touch()
-        assert find_run_directories(tmp_path).directories == []
+        assert find_run_directories(tmp_path) == ([], [])
 
     def test_those_that_may_not_be_trusted(self, tmp_path: Path) -> None:
         run = make_run(tmp_path)
         run.path.chmod(0o777)
-        found = find_run_directories(tmp_path)
-        assert found.directories == [] and "others may write to it" in found.refused[0]
+        directories, (refusal,) = find_run_directories(tmp_path)
+        assert directories == [] and "others may write to it" in refusal
 
     def test_folders_of_others(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         make_run(tmp_path / "theirs")
         monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
-        assert find_run_directories(tmp_path) == ([], [], 0, 0)
-
-    def test_how_deep(self, tmp_path: Path) -> None:
-        deep = tmp_path.joinpath(*"x" * (directories.DEPTH - 1))
-        run = make_run(deep)
-        (run.path.parent / "y" / "z").mkdir(parents=True)
-        found = find_run_directories(tmp_path)
-        assert found.directories == [run.path] and found.too_deep == 1
+        assert find_run_directories(tmp_path) == ([], [])
 
     def test_what_cannot_be_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run = make_run(tmp_path)
@@ -114,12 +105,12 @@ class TestSearch:
 
         def scandir(path: Path | int) -> object:
             if str(path).endswith("/closed"):
-                raise PermissionError(13, "Permission denied")
+                raise PermissionError(13, "Permission denied", path)
             return real(path)
 
         monkeypatch.setattr(os, "scandir", scandir)
-        found = find_run_directories(tmp_path)
-        assert found.directories == [run.path] and found.unread == 1
+        closed = f"{tmp_path}/closed: cannot be searched: Permission denied"
+        assert find_run_directories(tmp_path) == ([run.path], [closed])
         with pytest.raises(CastoffError, match="cannot be searched: Permission denied"):
             find_run_directories(tmp_path / "closed")
         with pytest.raises(CastoffError, match="cannot be searched: No such file"):

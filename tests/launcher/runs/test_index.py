@@ -246,24 +246,23 @@ class TestOrder:
 
 
 class TestFind:
-    def test_near_misses(self, tmp_path: Path) -> None:
+    def test_none(self, tmp_path: Path) -> None:
         index = Index(tmp_path / "runs.jsonl")
-        for name in ("causets", "preprocess"):
-            index.add(make_run(tmp_path, name), name)
-        with pytest.raises(CastoffError) as caught:
-            index.find("causet5")
-        assert str(caught.value) == (
-            "causet5: there is no such run; did you mean causets? `castoff list` shows them"
-        )
-        with pytest.raises(CastoffError, match="x: there is no such run; `castoff list` shows them"):
-            index.find("x")
+        index.add(make_run(tmp_path, "causets"), "causets")
+        for reference, shown in (("causet5", "causet5"), ("", "an empty name")):
+            with pytest.raises(CastoffError) as caught:
+                index.find(reference)
+            assert str(caught.value) == f"{shown}: there is no such run; `castoff list` shows them"
 
     def test_many_that_begin_so(self, tmp_path: Path) -> None:
         index = Index(tmp_path / "runs.jsonl")
-        for _ in range(20):
-            index.add(make_run(tmp_path, "same"), "same")
-        with pytest.raises(CastoffError, match=r"sam: 20 runs begin so, say more: .* and 12 older ones$"):
+        runs = [make_run(tmp_path, "same") for _ in range(20)]
+        for run in runs:
+            index.add(run, "same")
+        with pytest.raises(CastoffError) as caught:
             index.find("sam")
+        newest = ", ".join(run.id for run in runs[:-9:-1])
+        assert str(caught.value) == f"sam: 20 runs begin so, say more; the newest: {newest}"
 
     @pytest.mark.parametrize(
         ("job", "words"), [("4711", ["4711"]), ("4711.aurora-pbs-01", ["4711", "4711.aurora-pbs-01"])]
@@ -296,7 +295,7 @@ class TestFind:
         assert unusable.find("..").path == unusable.find("./..").path == made.run.path
         monkeypatch.chdir(made.run.path)
         assert unusable.find(".").path == unusable.find("./").path == made.run.path
-        with pytest.raises(CastoffError, match="the index of runs cannot be read: it is no plain file"):
+        with pytest.raises(CastoffError, match="the index of runs cannot be read: Is a directory"):
             unusable.find("made")
 
     def test_links_on_the_way_are_followed(self, made: Made, tmp_path: Path) -> None:

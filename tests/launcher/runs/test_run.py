@@ -34,23 +34,6 @@ class TestWriteFile:
         write_file(tmp_path / ("x" * 255), "text")
         assert (tmp_path / ("x" * 255)).read_text() == "text"
 
-    def test_new_never_over_another(self, tmp_path: Path) -> None:
-        (tmp_path / "old").write_text("old")
-        with pytest.raises(FileExistsError):
-            write_file(tmp_path / "old", "new", new=True)
-        write_file(tmp_path / "new", "new", new=True)
-        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"old": "old", "new": "new"}
-
-    def test_new_where_there_are_no_links(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(*_: object) -> None:
-            raise PermissionError(1, "Operation not permitted")
-
-        monkeypatch.setattr(os, "link", refuse)
-        write_file(tmp_path / "new", "new", new=True)
-        with pytest.raises(FileExistsError):
-            write_file(tmp_path / "new", "other", new=True)
-        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"new": "new"}
-
     def test_bytes_that_are_no_text(self, tmp_path: Path) -> None:
         write_file(tmp_path / "file", "a\udcffb\r\n")
         assert (tmp_path / "file").read_bytes() == b"a\xffb\r\n"
