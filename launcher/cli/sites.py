@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 import msgspec
 import yaml
@@ -41,16 +39,13 @@ def command(words: tuple[str, ...], as_json: bool) -> int | None:
     elif as_json:
         print_json(msgspec.to_builtins(site_named(verb)))
     else:
-        click.echo(_yaml(msgspec.to_builtins(site_named(verb))), nl=False)
+        data = msgspec.to_builtins(site_named(verb))
+        click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
     return None
 
 
 def _list(as_json: bool) -> None:
-    """List all profiles.
-
-    Raises:
-        CastoffError: with what is wrong with those that cannot be used, once all others are listed.
-    """
+    """List all profiles; then an error with what is wrong with those that cannot be used."""
     rows: list[dict[str, str | None]] = []
     broken: list[CastoffError] = []
     for known, files in Search.here().profiles().items():
@@ -84,37 +79,21 @@ def _list(as_json: bool) -> None:
 
 
 def _check(site: Site, as_json: bool) -> int:
-    from datetime import date  # late, like what runs programs: only this asks a clock
-
-    from launcher.schedulers.machine import ask
+    from launcher.schedulers.machine import ask  # late, like what it runs
     from launcher.schedulers.registry import title_of
     from launcher.schedulers.site_check import Comparison
 
-    told, scheduler = ask(site), title_of(site.scheduler)
-    found = Comparison(site, told, date.today().isoformat())
-    mended, place = found.mended(), f".castoff/sites/{site.name}.yaml"
-    kind, path = Search.here().profiles()[site.name][0]
-    if kind == "project":
-        place = str(path)
-    elif mended:
-        mended = {"extends": site.name, **mended}
+    scheduler, found = title_of(site.scheduler), Comparison(site, ask(site))
     if as_json:
         differences = [difference._asdict() for difference in found.differences]
         of = {"site": site.name, "scheduler": scheduler, "differences": differences}
-        print_json({**of, "mended": mended, "not_compared": found.not_compared})
+        print_json({**of, "not_compared": found.not_compared})
         return 1 if differences else 0
     for one in found.differences:
         source = f" ({one.source}, {one.date})" if one.source else ""
         click.echo(f"{one.field}: {site.name} says {one.profile}{source}; {scheduler} says {one.scheduler}")
     many = several(len(found.differences), "difference") if found.differences else "nothing differs"
     click.echo(f"{site.name} and {scheduler}: {many}")
-    if mended:
-        click.echo(f"to say what {scheduler} says, put this into {place}:")
-        click.echo("".join(f"  {line}\n" for line in _yaml(mended).splitlines()), nl=False)
     for what in found.not_compared:
         click.echo(f"not compared: {what}")
     return 1 if found.differences else 0
-
-
-def _yaml(data: Any) -> str:
-    return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))

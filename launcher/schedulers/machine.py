@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import NamedTuple
 
@@ -33,40 +32,20 @@ class Question(NamedTuple):
     """Whether the machine may lack what is asked for, such as accounting."""
 
 
-class Bounds(NamedTuple):
-    """Node counts and walltimes (seconds) that are taken together; None where the scheduler names none."""
+class ToldQueue(NamedTuple):
+    """A queue, a partition or a QOS, at its outermost; None where the scheduler names no bound."""
 
-    min_nodes: int | None = None
+    min_nodes: int | None = 1
     max_nodes: int | None = None
     min_walltime: int | None = None
+    """Seconds."""
     max_walltime: int | None = None
-
-
-class ToldQueue(NamedTuple):
-    """A queue, a partition or a QOS."""
-
-    bounds: Bounds
-    source: str
-    """The command that shows it."""
     max_jobs: int | None = None
     """Queued and running jobs of one user, or of one project where that is less."""
     max_devices: int | None = None
     """Devices of a job."""
-    routes_to: tuple[str, ...] = ()
-    """The queues that a routing queue hands its jobs to."""
     offered: bool = True
     """Whether users are meant to name it: not where it is hidden, shut or filled by a routing queue."""
-
-
-class NodeKind(NamedTuple):
-    """Nodes that are alike."""
-
-    number: int
-    cores: int | None
-    """Physical cores, where they are told."""
-    cpus: int | None
-    """What the scheduler counts instead: it may be hardware threads."""
-    devices: int
 
 
 class Told(NamedTuple):
@@ -78,21 +57,18 @@ class Told(NamedTuple):
     default_queue: str | None = None
     array_count: int | None = None
     """Members of the largest array."""
-    array_source: str = ""
-    nodes: Sequence[NodeKind] = ()
-    filesystems: Sequence[str] = ()
-    submit_filter: str | None = None
-    """A plugin that may refuse jobs by rules of its own."""
+    nodes: Sequence[tuple[int, int]] = ()
+    """The kinds of nodes: cores and devices of each."""
+    counts_threads: bool = False
+    """Whether those cores may be hardware threads, and those devices several of ours."""
     unanswered: tuple[tuple[str, str], ...] = ()
     """What was asked about and not answered, each with why."""
 
 
-def kinds(nodes: Iterable[tuple[int, int | None, int | None, int]]) -> list[NodeKind]:
-    """Nodes as some `NodeKind` are told, those that are alike together."""
-    counts: Counter[tuple[int | None, int | None, int]] = Counter()
-    for number, cores, cpus, devices in nodes:
-        counts[cores, cpus, devices] += number
-    return [NodeKind(number, *kind) for kind, number in counts.items()]
+def outermost(choose: Callable[..., int], bounds: Iterable[int | None]) -> int | None:
+    """Of several bounds the one that takes most, by min or max; None: there is none."""
+    held = list(bounds)
+    return None if None in held else choose(held, default=None)
 
 
 def ask(site: Site, environ: Mapping[str, str] = os.environ) -> Told:

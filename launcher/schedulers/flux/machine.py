@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launcher.schedulers.machine import Bounds, NodeKind, Question, Told, ToldQueue, kinds
+from launcher.schedulers.machine import Question, Told, ToldQueue
 
 QUESTIONS = [
     Question(
@@ -24,31 +24,22 @@ QUESTIONS = [
 def parse(answers: Mapping[str, str]) -> Told:
     """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
     lines = [line.split("|") for line in answers["queues"].splitlines()]
-    bounds = {
-        name: Bounds(int(least) or None, _number(most), None, _number(time))
-        for name, time, least, most in lines
-        if name
-    }
+    nodes = [map(int, line.split("|")) for line in answers["nodes"].splitlines()]
     return Told(
         queues={
-            name.removesuffix("*"): ToldQueue(one, f"flux queue list --queue={name.removesuffix('*')}")
-            for name, one in bounds.items()
+            name.removesuffix("*"): ToldQueue(max(int(least), 1), _number(most), None, _number(time))
+            for name, time, least, most in lines
+            if name
         },
-        default_queue=next((name.removesuffix("*") for name in bounds if name.endswith("*")), None),
-        array_source="Flux has no arrays",
-        nodes=_nodes(answers["nodes"]),
+        default_queue=next((name.removesuffix("*") for name, *_ in lines if name.endswith("*")), None),
+        # Nodes of the same properties are told together; of unlike ones no node's own are known.
+        nodes=[
+            (cores // number, devices // number)
+            for number, cores, devices in nodes
+            if number and cores % number == 0
+        ],
     )
 
 
 def _number(text: str) -> int | None:
     return None if text == "inf" else int(float(text))
-
-
-def _nodes(answer: str) -> list[NodeKind]:
-    """Nodes of the same properties are told together; of unlike ones, no node's own cores are known."""
-    told = [map(int, line.split("|")) for line in answer.splitlines()]
-    return kinds(
-        (nodes, cores // nodes if cores % nodes == 0 else None, None, devices // nodes)
-        for nodes, cores, devices in told
-        if nodes
-    )

@@ -1,114 +1,76 @@
-"""What PBS says about its queues, server and nodes, as JSON.
+"""What PBS says about its queues, server and nodes.
 
 Read after OpenPBS's source: display_statque() and display_statserver() in src/cmds/qstat.c,
-src/cmds/pbsnodes.c, and pbs_queue_attributes(7B). `-F json` writes numbers for texts that look like
-one, and versions before August 2025 (pull request 2678) write a limit of several parts as one key several
-times.
+src/cmds/pbsnodes.c, and pbs_queue_attributes(7B).
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from typing import Any
 
-from launcher.schedulers.machine import Bounds, NodeKind, Question, Told, ToldQueue, kinds
+from launcher.schedulers.machine import Question, Told, ToldQueue, outermost
+from launcher.schedulers.pbs.jobs import blocks
 
 QUESTIONS = [
-    Question("queues", ["qstat", "-Q", "-f", "-F", "json"]),
-    Question("server", ["qstat", "-B", "-f", "-F", "json"]),
-    Question("nodes", ["pbsnodes", "-a", "-F", "json"], optional=True),
+    Question("queues", ["qstat", "-Q", "-f"]),
+    Question("server", ["qstat", "-B", "-f"]),
+    Question("nodes", ["pbsnodes", "-a"], optional=True),
 ]
 
-_LIMIT = re.compile(r"\[([up]):PBS_GENERIC=(\d+)\]")
+_LIMIT = re.compile(r"\[[up]:PBS_GENERIC=(\d+)\]")
 """A limit for each user (u) or for each project (p), in attributes such as max_queued."""
 
 
 def parse(answers: Mapping[str, str]) -> Told:
     """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
-    queues = _read(answers["queues"]).get("Queue", {})
-    (server,) = _read(answers["server"])["Server"].values()
+    asked = {name: dict(blocks(answer)) for name, answer in answers.items()}
+    (server,) = asked["server"].values()
+    nodes = [
+        (int(held["resources_available.ncpus"]), int(held.get("resources_available.ngpus", 0)))
+        for held in asked.get("nodes", {}).values()
+        if "resources_available.ncpus" in held
+    ]
     members = server.get("max_array_size")
-    default = server.get("default_queue")
     return Told(
-        queues={str(name): _queue(str(name), held) for name, held in queues.items()},
-        default_queue=None if default is None else str(default),
+        queues={name: _queue(held, asked["queues"]) for name, held in asked["queues"].items()},
+        default_queue=server.get("default_queue"),
         array_count=None if members is None else int(members),
-        array_source="qstat -Bf, max_array_size",
-        nodes=_nodes(_read(answers["nodes"])["nodes"].values()) if "nodes" in answers else [],
-        filesystems=_names(server.get("resources_available", {}).get("valid_filesystems", "")),
+        nodes=list(dict.fromkeys(nodes)),
+        counts_threads=True,
     )
 
 
-def _read(answer: str) -> dict[str, Any]:
-    data = json.loads(answer, object_pairs_hook=_all_of_each, strict=False)
-    if not isinstance(data, dict):
-        raise ValueError("it is no JSON object")
-    return data
-
-
-def _all_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A key that stands several times holds all of its texts."""
-    data: dict[str, Any] = {}
-    for key, value in pairs:
-        data[key] = f"{data[key]}, {value}" if key in data and isinstance(value, str) else value
-    return data
-
-
-def _queue(name: str, held: Mapping[str, Any]) -> ToldQueue:
-    least, most = held.get("resources_min", {}), held.get("resources_max", {})
-    bounds = Bounds(
-        _number(least.get("nodect")),
-        _number(most.get("nodect")),
-        _seconds(least.get("walltime")),
-        _seconds(most.get("walltime")),
-    )
+def _queue(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> ToldQueue:
+    """A queue; a routing one takes what those take that it hands its jobs to."""
+    reached = [held]
+    if routes := held.get("route_destinations"):
+        names = [each.strip().partition("@")[0] for each in routes.split(",")]
+        reached = [queues[name] for name in names if name in queues]
     return ToldQueue(
-        bounds,
-        f"qstat -Qf {name}",
+        outermost(min, (_number(one.get("resources_min.nodect", "1")) for one in reached)),
+        outermost(max, (_number(one.get("resources_max.nodect")) for one in reached)),
+        outermost(min, (_number(one.get("resources_min.walltime")) for one in reached)),
+        outermost(max, (_number(one.get("resources_max.walltime")) for one in reached)),
         max_jobs=_jobs(held),
-        routes_to=tuple(each.partition("@")[0] for each in _names(held.get("route_destinations", ""))),
-        offered=_is_true(held.get("enabled", True)) and not _is_true(held.get("from_route_only", False)),
+        offered=held.get("enabled") != "False" and held.get("from_route_only") != "True",
     )
 
 
-def _jobs(held: Mapping[str, Any]) -> int | None:
+def _jobs(held: Mapping[str, str]) -> int | None:
     """max_queued counts queued and running jobs; otherwise those two have limits of their own."""
-    whole = _each(held.get("max_queued"))
-    if whole is not None:
-        return whole
-    running, waiting = _each(held.get("max_run")), _each(held.get("queued_jobs_threshold"))
-    return None if running is None or waiting is None else running + waiting
+    both, running, waiting = (
+        min(map(int, _LIMIT.findall(held.get(name, ""))), default=None)
+        for name in ("max_queued", "max_run", "queued_jobs_threshold")
+    )
+    if both is None and running is not None and waiting is not None:
+        return running + waiting
+    return both
 
 
-def _each(limit: Any) -> int | None:
-    return min((int(number) for _, number in _LIMIT.findall(str(limit or ""))), default=None)
-
-
-def _nodes(nodes: Any) -> list[NodeKind]:
-    held = [node.get("resources_available", {}) for node in nodes]
-    told = [(1, None, _number(has.get("ncpus")), _number(has.get("ngpus")) or 0) for has in held]
-    return kinds(one for one in told if one[2])
-
-
-def _names(text: Any) -> list[str]:
-    return [name for name in re.split(r"[,:\s]+", str(text)) if name]
-
-
-def _is_true(value: Any) -> bool:
-    return str(value).lower() in ("true", "1")
-
-
-def _number(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
-def _seconds(value: Any) -> int | None:
-    """`01:30:00`, or seconds where it looks like a number."""
-    if value is None:
+def _number(text: str | None) -> int | None:
+    """A number, or the seconds of `01:30:00`."""
+    if text is None:
         return None
-    total = 0
-    for part in str(value).split(":"):
-        total = total * 60 + int(part)
-    return total
+    hours, minutes, rest = [0, 0, *map(int, text.split(":"))][-3:]
+    return (hours * 60 + minutes) * 60 + rest

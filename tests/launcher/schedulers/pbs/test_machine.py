@@ -6,27 +6,34 @@ from pathlib import Path
 
 import pytest
 
-from launcher.schedulers.machine import Bounds, NodeKind, Told
+from launcher.schedulers.machine import Told, ToldQueue
 from launcher.schedulers.pbs import machine as pbs_limits
 
 ANSWERS = Path(__file__).parents[2] / "answers" / "pbs"
 
 
-def told(queues: str = "queues", **others: str) -> Told:
-    answers = {about: (ANSWERS / f"{about}.json").read_text() for about in ("server", "nodes")}
-    return pbs_limits.parse({"queues": (ANSWERS / f"{queues}.json").read_text(), **answers, **others})
+def told(**others: str) -> Told:
+    answers = {about: (ANSWERS / f"{about}.txt").read_text() for about in ("queues", "server", "nodes")}
+    return pbs_limits.parse({**answers, **others})
 
 
 def test_queues() -> None:
     queues = told().queues
-    assert queues["debug"].bounds == Bounds(1, 2, 300, 3600)
-    assert queues["debug-scaling"].bounds.max_walltime == 3600, "JSON made a number of it"
-    assert queues["capacity"].bounds.max_walltime == 168 * 3600
-    assert queues["R640002"].bounds == Bounds(None, 16, None, None)
-    assert queues["prod"].routes_to[:3] == ("small", "medium", "large")
+    assert queues["debug"] == ToldQueue(1, 2, 300, 3600, max_jobs=1)
+    assert queues["capacity"].max_walltime == 168 * 3600
+    assert queues["R640002"] == ToldQueue(max_nodes=16)
     assert [name for name, queue in queues.items() if not queue.offered] == [
         *("small", "medium", "large", "backfill-small", "backfill-medium", "backfill-large", "old")
     ]
+
+
+def test_a_routing_queue_takes_what_its_queues_take() -> None:
+    assert told().queues["prod"] == ToldQueue(10, 496, 300, 24 * 3600, max_jobs=100)
+
+
+def test_queues_behind_it_that_nobody_shows() -> None:
+    queues = told(queues="Queue: prod\n    route_destinations = small@far, large\n\n").queues
+    assert queues == {"prod": ToldQueue(None)}
 
 
 @pytest.mark.parametrize(
@@ -44,24 +51,24 @@ def test_jobs_of_one_user(queue: str, jobs: int | None) -> None:
     assert told().queues[queue].max_jobs == jobs
 
 
-def test_a_key_that_stands_twice() -> None:
-    assert told("queues-before-2025-08").queues["workq"].max_jobs == 7
+def test_a_limit_of_several_parts_stands_in_several_lines() -> None:
+    lines = "Queue: q\n    max_queued = [o:PBS_ALL=500]\n    max_queued = [u:PBS_GENERIC=7]\n\n"
+    assert told(queues=lines).queues["q"].max_jobs == 7
 
 
 def test_server_and_nodes() -> None:
     found = told()
     assert (found.default_queue, found.array_count) == ("prod", 10000)
-    assert found.filesystems == ["home", "eagle"]
-    assert found.nodes == [NodeKind(2, None, 64, 4)], "one that tells nothing of itself is left out"
+    assert found.nodes == [(64, 4)], "one that tells nothing of itself is left out"
     assert found.qos is None
 
 
 def test_a_server_that_tells_nothing() -> None:
-    found = told(server='{"Server": {"head": {}}}', nodes='{"nodes": {}}')
-    assert (found.default_queue, found.array_count, found.filesystems, found.nodes) == (None, None, [], [])
+    found = told(server="Server: head\n\n", nodes="")
+    assert (found.default_queue, found.array_count, found.nodes) == (None, None, [])
 
 
-@pytest.mark.parametrize("text", ["", "no json", "[]", '{"Server": {}}'])
+@pytest.mark.parametrize("text", ["", "no server", "Server: head\n    max_array_size = many\n\n"])
 def test_what_pbs_does_not_write(text: str) -> None:
-    with pytest.raises((ValueError, KeyError)):
+    with pytest.raises(ValueError):
         told(server=text)

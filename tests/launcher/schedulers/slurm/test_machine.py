@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.schedulers.machine import Bounds, NodeKind, Told
+from launcher.schedulers.machine import Told, ToldQueue
 from launcher.schedulers.slurm import machine as slurm_limits
 from launcher.schedulers.slurm.machine import seconds
 
@@ -51,39 +51,34 @@ def test_what_is_no_time(text: str) -> None:
 class TestWithAccounting:
     def test_partitions(self) -> None:
         queues = told("slurm-accounting").queues
-        assert {name: queue.bounds for name, queue in queues.items()} == {
-            "debug": Bounds(None, 2, None, 1800),
-            "gpu": Bounds(None, 8, None, 172_800),  # its QOS allows a job 8 nodes
-            "long": Bounds(2, None, None, None),
-            "quiet": Bounds(None, None, None, 5400),
+        assert queues == {
+            "debug": ToldQueue(max_nodes=2, max_walltime=1800),
+            "gpu": ToldQueue(max_nodes=8, max_walltime=172_800),  # its QOS allows a job 8 nodes
+            "long": ToldQueue(min_nodes=2),
+            "quiet": ToldQueue(max_walltime=5400, offered=False),  # it is hidden
         }
-        assert [name for name, queue in queues.items() if not queue.offered] == ["quiet"], "it is hidden"
-        assert queues["gpu"].source == "scontrol show partition gpu"
 
     def test_qos(self) -> None:
         qos = told("slurm-accounting").qos
         assert qos is not None
-        assert qos["normal"].bounds == Bounds()
-        assert (qos["gpu_debug"].bounds, qos["gpu_debug"].max_jobs) == (Bounds(None, 8, None, 1800), 5)
-        assert (qos["gpu_shared"].bounds.max_nodes, qos["gpu_shared"].max_devices) == (1, 2)
-        assert qos["capability"].bounds == Bounds(4, None, None, 36 * 3600 + 31 * 60)
+        assert qos["normal"] == ToldQueue()
+        assert qos["gpu_debug"] == ToldQueue(max_nodes=8, max_walltime=1800, max_jobs=5)
+        assert (qos["gpu_shared"].max_nodes, qos["gpu_shared"].max_devices) == (1, 2)
+        assert qos["capability"] == ToldQueue(min_nodes=4, max_walltime=36 * 3600 + 31 * 60)
 
     def test_the_rest(self) -> None:
         found = told("slurm-accounting")
-        assert (found.default_queue, found.array_count, found.submit_filter) == ("debug", 65000, None)
-        assert found.nodes == [NodeKind(2, 128, None, 0), NodeKind(2, 64, None, 4)]
+        assert (found.default_queue, found.array_count) == ("debug", 65000)
+        assert found.nodes == [(128, 0), (64, 4)]
 
 
 class TestWithoutAccounting:
     def test_all(self) -> None:
         found = told("slurm-plain")
         assert found.qos is None
-        assert {name: queue.bounds for name, queue in found.queues.items()} == {
-            "main": Bounds(),
-            "urgent": Bounds(),
-        }
+        assert found.queues == {"main": ToldQueue(), "urgent": ToldQueue()}
         assert (found.default_queue, found.array_count) == ("main", 1001)
-        assert found.nodes == [NodeKind(4, 12, None, 0)]
+        assert found.nodes == [(12, 0)]
 
 
 @pytest.mark.parametrize(
@@ -97,24 +92,17 @@ class TestWithoutAccounting:
     ],
 )
 def test_devices_of_a_node(gres: str, devices: int) -> None:
-    (kind,) = told("slurm-plain", nodes=f"3|2|64|{gres}\n").nodes
-    assert kind == NodeKind(3, 128, None, devices)
+    assert told("slurm-plain", nodes=f"3|2|64|{gres}\n").nodes == [(128, devices)]
 
 
 def test_nodes_that_are_alike_are_one_kind() -> None:
     nodes = told("slurm-plain", nodes="3|2|64|(null)\n2|1|128|(null)\n1|2|64|gpu:4\n").nodes
-    assert nodes == [NodeKind(5, 128, None, 0), NodeKind(1, 128, None, 4)]
-
-
-def test_a_submit_filter() -> None:
-    config = "JobSubmitPlugins        = lua\nMaxArraySize            = 1001\n"
-    assert told("slurm-plain", config=config).submit_filter == "JobSubmitPlugins=lua"
+    assert nodes == [(128, 0), (128, 4)]
 
 
 @pytest.mark.parametrize(
     ("about", "text"),
     [
-        ("config", "nothing of it\n"),
         ("nodes", "a|b|c|d\n"),
         ("qos", "normal|soon||\n"),
         ("partitions", "x=1"),
