@@ -6,7 +6,6 @@ What a place cannot express raises ValueError; the callers name the job.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 
@@ -16,11 +15,6 @@ PLAIN_DIRECTIVE = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]-]+")
 """What no scheduler reads otherwise than it is written."""
 
 _PLAIN_YAML = re.compile(r"(?!(?:null|true|false|[yn]|yes|no|on|off)$)[a-z][a-z0-9_.-]*", re.IGNORECASE)
-_PLAIN_VALUE = re.compile(
-    r"(?!(?:null|true|false|[yn]|yes|no|on|off)$)(?:[a-z0-9_./]|-(?=[a-z0-9_./-]))[a-z0-9_./+=@%-]*",
-    re.IGNORECASE,
-)
-"""Text that means itself in YAML, inside of brackets too; a field takes a number as it is written."""
 
 
 def shell_word(text: str) -> str:
@@ -61,24 +55,6 @@ def yaml_word(text: str) -> str:
         return text
     # What YAML's double quotes escape, Python escapes likewise.
     return '"' + printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
-
-
-def yaml_field(path: str, value: object) -> str:
-    """A line of a job file that an error proposes: of `array.count` and 4, `array: {count: 4}`."""
-    outer, *inner = path.split(".")
-    for name in reversed(inner):
-        value = {name: value}
-    return f"{outer}: {_yaml_value(value)}"
-
-
-def _yaml_value(value: object) -> str:
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{_yaml_value(name)}: {_yaml_value(item)}' for name, item in value.items())}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_yaml_value, value))}]"
-    if isinstance(value, str):
-        return value if _PLAIN_VALUE.fullmatch(value) else yaml_word(value)
-    return json.dumps(value)
 
 
 def one_line(name: str, text: str) -> str:

@@ -10,7 +10,7 @@ from launcher.config.job import JobSpec
 from launcher.config.quantities import clock, seconds, size
 from launcher.config.site import Queue, Site, nodes_words, range_words
 from launcher.errors import shown
-from launcher.schedulers.directives import directive_problems, of_scheduler
+from launcher.schedulers.directives import of_scheduler
 from launcher.schedulers.registry import queued, scheduler_of
 
 _Found: TypeAlias = Iterator[tuple[str, str]]
@@ -24,7 +24,6 @@ def site_problems(
     found = [
         *_stopping(site, walltime, grace),
         *_required(spec, site),
-        *directive_problems(spec, site),
         *_names(site, name),
         *_others(spec, site),
     ]
@@ -153,7 +152,7 @@ def _unknown(site: Site, kind: Kind) -> _Found:
 
 def _job_limit(spec: JobSpec, site: Site, kind: Kind, walltime: int | None) -> _Found:
     queue, name = kind.known[kind.name], kind.name
-    further = spec.requeue.max > 0 and not scheduler_of(site.scheduler).starts_again
+    further = spec.requeue.max and not scheduler_of(site.scheduler).starts_again
     jobs = "1 job" if queue.max_jobs == 1 else f"{queue.max_jobs} jobs"
     allows = f"{name} allows a user {jobs} queued or running {queue.cited}"
     array = spec.array if _members(spec) > 1 else None
@@ -173,7 +172,7 @@ def _job_limit(spec: JobSpec, site: Site, kind: Kind, walltime: int | None) -> _
 def _room_to_go_on(spec: JobSpec, most: int, limit: str) -> _Found:
     """Going on takes further jobs there, while those that came before still run."""
     chain = spec.requeue.how == "chain"
-    jobs = 1 + spec.requeue.max
+    jobs = 1 + (spec.requeue.max or 0)
     members = _members(spec)
     at_once = min(spec.array.at_most or members, members) if spec.array else 1
     if most == 1:

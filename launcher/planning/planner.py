@@ -169,7 +169,7 @@ class _Planner:
             array_count=spec.array.count if spec.array else None,
             array_at_most=spec.array.at_most if spec.array else None,
             after={str(condition): names for condition, names in spec.after.items()},
-            requeue_max=spec.requeue.max,
+            requeue_max=spec.requeue.max or 0,
             requeue_how=again if spec.requeue.max else None,
             per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.start.torchrun,
             container=self._container(),
@@ -194,11 +194,13 @@ class _Planner:
             *directives.section_problems(self.given),
             *((dotted(path), message) for path, message in check(spec)),
             *limits.site_problems(spec, site, self.name, self.walltime, self.grace),
+            *directives.directive_problems(spec.directives, spec, site, asked),
             *self.scheduler.contradictions(spec, site, asked),
             *(("binding", message) for message in by_hand),
         ):
             self._report(field, message)
-        for field, message in directives.site_directive_problems(spec, site):
+        for field, message in directives.directive_problems(site.directives, spec, site, asked, of_site=True):
+            field = directives.place(field, site.directives, site.scheduler)
             self.problems.append(Problem(f"site {site.name}", field, message))
 
     def _report(self, field: str, message: str) -> None:

@@ -35,20 +35,14 @@ class Dialect(NamedTuple):
     """Those that a field says, by which castoff knows what the job asks for, and checks it."""
     needed: Mapping[str, str]
     """Those that may be changed but not removed, and why."""
-    words: frozenset[str]
-    """Names that no other scheduler's directives have."""
-    meant: Callable[[str], str]
-    """The directive that a spelling of its name means to the scheduler: the name itself, or a longer one."""
-    misplaced: Callable[[str], str | None]
-    """What is wrong with a name whatever its value."""
     line: Callable[[str, str | bool], str]
     """How it is written into a script."""
-    inside: Mapping[str, str] = {}
-    """Words that stand inside another directive, and the field that says each."""
+    refused: Mapping[str, str] = {}
+    """Those that no job may have, and why."""
     beyond: Callable[[str, str | bool], bool] = lambda name, value: False
     """Whether a value says what the field of a typed directive cannot."""
-    excluded: Mapping[str, str] = {}
-    """Directives that exclude a field which the job may have set."""
+    has_letters: bool = False
+    """Whether a letter is a name of its own, and not short for another."""
 
 
 class Configuration(NamedTuple):
@@ -106,7 +100,7 @@ class Scheduler(ABC):
         return []
 
     def contradictions(self, spec: JobSpec, site: Site, request: Request) -> Iterable[tuple[str, str]]:
-        """Raw directives that contradict what was decided of devices: fields and messages."""
+        """Raw directives that contradict what the job asks for: fields and messages."""
         return ()
 
     def refused(self, script: str) -> str | None:

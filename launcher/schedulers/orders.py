@@ -52,8 +52,6 @@ class Order(NamedTuple):
     """How many jobs go on one after the other, submitted beforehand; 0: no chain."""
     again: bool = False
     """Whether it was sent before."""
-    submitted: bool = True
-    """Whether castoff made the run directory; else a script that stood alone did."""
     needed: Sequence[str] = ()
     """The variables of env_from."""
 
@@ -69,10 +67,8 @@ class Order(NamedTuple):
         """That of a plan, for the first time; with `begin`, that of a run's own script, again."""
         chain = 1 + planned.requeue_max if planned.requeue_how == "chain" else 0
         first = dict.fromkeys(range(planned.array_count or 1), 0)
-        head, again, needed = head_of(script), begin is not None, planned.env_from
-        if planned.by_script:
-            needed = re.findall(r"^castoff_need (\w+)$", head, re.MULTILINE)
-        return cls(head, run_dir, begin or first, dependency, chain, again, not planned.by_script, needed)
+        again = begin is not None
+        return cls(head_of(script), run_dir, begin or first, dependency, chain, again, planned.env_from)
 
     @property
     def links(self) -> Sequence[int | None]:
@@ -100,9 +96,7 @@ class Order(NamedTuple):
     def names(self, passed: str | None, variables: Mapping[str, str]) -> str:
         """The variables that sbatch or qsub hands on: those that the script asks for, and ours.
 
-        Where castoff made the run directory, it holds those of env_from, and the script reads them there.
+        The run directory holds those of env_from, and the script reads them there.
         """
         asked = [name for name in (passed or "").split(",") if name not in ("", "NIL", "NONE")]
-        if self.submitted:
-            return ",".join([*(name for name in asked if name not in self.needed), *variables])
-        return ",".join(dict.fromkeys([*asked, *self.needed, *variables]))
+        return ",".join([*(name for name in asked if name not in self.needed), *variables])

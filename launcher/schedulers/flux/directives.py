@@ -14,22 +14,6 @@ from launcher.schedulers.base import Dialect
 from launcher.schedulers.directives import Directives, Layer, layered
 from launcher.starters.registry import Request
 
-_SHORT = {
-    "N": "nodes",
-    "n": "nslots",
-    "c": "cores-per-slot",
-    "g": "gpus-per-slot",
-    "x": "exclusive",
-    "q": "queue",
-    "B": "bank",
-    "t": "time-limit",
-    "l": "label-io",
-    "u": "unbuffered",
-    "o": "setopt",
-    "S": "setattr",
-}
-"""flux batch's one-letter options."""
-
 _OF_LOGIN = ("HOME", "LOGNAME", "PATH", "SHELL", "USER")
 """What a job has of its submitter's environment in any case: no broker starts without a PATH to flux."""
 
@@ -60,10 +44,11 @@ def directive(name: str, value: str | bool) -> str:
     if value is True:
         return f"--{name}"
     text = str(value)
+    field = {**DIALECT.owned, **DIALECT.typed}.get(name, f"directives.{name}")
     if any(character in text for character in "\n\r\x00"):
-        raise ValueError(f"directives.{name}: is {shown(text)}, but a directive is one line of text")
+        raise ValueError(f"{field}: is {shown(text)}, but a directive is one line of text")
     if not text.isprintable() or '"""' in text or "'''" in text:
-        raise ValueError(f"directives.{name}: is {shown(text)}, which flux batch cannot be told")
+        raise ValueError(f"{field}: is {shown(text)}, which flux batch cannot be told")
     if name == "dependency":
         return " ".join(dependencies(text))
     if name in ("env", "env-remove"):
@@ -94,9 +79,6 @@ def refused(script: str) -> str | None:
     return None
 
 
-_NO_REQUESTS = ("wrap", "dry-run", "quiet", "flags", "cc", "bcc", "add-file")
-
-
 DIALECT = Dialect(
     owned={
         "job-name": "name",
@@ -115,13 +97,6 @@ DIALECT = Dialect(
     },
     typed={"queue": "queue", "bank": "account", "requires": "constraint", "exclusive": "exclusive"},
     needed={"output": "castoff keeps one log for both streams"},
-    words=frozenset(
-        {"requires", "bank", "urgency", "begin-time", "broker-opts", "conf", "setopt", "setattr"}
-    ),
-    meant=lambda name: _SHORT.get(name, name),
-    misplaced=lambda name: (
-        "is no request of a job that castoff submits: drop it" if name in _NO_REQUESTS else None
-    ),
     line=directive,
 )
 """What `directives:` may hold for flux batch."""

@@ -70,10 +70,9 @@ class Flux(QueuedScheduler):
     def sendings(self, order: Order, largest: int | None) -> list[Sending]:
         """flux batch, once for each job of a chain."""
         words = [f"--cwd={order.run_dir}"]
-        if order.submitted:  # else its log is where its own directive says
-            words += [f"--output={order.run_dir}/logs/job-0.log", "--setopt=output.mode=append"]
-            # No job's record shall hold what the script reads in its run directory.
-            words += [f"--env-remove={name}" for name in order.needed]
+        words += [f"--output={order.run_dir}/logs/job-0.log", "--setopt=output.mode=append"]
+        # No job's record shall hold what the script reads in its run directory.
+        words += [f"--env-remove={name}" for name in order.needed]
         found = []
         for link in order.links:
             environment = order.variables(order.begin[0], link=link)

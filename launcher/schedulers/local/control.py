@@ -1,23 +1,52 @@
-"""A run's local scheduler seen from outside: whether it lives, and how it is asked to end the run."""
+"""A run's local scheduler seen from outside: how it is started, whether it lives, how it is asked to end it.
+
+What it has started outlives it where somebody kills it. All of that has the scheduler's mark, a word that
+nothing else has, in its environment; that is how it is found then, and ended.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import socket
+import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
-from launcher.runs.records import read, write, write_file
-from launcher.runs.run import LOCK, Run, is_locked
-from launcher.schedulers.local import abandoned
-from launcher.schedulers.local.abandoned import SCHEDULER, Started
+from launcher.runs.records import Ending, read, write, write_file
+from launcher.runs.run import LOCK, SETTLED, Run, is_locked
 
+if TYPE_CHECKING:
+    import psutil
+
+MARK = "CASTOFF_MARK"
+"""The variable by which all that a scheduler has started is known to be its own."""
+
+INDEX = "CASTOFF_LOCAL_INDEX"
+"""The variable that says of which member it is."""
+
+KILL_AFTER = 10.0
+"""Seconds between TERM and KILL at the walltime or a cancellation, as PBS has it."""
+
+_PROGRAM = "launcher.cli.local_scheduler"
 _WHO = "local.json"
 _CANCEL = "cancel"
+
+
+def submit_command(run_dir: str) -> list[str]:
+    """The command that runs a job on this machine; it detaches itself and prints the job's id."""
+    return [sys.executable, "-m", _PROGRAM, run_dir]
+
+
+def parse_submit(answer: str) -> str | None:
+    """The id that it prints, as `local-4711`; None if there is none."""
+    first = answer.strip().partition("\n")[0]
+    return first if first.startswith("local-") else None
 
 
 class _Who(msgspec.Struct):
@@ -28,19 +57,17 @@ class _Who(msgspec.Struct):
     submission: int | None = None
     """Which one it took, counted from 0; None: none was ever taken."""
     mark: str | None = None
-    since: float | None = None
 
 
-def introduce(run: Run, submission: int, started: Started | None = None) -> None:
+def introduce(run: Run, submission: int, mark: str | None = None) -> None:
     """Write down that this process is the run's scheduler, and which of its submissions it takes.
 
-    `started`: how all that it starts is known; None: a launch in the foreground, which has a guardian.
+    `mark`: what all that it starts has; None: a launch in the foreground, which has a guardian.
 
     Raises:
         OSError: it cannot be written.
     """
-    known = started or (None, None)
-    write(run.path / _WHO, _Who(os.getpid(), socket.gethostname(), submission, *known))
+    write(run.path / _WHO, _Who(os.getpid(), socket.gethostname(), submission, mark))
 
 
 def _who(run: Run) -> _Who:
@@ -72,11 +99,40 @@ def other_host(run: Run) -> str | None:
     return None if host == socket.gethostname() else host
 
 
+def mark_of(run: Run) -> str | None:
+    """The mark of all that its newest scheduler has started; None if that is not to be found here."""
+    return _who(run).mark if other_host(run) is None else None
+
+
+def marked() -> dict[str, list[psutil.Process]]:
+    """Every living process of this host that has a scheduler's mark, by the mark; but for this one."""
+    import psutil
+
+    found: dict[str, list[psutil.Process]] = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # gone, or another user's
+            mark = process.environ().get(MARK)
+            if mark and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                found.setdefault(mark, []).append(process)
+    return found
+
+
+def is_abandoned(run: Run) -> bool:
+    """Whether a local scheduler took the newest submission on this host, and is gone."""
+    if mark_of(run) is None or not took_newest(run):
+        return False
+    try:
+        words = Path(f"/proc/{_who(run).pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return True
+    return _PROGRAM.encode() not in words
+
+
 def cancel(run: Run, member: int | None = None) -> None:
     """Ask the scheduler to end the run, or one member of it alone.
 
-    Its endings are recorded when all processes are gone. Where somebody killed the scheduler, this asks its
-    scripts instead, and ends what they leave behind.
+    Its endings are recorded when all processes are gone. Where somebody killed the scheduler, this ends what
+    it has started.
 
     Raises:
         CastoffError: the wish cannot be written down.
@@ -86,31 +142,35 @@ def cancel(run: Run, member: int | None = None) -> None:
         write_file(run.path / (_CANCEL if member is None else f"{_CANCEL}-{member}"), "")
     except OSError as error:
         raise CastoffError(f"{run.path}: cannot be written, so {run.id} goes on: {error.strerror}") from error
-    if is_abandoned(run) and (started := started_by(run)):
-        abandoned.end(run, started, member)
+    mark = mark_of(run)
+    if mark is not None and is_abandoned(run):
+        _end_abandoned(run, mark, member)
 
 
-def started_by(run: Run) -> Started | None:
-    """How what its newest scheduler has started here is known; None if it is not to be found here."""
-    who = _who(run)
-    if other_host(run) is not None or who.mark is None or who.since is None:
-        return None
-    return Started(who.mark, who.since)
+def _end_abandoned(run: Run, mark: str, member: int | None) -> None:
+    """End what lives of a run, or of one of its members; then what has no ending was cancelled."""
+    import psutil
 
+    from launcher.starters.local.processes import end_all
 
-def is_abandoned(run: Run) -> bool:
-    """Whether a local scheduler took the newest submission on this host, and is gone."""
-    return took_newest(run) and started_by(run) is not None and not _has_scheduler(run)
+    def left() -> list[psutil.Process]:
+        found = []
+        for process in marked().get(mark, []):
+            with contextlib.suppress(psutil.Error):  # gone
+                if member is None or process.environ().get(INDEX) == str(member):
+                    found.append(process)
+        return found
 
-
-def _has_scheduler(run: Run) -> bool:
-    """Whether the scheduler that took its newest submission lives."""
-    pid = _who(run).pid
-    if pid is None:
-        return False
-    with contextlib.suppress(OSError):
-        return SCHEDULER.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    return False
+    if not left() or not end_all(left, KILL_AFTER):
+        return
+    reason = "its scheduler was killed before; what it left running was ended on request"
+    record = Ending("cancelled", 143, int(time.time()), reason)
+    for number, folder in {number: folder for number, _, folder in run.attempts()}.items():  # the newest
+        if member in (None, number):
+            with contextlib.suppress(OSError):  # then nobody knows it
+                if not (folder / "ending.json").exists():
+                    write(folder / "ending.json", record)
+                (folder / SETTLED).touch(mode=0o600)
 
 
 def cancel_asked(run: Run) -> bool:
@@ -120,11 +180,7 @@ def cancel_asked(run: Run) -> bool:
 
 def cancelled_members(run: Run) -> set[int]:
     """The members that somebody asked to end alone."""
-    try:
-        names = os.listdir(run.path)  # noqa: PTH208 - asked for at each of the scheduler's steps
-    except OSError:  # the scheduler has its own look at whether it is still there
-        return set()
-    asked = (name.removeprefix(f"{_CANCEL}-") for name in names if name.startswith(f"{_CANCEL}-"))
+    asked = (path.name.removeprefix(f"{_CANCEL}-") for path in run.path.glob(f"{_CANCEL}-*"))
     return {int(member) for member in asked if member.isdecimal()}
 
 
@@ -134,6 +190,5 @@ def forget_cancellation(run: Run) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    (run.path / _CANCEL).unlink(missing_ok=True)
-    for member in cancelled_members(run):
-        (run.path / f"{_CANCEL}-{member}").unlink(missing_ok=True)
+    for wish in (run.path / _CANCEL, *run.path.glob(f"{_CANCEL}-*")):
+        wish.unlink(missing_ok=True)

@@ -28,7 +28,6 @@ from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
 from launcher.runs.records import Ending, Submission, begins, encode, read, write
 from launcher.runs.run import LOCK, SETTLED, Run, stop_asked, take
-from launcher.schedulers.local.abandoned import Started
 from launcher.schedulers.local.control import cancel_asked, cancelled_members, introduce, taken
 from launcher.schedulers.local.member import Member, Start, attempt_folder
 from launcher.starters.local.processes import become_subreaper, descendants, send, shares
@@ -218,22 +217,14 @@ class _Scheduler:
 
 
 def _make_spare(run: Run) -> None:
-    """Keep an attempt's folder with room for its ending, should the disk be full when there is one.
-
-    Raises:
-        OSError: there is no room now.
-    """
+    """Keep an attempt's folder with room for its ending, should the disk be full when there is one."""
     spare = run.path / "attempts" / _SPARE
     spare.mkdir(mode=0o700, exist_ok=True)
     (spare / "ending.json").write_text(" " * 1000)
 
 
 def _use_spare(run: Run, folder: Path, record: bytes) -> None:
-    """Record an ending in the room that was kept for it.
-
-    Raises:
-        OSError: there is none any more.
-    """
+    """Record an ending in the room that was kept for it."""
     spare = run.path / "attempts" / _SPARE
     with (spare / "ending.json").open("r+b") as file:
         file.write(record)
@@ -282,11 +273,11 @@ def main(waits: Waits) -> None:
     os.close(read_end)
     os.setsid()
     become_subreaper()
-    job, started = f"local-{os.getpid()}", Started.now()
+    job, mark = f"local-{os.getpid()}", os.urandom(16).hex()
     try:
         log = os.open(run.logs / "scheduler.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         _make_spare(run)
-        introduce(run, number, started)
+        introduce(run, number, mark)
         # Here, and last: who submitted may be killed, or may not hear us, but this is found.
         record.job = job
         run.write_submission(record)
@@ -298,7 +289,7 @@ def main(waits: Waits) -> None:
     with contextlib.suppress(BrokenPipeError):
         os.write(write_end, f"{job}\n".encode())
     os.close(write_end)
-    _Scheduler(run, record, lock, started.mark, waits).main()
+    _Scheduler(run, record, lock, mark, waits).main()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     os._exit(0)  # the lock goes with the process: who finds it free finds nothing left running

@@ -15,11 +15,8 @@ import psutil
 
 from launcher.runs.records import Facts
 from launcher.runs.run import Run
-from launcher.schedulers.local.abandoned import INDEX, MARK
+from launcher.schedulers.local.control import INDEX, KILL_AFTER, MARK
 from launcher.starters.local.processes import on_cores
-
-KILL_AFTER = 10.0
-"""Seconds between TERM and KILL at the walltime or a cancellation, as PBS has it."""
 
 _SETTINGS = ("CASTOFF_RUNS_DIR", "CASTOFF_SITE")
 """The user's own variables; every other CASTOFF_* is what some other job was told."""

@@ -18,27 +18,6 @@ from launcher.starters.registry import Request
 
 _EVENTS = {"begin": "b", "end": "e", "fail": "a"}
 
-WORDS = {"filesystems", "select", "place", "walltime", "ncpus", "mpiprocs", "ngpus"}
-"""PBS resources that no option of sbatch is called."""
-
-_IN_SELECT = {
-    "nodes": "nodes",
-    "ncpus": "cores_per_rank",
-    "mpiprocs": "ranks_per_node",
-    "ngpus": "devices_per_rank",
-    "mem": "memory",
-}
-"""Resources of a chunk: qsub refuses them as resources of the job beside a select."""
-
-
-def _misplaced(name: str) -> str | None:
-    if name == "l":
-        return "holds resources; write each by its own name, as in directives: {place: scatter}"
-    if name in _IN_SELECT:
-        return f"cannot stand beside the select that castoff writes; set {_IN_SELECT[name]} instead"
-    return None
-
-
 _VALUE_ENDS = re.compile(r"[,\s'\"]")
 
 
@@ -88,17 +67,21 @@ DIALECT = Dialect(
         "v": "inherit",
         "W": "after",
         "r": "requeue.max",
+        # Resources of a chunk: qsub refuses them as resources of the job beside a select.
+        "nodes": "nodes",
+        "ncpus": "cores_per_rank",
+        "mpiprocs": "ranks_per_node",
+        "ngpus": "devices_per_rank",
+        "mem": "memory",
     },
     typed={"A": "account", "q": "queue"},
     needed={
         "j": "castoff keeps one log for both streams",
         "r": "PBS would run a failed job again without castoff's count",
     },
-    words=frozenset(WORDS),
-    meant=lambda name: name if len(name) == 1 else name.lower(),  # as PBS compares names of resources
-    misplaced=_misplaced,
     line=directive,
-    inside=_IN_SELECT,
+    refused={"l": "holds resources; write each by its own name, as in directives: {place: scatter}"},
+    has_letters=True,
 )
 """What `directives:` may hold for qsub."""
 

@@ -68,7 +68,7 @@ def parse_denied(errors: str) -> set[str]:
 
 def parse_queue(answer: str) -> list[JobTold]:
     """The jobs in qstat's answer; of arrays their members. What is not told to its end says nothing."""
-    held = dict(_blocks(answer))
+    held = dict(blocks(answer))
     told = [one for name, attributes in held.items() if (one := _job(name, attributes))]
     members = Counter(one.job for one in told if one.task is not None)
     # What was submitted is told of the array alone (OpenPBS 23).
@@ -85,14 +85,15 @@ def parse_queue(answer: str) -> list[JobTold]:
     ]
 
 
-def _blocks(answer: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Each job's name and attributes; an empty line ends them."""
-    *blocks, _ = answer.split("\n\n")
-    for block in blocks:
+def blocks(answer: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The name and attributes of each that `qstat -f` or `pbsnodes -a` tells of; an empty line ends them."""
+    *whole, _ = answer.replace("\n\t", "").split("\n\n")  # without -w it breaks long lines
+    for block in whole:
         first, *lines = block.split("\n")
-        if first.startswith("Job Id: "):
-            pairs = (line.removeprefix("    ").partition(" = ") for line in lines)
-            yield first.removeprefix("Job Id: ").strip(), {name: value for name, _, value in pairs}
+        held: dict[str, str] = {}
+        for name, _, value in (line.lstrip(" ").partition(" = ") for line in lines):
+            held[name] = f"{held[name]},{value}" if name in held else value  # a limit of several parts
+        yield first.rpartition(": ")[2].strip(), held
 
 
 def _count(indices: str) -> int:

@@ -89,8 +89,8 @@ class Pbs(QueuedScheduler):
         for members in _spans(order.begin):
             for link in order.links:
                 environment = order.variables(order.begin[members[0]], link=link)
-                words = ["-o", f"{order.run_dir}/logs/job-{log}.log"] if order.submitted else []
-                words += ["-v", order.names(passed, environment)]
+                names = order.names(passed, environment)
+                words = ["-o", f"{order.run_dir}/logs/job-{log}.log", "-v", names]
                 part = None if array is None else Part(members)
                 indices, limit, at_most = (array or "").partition("%")
                 if part and part.indices != indices:

@@ -12,47 +12,10 @@ from launcher.config.quantities import clock
 from launcher.config.site import Site
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
 from launcher.schedulers.base import Dialect
-from launcher.schedulers.directives import (
-    Directives,
-    Layer,
-    array_words,
-    layered,
-    of_scheduler,
-    text,
-)
+from launcher.schedulers.directives import Directives, Layer, array_words, layered, of_scheduler, text
 from launcher.starters.registry import Request
 
 NAME = "slurm"
-
-_WORDS = {
-    *("account", "array", "clusters", "comment", "constraint", "cpus-per-task", "dependency", "error"),
-    *("exclude", "exclusive", "export", "gpu-bind", "gpus", "gpus-per-node", "gpus-per-task", "gres"),
-    *("job-name", "licenses", "mail-type", "mail-user", "mem-per-cpu", "mem-per-gpu", "network"),
-    *("no-requeue", "nodelist", "ntasks", "ntasks-per-node", "open-mode", "output", "partition", "qos"),
-    *("requeue", "reservation", "signal", "threads-per-core", "time", "wckey"),
-}
-"""Options of sbatch that no resource of PBS is called."""
-
-_LETTERS = {
-    **{"A": "account", "a": "array", "b": "begin", "C": "constraint", "c": "cpus-per-task", "D": "chdir"},
-    **{"d": "dependency", "e": "error", "G": "gpus", "J": "job-name", "L": "licenses", "m": "distribution"},
-    **{"M": "clusters", "N": "nodes", "n": "ntasks", "o": "output", "p": "partition", "q": "qos"},
-    **{"t": "time", "w": "nodelist", "x": "exclude"},
-}
-
-
-def _meant(name: str) -> str:
-    """sbatch reads its options with getopt_long(3), to which the beginning of a name will do."""
-    if len(name) == 1:
-        return _LETTERS.get(name, name)
-    known = {*_WORDS, *DIALECT.owned, *DIALECT.typed}
-    return name if name in known else next((word for word in sorted(known) if word.startswith(name)), name)
-
-
-def _misplaced(name: str) -> str | None:
-    if name == "clusters":
-        return "sends it where castoff could not ask about it from here; submit on that cluster's login node"
-    return "is a short flag; write the long one, as in nodelist for w" if len(name) == 1 else None
 
 
 def directive(name: str, value: str | bool) -> str:
@@ -100,14 +63,13 @@ DIALECT = Dialect(
         "requeue": "requeue.max asks for it",
         "no-requeue": "Slurm would start a failed node's job again without castoff's count",
     },
-    words=frozenset(_WORDS),
-    meant=_meant,
-    misplaced=_misplaced,
     line=directive,
+    refused={
+        "clusters": "sends it where castoff could not ask about it; submit on that cluster's login node"
+    },
     beyond=lambda name, value: (
         (name == "mem" and value == "0") or (name == "exclusive" and value is not True)
     ),
-    excluded={"mem-per-cpu": "memory", "mem-per-gpu": "memory"},
 )
 """What `directives:` may hold for sbatch."""
 
@@ -168,39 +130,23 @@ _ASK_FOR_DEVICES = ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-pe
 
 
 def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
-    """Raw requests for devices that contradict the job's own, of which there is one or none."""
-    own = devices(site, request.devices, request.node_devices, request.whole_nodes)
-    given = of_scheduler(spec.directives, NAME)
-    for name in _ASK_FOR_DEVICES:
-        value = given.get(name)
-        count = _gpus(name, value) if isinstance(value, str) else None
-        if count is None:
+    """Raw requests for memory or devices that contradict the job's own."""
+    own = dict(devices(site, request.devices, request.node_devices, request.whole_nodes))
+    for name, value in of_scheduler(spec.directives, NAME).items():
+        field, gpus = f"directives.{name}", _gpus(name, str(value))
+        if name in ("mem-per-cpu", "mem-per-gpu") and value and spec.memory:
+            yield field, f"excludes memory, which is {spec.memory}, in Slurm's eyes: keep one of the two"
+        elif name not in _ASK_FOR_DEVICES or not isinstance(value, str):
             continue
-        field = f"directives.{name}"
-        if not own:
-            if count and spec.devices_per_rank == 0:
-                yield field, f"asks for {count} GPUs, but devices_per_rank is 0: drop one of the two"
-            continue
-        ((asks, asked),) = own
-        follows = f"{asks}={asked} follows from devices_per_rank and the ranks on a node"
-        if name == asks and count != _gpus(asks, str(asked)):
-            yield field, f"asks for {count}, but {follows}: change those"
-        elif name != asks and count:
-            fix = "drop it; a type of GPU is the site's gpu_type"
-            yield field, f"asks for devices once more: {follows}; {fix}"
+        elif not own and gpus and spec.devices_per_rank == 0:
+            yield field, f"asks for GPUs ({value}), but devices_per_rank is 0: drop one of the two"
+        elif own and gpus != (_gpus(name, str(own[name])) if name in own else []):
+            ((asks, asked),) = own.items()
+            follows = f"{asks}={asked} follows from devices_per_rank and the ranks on a node"
+            yield field, f"is {value}, but {follows}: drop it; a type of GPU is the site's gpu_type"
 
 
-def _gpus(name: str, value: str) -> int | None:
-    """How many GPUs a request names; None where it cannot be told."""
-    total = 0
-    for part in value.split(","):
-        words = part.split(":")
-        if name == "gres":
-            if words[0] not in ("gpu", "gres/gpu"):
-                continue
-            words = words[1:]
-        number = words[-1] if words and words[-1].isdecimal() else "1" if name == "gres" else ""
-        if not number:
-            return None
-        total += int(number)
-    return total
+def _gpus(name: str, value: str) -> list[str]:
+    """The numbers of GPUs that a request names."""
+    parts = [part.removeprefix("gres/") for part in value.split(",")]
+    return [part.rpartition(":")[2] for part in parts if name != "gres" or part.startswith("gpu")]

@@ -73,8 +73,7 @@ class Slurm(QueuedScheduler):
             for of_it in parts(members, largest or max(order.begin) + 1):
                 part = of_it if array is not None else None
                 environment = order.variables(attempt, part)
-                words = [_output(order.run_dir, part)] if order.submitted else []
-                words.append(f"--export={order.names(passed, environment)}")
+                words = [_output(order.run_dir, part), f"--export={order.names(passed, environment)}"]
                 indices = part and f"{part.indices}%{at_most}".rstrip("%")
                 if indices != array:
                     words.append(f"--array={indices}")

@@ -13,6 +13,8 @@ from launcher.config.site import Queue, Range, Site
 from launcher.errors import InvalidInput
 from launcher.planning.limits import site_problems
 from launcher.planning.planner import DEFAULT_GRACE
+from launcher.schedulers.directives import directive_problems
+from launcher.starters.registry import Layout, Request
 
 FACT: dict[str, Any] = {"source": "the guide", "date": "2026-08-19"}
 
@@ -30,7 +32,11 @@ def site(scheduler: str, **fields: Any) -> Site:
 def problems(at: Site, *, name: str = "job", grace: int = DEFAULT_GRACE, **fields: Any) -> dict[str, str]:
     spec = JobSpec.of({"command": ["x"], **fields})
     walltime = seconds(spec.walltime) if spec.walltime else None
-    found = site_problems(spec, at, name, walltime, grace)
+    asked = Request(Layout([(1, 1)]), None, [], 0, 0, at, name=name, walltime=walltime, grace=grace)
+    found = [
+        *site_problems(spec, at, name, walltime, grace),
+        *directive_problems(spec.directives, spec, at, asked),
+    ]
     assert len({field for field, _ in found}) == len(found)
     return dict(found)
 
@@ -403,7 +409,7 @@ class TestDirectives:
             ("v", "set inherit"),
             ("r", "set requeue.max"),
             ("l", "write each by its own name"),
-            ("ncpus", "cannot stand beside the select that castoff writes; set cores_per_rank"),
+            ("ncpus", "set cores_per_rank"),
             ("ngpus", "set devices_per_rank"),
             ("mem", "set memory"),
             ("nodes", "set nodes"),
@@ -449,22 +455,17 @@ class TestDirectives:
     def test_pbss_needed(self, name: str) -> None:
         assert "cannot be removed" in problems(site("pbs"), directives={name: None})[f"directives.{name}"]
 
-    def test_a_short_flag_of_slurm(self) -> None:
-        assert "write the long one" in problems(site("slurm"), directives={"K": "gpu"})["directives.K"]
-
     @pytest.mark.parametrize(
         ("scheduler", "name", "words"),
         [
-            ("slurm", "p", "stands for partition, which is what the field queue says, "),
-            ("slurm", "parti", "stands for partition, which is what the field queue says, "),
-            ("slurm", "t", "stands for time, which follows from other fields; set walltime instead"),
+            ("slurm", "p", "is a short flag; write the long one"),
+            ("slurm", "parti", "stands for partition, which follows from other fields; set queue instead"),
             ("slurm", "ntasks-per", "stands for ntasks-per-node, which follows from other fields"),
-            ("slurm", "w", "stands for nodelist; write nodelist: x, in full"),
-            ("slurm", "G", "stands for gpus; write gpus: x, in full"),
-            ("slurm", "clusters", "sends it where castoff could not ask about it from here; submit on that"),
-            ("slurm", "M", "stands for clusters, which sends it where castoff could not ask"),
+            ("slurm", "outp", "stands for output; write that in full"),
+            ("slurm", "clusters", "sends it where castoff could not ask about it; submit on that"),
+            ("slurm", "cluster", "stands for clusters, which sends it where castoff could not ask"),
             ("pbs", "WallTime", "stands for walltime, which follows from other fields; set walltime instead"),
-            ("pbs", "NCPUS", "stands for ncpus, which cannot stand beside the select"),
+            ("pbs", "NCPUS", "stands for ncpus, which follows from other fields; set cores_per_rank instead"),
         ],
     )
     def test_other_spellings_of_a_name_do_not_slip_past(self, scheduler: str, name: str, words: str) -> None:
@@ -472,52 +473,35 @@ class TestDirectives:
         assert message.startswith(words)
 
     @pytest.mark.parametrize(
-        ("scheduler", "name", "words"),
+        ("scheduler", "name"),
         [
-            (
-                "slurm",
-                "filesystems",
-                "is PBS's, but there runs Slurm; write directives: {pbs: {filesystems: x}}, and it stays",
-            ),
-            ("slurm", "select", "is PBS's"),
-            ("slurm", "ncpus", "is PBS's, but there runs Slurm; set cores_per_rank instead"),
-            ("pbs", "gres", "is Slurm's, but there runs PBS"),
-            ("pbs", "partition", "is Slurm's"),
-            ("pbs", "cpus-per-task", "is Slurm's, but there runs PBS; set cores_per_rank instead"),
+            ("slurm", "container-image"),
+            ("slurm", "nodelist"),
+            ("pbs", "daos"),
+            ("pbs", "P"),
+            ("slurm", "filesystems"),
         ],
     )
-    def test_another_schedulers_name(self, scheduler: str, name: str, words: str) -> None:
-        (message,) = problems(site(scheduler), directives={name: "x"}).values()
-        assert words in message
-        assert problems(site(scheduler), directives={name: None}) == {}, "taking nothing away is harmless"
-        assert problems(site("local"), directives={name: "x"}) == {}
-
-    @pytest.mark.parametrize(
-        ("scheduler", "name"),
-        [("slurm", "container-image"), ("slurm", "nodelist"), ("pbs", "daos"), ("pbs", "P")],
-    )
-    def test_what_only_the_site_knows_passes(self, scheduler: str, name: str) -> None:
+    def test_what_castoff_does_not_know_passes(self, scheduler: str, name: str) -> None:
         assert problems(site(scheduler), directives={name: "x"}) == {}
 
-    @pytest.mark.parametrize("at", ["slurm", "pbs", "local"])
-    def test_what_stands_under_a_schedulers_name_is_checked_everywhere(self, at: str) -> None:
-        pbs = {"filesystems": "home", "N": "x", "ncpus": "4", "l": "x", "j": None, "site": "a&b"}
-        slurm = {"comment": "a", "time": "1h", "K": "gpu", "select": "1", "network": "a"}
-        wrong = problems(site(at), directives={"pbs": pbs, "slurm": slurm})
+    def test_what_stands_under_a_schedulers_name_is_checked_there(self) -> None:
+        pbs = {"filesystems": "home", "N": "x", "l": "x", "j": None, "site": "a&b"}
+        slurm = {"comment": "a", "time": "1h", "K": "gpu", "network": "a"}
         expected = {
-            "directives.pbs.N": "set name instead",
-            "directives.pbs.ncpus": "set cores_per_rank instead",
-            "directives.pbs.l": "write each by its own name",
-            "directives.pbs.j": "cannot be removed: castoff keeps one log",
-            "directives.pbs.site": "is 'a&b', but PBS takes plain ASCII without &",
-            "directives.slurm.time": "set walltime instead",
-            "directives.slurm.K": "write the long one",
-            "directives.slurm.select": "is PBS's, but ",
+            "pbs": {
+                "N": "set name instead",
+                "l": "write each by its own name",
+                "j": "cannot be removed: castoff keeps one log",
+                "site": "is 'a&b', but PBS takes plain ASCII without &",
+            },
+            "slurm": {"time": "set walltime instead", "K": "write the long one"},
+            "local": {},
         }
-        for path, words in expected.items():
-            # Which of those that apply here stand in a section is planning's to say.
-            assert words in wrong.pop(path.replace(f".{at}.", "."))
-        assert not wrong
+        for at, wrong in expected.items():
+            found = problems(site(at), directives={"pbs": pbs, "slurm": slurm})
+            assert found.keys() == {f"directives.{name}" for name in wrong}
+            assert all(words in found[f"directives.{name}"] for name, words in wrong.items())
 
     @pytest.mark.parametrize("field", ["qos", "constraint", "exclude", "reservation"])
     def test_slurms_fields_on_pbs(self, field: str) -> None:

@@ -120,7 +120,7 @@ class TestWhere:
     def test_lines_flags_and_defaults(self, tmp_path: Path) -> None:
         path = tmp_path / "job.yaml"
         path.write_text(
-            "command: [train.py]\nnodes: 4\nqueue: debug\ndirectives:\n  x: y\n  gres: gpu:1\nwalltime: 30m\n"
+            "command: [train.py]\nnodes: 4\nqueue: debug\ndirectives:\n  x: y\n  N: n\nwalltime: 30m\n"
         )
         at = derived("aurora", defaults={"qos": "high"})
         spec = JobSpec.load(path, flags={"name": "1st"}, overrides=["grace=2h"])
@@ -128,7 +128,7 @@ class TestWhere:
             plan(spec, at)
         assert {problem.path: problem.where for problem in caught.value.problems} == {
             "queue": f"{path}:3",
-            "directives.gres": f"{path}:6",
+            "directives.N": f"{path}:6",
             "name": "--name",
             "grace": "--set grace=2h",
             "account": str(path),
@@ -147,7 +147,6 @@ class TestWhere:
         assert {problem.path: problem.where for problem in caught.value.problems} == {
             "directives.pbs.k": f"{path}:6",
             "directives.pbs.filesystems": f"--set {overrides[0]}",
-            "directives.slurm.time": f"{path}:8",
         }
 
     def test_without_a_file(self) -> None:

@@ -107,7 +107,7 @@ class TestAurora:
             ranks_per_node=13,
             qos="high",
             name="1st",
-            directives={"gres": "gpu:1"},
+            directives={"N": "other"},
             start={"starter": "srun"},
             grace="3h",
         )
@@ -118,7 +118,7 @@ class TestAurora:
                 "ranks_per_node",
                 "qos",
                 "name",
-                "directives.gres",
+                "directives.N",
                 "start.starter",
                 "grace",
             ),
@@ -359,7 +359,7 @@ class TestStarters:
             "local",
             queue="q",
             account="a",
-            directives={"gres": "gpu:1"},
+            directives={"N": "other"},
             start={"starter": "pals", "args": ["-l"]},
         )
         assert found.starter == "local"
@@ -403,8 +403,8 @@ class TestNothingSlipsPast:
         at = derived("slurm", queues=queues)
         assert "does not take 1 node for 04:00:00" in refused(at, queue="short", walltime="4h")["queue"]
         message = refused(at, directives={"partition": "short"}, walltime="4h")["directives.partition"]
-        assert message == "is what the field queue says, which is checked; write queue: short instead"
-        with pytest.raises(InvalidInput, match=r"write defaults: \{queue: short\}") as caught:
+        assert message == "follows from other fields; set queue instead"
+        with pytest.raises(InvalidInput, match=r"set defaults\.queue instead") as caught:
             planned(msgspec.structs.replace(at, directives={"slurm": {"partition": "short"}}))
         assert str(caught.value).startswith("site slurm: directives.slurm.partition: ")
 
@@ -420,7 +420,7 @@ class TestNothingSlipsPast:
             assert message.startswith(f"is 900G, but a node has 500G ({name}: s, 2026-08-19): lower it")
             assert planned(at, memory="500G")
         at = derived("slurm", node=node)
-        assert "write memory: 900G" in refused(at, directives={"mem": "900G"})["directives.mem"]
+        assert "set memory instead" in refused(at, directives={"mem": "900G"})["directives.mem"]
         assert (
             "excludes memory"
             in refused(at, memory="1G", directives={"mem-per-cpu": "9G"})["directives.mem-per-cpu"]
@@ -430,17 +430,17 @@ class TestNothingSlipsPast:
     @pytest.mark.parametrize(
         ("site", "raw", "instead"),
         [
-            ("pbs", {"q": "debug"}, "queue: debug"),
-            ("pbs", {"A": "a: b"}, 'account: "a: b"'),
-            ("slurm", {"account": "me"}, "account: me"),
-            ("slurm", {"qos": "high"}, "qos: high"),
-            ("slurm", {"constraint": "a&b"}, 'constraint: "a&b"'),
-            ("slurm", {"exclusive": True}, "exclusive: true"),
+            ("pbs", {"q": "debug"}, "queue"),
+            ("pbs", {"A": "a: b"}, "account"),
+            ("slurm", {"account": "me"}, "account"),
+            ("slurm", {"qos": "high"}, "qos"),
+            ("slurm", {"constraint": "a&b"}, "constraint"),
+            ("slurm", {"exclusive": True}, "exclusive"),
         ],
     )
     def test_what_a_field_says(self, site: str, raw: dict[str, Any], instead: str) -> None:
         (message,) = refused(site, directives=raw).values()
-        assert message.endswith(f"write {instead} instead")
+        assert message.endswith(f"set {instead} instead")
 
     def test_what_no_field_can_say(self) -> None:
         assert ("exclusive", "user") in planned("slurm", directives={"exclusive": "user"}).directives
@@ -486,12 +486,15 @@ class TestDevices:
     @pytest.mark.parametrize(
         ("fields", "raw", "words"),
         [
-            ({"devices_per_rank": 1}, {"gpus-per-node": "a100:4"}, "asks for 4, but gpus-per-node=2 follows"),
-            ({"devices_per_rank": 1}, {"gres": "gpu:a100:2,lustre:1"}, "asks for devices once more"),
-            ({"devices_per_rank": 1}, {"gpus": "2"}, "asks for devices once more: gpus-per-node=2 follows"),
-            ({"devices_per_rank": 0}, {"gres": "gpu:2"}, "asks for 2 GPUs, but devices_per_rank is 0"),
+            ({"devices_per_rank": 1}, {"gpus-per-node": "a100:4"}, "is a100:4, but gpus-per-node=2 follows"),
+            (
+                {"devices_per_rank": 1},
+                {"gres": "gpu:a100:2,lustre:1"},
+                "but gpus-per-node=2 follows",
+            ),
+            ({"devices_per_rank": 1}, {"gpus": "2"}, "is 2, but gpus-per-node=2 follows"),
+            ({"devices_per_rank": 0}, {"gres": "gpu:2"}, "asks for GPUs (gpu:2), but devices_per_rank is 0"),
             ({"devices_per_rank": 1}, {"gpus-per-node": "a100:2"}, None),
-            ({"devices_per_rank": 1}, {"gpus-per-node": "a100:1,v100:1"}, None),
             ({"devices_per_rank": 1}, {"gres": "lustre:1"}, None),
             ({"devices_per_rank": 0}, {"gres": "lustre"}, None),
             ({}, {"gres": "gpu:a100:4"}, None),
@@ -511,7 +514,7 @@ class TestDevices:
         at = derived("slurm", gpu_request="gres")
         fields: dict[str, Any] = {"ranks_per_node": 2, "devices_per_rank": 1}
         message = refused(at, **fields, directives={"gres": "lustre:1"})["directives.gres"]
-        assert "asks for 0, but gres=gpu:2 follows" in message
+        assert "is lustre:1, but gres=gpu:2 follows" in message
         both = planned(at, **fields, directives={"gres": "gpu:2,lustre:1"})
         assert dict(both.directives)["gres"] == "gpu:2,lustre:1"
 

@@ -13,8 +13,7 @@ from launcher import JobSpec, Site, plan
 from launcher.errors import CastoffError
 from launcher.planning.render import render
 from launcher.schedulers.command import command_environment
-from launcher.schedulers.local import submit as local
-from launcher.schedulers.local.abandoned import INDEX, MARK
+from launcher.schedulers.local import control as local
 from launcher.schedulers.orders import Order, Part, Sending
 from launcher.schedulers.registry import queued_of
 from launcher.schedulers.slurm import scheduler as slurm
@@ -118,36 +117,30 @@ def test_the_local_schedulers_answer(answer: str, job: str | None) -> None:
     assert local.parse_submit(answer) == job
 
 
-SBATCH = "#!/bin/bash\n#SBATCH --array=0-7%2\n#SBATCH --export=LANG,TOKEN\ncastoff_need TOKEN\n"
-QSUB = "#!/bin/bash\n#PBS -J 0-7%2\n#PBS -v LANG\ncastoff_need TOKEN\ncastoff_requeue_max=1\n"
+SBATCH = "#!/bin/bash\n#SBATCH --array=0-7%2\n#SBATCH --export=LANG,TOKEN\n"
+QSUB = "#!/bin/bash\n#PBS -J 0-7%2\n#PBS -v LANG\ncastoff_requeue_max=1\n"
 
 
 def again(script: str, begin: dict[int, int], **fields: Any) -> Sending:
     """The one sbatch that starts members again."""
-    order = Order(script, "/r", begin, again=True, **{"submitted": False, "needed": ["TOKEN"], **fields})
+    order = Order(script, "/r", begin, again=True, needed=["TOKEN"], **fields)
     (found,) = queued_of("slurm").sendings(order, None)
     return found
 
 
 def test_sbatch_again() -> None:
-    one = again(SBATCH, {4: 1, 5: 1})
+    """Its secrets are read from its directory."""
+    one = again(SBATCH, {4: 1, 5: 1}, dependency="afterok:7")
     assert one.environment == {"CASTOFF_RUN_DIR": "/r", "CASTOFF_ATTEMPT": "1"}
-    names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT"
-    assert one.command(None) == ["sbatch", "--parsable", f"--export={names}", "--array=4-5%2", "/r/job.sh"]
-    alone = again("#!/bin/bash\n#SBATCH --export=NIL\n", {0: 3}, needed=[])
-    assert alone.command(None)[2:] == ["--export=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "/r/job.sh"]
-    all_of_it = again("#!/bin/bash\n#SBATCH --export=ALL\n", {0: 3}, dependency="", needed=[])
-    assert all_of_it.command(None)[2:4] == ["--export=ALL,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "--dependency="]
-
-
-def test_sbatch_again_where_castoff_made_the_directory() -> None:
-    """Its logs are there, and its secrets are read from there."""
-    found = again(SBATCH, {1: 2}, submitted=True, dependency="afterok:7")
-    assert found.command(None)[2:] == [
-        "--output=/r/logs/job-%a.log",
-        "--export=LANG,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT",
-        *("--array=1%2", "--dependency=afterok:7", "/r/job.sh"),
+    assert one.command(None) == [
+        *("sbatch", "--parsable", "--output=/r/logs/job-%a.log"),
+        *("--export=LANG,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "--array=4-5%2", "--dependency=afterok:7"),
+        "/r/job.sh",
     ]
+    alone = again("#!/bin/bash\n#SBATCH --export=NIL\n", {0: 3})
+    assert alone.command(None)[3:] == ["--export=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "/r/job.sh"]
+    all_of_it = again("#!/bin/bash\n#SBATCH --export=ALL\n", {0: 3}, dependency="")
+    assert all_of_it.command(None)[3:5] == ["--export=ALL,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "--dependency="]
 
 
 def test_an_array_in_parts() -> None:
@@ -202,12 +195,11 @@ def test_a_refusal_is_certain(code: int, words: str, refused: bool) -> None:
 
 def test_qsub_again() -> None:
     begin = {0: 1, 1: 1, 2: 2, 3: 2, 5: 2, 7: 1}
-    alone = Order(QSUB, "/r", begin, again=True, submitted=False, needed=["TOKEN"])
-    found = queued_of("pbs").sendings(alone, None)
+    found = queued_of("pbs").sendings(Order(QSUB, "/r", begin, again=True, needed=["TOKEN"]), None)
     commands = [one.command(None) for one in found]
-    names = "LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT"
-    assert all(command[:4] == ["qsub", "-f", "-v", names] for command in commands)
-    assert [command[5] for command in commands] == ["0-1%2", "2-3%2", "5-6:2", "7-8:2"]
+    names = "LANG,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT"
+    assert all(command[4:6] == ["-v", names] for command in commands)
+    assert [command[7] for command in commands] == ["0-1%2", "2-3%2", "5-6:2", "7-8:2"]
     assert [one.environment["CASTOFF_FIRST_ATTEMPT"] for one in found] == ["1", "2", "2", "1"]
     order = Order("#!/bin/bash\n", "/r", {0: 1}, "afterok:3.h", again=True)
     (one,) = queued_of("pbs").sendings(order, None)
@@ -228,4 +220,4 @@ def test_a_chain_again() -> None:
 
 def test_what_a_local_run_submits_is_not_known_by_its_mark() -> None:
     """Or it would be ended with that, were it on the same host."""
-    assert command_environment({"HERE": "1", MARK: "a1", INDEX: "0"}) == {"HERE": "1"}
+    assert command_environment({"HERE": "1", local.MARK: "a1", local.INDEX: "0"}) == {"HERE": "1"}

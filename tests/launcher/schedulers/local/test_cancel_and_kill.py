@@ -16,6 +16,7 @@ import pytest
 
 from launcher.errors import CastoffError
 from launcher.runs.run import LOCK, Run
+from launcher.schedulers.local import control
 from launcher.schedulers.local.control import cancel, is_alive
 from launcher.starters.local import processes
 from launcher.submission.cancel import end
@@ -193,9 +194,8 @@ class TestKilled:
         "program",
         [
             "touch here.$RANK; exec sleep 600",
-            "touch here.$RANK; exec env -i sleep 600",  # has the lock, and no mark
             "touch here.$RANK; exec sh -c 'trap : TERM; while :; do sleep 0.1; done'",
-            [sys.executable, "-c", CLOSING],  # has the mark, and no lock
+            [sys.executable, "-c", CLOSING],  # has no lock
         ],
     )
     def test_everything_but_the_ranks(
@@ -205,7 +205,7 @@ class TestKilled:
 
         Also where the machine is so busy that one look takes longer than ranks have for TERM and for KILL.
         """
-        monkeypatch.setattr(processes, "GRACE", 0.1)
+        monkeypatch.setattr(control, "KILL_AFTER", 0.1)
         monkeypatch.setattr(processes, "_POLL", 0.4)
         words = ["--", "sh", "-c", program] if isinstance(program, str) else ["--", *program]
         run = jobs.submit("--ranks-per-node", "2", *words)
@@ -215,7 +215,7 @@ class TestKilled:
         assert told["state"] == "running" and "castoff cancel" in told["reason"]
         with pytest.raises(CastoffError, match="still running"):
             resubmit(run)
-        ((ended,),) = end([run])
+        (ended,) = end([run])
         assert ended.asked and ended.problem is None and not ended.goes_on
         assert len(ranks) == 2 and not any(map(lives, ranks))
         told = jobs.status(run)
@@ -231,7 +231,7 @@ class TestKilled:
         until((run.path / "attempts" / "0.0" / "ending.json").exists)
         until(lambda: not lives(script))
         assert jobs.status(run)["state"] == "running"
-        ((ended,),) = end([run])
+        (ended,) = end([run])
         assert ended.problem is None and not ended.goes_on
         assert (jobs.status(run)["ending"], jobs.nothing_left(run)) == ("failed", True)
 

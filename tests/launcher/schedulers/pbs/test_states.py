@@ -123,7 +123,7 @@ class TestLeftOut:
 
     def test_is_not_taken_for_cancelled(self, pbs: FakePbs, two: list[OnPbs]) -> None:
         self.first_alone(pbs, RUNNING, two[0])
-        ((one,),) = end([two[1].run])
+        (one,) = end([two[1].run])
         assert one.problem is not None
         assert "could not be asked, so it goes on: qstat's answer leaves" in one.problem
 
@@ -169,15 +169,6 @@ class TestStartedAgain:
     def test_where_qselect_does_not_answer(self, pbs: FakePbs, made: OnPbs) -> None:
         pbs.program("qselect", "echo 'qselect: cannot connect to server head' >&2; exit 162")
         with pytest.raises(CastoffError, match="could not be asked whether a job of it is left: qselect"):
-            resubmit(made.run)
-
-    def test_a_script_that_stood_alone(self, pbs: FakePbs, made: OnPbs) -> None:
-        """Its job names the script where that lay, so it is known by its id."""
-        (made.run.path / "submission.json").unlink()
-        made.attempt("0.0", "failed", 3)
-        pbs.tells({"7.head": {**RUNNING, "Submit_arguments": "job.sh"}})
-        pbs.selects("7.head")
-        with pytest.raises(CastoffError, match=r"PBS still has a job of it: 7\.head"):
             resubmit(made.run)
 
     def test_what_is_gone(self, pbs: FakePbs, made: OnPbs) -> None:
