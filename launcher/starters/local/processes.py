@@ -100,17 +100,11 @@ class Family:
     """
 
     def __init__(self) -> None:
-        self._foreign = _children()
-        self._ranks: set[int] = set()  # children that this process waits for by itself
+        self.foreign = _children()
+        """Children that are none of the ranks'."""
+        self.ranks: set[int] = set()
+        """Children that this process waits for by itself."""
         self._was_subreaper = become_subreaper()
-
-    def add_rank(self, pid: int) -> None:
-        """Count the child `pid` as a rank."""
-        self._ranks.add(pid)
-
-    def leave_out(self, pid: int) -> None:
-        """Count the child `pid` as none of the ranks'."""
-        self._foreign.add(pid)
 
     def close(self) -> None:
         """Be a sub-reaper no more, if this made the process one."""
@@ -119,7 +113,7 @@ class Family:
     def bury(self) -> bool:
         """Reap the dead among adopted children; whether any child of the ranks' still lives."""
         alive = False
-        for pid in _children() - self._foreign - self._ranks:
+        for pid in _children() - self.foreign - self.ranks:
             with contextlib.suppress(ChildProcessError):
                 alive |= os.waitpid(pid, os.WNOHANG)[0] == 0
         return alive
@@ -129,7 +123,7 @@ class Family:
         import psutil
 
         found = {process.pid: process for process in psutil.Process().children(recursive=True)}
-        for pid in self._foreign & found.keys():
+        for pid in self.foreign & found.keys():
             for process in [found[pid], *descendants(found[pid])]:
                 found.pop(process.pid, None)
         return [process for process in found.values() if _lives(process)]
@@ -235,30 +229,15 @@ def shares(most: int, needed: int) -> list[list[int]]:
 
 
 def _quota(root: Path, own: Path) -> int:
-    """How many cores' time control groups allow this process, as in containers and batch jobs."""
+    """How many cores' time control groups (version 2) allow this process, as in containers; at least 1."""
     allowed = [sys.maxsize]
     with contextlib.suppress(OSError):
-        for line in own.read_text().splitlines():
-            _, controllers, name = line.split(":", 2)
-            if controllers and "cpu" not in controllers.split(","):
-                continue
-            top = root / "cpu" if controllers else root
-            for folder in (Path(name), *Path(name).parents):  # the narrowest counts; all of them hold
-                allowed += _quota_in(top / str(folder).lstrip("/"))
+        name = own.read_text().rpartition("0::/")[2].strip()
+        for folder in (root / name, *(root / name).parents):  # the narrowest counts; all of them hold
+            with contextlib.suppress(OSError, ValueError):  # there is none, or it says `max`
+                quota, period = map(int, (folder / "cpu.max").read_text().split())
+                allowed.append(max(1, quota // period))
     return min(allowed)
-
-
-def _quota_in(folder: Path) -> list[int]:
-    """A control group's own limit, at least 1; empty where it sets none."""
-    try:
-        if (folder / "cpu.max").exists():
-            quota, period = (folder / "cpu.max").read_text().split()
-        else:
-            quota = (folder / "cpu.cfs_quota_us").read_text()
-            period = (folder / "cpu.cfs_period_us").read_text()
-        return [max(1, int(quota) // int(period))] if int(quota) > 0 else []
-    except (OSError, ValueError):  # there is none, or it says `max`
-        return []
 
 
 def allowed_cores() -> list[int]:

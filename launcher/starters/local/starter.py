@@ -19,9 +19,9 @@ from launcher.config.quantities import cpulist
 from launcher.errors import CastoffError
 from launcher.ranks import STALE_VARIABLES
 from launcher.starters.local.ports import free_port, is_free
-from launcher.starters.local.processes import Family, Guardian, allowed_cores, on_cores
-from launcher.starters.local.streams import RankLog, open_logs
-from launcher.starters.local.supervision import Rank, Report, Signals, Supervision, counted
+from launcher.starters.local.processes import allowed_cores, on_cores
+from launcher.starters.local.streams import RankLines, RankLog, open_logs
+from launcher.starters.local.supervision import Rank, Report, Supervision, counted
 
 NOT_FOUND = 127
 """Exit code, as a shell's, of a program that does not exist."""
@@ -110,26 +110,19 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
         logs: list[RankLog] = []
         if request.log_dir is not None:
             logs = open_logs(request.log_dir, request.ranks, stack, request.first_rank)
-        signals = stack.enter_context(Signals())
-        family = Family()
-        stack.callback(family.close)
         host = socket.gethostname()
         report = Report(host, output, messages, request.failure_file, request.log_dir)
-        supervision = Supervision(report, family, signals)
         try:
-            guardian = Guardian()
+            supervision = Supervision(report, stack)
         except OSError as error:
-            supervision.close()
             raise _explained(error, request, 0, request.environment) from error
-        family.leave_out(guardian.pid)
-        stack.callback(guardian.dismiss)
-        stack.callback(supervision.close)
         for number in range(request.ranks):
-            environment = rank_environment(request, number, port, len(cores[0])) | guardian.environment
+            environment = rank_environment(request, number, port, len(cores[0]))
+            environment |= supervision.guardian.environment
             log = logs[number] if logs else None
-            rank = _spawn(request, number, environment, cores[number], log, terminal=output.isatty())
-            supervision.add(rank)
-            guardian.watch(rank.process.pid)
+            supervision.add(
+                _spawn(request, number, environment, cores[number], log, terminal=output.isatty())
+            )
         supervision.say(_announcement(request, host, cores, port))
         return supervision.run()
 
@@ -220,36 +213,31 @@ def _spawn(
         if reading >= 0:
             os.close(reading)
         raise _explained(error, request, number, environment) from error
-    return Rank(request.first_rank + number, process, reading, log, terminal=terminal)
+    rank = request.first_rank + number
+    return Rank(rank, process, reading, log, RankLines(b"[%d] " % rank, terminal=terminal))
+
+
+_FIXES = {
+    errno.EAGAIN: "start fewer ranks, or raise `ulimit -u`",
+    errno.EMFILE: "start fewer ranks, or raise `ulimit -n` (a rank needs 3)",
+    errno.ENOMEM: "start fewer ranks",
+    errno.ENFILE: "start fewer ranks",
+    errno.EACCES: "is it a folder, or does it lack `chmod +x`?",
+    errno.ENOEXEC: "a script needs a first line such as `#!/bin/sh`; a program must suit this machine",
+    errno.E2BIG: "the arguments and the environment together are too long",
+}
 
 
 def _explained(
     error: OSError | ValueError, request: StartRequest, rank: int, environment: Mapping[str, str]
 ) -> CannotStart:
-    program = request.command[0]
-    if isinstance(error, ValueError):
-        return CannotStart(f"cannot start {program!r}: {error} in a word of it", NOT_STARTED)
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.ENOENT, errno.ENOTDIR):
         return CannotStart(_not_found(request, environment), NOT_FOUND)
-    if error.errno in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE):
-        limit = {
-            errno.EAGAIN: "raise `ulimit -u`",
-            errno.EMFILE: "raise `ulimit -n` (a rank needs 3)",
-        }
-        fix = limit.get(error.errno, "free some")
-        return CannotStart(
-            f"cannot start rank {rank} of {request.ranks}: {error.strerror}; start fewer ranks or "
-            f"{fix}. Those that had started were ended",
-            NOT_STARTED,
-        )
-    fixes = {
-        errno.EACCES: "is it a folder, or does it lack `chmod +x`?",
-        errno.ENOEXEC: "a script needs a first line such as `#!/bin/sh`; a program must be built "
-        "for this machine",
-        errno.E2BIG: "the arguments and the environment together are too long",
-    }
-    fix = f": {fixes[error.errno]}" if error.errno in fixes else ""
-    return CannotStart(f"cannot start {program!r}: {error.strerror}{fix}", NOT_STARTED)
+    why = f"{error} in a word of it" if number is None else os.strerror(number)
+    fix = f"; {_FIXES[number]}" if number in _FIXES else ""
+    where = f"rank {rank} of {request.ranks}"
+    return CannotStart(f"cannot start {where}: {request.command[0]!r}: {why}{fix}", NOT_STARTED)
 
 
 def _not_found(request: StartRequest, environment: Mapping[str, str]) -> str:

@@ -76,8 +76,6 @@ class RankLines:
         `terminal`: leave out what could make one do more than show text.
         """
         self._harmless: Callable[[bytes], bytes] = for_terminal if terminal else bytes
-        self.cuts = 0
-        """How often a line was cut because it was longer than `LINE_LIMIT`."""
         self._prefix = prefix
         self._patience = patience
         self._pending = bytearray()
@@ -146,7 +144,6 @@ class RankLines:
             cut -= 1  # not in the middle of a UTF-8 character
         head = self._prefix + self._pending[:cut] + b"\n"
         del self._pending[:cut]
-        self.cuts += 1
         self._continued = True
         return head
 
@@ -154,23 +151,13 @@ class RankLines:
 class RankLog:
     """One rank's log file, written without a buffer; what cannot be written is said, once."""
 
-    def __init__(self, path: Path, probe: bool = False):
-        """Create or empty the file at `path`; with `probe`, try whether it can hold 4 KiB.
-
-        Raises:
-            CastoffError: it cannot be created, or its file system has no room.
-        """
+    def __init__(self, path: Path):
+        """Create or empty the file at `path`; raises CastoffError when it cannot be created."""
         self.path = path
         self._written = 0
-        self._file = -1
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-            self._file = os.open(path, flags, 0o600)
-            if probe:
-                os.write(self._file, b"\0" * 4096)
-                os.ftruncate(self._file, 0)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
         except OSError as error:
-            self.close()
             fix = "make room or choose another folder for the logs"
             if error.errno == errno.EMFILE:
                 fix = "raise `ulimit -n` (a rank needs 3) or start fewer ranks"
@@ -206,10 +193,7 @@ class RankLog:
 def open_logs(folder: Path, ranks: int, stack: contextlib.ExitStack, first: int = 0) -> list[RankLog]:
     """Create `folder` (0700) and an empty log in it for each rank from `first` on: `rank-00000.log` …
 
-    `stack` closes them.
-
-    Raises:
-        CastoffError: the folder or a log cannot be created, or there is no room.
+    `stack` closes them. Raises CastoffError when the folder or a log cannot be created.
     """
     folder = folder.absolute()  # as messages will show it
     try:
@@ -220,7 +204,7 @@ def open_logs(folder: Path, ranks: int, stack: contextlib.ExitStack, first: int 
         ) from error
     logs: list[RankLog] = []
     for rank in range(first, first + ranks):
-        logs.append(RankLog(folder / f"rank-{rank:05d}.log", probe=rank == first))
+        logs.append(RankLog(folder / f"rank-{rank:05d}.log"))
         stack.callback(logs[-1].close)
     return logs
 
@@ -232,24 +216,20 @@ class Sink:
     setting would be theirs as well.
     """
 
-    def __init__(self, stream: IO[Any], *, lossy: bool, on_change: Callable[[], None] = lambda: None):
-        """`lossy`: skip lines rather than wait for a reader who has read nothing for `STALL`.
-
-        `on_change` is called in the thread when there is room again, or when writing has failed.
-        """
+    def __init__(self, stream: IO[Any], *, lossy: bool):
+        """`lossy`: skip lines rather than wait for a reader who has read nothing for `STALL`."""
         self.error: OSError | None = None
         """Why nothing more can be written."""
         self.skipped = 0
         """Lines that were left out and that the stream itself has not told of yet."""
         self._lossy = lossy
-        self._on_change = on_change
         self._stream = stream  # held, because its file must not be closed before the thread ends
         stream.flush()  # and past its buffer: bytes in it that nobody will ever read fail at Python's exit
         self._file = stream.fileno()
         self._queue: deque[bytes] = deque()
         self._backlog = 0
         self._progress = time.monotonic()
-        self._skipping = self._crowded = self._closing = False
+        self._skipping = self._closing = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
@@ -273,8 +253,7 @@ class Sink:
         with self._changed:
             if self._backlog < BACKLOG_LIMIT or self.error:
                 return False
-            self._crowded = True
-            if self._lossy and time.monotonic() - self._progress > STALL:
+            if self._lossy and self.stalled(STALL):
                 self._skipping = True
             return not self._skipping
 
@@ -314,31 +293,23 @@ class Sink:
             with self._changed:
                 self._changed.wait_for(lambda: self._queue or self._closing)
                 if not self._queue:
-                    return None
+                    return
                 data = self._queue.popleft()
             try:
                 for start in range(0, len(data), _PIECE):
-                    _write_file(self._file, data[start : start + _PIECE])
-                    self._note(min(_PIECE, len(data) - start))
+                    piece = data[start : start + _PIECE]
+                    _write_file(self._file, piece)
+                    with self._changed:
+                        self._backlog -= len(piece)
+                        self._progress = time.monotonic()
+                        self._changed.notify_all()
             except OSError as error:
                 with self._changed:
                     self.error = error
                     self._queue.clear()
                     self._backlog = 0
                     self._changed.notify_all()
-                return self._on_change()
-
-    def _note(self, written: int) -> None:
-        with self._changed:
-            self._backlog -= written
-            self._progress = time.monotonic()
-            room = self._crowded and self._backlog <= BACKLOG_LIMIT // 2
-            if room:
-                self._crowded = False
-            if not self._backlog:
-                self._changed.notify_all()
-        if room:
-            self._on_change()
+                return
 
 
 def _write_file(file: int, data: bytes) -> None:

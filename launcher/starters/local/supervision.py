@@ -15,13 +15,14 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
 
 from launcher.errors import printable
-from launcher.starters.local.processes import GRACE, Family, send
+from launcher.starters.local.processes import GRACE, Family, Guardian, send
 from launcher.starters.local.streams import RankLines, RankLog, Sink
 
 _READ = 32 * 1024  # bytes of one pipe at a time, so that a flood leaves the others their turn
@@ -43,84 +44,63 @@ class Report(NamedTuple):
     log_dir: Path | None
 
 
+@dataclass(eq=False)
 class Rank:
     """One started rank: its process, the reading end of its pipe, its log; or a second pipe of one."""
 
-    def __init__(
-        self,
-        number: int,
-        process: subprocess.Popen[bytes],
-        pipe: int,
-        log: RankLog | None,
-        *,
-        terminal: bool = False,
-        lines: RankLines | None = None,
-        sink: Sink | None = None,
-    ):
-        """`terminal`: its lines are shown on one; `lines` and `sink`: how and where, if not as all ranks'."""
-        self.number = number
-        self.process = process
-        self.pipe: int | None = pipe
-        self.pidfd: int | None = None
-        self.log = log
-        self.lines = lines or RankLines(b"[%d] " % number, terminal=terminal)
-        self.sink = sink
+    number: int
+    process: subprocess.Popen[bytes]
+    pipe: int | None
+    log: RankLog | None
+    lines: RankLines
+    sink: Sink | None = None
+    """Where its lines go; None: where all ranks' output goes."""
+    pidfd: int | None = None
 
 
-class Signals:
-    """Turns signals into bytes in a pipe while it is entered; one that is ignored stays ignored.
+@contextlib.contextmanager
+def _caught_signals() -> Iterator[int]:
+    """A pipe that tells the number of each signal that comes meanwhile; one that is ignored stays ignored.
 
     Handlers rather than SIG_IGN for those that are not passed on: the ranks would inherit that.
     """
-
-    def __init__(self) -> None:
-        self.pipe, self._write_end = os.pipe()
-        os.set_blocking(self.pipe, False)
-        os.set_blocking(self._write_end, False)
-        self._before: dict[signal.Signals, signal._HANDLER] = {}
-        self._wakeup = -1
-
-    def __enter__(self) -> Signals:
-        for number in (*_STOPS, *_QUIET):
-            # An inherited SIG_IGN for SIGCHLD would have the kernel throw the exit codes away.
-            if signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGCHLD:
-                self._before[number] = signal.signal(number, lambda *_: None)
-        self._wakeup = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.set_wakeup_fd(self._wakeup)
-        for number, handler in self._before.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-        os.close(self.pipe)
-        os.close(self._write_end)
-
-    def take(self) -> bytes:
-        """The numbers of the signals since the last call, in order; 0 where `nudge` was called."""
-        with contextlib.suppress(BlockingIOError):
-            return os.read(self.pipe, 4096)
-        return b""
-
-    def nudge(self) -> None:
-        """Make the pipe readable; any thread may call this."""
-        with contextlib.suppress(OSError):  # full, hence readable; or closed, hence too late
-            os.write(self._write_end, b"\0")
+    pipe, writing = os.pipe()
+    os.set_blocking(pipe, False)
+    os.set_blocking(writing, False)
+    before = {}
+    for number in (*_STOPS, *_QUIET):
+        # An inherited SIG_IGN for SIGCHLD would have the kernel throw the exit codes away.
+        if signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGCHLD:
+            before[number] = signal.signal(number, lambda *_: None)
+    wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield pipe
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+        os.close(pipe)
+        os.close(writing)
 
 
 class Supervision:
     """The ranks of one start, from their first moment to the end of their last descendant."""
 
-    def __init__(self, report: Report, family: Family, signals: Signals):
+    def __init__(self, report: Report, stack: contextlib.ExitStack):
+        """Look after this process's signals and descendants until `stack` is closed; may raise OSError."""
         self._report = report
-        self._family = family
-        self._signals = signals
+        self._signals = stack.enter_context(_caught_signals())
+        self._family = Family()
+        stack.callback(self._family.close)
+        self.guardian = Guardian()
+        stack.callback(self.guardian.dismiss)
+        self._family.foreign.add(self.guardian.pid)
         self._ranks: list[Rank] = []
         self._alive: dict[int, Rank] = {}
         self._selector = selectors.DefaultSelector()
-        self._selector.register(signals.pipe, selectors.EVENT_READ, self._take_signals)
-        lossy = report.log_dir is not None
-        self._output = Sink(report.output, lossy=lossy, on_change=signals.nudge)
-        self._messages = Sink(report.messages, lossy=True, on_change=signals.nudge)
+        self._selector.register(self._signals, selectors.EVENT_READ, self._take_signals)
+        self._output = Sink(report.output, lossy=report.log_dir is not None)
+        self._messages = Sink(report.messages, lossy=True)
         self._shown = [self._output]  # where ranks' output goes
         self._paused = False
         self._output_lost = False
@@ -132,6 +112,7 @@ class Supervision:
         self._settled: float | None = None  # when the last rank's helpers should have ended
         self._kill_time: float | None = None
         self._killed: set[int] = set()
+        stack.callback(self._close)
 
     def say(self, text: str) -> None:
         """Tell the user, after what the ranks wrote before; never waits long for a reader."""
@@ -143,19 +124,21 @@ class Supervision:
         """Watch a rank that has just been started."""
         self.add_pipe(rank)
         self._alive[rank.number] = rank
-        self._family.add_rank(rank.process.pid)
-        if hasattr(os, "pidfd_open"):
-            with contextlib.suppress(OSError):  # a kernel before 5.3: SIGCHLD has to do
-                rank.pidfd = os.pidfd_open(rank.process.pid)
-                collect = partial(self._collect, rank)
-                self._selector.register(rank.pidfd, selectors.EVENT_READ, collect)
+        self._family.ranks.add(rank.process.pid)
+        self.guardian.watch(rank.process.pid)
+        with contextlib.suppress(OSError, AttributeError):  # a kernel before 5.3: SIGCHLD has to do
+            rank.pidfd = os.pidfd_open(rank.process.pid)
+            self._selector.register(rank.pidfd, selectors.EVENT_READ, partial(self._collect, rank))
 
     def add_pipe(self, rank: Rank) -> None:
         """Pass on what comes out of a pipe."""
         self._ranks.append(rank)
         assert rank.pipe is not None
         os.set_blocking(rank.pipe, False)
-        self._selector.register(rank.pipe, selectors.EVENT_READ, partial(self._read, rank))
+        self._listen(rank, rank.pipe)
+
+    def _listen(self, rank: Rank, pipe: int) -> None:
+        self._selector.register(pipe, selectors.EVENT_READ, partial(self._read, rank))
 
     def run(self) -> int:
         """Watch until all is over; the exit code of the whole: the first failure's, or 0."""
@@ -166,17 +149,17 @@ class Supervision:
         for rank in self._ranks:
             self._drain(rank)
             self._close_pipe(rank)
-            if rank.log is not None and (trouble := rank.log.close()):
-                self._trouble(rank, trouble)
+            if rank.log is not None:
+                self._complain(rank.log.close())
         if self._killed:
-            count = counted(len(self._killed), "process", "processes")
-            self.say(f"killed {count} that had not ended on SIGTERM")
+            killed = counted(len(self._killed), "process", "processes")
+            self.say(f"killed {killed} that had not ended on SIGTERM")
         if self._stop is not None and self._stopped:
             self.say(f"stopped by {self._stop.name}")
         self._finish_output()
         return self._result
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Let go of everything; ranks that still live, after an error, are killed first."""
         deadline = time.monotonic() + _GIVE_UP
         while self._alive and time.monotonic() < deadline:
@@ -188,8 +171,7 @@ class Supervision:
             self._family.bury()
         for rank in self._ranks:
             self._close_pipe(rank)
-            if rank.pidfd is not None:
-                os.close(rank.pidfd)
+            self._close_pidfd(rank)
         self._selector.close()
         self._output.close()
         self._messages.close()
@@ -206,15 +188,18 @@ class Supervision:
             return False
         if data:
             trouble = rank.log.write(data) if rank.log is not None else None
-            (rank.sink or self._output).put(rank.lines.feed(data, time.monotonic()))
-            if trouble:
-                self._trouble(rank, trouble)
+            self._show(rank, rank.lines.feed(data, time.monotonic()))
+            self._complain(trouble)
         else:
             self._close_pipe(rank)
         return bool(data)
 
-    def _trouble(self, rank: Rank, trouble: str) -> None:
-        self.say(f"the log of rank {rank.number} {trouble}")
+    def _show(self, rank: Rank, lines: bytes) -> None:
+        (rank.sink or self._output).put(lines)
+
+    def _complain(self, trouble: str | None) -> None:
+        if trouble:
+            self.say(trouble)
 
     def _drain(self, rank: Rank) -> None:
         """Read what a dead rank left in its pipe; bounded, since a daemon may go on writing."""
@@ -229,14 +214,20 @@ class Supervision:
         if not self._paused:
             self._selector.unregister(pipe)
         os.close(pipe)
-        (rank.sink or self._output).put(rank.lines.flush())
+        self._show(rank, rank.lines.flush())
+
+    def _close_pidfd(self, rank: Rank) -> None:
+        if rank.pidfd is not None:
+            self._selector.unregister(rank.pidfd)
+            os.close(rank.pidfd)
+            rank.pidfd = None
 
     def _regulate(self, now: float) -> None:
         """Show lines that have stood long enough; let the ranks wait for a slow reader."""
         for rank in self._ranks:
             due = rank.lines.due()
             if due is not None and due <= now:
-                (rank.sink or self._output).put(rank.lines.flush())
+                self._show(rank, rank.lines.flush())
         self._tell_lost_output()
         full = any(sink.full() for sink in self._shown)
         if full != self._paused:
@@ -245,8 +236,7 @@ class Supervision:
                 if rank.pipe is not None and full:
                     self._selector.unregister(rank.pipe)
                 elif rank.pipe is not None:
-                    read = partial(self._read, rank)
-                    self._selector.register(rank.pipe, selectors.EVENT_READ, read)
+                    self._listen(rank, rank.pipe)
 
     def _tell_lost_output(self) -> None:
         if self._output.error is not None and not self._output_lost:
@@ -261,7 +251,7 @@ class Supervision:
             while not sink.settle(_POLL):
                 if self._report.log_dir is not None and sink.stalled(2.0):
                     break
-                if {*self._signals.take()} & {signal.SIGINT, signal.SIGTERM}:
+                if {*self._signal_numbers()} & {signal.SIGINT, signal.SIGTERM}:
                     break
         self._output.close()
         self._tell_lost_output()
@@ -275,10 +265,7 @@ class Supervision:
         if returncode is None or rank.number not in self._alive:
             return
         del self._alive[rank.number]
-        if rank.pidfd is not None:
-            self._selector.unregister(rank.pidfd)
-            os.close(rank.pidfd)
-            rank.pidfd = None
+        self._close_pidfd(rank)
         self._drain(rank)
         self._judge(rank, returncode)
 
@@ -289,7 +276,7 @@ class Supervision:
         if returncode == -signal.SIGTERM and self._stop is None:
             # Somebody may have sent TERM to all of the job's processes; ours is then on its way.
             with selectors.DefaultSelector() as waiter:
-                waiter.register(self._signals.pipe, selectors.EVENT_READ)
+                waiter.register(self._signals, selectors.EVENT_READ)
                 waiter.select(0.1)
             self._take_signals()
         code = returncode if returncode > 0 else 128 - returncode
@@ -300,37 +287,41 @@ class Supervision:
             return
         if not self._stopped:
             self._result = code
-            self._report_failure(rank, code, -returncode if returncode < 0 else None)
-        self._end_others()
-
-    def _report_failure(self, rank: Rank, code: int, killer: int | None) -> None:
-        log = f"; its log: {rank.log.path}" if rank.log is not None else ""
-        name = None if killer is None else signal_name(killer)
-        first = {
-            "rank": rank.number,
-            "host": self._report.host,
-            "code": code,
-            "signal": name,
-            "time": time.time(),
-        }
-        trouble = None
-        if self._report.failure_file is not None:
-            trouble = write_once(self._report.failure_file, json.dumps(first) + "\n")
-            first = _recorded(self._report.failure_file) or first
-        killed = f"killed by {first['signal']} ({first['code']})"
-        how = killed if first["signal"] else f"exit code {first['code']}"
-        self.say(f"rank {first['rank']} on host {first['host']} failed first: {how}{log}")
-        if trouble:
-            self.say(trouble)
-
-    def _end_others(self) -> None:
+            killer = next((one.name for one in signal.Signals if one == -returncode), None)
+            self._report_failure(rank, code, killer)
         if not self._ending:
             self._ending = True
-            send(self._family.members(), signal.SIGTERM)
-            self._kill_time = time.monotonic() + GRACE
+            self._end_all()
+
+    def _report_failure(self, rank: Rank, code: int, killer: str | None) -> None:
+        host, path = self._report.host, self._report.failure_file
+        first = {"rank": rank.number, "host": host, "code": code, "signal": killer, "time": time.time()}
+        if path is not None:
+            try:
+                with contextlib.suppress(FileExistsError), path.open("x") as file:  # the first writer wins
+                    file.write(json.dumps(first) + "\n")
+            except OSError as error:
+                self.say(f"cannot write {path}: {error.strerror}")
+            first = _recorded(path) or first
+        killed = f"killed by {first['signal']} ({first['code']})"
+        how = killed if first["signal"] else f"exit code {first['code']}"
+        log = f"; its log: {rank.log.path}" if rank.log is not None else ""
+        self.say(f"rank {first['rank']} on host {first['host']} failed first: {how}{log}")
+
+    def _end_all(self) -> int:
+        """TERM for all that the ranks have started, and KILL in a while; how many processes that is."""
+        members = self._family.members()
+        send(members, signal.SIGTERM)
+        self._kill_time = time.monotonic() + GRACE
+        return len(members)
+
+    def _signal_numbers(self) -> bytes:
+        with contextlib.suppress(BlockingIOError):
+            return os.read(self._signals, 4096)
+        return b""
 
     def _take_signals(self) -> None:
-        for number in self._signals.take():
+        for number in self._signal_numbers():
             if number in _STOPS:
                 self._asked_to_stop(signal.Signals(number))
         for rank in list(self._alive.values()):
@@ -366,7 +357,9 @@ class Supervision:
         if not self._alive:
             if not self._family.bury():
                 return True
-            self._end_helpers(now)
+            self._settled = self._settled or now + _SETTLE
+            if now >= self._settled and self._kill_time is None and (count := self._end_all()):
+                self.say(f"ending {counted(count, 'process', 'processes')} that outlived the ranks")
         if self._kill_time is None or now < self._kill_time:
             return False
         targets = self._family.members()
@@ -378,18 +371,6 @@ class Supervision:
         self.say(f"gave up on processes that KILL does not end: {left}")
         return True
 
-    def _end_helpers(self, now: float) -> None:
-        """All ranks have ended but something of theirs lives: let it settle, then end it."""
-        if self._settled is None:
-            self._settled = now + _SETTLE
-        elif now >= self._settled and self._kill_time is None:
-            helpers = self._family.members()
-            self._kill_time = now + GRACE
-            if helpers:
-                count = counted(len(helpers), "process", "processes")
-                self.say(f"ending {count} that outlived the ranks")
-                send(helpers, signal.SIGTERM)
-
     def _timeout(self) -> float | None:
         if not self._alive:
             return _POLL
@@ -398,7 +379,7 @@ class Supervision:
         if self._kill_time is not None:
             waits.append(self._kill_time - now if now < self._kill_time else _POLL)
         if self._paused:
-            waits.append(1.0)
+            waits.append(_POLL)
         return max(0.0, min(waits)) if waits else None
 
 
@@ -407,41 +388,10 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-def signal_name(number: int) -> str:
-    """SIGKILL for 9; SIG35 for one without a name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIG{number}"
-
-
 def _recorded(path: Path) -> dict[str, object] | None:
     """The failure on record: of torchrun, which is one rank here, it is that of a rank of its own."""
-    try:
+    with contextlib.suppress(OSError, ValueError):
         record = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    wanted = {"rank", "host", "code", "signal"}
-    return record if isinstance(record, dict) and wanted <= record.keys() else None
-
-
-def write_once(path: Path, text: str) -> str | None:
-    """Put `text` into a new file at `path`, all of it or nothing; an existing file wins.
-
-    The answer, if any, says why it could not be written.
-    """
-    draft = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
-    try:
-        draft.write_text(text)
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            pass
-        except OSError:  # a file system without hard links: a reader may see it half written
-            with contextlib.suppress(FileExistsError), path.open("x") as file:
-                file.write(text)
-        finally:
-            draft.unlink()
-    except OSError as error:
-        return f"cannot write {path}: {error.strerror}"
+        if isinstance(record, dict) and {"rank", "host", "code", "signal"} <= record.keys():
+            return record
     return None

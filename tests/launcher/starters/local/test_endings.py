@@ -54,19 +54,6 @@ class TestFailure:
         assert record.read_text() == "earlier"
         assert list(tmp_path.iterdir()) == [record]
 
-    def test_a_file_system_without_hard_links(
-        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def refuse(*_: object) -> None:
-            raise PermissionError(1, "Operation not permitted")
-
-        monkeypatch.setattr(os, "link", refuse)
-        record = tmp_path / "failure.json"
-        assert run(["false"], 1, failure_file=record).code == 1
-        assert json.loads(record.read_text())["code"] == 1
-        assert run(shell("exit 2"), 1, failure_file=record).code == 2
-        assert json.loads(record.read_text())["code"] == 1
-
     def test_a_record_that_cannot_be_written_is_said(self, run: Run, tmp_path: Path) -> None:
         outcome = run(["false"], 1, failure_file=tmp_path / "no" / "failure.json")
         assert outcome.code == 1

@@ -56,13 +56,6 @@ class TestQuota:
         assert self.quota(tmp_path, "0::/a/b\n", **told) == 2
         assert self.quota(tmp_path, "0::/a/b\n", a_in_b_in_cpu__max="50000 100000\n") == 1
 
-    def test_the_older_kind(self, tmp_path: Path) -> None:
-        (tmp_path / "cpu" / "a").mkdir(parents=True)
-        (tmp_path / "cpu" / "a" / "cpu.cfs_quota_us").write_text("300000\n")
-        (tmp_path / "cpu" / "a" / "cpu.cfs_period_us").write_text("100000\n")
-        (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
-        assert self.quota(tmp_path, "8:pids:/a\n4:cpu,cpuacct:/a\n1:name=systemd:/a\n") == 3
-
     def test_none(self, tmp_path: Path) -> None:
         assert self.quota(tmp_path, "0::/\n") > 10**6
         assert processes._quota(tmp_path, tmp_path / "missing") > 10**6

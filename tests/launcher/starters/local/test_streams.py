@@ -125,8 +125,6 @@ class TestLogs:
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
     def test_a_full_disk(self, tmp_path: Path) -> None:
         (tmp_path / "rank-00000.log").symlink_to("/dev/full")
-        with pytest.raises(CastoffError, match="No space left"):
-            open_logs(tmp_path, 1, ExitStack())
         log = RankLog(tmp_path / "rank-00000.log")
         assert "incomplete after 0 bytes: No space left" in (log.write(b"x") or "")
         assert log.write(b"y") is None  # said once
@@ -152,11 +150,10 @@ class TestSink:
     def test_a_reader_that_left_is_noticed(self) -> None:
         reading, writing = os.pipe()
         os.close(reading)
-        told = threading.Event()
         with os.fdopen(writing, "wb", buffering=0) as pipe:
-            sink = Sink(pipe, lossy=False, on_change=told.set)
+            sink = Sink(pipe, lossy=False)
             sink.put(b"x")
-            assert told.wait(patience.SECONDS)
+            assert sink.settle(patience.SECONDS)
             assert isinstance(sink.error, BrokenPipeError)
             sink.put(b"y" * 2 * streams.BACKLOG_LIMIT)
             assert not sink.full() and sink.settle(0)
@@ -164,14 +161,12 @@ class TestSink:
 
     def test_a_stopped_reader_holds_up_the_ranks(self) -> None:
         reading, writing = os.pipe()
-        told = threading.Event()
         with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "wb", buffering=0) as pipe:
-            sink = Sink(pipe, lossy=False, on_change=told.set)
+            sink = Sink(pipe, lossy=False)
             sink.put(b"x" * 2 * streams.BACKLOG_LIMIT)
             assert sink.full()
             reader.read(2 * streams.BACKLOG_LIMIT)
-            assert told.wait(patience.SECONDS) and not sink.full()
-            assert sink.settle(patience.SECONDS)
+            assert sink.settle(patience.SECONDS) and not sink.full()
             sink.close()
 
     def test_with_logs_a_stopped_reader_misses_lines_and_is_told(
