@@ -7,12 +7,10 @@ was never queued: a scheduler that was held up may still take what its command h
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
-from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
 from launcher.runs.records import Send, Start, Submission, read
 from launcher.runs.run import LOCK, Run, locked
@@ -27,24 +25,23 @@ APART = 5.0
 _POLL = 1.0
 
 
-def settle(
-    run: Run, *, patience: float = 0.0, held: bool = False, environ: Mapping[str, str] | None = None
-) -> bool:
+def settle(run: Run, *, patience: float = 0.0, environ: Mapping[str, str] | None = None) -> bool:
     """Find out what became of the sends of a run that are unclear, and write it into submission.json.
 
     A job that was found is adopted: its id is written down. One that two questions have not found gets an
     error that says so, and may be sent again. Asks until that is decided, or `patience` seconds have
-    passed. `held`: the caller holds the run's lock. Whether all is certain by now.
+    passed. The caller holds the run's lock. Whether all is certain by now.
 
     Raises:
-        CastoffError: a record cannot be read or written.
+        CastoffError: a record cannot be read.
+        OSError: it cannot be written.
     """
     queue = queued_of(run.facts().scheduler).queue(environ)
     give_up = time.monotonic() + patience
-    queued = Scene(run, held=held).queued
-    if queued and queue.elsewhere(queued.clusters):
-        return not queued.unclear
-    while not (settled := decide(run, queue, None, held=held)):
+    scene = Scene(run, held=True)
+    if scene.queued and queue.elsewhere(scene.clusters):
+        return not scene.unclear
+    while not (settled := _decide(run, queue, queue.ask(()))):
         left = give_up - time.monotonic()
         if left <= 0:
             break
@@ -52,53 +49,35 @@ def settle(
     return settled
 
 
-def decide(
-    run: Run, queue: Queue, answer: Answer | None, of: Collection[float | None] = (), *, held: bool = False
-) -> bool:
-    """The same by an answer that was asked for when the run's lock was free; None: ask when it is held.
+def decide(run: Run, queue: Queue, answer: Answer, of: Collection[float | None]) -> None:
+    """The same by an answer that was asked for when the run's lock was free.
 
     `of`: the times of the sends that were unclear then.
 
     Raises:
-        CastoffError: a record cannot be read or written.
+        CastoffError: a record cannot be read.
+        OSError: it cannot be written, or somebody else holds the lock, who may be sending.
     """
-    with _holding(run, held=held) as have:
-        if not have:
-            return False
-        record = run.submission()
-        unclear = [place for place, send in enumerate(record.sends) if send.is_unclear] if record else []
-        if record is None or not unclear:
-            return True
-        if answer and any(record.sends[place].time not in of for place in unclear):
-            return False
-        answer = answer or queue.ask(())
-        if answer.silence or (candidates := _candidates(run, queue, answer, record)) is None:
-            return False
-        found = _match(record.sends, candidates)
-        for place in unclear:
-            _write_down(record.sends[place], found.get(place), time.time())
-        record.job = record.job or next((send.job for send in record.sends if send.job), None)
-        try:
-            run.write_submission(record)
-        except OSError as error:
-            raise CastoffError(f"{run.path}: cannot be written: {error.strerror}") from error
-        return not any(send.is_unclear for send in record.sends)
+    check_trusted(run.path)
+    with locked(run.path / LOCK, patience=0.5):
+        _decide(run, queue, answer, of)
 
 
-@contextlib.contextmanager
-def _holding(run: Run, *, held: bool) -> Iterator[bool]:
-    """Hold the run's lock; False where somebody else has it, who may be sending."""
-    with contextlib.ExitStack() as stack:
-        if not held:
-            check_trusted(run.path)
-            try:
-                stack.enter_context(locked(run.path / LOCK, patience=0.5))
-            except BlockingIOError:
-                yield False
-                return
-            except OSError as error:
-                raise CastoffError(f"{run.path / LOCK}: cannot be opened: {error.strerror}") from error
-        yield True
+def _decide(run: Run, queue: Queue, answer: Answer, of: Collection[float | None] | None = None) -> bool:
+    record = run.submission()
+    unclear = [place for place, send in enumerate(record.sends) if send.is_unclear] if record else []
+    if record is None or not unclear:
+        return True
+    if of is not None and any(record.sends[place].time not in of for place in unclear):
+        return False
+    if answer.silence or (candidates := _candidates(run, queue, answer, record)) is None:
+        return False
+    found = _match(record.sends, candidates)
+    for place in unclear:
+        _write_down(record.sends[place], found.get(place), time.time())
+    record.job = record.job or next((send.job for send in record.sends if send.job), None)
+    run.write_submission(record)
+    return not any(send.is_unclear for send in record.sends)
 
 
 def _write_down(send: Send, job: str | None, now: float) -> None:

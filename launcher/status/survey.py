@@ -20,7 +20,7 @@ from launcher.runs.run import SETTLED, STOP, Run, names_in
 from launcher.runs.states import AttemptStatus, known_ending
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.local.control import is_alive, took_newest
-from launcher.schedulers.queue import Answer, Key
+from launcher.schedulers.queue import Key
 from launcher.schedulers.registry import queued, queued_of
 
 LAST_WORD = "scheduler.json"
@@ -166,7 +166,8 @@ class Scene:
         self.numbers = sorted({*range(self.plan.array_count or 1), *self.attempts})
         """Its members."""
         # A launch in an allocation is castoff's own affair, as what the local scheduler runs.
-        self._in_queue = queued(self.plan.scheduler) is not None and not took_newest(run)
+        self.queued = queued(self.plan.scheduler) is not None and not took_newest(run)
+        """Whether a queue may know of it: none of castoff's own."""
         self.sends = submission.sends if submission else []
         self._of_job = {send.job: send for send in (submission.all_sends if submission else []) if send.job}
         self._places: dict[int, Send] = {}
@@ -174,20 +175,14 @@ class Scene:
             for member in send.starts():
                 self._places.setdefault(member, send)  # of a chain the first link
         self._chain = [send.job for send in self.sends if send.link is not None]
-        told = (one.job for attempts in self.attempts.values() for one in reversed(attempts))
-        self._job_of_script = None if submission else next((job for job in told if job), None)
-
-    @property
-    def queued(self) -> Scene | None:
-        """Itself where a queue may know of it: none of castoff's own."""
-        return self if self._in_queue else None
 
     @property
     def job(self) -> str | None:
         """The job's id; the first one's, where it took several."""
-        if self.submission is None:
-            return self._job_of_script
-        return self.submission.job or next((send.job for send in self.sends if send.job), None)
+        if self.submission is not None:
+            return self.submission.job or next((send.job for send in self.sends if send.job), None)
+        told = (one.job for attempts in self.attempts.values() for one in reversed(attempts))
+        return next((job for job in told if job), None)
 
     @property
     def clusters(self) -> frozenset[str]:
@@ -206,26 +201,19 @@ class Scene:
         """What was sent, and may or may not have arrived."""
         return [] if self.alive else [send for send in self.sends if send.is_unclear]
 
-    def told_by(self, answer: Answer) -> list[tuple[str, str]]:
-        """What the queue says of its jobs: their states, and why they wait."""
-        own = {send.job for send in self.sends} | {self.job}
-        return sorted((one.word, one.waits) for one in answer.jobs.values() if one.job in own)
-
     @property
     def state_of_records(self) -> frozenset[tuple[int, int, bool]]:
         """What changes when it goes on: member, number, and whether an attempt has no ending yet."""
-        return frozenset(
-            (member, one.number, one.end is None) for member, found in self.attempts.items() for one in found
-        )
+        attempts = ((member, one) for member, found in self.attempts.items() for one in found)
+        return frozenset((member, one.number, one.end is None) for member, one in attempts)
 
     @property
     def jobs(self) -> set[str]:
         """The ids of all jobs that its scheduler may still have something to say about."""
         own = {self.job, *(send.job for send in self.sends)}
         for found in self.attempts.values():
-            own |= {one.job for one in found if not one.is_certain} | {
-                one.next for one in found[-2:]
-            }  # the last may not have said whose it is
+            own |= {one.job for one in found if not one.is_certain}
+            own |= {one.next for one in found[-2:]}  # the last may not have said whose it is
         return {job for job in own if job is not None}
 
     def following(self, one: Attempt) -> str | None:
@@ -258,7 +246,7 @@ class Scene:
         """What sends a member off in the newest submission; None: nothing does."""
         if self.submission is not None:
             return self._places.get(member)
-        return Send(self._job_of_script, 0, self.plan.array_count)
+        return Send(self.job, 0, self.plan.array_count)
 
     def key(self, member: int, job: str | None) -> Key | None:
         """Where a member stands in a job's array; None where it is not known to."""

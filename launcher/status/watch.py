@@ -21,8 +21,7 @@ from launcher.runs.run import Run
 from launcher.runs.states import MemberStatus, RunStatus, code_of, joint_state, worst
 from launcher.schedulers.command import PATIENCE
 from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.local.abandoned import living
-from launcher.schedulers.local.control import is_abandoned, other_host, started_by
+from launcher.schedulers.local.control import is_abandoned, mark_of, marked, other_host
 from launcher.schedulers.queue import NOT_ASKED, Answer
 from launcher.schedulers.registry import is_own, queued_of, title_of
 from launcher.status import local, queued
@@ -42,9 +41,7 @@ forgotten it (MinJobAge, 300 s unless a site says otherwise), and PBS reruns non
 
 _ASK = 2.0
 _SLOWEST_ASK = 30.0
-"""Seconds between two questions to a scheduler: more of them each time that nothing has changed."""
-_ASK_LESS = 1.5
-"""How many times longer each wait is than the one before."""
+"""Seconds between two questions to a scheduler: more of them the longer ago records have changed."""
 
 
 def status(run: Run, asking: Asking | None = None) -> RunStatus:
@@ -74,23 +71,13 @@ def judge(scenes: list[Scene], asking: Asking | None = None) -> list[RunStatus]:
         CastoffError: something in their directories cannot be read.
     """
     told = (asking or Asking()).told(scenes)
-    marks = functools.cache(living)
+    marks = functools.cache(marked)
     return [
-        _status(told[scene.run.path]) if scene.queued else _local_status(scene, marks) for scene in scenes
+        _assembled(one.run, one.members, told=one)
+        if (one := told.get(scene.run.path))
+        else _local_status(scene, marks)
+        for scene in scenes
     ]
-
-
-def by_records(scene: Scene) -> RunStatus:
-    """A run as its own records tell of it: what they leave in doubt is unknown, for nobody was asked.
-
-    Raises:
-        CastoffError: something in its directory cannot be read.
-    """
-    if scene.queued is None:
-        return _local_status(scene, living)
-    answer = Answer({}, frozenset(), silence="it was not asked yet")
-    known = queued.Known(title_of(scene.plan.scheduler), answer, time.time())
-    return _status(queued.Told(scene, known))
 
 
 def looks(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunStatus]]:
@@ -136,26 +123,17 @@ def condition_holds(condition: str, run: Run, asking: Asking | None = None) -> b
 def _local_status(scene: Scene, marks: Callable[[], Container[str]]) -> RunStatus:
     """The status of a run whose scheduler is castoff itself, or of which nothing but records is known."""
     if not scene.alive and any(not found[-1].settled for found in scene.attempts.values()):
-        started = started_by(scene.run)
-        alive = started is not None and started.mark in marks()
+        mark = mark_of(scene.run)
+        alive = mark is not None and mark in marks()
         scene = Scene(scene.run, held=scene.held)  # it may have ended before that look
         scene.alive = alive
     elsewhere = None if scene.alive else other_host(scene.run)
-    members = local.judge(scene, elsewhere)
-    told = (found[0].job for found in scene.attempts.values())  # by the script
-    job = scene.submission.job if scene.submission else next((job for job in told if job), None)
-    return _assembled(scene, members, job, elsewhere)
-
-
-def _status(told: queued.Told) -> RunStatus:
-    """The status of a run that another scheduler has."""
-    return _assembled(told.run, told.members, told.run.job, told=told)
+    return _assembled(scene, local.judge(scene, elsewhere), elsewhere)
 
 
 def _assembled(
     scene: Scene,
     members: list[MemberStatus],
-    job: str | None,
     elsewhere: str | None = None,
     told: queued.Told | None = None,
 ) -> RunStatus:
@@ -167,12 +145,12 @@ def _assembled(
         name=plan.name or scene.run.id,
         site=plan.site,
         scheduler=plan.scheduler,
-        job=job,
+        job=scene.job,
         directory=str(scene.run.path),
         state=state,
         ending=worst(member.ending for member in members) if over else None,
         code=code_of(members) if state == "ended" else None,
-        reason=_reason(scene, members, job, elsewhere, told) if scene.is_there else "its directory is gone",
+        reason=_reason(scene, members, elsewhere, told) if scene.is_there else "its directory is gone",
         stop_asked=scene.stop_asked,
         final=state == "ended" and _is_final(scene, members),
         submitted=submission.time if submission else None,
@@ -188,17 +166,13 @@ def _is_final(scene: Scene, members: list[MemberStatus]) -> bool:
         return not scene.alive
     last = [member.attempts[-1] for member in members if member.attempts]
     ended = max((attempt.ended or time.time() for attempt in last), default=0.0)
-    submitted = scene.queued is not None and scene.submission is not None
+    submitted = scene.queued and scene.submission is not None
     may_go_on = not submitted and any(one.ending == "again" for one in last)
     return time.time() - ended > _REQUEUE_MEMORY and not may_go_on
 
 
 def _reason(
-    scene: Scene,
-    members: list[MemberStatus],
-    job: str | None,
-    elsewhere: str | None,
-    told: queued.Told | None,
+    scene: Scene, members: list[MemberStatus], elsewhere: str | None, told: queued.Told | None
 ) -> str | None:
     """Why it was never submitted, why it waits, why nobody knows how it ended, or how it can go on."""
     run, submission, state = scene.run, scene.submission, joint_state(members)
@@ -208,7 +182,7 @@ def _reason(
     if state == "ended":
         if worst(member.ending for member in members) != "again":
             return None
-        return _CAN_GO_ON.format(run.id) if submission else _BY_HAND.format(job)
+        return _CAN_GO_ON.format(run.id) if submission else _BY_HAND.format(scene.job)
     if told is not None:
         if submission and state != "running" and not scene.sends and not scene.attempts and not scene.alive:
             return _KILLED_EARLY.format(run.id)
@@ -273,16 +247,15 @@ class _Side:
     """One scheduler, asked about all runs that are its own."""
 
     def __init__(self, scheduler: str, patience: float | None) -> None:
-        self._scheduler = scheduler
+        self._title = title_of(scheduler)
         self._queue = queued_of(scheduler).queue(patience=patience or PATIENCE)
         self._answer = NOT_ASKED
         self._elsewhere: dict[Path, str] = {}
         self._history: Mapping[str, list[JobTold]] | None = None
         self._records: dict[Path, frozenset[tuple[int, int, bool]]] = {}
-        self._states: dict[Path, list[tuple[str, str]]] = {}
         self._jobs: set[str] = set()
         self._asked: float | None = None
-        self._interval = _ASK
+        self._changed = 0.0
 
     @property
     def answered(self) -> bool:
@@ -306,13 +279,13 @@ class _Side:
         return self._judge(scenes)
 
     def _is_due(self, runs: list[Scene]) -> bool:
-        if self._asked is None:
-            return True
-        waited = time.monotonic() - self._asked
-        if any(run.run.path not in self._records or run.jobs - self._jobs for run in runs):
+        if self._asked is None or any(
+            run.run.path not in self._records or run.jobs - self._jobs for run in runs
+        ):
             return True  # its jobs may be newer than the answer
         changed = any(self._records[run.run.path] != run.state_of_records for run in runs)
-        return waited >= (_ASK if changed else self._interval)
+        pause = _ASK if changed else min(_SLOWEST_ASK, max(_ASK, (self._asked - self._changed) / 4))
+        return time.monotonic() - self._asked >= pause
 
     def _ask(self, runs: list[Scene]) -> None:
         told = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
@@ -322,10 +295,9 @@ class _Side:
         self._jobs = {job for run in runs for job in run.jobs}
         self._history = None
         self._asked = time.monotonic()
-        self._records = {run.run.path: run.state_of_records for run in runs}
-        states = {run.run.path: run.told_by(self._answer) for run in runs}
-        self._interval = _ASK if states != self._states else min(_ASK_LESS * self._interval, _SLOWEST_ASK)
-        self._states = states
+        records = {run.run.path: run.state_of_records for run in runs}
+        if records != self._records:
+            self._records, self._changed = records, self._asked
 
     def _ask_further(self, runs: list[Scene]) -> bool:
         """Ask about jobs that have been submitted since, as by those that go on; whether there were any."""
@@ -344,7 +316,7 @@ class _Side:
             if unclear and not scene.held:
                 decide(scene.run, self._queue, self._answer, unclear)
             return Scene(scene.run, held=scene.held)
-        except CastoffError:
+        except (CastoffError, OSError):
             return scene  # what cannot be written stays as unclear as it was; what was read still counts
 
     def _judge(self, runs: list[Scene]) -> dict[Path, queued.Told]:
@@ -368,11 +340,11 @@ class _Side:
     def _known(self, run: Scene) -> queued.Known:
         elsewhere = self._elsewhere.get(run.run.path)
         return queued.Known(
-            title_of(self._scheduler),
+            self._title,
             Answer({}, frozenset(), elsewhere) if elsewhere else self._answer,
             time.time(),
             {} if elsewhere and self._history is not None else self._history,
             lag=self._queue.lag,
             seen=frozenset(one[:2] for one in self._records.get(run.run.path, ())),
-            user=self._queue.user_name if self._asked is not None else "",
+            user=self._queue.user_name,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from launcher.runs.run import Run
 from launcher.status import overview
 from launcher.status.overview import Overview, rebuild
 from launcher.status.survey import Scene
-from tests import patience
 from tests.bench.many_runs import make_runs
 from tests.launcher.status.test_watch import Made
 
@@ -62,7 +60,7 @@ class TestRemembering:
     def test_a_run_that_is_known_to_be_over_costs_no_file_access(self, index: Index, runs: list[Run]) -> None:
         shown, first = accesses(index, runs)
         assert shown == 12 and len(first) > 12 * 5
-        assert accesses(index, runs) == (12, [f"os.listdir {runs[0].path.parent}"])
+        assert accesses(index, runs) == (12, [])
 
     def test_what_goes_on_is_looked_at_every_time(self, tmp_path: Path, index: Index) -> None:
         made = Made(tmp_path)
@@ -135,28 +133,6 @@ class TestRemembering:
         assert [ids(one.choose()[0]) for one in seen] == [[run.id for run in runs]] * 4
         assert len({run.id for run in runs}) == len(index.entries())
 
-    @pytest.mark.parametrize("together", [True, False])
-    def test_what_waits_for_its_disk_waits_together(
-        self, together: bool, tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """After a sample, which tells whether the disk is slow: eight looks end when all have begun."""
-        sample, at_once = 2, 8
-        runs = make_runs(tmp_path / "runs", index, sample + 2 * at_once)
-        gate = threading.Barrier(at_once)
-        looks: list[int] = []
-
-        def waiting_survey(run: Run) -> Scene:
-            looks.append(threading.get_ident())
-            if together and len(looks) > sample:
-                gate.wait(patience.SECONDS)
-            return Scene(run)
-
-        monkeypatch.setattr(overview, "Scene", waiting_survey)
-        monkeypatch.setattr(overview, "_SAMPLE", sample)
-        monkeypatch.setattr(overview, "_SLOW", 0.0 if together else float("inf"))
-        assert ids(Overview(index).rows) == [run.id for run in runs]
-        assert len(looks) == len(runs) and (len({*looks}) > 1) == together
-
 
 class TestChoosing:
     def test_the_newest_and_all_that_go_on(self, tmp_path: Path, index: Index) -> None:
@@ -180,21 +156,6 @@ class TestChoosing:
         shutil.rmtree(runs[0].path.parent)
         seen = Overview(index)
         assert (seen.choose(newest=2), seen.known) == (([], 0), 12)
-
-    def test_a_folder_whose_names_may_not_be_read(
-        self, index: Index, runs: list[Run], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        shutil.rmtree(runs[0].path)
-        real = os.listdir
-
-        def listdir(path: Path | str) -> list[str]:
-            if str(path) == str(runs[0].path.parent):
-                raise PermissionError(13, "Permission denied")
-            return real(path)
-
-        monkeypatch.setattr(os, "listdir", listdir)
-        for _ in range(2):
-            assert ids(Overview(index).choose()[0]) == [run.id for run in runs[1:]]
 
     def test_those_that_may_not_be_trusted(self, index: Index, runs: list[Run], tmp_path: Path) -> None:
         real = runs[0].path.rename(tmp_path / "elsewhere")
@@ -251,10 +212,9 @@ class TestRebuilding:
 
     def test_what_it_could_not_see_is_told(self, index: Index, runs: list[Run], tmp_path: Path) -> None:
         runs[1].path.chmod(0o722)
-        (tmp_path / "/".join("abcdefghij")).mkdir(parents=True)
         rebuilt = rebuild(index, tmp_path)
         assert rebuilt.found == 11
-        assert "others may write" in rebuilt.notes[0]
-        assert rebuilt.notes[1] == f"1 folder more than 8 below {tmp_path} not looked into; name one of them"
+        (note,) = rebuilt.notes
+        assert "others may write" in note
         with pytest.raises(CastoffError, match="cannot be searched"):
             rebuild(index, tmp_path / "none")
