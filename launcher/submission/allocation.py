@@ -5,6 +5,7 @@ Nothing is asked of the scheduler: its variables tell all of it, and PBS's node 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -45,16 +46,11 @@ def rank_here(environ: Mapping[str, str], read_file: Callable[[str], str] = read
     What was left over or set by hand, without a starter, makes no rank: a script clears it.
     """
     around = Around(environ, read_file)
-    try:
-        placement: Placement | None = decide(around).placement
-    except PlacementError:
-        placement = None
-    if placement is None or placement.starter in ("environment", "single"):
-        spawned = placement is not None and "CASTOFF_RANK" in around
-        try:
-            placement = innermost(around) or (placement if spawned else None)
-        except PlacementError:
-            return None
+    placement = None
+    with contextlib.suppress(PlacementError):
+        placement = innermost(around)
+        if placement is None and "CASTOFF_RANK" in around:
+            placement = decide(around)
     return None if placement is None or placement.world_size == 1 else placement
 
 
@@ -66,11 +62,29 @@ def plan_in(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[
     """
     job, here = _job_in(allocation, spec, site, environ)
     decided = plan(job, here)
-    share = _fair_share(allocation, decided)
+    counts = [count for count, times in decided.layout for _ in range(times)]
+    shares = [cpus // count for cpus, count in zip(allocation.cpus, counts, strict=False)]
+    share = min(shares, default=0)  # of the CPUs that Slurm has given; none where that is not told
     if decided.cores_per_rank is None and share:
         decided = plan(_changed(job, cores_per_rank=share), here)
-    _check_cpus(allocation, decided)
+    if decided.starter == "srun" and not {"-O", "--overcommit"} & {*decided.start}:
+        _check_cpus(allocation, decided, counts)
     return decided
+
+
+def _check_cpus(allocation: Allocation, decided: Plan, counts: list[int]) -> None:
+    """Refuse what srun would refuse, or lay out otherwise: more on a host than it has CPUs for."""
+    cores = decided.cores_per_rank or 1
+    for host, cpus, count in zip(allocation.hosts, allocation.cpus, counts, strict=False):
+        tasks = 1 if decided.torchrun and decided.cores_per_rank is None else count
+        if tasks * cores > cpus:
+            each = f" with {cores} cores each" if cores > 1 else ""
+            message = (
+                f"{count} {'rank' if count == 1 else 'ranks'} on a host{each} need {tasks * cores} CPUs, but "
+                f"{allocation} has {cpus} on {host}: start fewer, or ask for more (salloc "
+                f"--nodes={decided.nodes} --ntasks-per-node={count} --cpus-per-task={cores})"
+            )
+            raise InvalidInput([Problem(f"{decided.name} on {decided.site}", "", message)])
 
 
 def _job_in(
@@ -114,31 +128,3 @@ def _nodes(allocation: Allocation, spec: JobSpec) -> int:
         )
         raise InvalidInput([Problem(source.where(("nodes",)), "nodes", message)])
     return spec.nodes
-
-
-def _counts(decided: Plan) -> list[int]:
-    """How many ranks each host gets."""
-    return [count for count, times in decided.layout for _ in range(times)]
-
-
-def _fair_share(allocation: Allocation, decided: Plan) -> int | None:
-    """CPUs that every rank can have of those that Slurm has given; None where that is not told."""
-    shares = [cpus // count for cpus, count in zip(allocation.cpus, _counts(decided), strict=False)]
-    return min(shares, default=None)
-
-
-def _check_cpus(allocation: Allocation, decided: Plan) -> None:
-    """Refuse what srun would refuse, or lay out otherwise: more on a host than it has CPUs for."""
-    if decided.starter != "srun" or {"-O", "--overcommit"} & {*decided.start}:
-        return
-    cores = decided.cores_per_rank or 1
-    for host, cpus, count in zip(allocation.hosts, allocation.cpus, _counts(decided), strict=False):
-        tasks = 1 if decided.torchrun and decided.cores_per_rank is None else count
-        if tasks * cores > cpus:
-            each = f" with {cores} cores each" if cores > 1 else ""
-            message = (
-                f"{count} {'rank' if count == 1 else 'ranks'} on a host{each} need {tasks * cores} CPUs, but "
-                f"{allocation} has {cpus} on {host}: start fewer, or ask for more (salloc "
-                f"--nodes={decided.nodes} --ntasks-per-node={count} --cpus-per-task={cores})"
-            )
-            raise InvalidInput([Problem(f"{decided.name} on {decided.site}", "", message)])

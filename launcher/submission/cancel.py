@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from launcher.errors import CastoffError, printable
@@ -50,8 +50,8 @@ class Wish:
         return self.queue.cancel_patience if self.queue else _PATIENCE
 
 
-def end(runs: Iterable[Run]) -> Iterator[list[Wish]]:
-    """End runs, and tell of them in their order, as soon as it is known what came of each.
+def end(runs: Iterable[Run]) -> list[Wish]:
+    """End runs, and tell what came of each.
 
     Raises:
         CastoffError: something in their directories cannot be read.
@@ -59,63 +59,46 @@ def end(runs: Iterable[Run]) -> Iterator[list[Wish]]:
     found = list(runs)
     wishes = [Wish(run, before) for run, before in zip(found, statuses(found), strict=True)]
     _ask(wishes)
-    begun = time.monotonic()
-    while wishes:
+    begun = looked = time.monotonic()
+    _look(wishes)
+    while left := [wish for wish in wishes if wish.goes_on and looked - begun <= wish.patience]:
+        poll = _QUEUE_POLL if all(wish.queue for wish in left) else _POLL
+        time.sleep(max(poll, time.monotonic() - looked))
         looked = time.monotonic()
-        _look([wish for wish in wishes if wish.goes_on])
-        late = time.monotonic() - begun
-        waits = (at for at, wish in enumerate(wishes) if wish.goes_on and late <= wish.patience)
-        first = next(waits, len(wishes))
-        known, wishes = wishes[:first], wishes[first:]
-        if known:
-            yield known
-        if wishes:
-            poll = _QUEUE_POLL if all(wish.queue for wish in wishes) else _POLL
-            time.sleep(max(poll, time.monotonic() - looked))
+        _look(left)
+    return wishes
 
 
 def _ask(wishes: list[Wish]) -> None:
     """Ask the schedulers of runs to end them; what is wrong with one is its own problem."""
     theirs: dict[str, list[Wish]] = {}
     for wish in wishes:
-        try:
-            if wish.before.state == "ended":
-                continue
-            if queued(wish.before.scheduler) and not took_newest(wish.run):
-                theirs.setdefault(wish.before.scheduler, []).append(wish)
-            else:
-                _ask_ours(wish)
-        except CastoffError as error:
-            wish.problem = str(error)
+        run, now = wish.run, wish.before
+        if now.state == "ended":
+            continue
+        ours = took_newest(run)
+        if queued(now.scheduler) and not ours:
+            theirs.setdefault(now.scheduler, []).append(wish)
+        elif run.submission() is None or not (ours or is_own(now.scheduler)):
+            wish.problem = _by_hand(now)
+        elif now.state != "unknown" or other_host(run) is not None:
+            try:
+                cancel(run)
+                wish.asked = wish.goes_on = True
+            except CastoffError as error:
+                wish.problem = str(error)
     for scheduler, some in theirs.items():
         _ask_queue(queued_of(scheduler).queue(), some)
-
-
-def _ask_ours(wish: Wish) -> None:
-    """Ask castoff's own scheduler, or a launch in an allocation.
-
-    Raises:
-        CastoffError: there is none that could be asked.
-    """
-    run, now = wish.run, wish.before
-    ours = is_own(now.scheduler) or took_newest(run)
-    if not ours or run.submission() is None:
-        raise CastoffError(_by_hand(now))
-    if now.state != "unknown" or other_host(run) is not None:
-        cancel(run)
-        wish.asked = wish.goes_on = True
 
 
 def _ask_queue(queue: Queue, wishes: list[Wish]) -> None:
     """Ask Slurm or PBS to end runs: with one question and one command for all of them."""
     for wish in wishes:
-        try:
-            if told := Scene(wish.run).queued:
-                wish.jobs = told.jobs
-                if why := queue.elsewhere(told.clusters):
-                    raise CastoffError(_unheard(wish, queue, why))
-        except CastoffError as error:
-            wish.problem = str(error)
+        scene = Scene(wish.run)
+        if why := queue.elsewhere(scene.clusters):
+            wish.problem = _unheard(wish, queue, why)
+        else:
+            wish.jobs = scene.jobs
     wishes = [wish for wish in wishes if wish.problem is None]
     answer = queue.ask({job for wish in wishes for job in wish.jobs})
     for wish in wishes:
@@ -134,11 +117,7 @@ def _ask_queue(queue: Queue, wishes: list[Wish]) -> None:
 
 
 def _jobs_of(wish: Wish, queue: Queue, answer: Answer) -> set[str]:
-    """The jobs of a run that have to be ended.
-
-    Raises:
-        CastoffError: it cannot be told which, or they are not castoff's to end.
-    """
+    """The jobs of a run that have to be ended; an error where that cannot be told."""
     run, now = wish.run, wish.before
     if is_alive(run):
         raise CastoffError(f"{now.id}: it is just being submitted; cancel it when it has been")
@@ -166,10 +145,11 @@ def _unheard(wish: Wish, queue: Queue, why: str) -> str:
 
 
 def _look(wishes: list[Wish]) -> None:
-    """See which runs have gone, by one question to each scheduler.
+    """See which runs have gone, of those that go on, by one question to each scheduler.
 
     What a scheduler has refused to end, and is still there, is not waited for.
     """
+    wishes = [wish for wish in wishes if wish.goes_on]
     answers = {
         queue: queue.ask({job for wish in wishes if wish.queue is queue for job in wish.jobs})
         for queue in {wish.queue for wish in wishes if wish.queue}

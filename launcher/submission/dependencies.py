@@ -51,34 +51,23 @@ def _run(name: str, scheduler: str, index: Index) -> Run | None:
 
 
 def _jobs(scheduler: str, condition: str, run: Run, environ: Mapping[str, str]) -> list[str]:
-    """The jobs of a run for which the condition is still open.
-
-    Raises:
-        CastoffError: it can never hold, or this scheduler cannot wait for it.
-    """
+    """The jobs of a run for which the condition is still open; an error where they cannot be waited for."""
     holds = condition_holds(condition, run)
     if holds is False:
         raise CastoffError(f"{run.id} is over, and not as {condition} asks: this would wait for ever")
     if holds:
         return []
-    planned, submission = run.facts(), run.submission()
-    theirs = planned.scheduler
-    if theirs != scheduler:
-        raise CastoffError(
-            f"{run.id} is a run of {title_of(theirs)}, for which {title_of(scheduler)} cannot wait; "
-            f"submit this when `castoff wait {run.id}` returns"
-        )
-    queued = Scene(run).queued
-    if queued and (elsewhere := queued_of(scheduler).queue(environ).elsewhere(queued.clusters)):
-        raise CastoffError(
-            f"{run.id}: {title_of(scheduler)} cannot wait for it: {elsewhere}, or submit this when "
-            f"`castoff wait {run.id}` returns"
-        )
-    if most := planned.requeue_max:
-        raise CastoffError(
-            f"{run.id} may be started again (requeue.max {most}), and whoever waits for its job may begin "
-            f"before its work is done; submit this when `castoff wait {run.id}` returns"
-        )
+    planned, submission, theirs = run.facts(), run.submission(), Scene(run)
+    why = None
+    if planned.scheduler != scheduler:
+        why = f"it is a run of {title_of(planned.scheduler)}"
+    elif theirs.queued and (elsewhere := queued_of(scheduler).queue(environ).elsewhere(theirs.clusters)):
+        why = elsewhere
+    elif most := planned.requeue_max:
+        why = f"it may be started again (requeue.max {most}), and whoever waits for its job may begin before"
+    if why:
+        what = f"{title_of(scheduler)} cannot wait for {run.id}"
+        raise CastoffError(f"{what}: {why}; submit this when `castoff wait {run.id}` returns")
     jobs = [send.job for send in submission.sends if send.job] if submission else []
     if submission is None and (job := status(run).job):  # of a script that stood alone
         jobs = [job]

@@ -24,9 +24,9 @@ from launcher.runs.records import Ending, Submission, read, write
 from launcher.runs.run import AGAIN, SETTLED, Run, said_again
 from launcher.schedulers.allocation import Allocation
 from launcher.schedulers.local.control import cancel_asked, introduce
-from launcher.starters.local.processes import GRACE, Family, Guardian, send
+from launcher.starters.local.processes import GRACE, send
 from launcher.starters.local.streams import RankLines, RankLog
-from launcher.starters.local.supervision import Rank, Report, Signals, Supervision
+from launcher.starters.local.supervision import Rank, Report, Supervision
 from launcher.submission.allocation import plan_in
 from launcher.submission.submit import recorded, working_directory
 
@@ -62,8 +62,7 @@ def run_in_foreground(
     )
     with contextlib.ExitStack() as stack:
         made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ)
-        draft, seal = stack.enter_context(made)
-        run = draft.final
+        run = stack.enter_context(made).final
         introduce(run, 0)
         environment = allocation.environment(decided.nodes, environ, run.path, directory)
         attempt = _Attempt(run, stack, output, messages)
@@ -71,7 +70,6 @@ def run_in_foreground(
         attempt.say(f"run {run.id}: logs are in {run.logs / '0.0'}, and the first of them is shown here")
         if (end := allocation.end(environment)) is not None:
             attempt.stop_before(end, decided.grace)
-        seal.check()
         attempt.start([shlex.split(decided.shell)[0], str(run.script)], environment)
         return attempt.run()
 
@@ -88,11 +86,7 @@ class _Attempt(Supervision):
     """The one attempt of such a run: from the start of its script to the end of all that it started."""
 
     def __init__(self, run: Run, stack: contextlib.ExitStack, output: BinaryIO, messages: TextIO):
-        self._signals = stack.enter_context(Signals())
-        family = Family()
-        stack.callback(family.close)
-        super().__init__(Report("", output, messages, None, run.logs), family, self._signals)
-        stack.callback(self.close)
+        super().__init__(Report("", output, messages, None, run.logs), stack)
         self._shown.append(self._messages)
         self._run = run
         self._stack = stack
@@ -111,21 +105,14 @@ class _Attempt(Supervision):
             )
 
     def start(self, command: list[str], environment: Mapping[str, str]) -> None:
-        """Start the script.
-
-        Raises:
-            CastoffError: it cannot be started.
-        """
-        guardian = Guardian()
-        self._family.leave_out(guardian.pid)
-        self._stack.callback(guardian.dismiss)
+        """Start the script; a CastoffError where it cannot be."""
         log = RankLog(self._run.script_log())
         self._stack.callback(log.close)
         (out, stdout), (err, stderr) = os.pipe(), os.pipe()
         try:
             self._script = process = subprocess.Popen(
                 command,
-                env={**environment, **guardian.environment},
+                env={**environment, **self.guardian.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
@@ -137,16 +124,12 @@ class _Attempt(Supervision):
         finally:
             os.close(stdout)
             os.close(stderr)
-        guardian.watch(process.pid)
         for watch, pipe, sink, terminal in (
             (self.add, out, self._output, self._report.output.isatty()),
             (self.add_pipe, err, self._messages, self._report.messages.isatty()),
         ):
             lines = (RankLines if terminal else _AsItIs)(b"", terminal=True)
-            watch(Rank(0, process, pipe, log, lines=lines, sink=sink))
-
-    def _trouble(self, rank: Rank, trouble: str) -> None:
-        self.say(trouble)
+            watch(Rank(0, process, pipe, log, lines, sink))
 
     def _judge(self, rank: Rank, returncode: int) -> None:
         """What the script's end means is in its records."""

@@ -7,23 +7,24 @@ import shlex
 import time
 from collections.abc import Collection, Mapping
 
+import msgspec
+
 from launcher.errors import CastoffError
-from launcher.runs.directory import Sealed, check_folder, opened
+from launcher.runs.directory import check_folder, check_trusted
 from launcher.runs.index import write_down
-from launcher.runs.records import Earlier, Ending, Facts, Submission, read, write_file
+from launcher.runs.records import Ending, Facts, Submission, read, write_file
 from launcher.runs.run import LOCK, STOP, Run, locked
 from launcher.runs.script import head_of
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import Silent
-from launcher.schedulers.local.abandoned import living
-from launcher.schedulers.local.control import forget_cancellation, other_host, started_by
+from launcher.schedulers.local.control import forget_cancellation, mark_of, marked, other_host
 from launcher.schedulers.orders import Order, Sending
 from launcher.schedulers.registry import queued, queued_of
 from launcher.status.settle import settle
 from launcher.status.survey import Scene
 from launcher.status.watch import judge
 from launcher.submission.dependencies import resolve
-from launcher.submission.send import NotSent, send
+from launcher.submission.send import send
 from launcher.submission.submit import secrets
 
 _PATIENCE = 20.0
@@ -53,76 +54,54 @@ def resubmit(
         CastoffError: it still runs, there is nothing to start, or it cannot be submitted from here.
     """
     environ = os.environ if environ is None else environ
-    with opened(run.path) as directory:
-        check_folder(run.path.parent)
-        try:
-            script = run.script.read_text(encoding="utf-8", errors="surrogateescape")
-        except OSError as error:
-            raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error
-        seal = Sealed(run.path, directory, script.encode(errors="surrogateescape"))
-        plan = run.facts()
-        scheduler = queued(plan.scheduler)
-        _check_records(run, plan)
-        if scheduler is not None:
-            scheduler.check_reachable(environ)
-        try:
-            with locked(run.path / LOCK, patience=0.5) as lock:
-                _check_over(run, scheduler, environ)
-                begin = _next_attempts(run, plan, members, done_too)
-                record = _renewed(run, plan.scheduler, begin)
-                sendings = None  # all that can be wrong with them is said before anything has changed
-                if scheduler is not None:
-                    _check_none_left(run, scheduler, environ)
-                    here = scheduler.configuration(environ)
-                    record.cluster = here.cluster or record.cluster
-                    sendings = _sendings(run, script, plan, record, here.largest_array, environ)
-                _renew_secrets(run, plan.env_from, environ)
-                (run.path / STOP).unlink(missing_ok=True)
-                forget_cancellation(run)
-                write_down(environ, lambda index: index.reopen(run), _NOT_REOPENED.format(run.id))
-                run.write_submission(record)
-                try:
-                    send(run, seal, record, sendings, lock, environ)
-                except NotSent as error:
-                    record.error = error.said
-                    run.write_submission(record)
-                    raise
-        except BlockingIOError:
-            raise CastoffError(_still(run)) from None
-        except OSError as error:
-            raise CastoffError(f"{run.path}: cannot be written: {error.strerror}") from error
-        return begin
-
-
-def _check_records(run: Run, plan: Facts) -> None:
-    """Make sure that they tell how it is started, and what was sent already.
-
-    Raises:
-        CastoffError: they do not.
-    """
-    local = queued(plan.scheduler) is None
-    alone = not local and not (run.path / "submission.json").exists()  # its script was submitted by hand
-    if (run.submission() is None and not alone) or (local and plan.by_script):
+    check_trusted(run.path)
+    check_folder(run.path.parent)
+    try:
+        script = run.script.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error
+    plan, before = run.facts(), run.submission()
+    if before is None or plan.by_script:
         raise CastoffError(
-            f"{run.id}: plan.json or submission.json is missing or damaged, so castoff does not know how "
-            "to start it, nor what may run already; `castoff submit` makes a new run"
+            f"{run.id}: castoff did not submit it, or plan.json or submission.json is missing or damaged, so "
+            "it is not known what may run already; `castoff submit` makes a new run"
         )
+    scheduler = queued(plan.scheduler)
+    if scheduler is not None:
+        scheduler.check_reachable(environ)
+    try:
+        with locked(run.path / LOCK, patience=0.5) as lock:
+            _check_over(run, scheduler, environ)
+            begin = _next_attempts(run, plan, members, done_too)
+            record = _renewed(run, run.submission() or before, begin)  # what was unclear may be settled
+            sendings = None  # all that can be wrong with them is said before anything has changed
+            if scheduler is not None:
+                _check_none_left(run, scheduler, environ)
+                here = scheduler.configuration(environ)
+                record.cluster = here.cluster or record.cluster
+                sendings = _sendings(run, script, plan, record, here.largest_array, environ)
+            _renew_secrets(run, plan.env_from, environ)
+            (run.path / STOP).unlink(missing_ok=True)
+            forget_cancellation(run)
+            write_down(environ, lambda index: index.reopen(run), _NOT_REOPENED.format(run.id))
+            run.write_submission(record)
+            send(run, record, sendings, lock, environ)
+    except BlockingIOError:
+        raise CastoffError(_still(run)) from None
+    except OSError as error:
+        raise CastoffError(f"{run.path}: cannot be written: {error.strerror}") from error
+    return begin
 
 
 def _check_over(run: Run, scheduler: QueuedScheduler | None, environ: Mapping[str, str]) -> None:
-    """Make sure that nothing of a run waits or runs. What the local one has
-    started holds its lock, or has its mark.
-
-    Raises:
-        CastoffError: it does, or nobody can tell now.
-    """
+    """Make sure that nothing of a run waits or runs. What the local one has started has its mark."""
     if scheduler is None:
-        if (started := started_by(run)) and started.mark in living():
+        if (mark := mark_of(run)) and mark in marked():
             raise CastoffError(_still(run))
         return
     (now,) = judge([Scene(run, held=True)])
     if now.unsettled:
-        settle(run, patience=_PATIENCE, held=True, environ=environ)
+        settle(run, patience=_PATIENCE, environ=environ)
         (now,) = judge([Scene(run, held=True)])
     if now.unsettled:
         raise CastoffError(f"{run.id}: {now.reason}; what may run already is not started again")
@@ -131,24 +110,17 @@ def _check_over(run: Run, scheduler: QueuedScheduler | None, environ: Mapping[st
 
 
 def _check_none_left(run: Run, scheduler: QueuedScheduler, environ: Mapping[str, str]) -> None:
-    """Make sure that the queue has no job of a run, whatever it has said of the ids in its records.
-
-    Raises:
-        CastoffError: it has, or does not answer.
-    """
+    """Make sure that the queue has no job of a run, whatever it has said of the ids in its records."""
     queue = scheduler.queue(environ)
-    queued = Scene(run, held=True).queued
-    # The ids of a script that stood alone, which lay elsewhere.
-    alone = queued.jobs if run.submission() is None and queued else set()
+    scene = Scene(run, held=True)
 
     def living() -> list[str]:
         """By its script's path, which no other has."""
-        found = (one for one in queue.unfinished() if one.runs(str(run.script)) or one.job in alone)
-        return sorted({one.job for one in found})
+        return sorted({one.job for one in queue.unfinished() if one.runs(str(run.script))})
 
     give_up = time.monotonic() + _PATIENCE
     try:
-        if queued and (elsewhere := queue.elsewhere(queued.clusters)):
+        if scene.queued and (elsewhere := queue.elsewhere(scene.clusters)):
             raise Silent(elsewhere)
         # A job that has just ended is still being cleared away.
         while (left := living()) and time.monotonic() < give_up:
@@ -179,17 +151,12 @@ def _sendings(
         _, dependency = resolve(record.after, record.scheduler, environ)
     elif _has_begun(run) and scheduler.forgets_dependency(head):
         dependency = ""  # it has held once, and those jobs may be forgotten
-    if not plan.by_script:
-        scheduler.check_run_dir(str(run.path))
+    scheduler.check_run_dir(str(run.path))
     return scheduler.sendings(Order.of(plan, script, str(run.path), dependency, record.begin), largest)
 
 
 def _next_attempts(run: Run, plan: Facts, members: Collection[int], done_too: bool) -> dict[int, int]:
-    """The members to start, and the attempt that each begins with.
-
-    Raises:
-        CastoffError: there is none, or one of `members` does not exist, is done, or may still run.
-    """
+    """The members to start, and the attempt that each begins with."""
     count = plan.array_count or 1
     last = {member: (attempt, folder) for member, attempt, folder in run.attempts()}
     if unknown := sorted(set(members) - set(range(count))):
@@ -216,20 +183,17 @@ def _renew_secrets(run: Run, names: list[str], environ: Mapping[str, str]) -> No
         write_file(path, secrets(names, environ))
 
 
-def _renewed(run: Run, scheduler: str, begin: dict[int, int]) -> Submission:
+def _renewed(run: Run, before: Submission, begin: dict[int, int]) -> Submission:
     """The record of a new submission; the one before becomes history."""
-    # A script that stands alone was submitted where it made the directory.
-    before = run.submission() or Submission(directory=str(run.path.parent))
-    last = Earlier(before.time, before.job, before.error, before.sends)
-    return Submission(
-        scheduler=scheduler,
-        directory=before.directory,
+    return msgspec.structs.replace(
+        before,
         time=time.time(),
+        job=None,
+        error=None,
         after={} if _has_begun(run) else before.after,  # what it waited for has held once
-        node_hours=before.node_hours,
-        cluster=before.cluster,
         begin=begin,
-        earlier=[*before.earlier, last],
+        sends=[],
+        earlier=[*before.earlier, msgspec.structs.replace(before, earlier=[])],
     )
 
 

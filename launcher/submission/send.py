@@ -14,15 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-import msgspec
-
 from launcher.errors import CastoffError
-from launcher.runs.directory import Replaced, Sealed
 from launcher.runs.records import Send, Submission
 from launcher.runs.run import Run
 from launcher.schedulers.command import command_environment
-from launcher.schedulers.local import submit as local
-from launcher.schedulers.local.abandoned import MARK
+from launcher.schedulers.local import control as local
 from launcher.schedulers.orders import Sending
 from launcher.schedulers.registry import queued_of
 from launcher.starters.local.processes import GUARDED
@@ -50,8 +46,6 @@ class Unclear(CastoffError):
 
     def __init__(self, run: Run, command: list[str], said: str):
         self.run = run
-        self.said = said
-        """What there was of an answer."""
         super().__init__(
             f"{shlex.join(command)} gave no clear answer: {said}\n"
             f"nobody knows yet whether {run.id} was submitted; nothing is sent again before the queue was "
@@ -75,7 +69,6 @@ class _Answer(NamedTuple):
 
 def send(
     run: Run,
-    seal: Sealed,
     record: Submission,
     sendings: Sequence[Sending] | None,
     lock: IO[str],
@@ -86,35 +79,39 @@ def send(
     Without `sendings` castoff's own scheduler takes the run.
 
     Raises:
-        NotSent: a scheduler refuses one; those before it are cancelled. The caller writes the refusal down.
+        NotSent: a scheduler refuses one; those before it are cancelled, and the refusal is written down.
         Unclear: one gives no clear answer; those after it have not been sent.
-        Replaced: something else lies in the run's place; what was sent is cancelled.
         CastoffError: somebody interrupted this; what was sent until then is written down.
+        OSError: it cannot be written down; `record` holds the refusal, if that is what it was.
     """
-    if sendings is None:
-        _send_to_local(run, seal, lock, environ)
-        return
+    try:
+        if sendings is None:
+            _send_to_local(run, lock, environ)
+        else:
+            _send_all(run, record, sendings, lock, environ)
+    except NotSent as refusal:
+        record.sends, record.job, record.error = [], None, refusal.said
+        run.write_submission(record)
+        raise
+
+
+def _send_all(
+    run: Run, record: Submission, sendings: Sequence[Sending], lock: IO[str], environ: Mapping[str, str]
+) -> None:
     cleaned = command_environment(environ)
-    sends: list[Send] = []
-    record = msgspec.structs.replace(record, sends=sends)
+    sends = record.sends
     for number, sending in enumerate(sendings, 1):
         command = sending.command(sends[-1].job if sends else None)
         sends.append(_send_of(sending))
         run.write_submission(record)
+        variables = {**cleaned, **sending.environment}
         try:
-            around = seal.check()
-            answer = _answer(
-                run, command, {**cleaned, **sending.environment}, record.directory, [lock.fileno()]
-            )
+            answer = _answer(run, command, variables, record.directory, [lock.fileno()])
             sends[-1].job = _job(run, record, command, answer, environ)
-            seal.check(around)  # the command has read the script between the two
         except NotSent as refusal:
             sends.pop()
             run.write_submission(record)
             _withdraw(record.scheduler, sends, environ, refusal)
-            raise
-        except Replaced as problem:
-            _withdraw(record.scheduler, sends, environ, problem)
             raise
         record.job = record.job or sends[-1].job
         run.write_submission(record)
@@ -126,12 +123,7 @@ def send(
 def _job(
     run: Run, record: Submission, command: list[str], answer: _Answer, environ: Mapping[str, str]
 ) -> str:
-    """The job that a command has become; where its answer does not tell, the queue is asked.
-
-    Raises:
-        NotSent: none.
-        Unclear: the queue does not tell either.
-    """
+    """The job that a command has become; where its answer does not tell, the queue is asked."""
     scheduler = queued_of(record.scheduler)
     job = scheduler.parse_submit(answer.output) if answer.code == 0 else None
     if job is not None:
@@ -140,7 +132,7 @@ def _job(
         raise NotSent(run, command, answer.code, answer.said)
     record.sends[-1].unclear = answer.said
     run.write_submission(record)
-    if not settle(run, patience=_UNCLEAR_PATIENCE, held=True, environ=environ):
+    if not settle(run, patience=_UNCLEAR_PATIENCE, environ=environ):
         raise Unclear(run, command, answer.said)
     settled = run.submission()
     found = settled.sends[-1] if settled else Send()
@@ -163,11 +155,7 @@ def _send_of(sending: Sending) -> Send:
 
 
 def _withdraw(scheduler: str, sends: Sequence[Send], environ: Mapping[str, str], why: CastoffError) -> None:
-    """Cancel what a scheduler took of a run, the rest of which cannot be sent.
-
-    Raises:
-        CastoffError: it cannot be cancelled.
-    """
+    """Cancel what a scheduler took of a run, the rest of which cannot be sent."""
     jobs = [send.job for send in sends if send.job]
     if refused := queued_of(scheduler).queue(environ).cancel(jobs):
         which = f"jobs {', '.join(refused)}, which it took of the same run, go on"
@@ -175,16 +163,9 @@ def _withdraw(scheduler: str, sends: Sequence[Send], environ: Mapping[str, str],
         raise CastoffError(f"{why}\nbut {which}: {words}") from why
 
 
-def _send_to_local(run: Run, seal: Sealed, lock: IO[str], environ: Mapping[str, str]) -> None:
-    """Run the local scheduler's command, once; it inherits the run's lock.
-
-    Raises:
-        NotSent: it does not run.
-        Replaced: something else lies in the run's place.
-        CastoffError: it does, but somebody interrupted this before it could be said.
-    """
-    seal.check()
-    marks = (MARK, GUARDED)  # of a run that submits this
+def _send_to_local(run: Run, lock: IO[str], environ: Mapping[str, str]) -> None:
+    """Run the local scheduler's command, once; it inherits the run's lock."""
+    marks = (local.MARK, GUARDED)  # of a run that submits this
     environ = {name: value for name, value in environ.items() if name not in marks}
     command = local.submit_command(str(run.path))
     # From the run directory: a folder named launcher where the user works would win over ours.
@@ -204,11 +185,7 @@ def _answer(
     inherited: list[int],
     stdin: IO[str] | int = subprocess.DEVNULL,
 ) -> _Answer:
-    """Run a command to its end.
-
-    Raises:
-        NotSent: it cannot be started.
-    """
+    """Run a command to its end."""
     try:
         # In a session of its own: an interrupt at the terminal is not for it.
         process = subprocess.Popen(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,12 +19,11 @@ import yaml
 
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
-from launcher.errors import CastoffError, say
+from launcher.errors import CastoffError, printable, say
 from launcher.planning.planner import plan
 from launcher.planning.render import render
 from launcher.quoting import shell_word, visible_word
 from launcher.runs import provenance
-from launcher.runs.directory import Sealed
 from launcher.runs.drafts import Draft, new_run, sweep_drafts
 from launcher.runs.index import write_down
 from launcher.runs.plan import Plan
@@ -32,18 +32,15 @@ from launcher.runs.records import write_file
 from launcher.runs.run import Run, runs_folder
 from launcher.schedulers.base import Configuration
 from launcher.schedulers.directives import dependency_words, own_dependency
-from launcher.schedulers.local import submit as local
+from launcher.schedulers.local import control as local
 from launcher.schedulers.orders import Order
 from launcher.schedulers.registry import queued
 from launcher.submission.dependencies import resolve
-from launcher.submission.send import NotSent, send
+from launcher.submission.send import send
 
 _PLACEHOLDER = f"/{os.urandom(16).hex()}"
 """Stands for the run directory, which only a real submission makes. At random, for then no text of a
 job can hold it; what is shown in its place is always the same."""
-
-_LINE_BREAKS = frozenset("\x85\u2028\u2029")
-"""Line breaks to YAML 1.1, text to everybody else."""
 
 
 class DryRun(NamedTuple):
@@ -124,6 +121,7 @@ def submit(
     environ = os.environ if environ is None else environ
     decided = plan(spec, site, function=function)
     script = render(decided)
+    _check_syntax("\n".join(decided.setup), script)
     scheduler = queued(decided.scheduler)
     if scheduler is not None:
         scheduler.check_reachable(environ)
@@ -141,22 +139,34 @@ def submit(
         cluster=here.cluster,
     )
     made = recorded(spec, decided, script, record, runs_dir=runs_dir, environ=environ, prepare=prepare)
-    with made as (draft, seal):
+    with made as draft:
         run = draft.final
         order = Order.of(decided, script, str(run.path), dependency)
         largest = here.largest_array or (site.array.max_count if site.array else None)
         sendings = scheduler.sendings(order, largest) if scheduler else None
         try:
-            send(run, seal, record, sendings, draft.lock, environ)
-        except NotSent as error:
-            try:
-                record.error = error.said
-                run.write_submission(record)
-            except OSError:  # as where the disk is full
-                draft.withdraw()
-                raise CastoffError(f"{error.said}\nnothing was started, and nothing of it is left") from error
-            raise
+            send(run, record, sendings, draft.lock, environ)
+        except OSError as error:
+            if record.error is None:
+                raise
+            draft.withdraw()  # a refusal that cannot be written down, as where the disk is full
+            raise CastoffError(f"{record.error}\nnothing was started, and nothing of it is left") from error
     return run
+
+
+def _check_syntax(setup: str, script: str) -> None:
+    """Have bash read what the job is to run: else the job finds a mistake, after hours in a queue."""
+    # Apart from the script, where a quote that setup leaves open may find an end.
+    for name, text in (("the lines of `setup` are", setup), ("the job's script, with its parts, is", script)):
+        try:
+            # -p, as BASH_ENV is another's; extglob, for setup may turn it on.
+            command, lines = ["bash", "-p", "-n", "-O", "extglob"], text.encode(errors="surrogateescape")
+            read = subprocess.run(command, input=lines, capture_output=True, check=False)
+        except OSError:  # no bash here
+            return
+        if read.returncode:
+            said = printable(read.stderr.decode(errors="replace").strip().replace("\n", "; "))
+            raise CastoffError(f"{name} nothing that bash could run: {said}")
 
 
 @contextlib.contextmanager
@@ -169,12 +179,11 @@ def recorded(
     runs_dir: Path | None,
     environ: Mapping[str, str],
     prepare: Callable[[Path], None] | None = None,
-) -> Iterator[tuple[Draft, Sealed]]:
+) -> Iterator[Draft]:
     """Make the directory of a new run, with all that it holds before it begins, and list it in the index.
 
-    With it comes what it is to be like when its script is sent or started. `prepare` is called with it
-    before it gets its name. Its lock is held as long as this lasts. If anything fails on the way, nothing
-    is left.
+    `prepare` is called with it before it gets its name. Its lock is held as long as this lasts. If anything
+    fails on the way, nothing is left.
 
     Raises:
         CastoffError: it cannot be made; or a variable that `env_from` names is not set.
@@ -209,18 +218,14 @@ def recorded(
             draft.publish()
         except OSError as error:
             raise CastoffError(f"{draft.final.path}: cannot be written: {error.strerror}") from error
-        yield draft, Sealed(draft.final.path, draft.directory, script.encode(errors="surrogateescape"))
+        yield draft
 
 
 def _job_file(spec: JobSpec) -> str:
     """The job as a file that renders to the same script, wherever it lies."""
     if spec.templates is not None:  # which counts from the job file's folder
         spec = msgspec.structs.replace(spec, templates=str(Path(spec.templates).absolute()))
-    fields = msgspec.to_builtins(spec)
-    text = str(yaml.safe_dump(fields, sort_keys=False, allow_unicode=True))
-    if not _LINE_BREAKS.isdisjoint(text):  # a reader would take them for ordinary ones
-        text = str(yaml.safe_dump(fields, sort_keys=False))
-    return text
+    return str(yaml.safe_dump(msgspec.to_builtins(spec), sort_keys=False))
 
 
 def working_directory() -> str:

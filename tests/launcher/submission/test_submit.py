@@ -14,7 +14,7 @@ from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput
 from launcher.runs.index import Index
 from launcher.runs.run import Run
-from launcher.schedulers.local import submit as local
+from launcher.schedulers.local import control as local
 from launcher.status.watch import wait
 from launcher.submission import send as sending
 from launcher.submission.submit import dry_run, submit
@@ -100,10 +100,10 @@ def _interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     real = subprocess.Popen.communicate
     interrupts = iter([KeyboardInterrupt])
 
-    def communicate(process: subprocess.Popen[str], **words: Any) -> tuple[str, str]:
-        for interrupt in interrupts:
+    def communicate(process: subprocess.Popen[str], *given: Any, **words: Any) -> tuple[str, str]:
+        for interrupt in interrupts if not given else ():  # bash is given the script
             raise interrupt
-        return real(process, **words)
+        return real(process, *given, **words)
 
     monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
 
