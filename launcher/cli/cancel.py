@@ -20,18 +20,17 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int
     """
     from launcher.submission.cancel import end
 
-    problems = []
-    for batch in end(runs_meant(runs, names)):
-        problems += [one.problem for one in batch if one.problem]
-        ended = [one for one in batch if not one.problem]
-        for one, now in zip(ended, statuses(one.run for one in ended), strict=True):
-            if as_json:
-                print_json({"id": now.id, "state": now.state, "ending": now.ending})
-            else:
-                click.echo(f"{now.id}: {ending_words(now, '' if one.asked else ' already')}")
-            if one.goes_on:
-                why = f"; {now.reason}" if now.reason else ""
-                problems.append(f"{now.id}: still not over after {one.patience:g} s{why}")
+    wishes = end(runs_meant(runs, names))
+    problems = [one.problem for one in wishes if one.problem]
+    ended = [one for one in wishes if not one.problem]
+    for one, now in zip(ended, statuses(one.run for one in ended), strict=True):
+        if as_json:
+            print_json({"id": now.id, "state": now.state, "ending": now.ending})
+        else:
+            click.echo(f"{now.id}: {ending_words(now, '' if one.asked else ' already')}")
+        if one.goes_on:
+            why = f"; {now.reason}" if now.reason else ""
+            problems.append(f"{now.id}: still not over after {one.patience:g} s{why}")
     if problems:
         raise CastoffError("\n".join(problems))
     return 0

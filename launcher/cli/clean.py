@@ -12,8 +12,18 @@ from typing import NamedTuple
 import click
 
 from launcher.cli.completion import complete_runs
-from launcher.cli.output import Table, brief, duration, is_terminal, json_option, print_json, say, several
+from launcher.cli.output import (
+    brief,
+    duration,
+    is_terminal,
+    json_option,
+    print_json,
+    print_table,
+    say,
+    several,
+)
 from launcher.errors import CastoffError
+from launcher.quoting import visible_word
 from launcher.runs.directory import check_trusted
 from launcher.runs.index import Index
 from launcher.runs.records import Submission
@@ -46,9 +56,6 @@ class _Candidate(NamedTuple):
     help="Only runs with this ending, as done; may be given again.",
 )
 @click.option("--name", "names", multiple=True, metavar="NAME", help="Only of this name; * is anything.")
-@click.option(
-    "--unknown", is_flag=True, help="Also those of RUNS of which nobody knows whether they are over."
-)
 @click.option("--dry-run", "dry", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
@@ -59,7 +66,6 @@ def command(
     older_than: int | None,
     endings: tuple[str, ...],
     names: tuple[str, ...],
-    unknown: bool,
     dry: bool,
     yes: bool,
     as_json: bool,
@@ -70,21 +76,18 @@ def command(
     """
     if not runs and older_than is None and not endings and not names:
         context.fail("say which runs: by name, or as in castoff clean --older-than 30d")
-    if unknown and not runs:
-        context.fail("--unknown is for runs that are named")
     if not (yes or dry) and (as_json or not is_terminal(sys.stdin)):
         context.fail("nobody can be asked: give --yes, or --dry-run to see what would go")
     index = Index.of(os.environ)
 
     def allowed(told: RunSummary) -> bool:
-        since = _ended(told)
         return (
             (not endings or told.ending in endings)
             and (not names or any(fnmatchcase(told.name, name) for name in names))
-            and (older_than is None or (since is not None and time.time() - since >= older_than))
+            and (older_than is None or time.time() - _ended(told) >= older_than)
         )
 
-    candidates = _candidates(index, index.find_all(runs), allowed, unknown=unknown)
+    candidates = _candidates(index, index.find_all(runs), allowed)
     if not as_json:
         _show(candidates)
     if candidates and not (dry or yes):
@@ -102,14 +105,8 @@ def command(
         raise CastoffError("\n".join(problems))
 
 
-def _candidates(
-    index: Index, named: list[Run], allowed: Callable[[RunSummary], bool], *, unknown: bool
-) -> list[_Candidate]:
-    """The runs that will be removed.
-
-    Raises:
-        CastoffError: one that was named may not be.
-    """
+def _candidates(index: Index, named: list[Run], allowed: Callable[[RunSummary], bool]) -> list[_Candidate]:
+    """The runs that will be removed; an error where one that was named may not be."""
     overview = Overview(index)
     needed = {  # the directories of runs that others wait for, and who does
         path: row.entry.id
@@ -122,7 +119,7 @@ def _candidates(
     candidates, problems = [], []
     for run in named or [row.run for row in meant]:
         try:
-            candidate = _examine(run, needed, named=bool(named), unknown=unknown)
+            candidate = _examine(run, needed, named=bool(named))
         except CastoffError as error:
             problems.append(str(error))
             continue
@@ -135,17 +132,13 @@ def _candidates(
     return candidates
 
 
-def _ended(told: RunSummary) -> float | None:
-    """When a run ended; when it was submitted, if it never began."""
-    return told.ended or told.submitted
+def _ended(told: RunSummary) -> float:
+    """When a run ended; when it was submitted, if it never began; else now."""
+    return told.ended or told.submitted or time.time()
 
 
-def _examine(run: Run, needed: dict[str, str], *, named: bool, unknown: bool) -> _Candidate:
-    """A run that may be removed, by its own records and not by what the index remembers.
-
-    Raises:
-        CastoffError: it may not.
-    """
+def _examine(run: Run, needed: dict[str, str], *, named: bool) -> _Candidate:
+    """A run that may be removed, by its own records and not by what the index remembers; else an error."""
     check_trusted(run.path)
     now = status(run)
     if now.unsettled:
@@ -154,12 +147,11 @@ def _examine(run: Run, needed: dict[str, str], *, named: bool, unknown: bool) ->
         raise CastoffError(f"{run.id}: is {now.state}; castoff cancel {run.id} ends it")
     if waiting := needed.get(str(run.path)):
         raise CastoffError(f"{run.id}: {waiting} waits for it, and needs to see how it ended")
-    alone = run.submission() is None
-    likely = not alone or (named and now.ending != "again")
-    certain = now.state == "ended" and (now.final or likely)
-    if not certain and not unknown:
+    likely = run.submission() is not None or (named and now.ending != "again")
+    if now.state != "ended" or not (now.final or likely):
         why = now.reason or "castoff did not submit it, so its scheduler may still start it again"
-        raise CastoffError(f"{run.id}: {why}; name it with --unknown to remove it all the same")
+        command = f"rm -r {visible_word(str(run.path))}"
+        raise CastoffError(f"{run.id}: {why}; if you know that it does not go on: {command}")
     return _Candidate(run, summary(now), size(run))
 
 
@@ -168,12 +160,17 @@ def _show(candidates: list[_Candidate]) -> None:
         say("there is nothing to remove")
         return
     now = time.time()
-    rows = []
-    for run, told, bytes in candidates:
-        ended = _ended(told)
-        since = f"{brief(now - ended)} ago" if ended else ""
-        rows.append((run.id, told.ending or "", since, _size_words(bytes), str(run.path.parent)))
-    Table(("run", "state", "ended", "size", "folder"), rows, dispensable=("folder", "ended")).print(rows)
+    rows = [
+        (
+            run.id,
+            told.ending or "",
+            f"{brief(now - _ended(told))} ago",
+            _size_words(bytes),
+            str(run.path.parent),
+        )
+        for run, told, bytes in candidates
+    ]
+    print_table(("run", "state", "ended", "size", "folder"), rows, dispensable=("folder", "ended"))
 
 
 def _remove(candidates: list[_Candidate], index: Index) -> tuple[list[Run], list[str]]:

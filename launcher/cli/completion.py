@@ -1,4 +1,4 @@
-"""castoff completion, and what castoff offers a shell for a word: runs, numbers of theirs, sites, fields.
+"""castoff completion, and what castoff offers a shell for a word: runs, sites, fields.
 
 click has the protocol, the shells' functions, verbs, flags and files. Each `complete_…` answers while
 somebody waits for a key, so it loads what it needs and no more.
@@ -91,21 +91,6 @@ def complete_runs(context: click.Context, parameter: click.Parameter, incomplete
         if len(offered) >= 50:
             break
     return _items(incomplete, offered)
-
-
-def complete_numbers(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:
-    """Of the run that the line names: its ranks that have a log, its members, or their attempts."""
-    from launcher.runs.index import Index
-
-    # An option whose value is being typed keeps click from seeing the arguments before it.
-    run = Index.of(os.environ).find(context.params.get("run") or next(iter(context.args), ""))
-    meant, attempts = context.params.get("members"), run.attempts()
-    numbers = {
-        "ranks": {int(log.stem[5:]) for log in run.logs.glob("*/rank-*[0-9].log")},
-        "members": {member for member, _, _ in attempts},
-        "attempt": {attempt for member, attempt, _ in attempts if not meant or member in meant},
-    }[parameter.name or ""]
-    return _items(incomplete, map(str, sorted(numbers)))
 
 
 def complete_sites(context: click.Context, parameter: click.Parameter, incomplete: str) -> _Items:

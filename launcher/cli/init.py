@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -21,10 +22,10 @@ def command(path: Path, site_name: str | None) -> None:
     """Write a commented job file to start from; never over a file that is there."""
     text = example_job(load_site(site_name))
     shown = printable(str(path))
+    if os.path.lexists(path):
+        raise CastoffError(f"{shown}: is there already; name another file, or remove it")
     try:
-        write_file(path, text, 0o644, new=True)
-    except FileExistsError:
-        raise CastoffError(f"{shown}: is there already; name another file, or remove it") from None
+        write_file(path, text, 0o644)
     except OSError as error:
         raise CastoffError(f"{shown}: cannot be written: {error.strerror}") from error
     site = f" --site {visible_word(site_name)}" if site_name else ""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from launcher.starters.local.starter import Hosts, StartRequest, start_ranks
 if TYPE_CHECKING:
     from launcher.config.job import JobSpec
     from launcher.config.site import Site
-    from launcher.ranks.families import Placement
     from launcher.schedulers.allocation import Allocation
 
 _LEFT_OUT_HERE = ("setup", "options", "inherit", "snapshot", "array", "after", "requeue", "start")
@@ -91,8 +90,8 @@ def command(
     it can go on, which castoff's trainers do: the same command again goes on; 0 if it is done.
     """
     context = click.get_current_context()
-    if here and site_name is not None:
-        context.fail("--here is this host alone, and --site names an allocation's site")
+    if here:
+        _refuse({"--site": site_name}, "names an allocation's site, and --here is this host alone")
     flags = {name: value for name, value in layout.items() if value is not None}
     hosts = _hosts_by_hand(node_rank, master_addr, master_port, flags)
     found = None if here or hosts is not None else _allocation(site_name)
@@ -133,9 +132,12 @@ def command(
         context.fail("--node-rank is for a program after --, without job file and site")
     if job is not None or overrides or site_name is not None or flags.keys() & {"ranks", "nodes"}:
         request = _with_job(request, job, overrides, flags, site_name or OWN)
-    with _outcome_asked_for(request) as (asking, outcome):
-        code = start_ranks(asking, output=sys.stdout.buffer, messages=sys.stderr)
-        if code == 0 and outcome is not None and said_again(outcome):
+    with tempfile.TemporaryDirectory(prefix="castoff-launch-") as folder:
+        ours = Path(folder, "outcome")  # where a job around this has none
+        outcome = request.environment.get("CASTOFF_OUTCOME_FILE") or str(ours)
+        request = request._replace(environment={**request.environment, "CASTOFF_OUTCOME_FILE": outcome})
+        code = start_ranks(request, output=sys.stdout.buffer, messages=sys.stderr)
+        if code == 0 and said_again(ours):
             say("the program has stopped early, and said that it can go on: the same command again does that")
             return AGAIN
     return code
@@ -144,11 +146,7 @@ def command(
 def _hosts_by_hand(
     number: int | None, address: str | None, port: int | None, flags: dict[str, int]
 ) -> Hosts | None:
-    """The hosts that flags tell of, where no scheduler does; takes what it needs out of `flags`.
-
-    Raises:
-        click.UsageError: half of it is missing, or this host's number is none of theirs.
-    """
+    """The hosts that flags tell of, where no scheduler does; takes what it needs out of `flags`."""
     context = click.get_current_context()
     if number is None:
         _refuse({"--master-addr": address, "--master-port": port}, "goes with --node-rank and --nodes")
@@ -160,28 +158,10 @@ def _hosts_by_hand(
         )
     count = flags.pop("nodes")
     if number >= count:
-        context.fail(
-            f"--node-rank {number} is none of --nodes {count} hosts, whose numbers are 0 to {count - 1}"
-        )
+        context.fail(f"--node-rank {number} is none of --nodes {count} hosts: they are 0 to {count - 1}")
     if not address and count > 1:
-        context.fail(
-            "--master-addr is missing: name the host whose --node-rank is 0, as all of them can reach it"
-        )
+        context.fail("--master-addr is missing: name the host whose --node-rank is 0, as all can reach it")
     return Hosts(count, number, address or "127.0.0.1", port or _MASTER_PORT)
-
-
-@contextlib.contextmanager
-def _outcome_asked_for(request: StartRequest) -> Iterator[tuple[StartRequest, Path | None]]:
-    """A file in which the program may say how it ended, as in a job; none where a job around this has one."""
-    import tempfile
-
-    if request.environment.get("CASTOFF_OUTCOME_FILE"):
-        yield request, None
-        return
-    with tempfile.TemporaryDirectory(prefix="castoff-launch-") as folder:
-        path = Path(folder, "outcome")
-        environment = {**request.environment, "CASTOFF_OUTCOME_FILE": str(path)}
-        yield request._replace(environment=environment), path
 
 
 def _refuse(flags: Mapping[str, object], why: str) -> None:
@@ -233,11 +213,7 @@ def _say_left_out(spec: JobSpec, fields: tuple[str, ...]) -> None:
 
 
 def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
-    """The allocation to use and its site; None: this host alone.
-
-    Raises:
-        CastoffError: there is none of that site's scheduler; or this process is one of its ranks.
-    """
+    """The allocation to use and its site; None: this host alone. An error where this is one of its ranks."""
     if site_name is None and not os.environ.keys() & {"SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID"}:
         return None  # as mostly: nothing else is loaded
     from launcher.schedulers.choice import choose_site, site_named
@@ -254,35 +230,22 @@ def _allocation(site_name: str | None) -> tuple[Allocation, Site] | None:
         say(f"site {site.name}: {why}")
         if is_own(site.scheduler):
             return None
-    mine = [one for one in found if one.scheduler == site.scheduler]
-    if not mine:
-        raise CastoffError(_no_allocation(site, found))
+    allocation = next((one for one in found if one.scheduler == site.scheduler), None)
+    if allocation is None:
+        get = queued_of(site.scheduler).interactive
+        hint = f"this shell is in no allocation of it: get one with {get}, or use castoff submit"
+        if found:
+            hint = f"this is {found[0]}: name the site of this machine with --site"
+        raise CastoffError(f"site {site.name} runs {site.scheduler}, but {hint}; --here is this host alone")
     rank = rank_here(os.environ)
     if rank is not None:
-        raise CastoffError(_is_a_rank(rank, mine[0]))
-    return mine[0], site
-
-
-def _is_a_rank(rank: Placement, allocation: Allocation) -> str:
-    size = "" if rank.world_size is None else f" of {rank.world_size}"
-    told = [rank.sources.get(field, "") for field in ("rank", "world_size", "local_rank")]
-    names = " ".join(name for name in told if name.isidentifier())  # others are descriptions
-    return (
-        f"this process is rank {rank.rank}{size} already, started by {rank.starter}, and each of them would "
-        f"start ranks on all hosts of {allocation}.\n"
-        "Start them once, in the allocation's shell; on this host alone: castoff launch --here\n"
-        f"If no starter has started this process: unset {names}"
-    )
-
-
-def _no_allocation(site: Site, found: list[Allocation]) -> str:
-    if found:
-        return (
-            f"site {site.name} runs {site.scheduler}, but this is {found[0]}: name the site of this machine "
-            "with --site, or start ranks on this host alone with --here"
+        size = "" if rank.world_size is None else f" of {rank.world_size}"
+        told = [rank.sources.get(field, "") for field in ("rank", "world_size", "local_rank")]
+        names = " ".join(name for name in told if name.isidentifier())  # others are descriptions
+        raise CastoffError(
+            f"this process is rank {rank.rank}{size} already, started by {rank.starter}, and each of them "
+            f"would start ranks on all hosts of {allocation}.\n"
+            "Start them once, in the allocation's shell; on this host alone: castoff launch --here\n"
+            f"If no starter has started this process: unset {names}"
         )
-    return (
-        f"site {site.name} runs {site.scheduler}, but this shell is in no allocation of it: get one with "
-        f"{queued_of(site.scheduler).interactive}, or use castoff submit; without --site the ranks start on "
-        "this host"
-    )
+    return allocation, site

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from launcher.cli.output import Table, brief, duration, is_terminal, json_option, print_json, say, several
+from launcher.cli.output import brief, duration, json_option, print_json, print_table, say, several
 from launcher.runs.index import Index
 from launcher.runs.states import ENDINGS, members_words
 from launcher.status.overview import Overview, Row, rebuild
@@ -20,15 +19,9 @@ from launcher.status.watch import AT_A_GLANCE
 _NEWEST = 20
 """How many runs that are over fit a glance."""
 
-_MANY = 500
-"""Runs that have to be looked at from which on a list says why it takes a while."""
-
 _STATES = ("pending", "running", "ended", *reversed(ENDINGS))
 
 _HEADINGS = ("run", "site", "state", "code", "attempts", "age", "took", "members")
-
-_ROOM = {"state": max(map(len, _STATES)), "code": 3}
-"""Characters of columns that an answer may yet fill."""
 
 _DISPENSABLE = ("attempts", "site", "code", "took", "members", "age")
 """What a narrow terminal goes without: `castoff status` tells it, too."""
@@ -67,7 +60,7 @@ def command(
     index = Index.of(os.environ)
     if scan is not None:
         _scan(index, scan)
-    overview = Overview(index, names=() if name is None else (name,), announce=_announce, ask=False)
+    overview = Overview(index, names=() if name is None else (name,), patience=AT_A_GLANCE)
     now = time.time()
 
     def wanted(row: Row) -> bool:
@@ -76,24 +69,11 @@ def command(
             since is None or now - row.submitted <= since
         )
 
-    newest = None if everything or as_json else _NEWEST
-    rows, left_out = overview.choose(lambda row: overview.is_doubtful(row) or wanted(row), newest)
-    known = next((at for at, row in enumerate(rows) if overview.is_doubtful(row)), len(rows))
-    room = _ROOM if known < len(rows) else None
-    table = Table(_HEADINGS, [_cells(row, now) for row in rows], dispensable=_DISPENSABLE, room=room)
-
-    def show(some: list[Row]) -> None:
-        if as_json:
-            print_json(*map(_plain, some))
-        elif some:
-            table.print([_cells(row, now) for row in some])
-
-    show(rows[:known])  # first, for a scheduler may take its time
-    overview.ask(AT_A_GLANCE)
-    rest = [row for row in overview.now(rows[known:]) if wanted(row)]
-    show(rest)
-    if as_json or known or rest:
-        pass
+    rows, left_out = overview.choose(wanted, None if everything or as_json else _NEWEST)
+    if as_json:
+        print_json(*map(_plain, rows))
+    elif rows:
+        print_table(_HEADINGS, [_cells(row, now) for row in rows], dispensable=_DISPENSABLE)
     elif states or name is not None or since is not None:
         say("there are no such runs")
     elif overview.known:
@@ -113,18 +93,13 @@ def _scan(index: Index, folder: Path) -> None:
     say(f"{folder}: {several(rebuilt.found, 'run')} found, {rebuilt.new or 'none'} new")
 
 
-def _announce(count: int) -> None:
-    if count >= _MANY and is_terminal(sys.stderr):
-        say(f"looking at {count} runs; those that are over will be known from now on")
-
-
 def _plain(row: Row) -> dict[str, Any]:
     return {"id": row.entry.id, "directory": row.entry.path, **msgspec.structs.asdict(row.told)}
 
 
 def _cells(row: Row, now: float) -> tuple[str, ...]:
     told = row.told
-    until = told.ended if row.is_over else now
+    until = told.ended if row.told.over else now
     word = (told.ending if told.state == "ended" else None) or told.state
     return (
         row.entry.id,

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shutil
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from launcher.cli.completion import F, complete_numbers, complete_runs
+from launcher.cli.completion import complete_runs
 from launcher.cli.output import has_colours, json_option, print_json, say
 from launcher.errors import CastoffError
-from launcher.logs.failures import failed_rank, lacking
+from launcher.logs.failures import failed_rank
 from launcher.logs.following import Follower
 from launcher.logs.printing import print_logs
 from launcher.logs.show import End, Json, Text, failure_facts
@@ -29,21 +28,16 @@ from launcher.starters.registry import MERGING
 from launcher.status.watch import AT_A_GLANCE, Asking, status
 
 _NAMED = 10  # logs that an error names
-
-
-def _number(*names: str, **more: Any) -> Callable[[F], F]:
-    return click.option(*names, type=click.IntRange(min=0), shell_complete=complete_numbers, **more)
+_NUMBER = click.IntRange(min=0)
 
 
 @click.command("logs")
 @click.argument("run", shell_complete=complete_runs)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until the run is over.")
-@click.option(
-    "-n", "--tail", type=click.IntRange(min=0), metavar="N", help="The last N lines of each log alone."
-)
-@_number("--rank", "ranks", multiple=True, help="This rank's own log alone.")
-@_number("--member", "members", multiple=True, help="Of an array; default: all.")
-@_number("--attempt", help="Default: the newest; with -f all.")
+@click.option("-n", "--tail", type=_NUMBER, metavar="N", help="The last N lines of each log alone.")
+@click.option("--rank", "ranks", type=_NUMBER, multiple=True, help="This rank's own log alone.")
+@click.option("--member", "members", type=_NUMBER, multiple=True, help="Of an array; default: all.")
+@click.option("--attempt", type=_NUMBER, help="Default: the newest; with -f all.")
 @json_option
 def command(
     run: str,
@@ -77,9 +71,9 @@ def _follow(run: Run, selection: Selection, as_json: bool) -> int:
     members = _members(run, status(run, Asking(AT_A_GLANCE)), selection)
     _check_ranks(run, selection)
     show = Json() if as_json else _text(several=len(members) > 1, labels=len(selection.ranks) != 1)
-    follower = Follower(run, selection, show, write=_write, say=say, pause=_pause())
+    follower = Follower(run, selection, show, write=_write, say=say, pause=_pause)
     try:
-        end = follower.run()
+        end = follower.follow()
     except KeyboardInterrupt:
         return 130
     _write(show.end(end))
@@ -95,11 +89,7 @@ def _last_word(end: End) -> str:
 
 
 def _members(run: Run, now: RunStatus, selection: Selection) -> list[MemberStatus]:
-    """The members that are meant.
-
-    Raises:
-        CastoffError: one of them is none of the run's.
-    """
+    """The members that are meant; an error where one of them is none of the run's."""
     known = [one.member for one in now.members]
     for member in sorted(selection.members - {*known}):
         raise CastoffError(f"{run.id}: there is no member {member}; there are 0 to {max(known)}")
@@ -107,11 +97,7 @@ def _members(run: Run, now: RunStatus, selection: Selection) -> list[MemberStatu
 
 
 def _check_ranks(run: Run, selection: Selection) -> None:
-    """Say what `--rank` waits for, which is a log that may still come.
-
-    Raises:
-        CastoffError: it never will, because there is no such rank.
-    """
+    """Say what `--rank` waits for, which is a log that may still come; an error where it never will."""
     plan = run.facts()
     count = plan.ranks
     if count is not None and (wrong := sorted(rank for rank in selection.ranks if rank >= count)):
@@ -121,11 +107,7 @@ def _check_ranks(run: Run, selection: Selection) -> None:
 
 
 def _attempts(run: Run, selection: Selection) -> list[tuple[int, AttemptStatus]]:
-    """The attempts that are meant, each with its member: of every member the one named, or the newest.
-
-    Raises:
-        CastoffError: there is none; or one that was named is not there, or never began.
-    """
+    """The attempts that are meant, each with its member: of every member the one named, or the newest."""
     now = status(run, Asking(AT_A_GLANCE))
     chosen, problems = [], []
     for member in _members(run, now, selection):
@@ -190,8 +172,6 @@ def _print(run: Run, attempts: list[tuple[int, AttemptStatus]], selection: Selec
         _copy(path, selection.tail)
     else:
         print_logs(run, attempts, selection, _text(several=len(attempts) > 1, labels=not alone), _write)
-    if words := lacking(run, attempts):
-        say(words)
 
 
 def _copy(path: Path, tail: int | None) -> None:
@@ -213,16 +193,10 @@ def _write(data: bytes) -> None:
         sys.stdout.buffer.flush()
 
 
-def _pause() -> Callable[[float], None]:
-    """How to let seconds pass, but notice at once when nobody reads standard output any more."""
+def _pause(seconds: float) -> None:
+    """Let seconds pass, but notice at once when nobody reads standard output any more."""
     poller = select.poll()
-    try:
+    with contextlib.suppress(OSError, ValueError):  # it is no file
         poller.register(sys.stdout.fileno(), 0)
-    except (OSError, ValueError):  # it is no file
-        return time.sleep
-
-    def pause(seconds: float) -> None:
-        if any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(1000 * seconds)):
-            raise BrokenPipeError
-
-    return pause
+    if any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(1000 * seconds)):
+        raise BrokenPipeError

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -65,53 +65,28 @@ def has_colours() -> bool:
     return wanted and is_terminal(sys.stdout)
 
 
-class Table:
-    """A table: on a terminal with colours and without empty columns, else plain and always the same.
+def print_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, dispensable: Sequence[str] = ()
+) -> None:
+    """Print a table: on a terminal with colours and without empty columns, else plain and always the same.
 
-    In a plain one `-` stands for nothing.
+    In a plain one `-` stands for nothing. `dispensable`: the headings of columns that a terminal which is too
+    narrow for all goes without, the first of them first.
     """
-
-    def __init__(
-        self,
-        headings: Sequence[str],
-        rows: Sequence[Sequence[str]],
-        *,
-        dispensable: Sequence[str] = (),
-        room: Mapping[str, int] | None = None,
-    ):
-        """`rows`: all that may be printed, for which it has to be wide enough.
-
-        `dispensable`: the headings of columns that a terminal which is too narrow for all goes without, the
-        first of them first. `room`: characters that a column has at least, though nothing be in it.
-        """
-        self._nothing = "" if is_terminal(sys.stdout) else "-"
-        self._headings = headings
-        cells = [[len(printable(cell)) for cell in row] for row in rows]
-        self._widths = {
-            at: max([len(heading), (room or {}).get(heading, 0), *(row[at] for row in cells)])
-            for at, heading in enumerate(headings)
-            if self._nothing or at == 0 or heading in (room or {}) or any(row[at] for row in cells)
-        }
-        for heading in () if self._nothing else dispensable:
-            if sum(self._widths.values()) + 2 * len(self._widths) - 2 > shutil.get_terminal_size().columns:
-                self._widths.pop(headings.index(heading), None)
-        self._has_begun = False
-
-    def print(self, rows: Sequence[Sequence[str]]) -> None:
-        """Print rows, the first ones below the headings."""
-        if not self._has_begun:
-            self._line(self._headings, dict.fromkeys(self._headings, "1"))
-            self._has_begun = True
-        for row in rows:
-            self._line([printable(cell) or self._nothing for cell in row], _COLOURS)
-
-    def _line(self, cells: Sequence[str], colours: Mapping[str, str]) -> None:
-        line = ""
-        for at, width in self._widths.items():
-            colour = colours.get(cells[at]) if has_colours() else None
-            padded = cells[at].ljust(width)
-            line += (f"\x1b[{colour}m{padded}\x1b[0m" if colour else padded) + "  "
-        click.echo(line.rstrip())
+    nothing = "" if is_terminal(sys.stdout) else "-"
+    cells = [[printable(cell) or nothing for cell in row] for row in rows]
+    widths = {
+        at: max(map(len, column))
+        for at, column in enumerate(zip(headings, *cells, strict=True))
+        if at == 0 or any(column[1:])
+    }
+    for heading in () if nothing else dispensable:
+        if sum(widths.values()) + 2 * len(widths) - 2 > shutil.get_terminal_size().columns:
+            widths.pop(headings.index(heading), None)
+    has_colour = has_colours()
+    for row, colours in [(headings, dict.fromkeys(headings, "1")), *((row, _COLOURS) for row in cells)]:
+        padded = [(colours.get(row[at]) if has_colour else None, row[at].ljust(widths[at])) for at in widths]
+        click.echo("  ".join(f"\x1b[{one}m{cell}\x1b[0m" if one else cell for one, cell in padded).rstrip())
 
 
 def ending_words(now: RunStatus, already: str = "") -> str:

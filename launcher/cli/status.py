@@ -10,15 +10,14 @@ import click
 import msgspec
 
 from launcher.cli.completion import complete_runs
-from launcher.cli.output import Table, brief, json_option, moment, print_json, say
+from launcher.cli.output import brief, json_option, moment, print_json, print_table, say
 from launcher.config.quantities import cpulist
 from launcher.errors import printable
 from launcher.runs.index import Index
 from launcher.runs.provenance import words
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure_words, members_words
-from launcher.status.survey import Scene
-from launcher.status.watch import AT_A_GLANCE, Asking, by_records, judge, status
+from launcher.status.watch import AT_A_GLANCE, Asking, status
 
 _ROWS = 20
 """Members that have a row each; more are grouped by what became of them."""
@@ -37,15 +36,12 @@ def command(run: str | None, as_json: bool) -> None:
     without it, the newest run. `castoff list` lists all.
     """
     index = Index.of(os.environ)
-    found = index.newest() if run is None else index.find(run)
+    one = status(index.newest() if run is None else index.find(run), Asking(AT_A_GLANCE))
     if as_json:
-        print_json(msgspec.to_builtins(status(found, Asking(AT_A_GLANCE))))
+        print_json(msgspec.to_builtins(one))
         return
     now = time.time()
-    scene = Scene(found)
-    _print_head(by_records(scene), now)  # first, for a scheduler may take its time
-    (one,) = judge([scene], Asking(AT_A_GLANCE))
-    _print_state(one)
+    _print_run(one, now)
     if len(one.members) > 1:
         _print_members(one, now)
     for member in one.members if len(one.members) == 1 else ():
@@ -53,16 +49,12 @@ def command(run: str | None, as_json: bool) -> None:
             _print_attempt(one, member, attempt, now)
 
 
-def _print_head(one: RunStatus, now: float) -> None:
-    """What no scheduler has to be asked about."""
+def _print_run(one: RunStatus, now: float) -> None:
     _line("run", one.id)
     _line("site", (one.site or "not known") + (f", job {one.job}" if one.job else ""))
     _line("submitted", one.submitted and f"{moment(one.submitted)}, {brief(now - one.submitted)} ago")
     _line("directory", one.directory)
     _line("code", words(Run(Path(one.directory))))
-
-
-def _print_state(one: RunStatus) -> None:
     ending = f", {one.ending}" if one.ending and one.state != "unknown" else ""
     code = f" (code {one.code})" if one.code else ""
     stop = ", asked to stop" if one.stop_asked and not one.over else ""
@@ -98,10 +90,9 @@ def _print_members(one: RunStatus, now: float) -> None:
     if len(one.members) <= _ROWS:
         headings = ("member", "state", "code", "attempts", "began", "took", "host")
         rows = [_cells(member, now) for member in one.members]
-        Table(headings, rows, dispensable=("attempts", "took", "code", "began")).print(rows)
+        print_table(headings, rows, dispensable=("attempts", "took", "code", "began"))
     else:
-        groups = _groups(one.members)
-        Table(("state", "code", "count", "members"), groups).print(groups)
+        print_table(("state", "code", "count", "members"), _groups(one.members))
     bad = [
         (member, member.attempts[-1])
         for member in one.members

@@ -67,11 +67,7 @@ _SAFELY = ["-P"] if sys.version_info >= (3, 11) else []
 
 
 def _check_whose_trainers() -> None:
-    """See that Python finds our `trainers`, and not somebody's folder of that name.
-
-    Raises:
-        CastoffError: one on PYTHONPATH, or before Python 3.11 in the working directory, comes first.
-    """
+    """See that Python finds our `trainers`, and not another on PYTHONPATH or, before 3.11, in this folder."""
     from importlib.util import find_spec
 
     ours = Path(__file__).parents[2] / "trainers" / "__init__.py"

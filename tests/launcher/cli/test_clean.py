@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from launcher.runs.index import Index
-from launcher.runs.run import LOCK, Run, locked
+from launcher.runs.run import Run
 from tests.bench.many_runs import make_runs
 from tests.command_line import NO_BYTECODE
 from tests.launcher.status.test_watch import Made
@@ -89,7 +89,7 @@ class TestWhatGoes:
         going = jobs.submit("--name", "going", sh="touch here; sleep 600")
         waiting = jobs.submit("--name", "waiting", "--set", "after.afterok=[going]", sh="true")
         until((jobs.folder / "here").exists)
-        answer = castoff("clean", "going", "waiting", runs[0].id, "--yes", "--unknown")
+        answer = castoff("clean", "going", "waiting", runs[0].id, "--yes")
         assert (answer.returncode, answer.stdout) == (1, "")
         assert answer.stderr.splitlines() == [
             f"castoff: {going.id}: is running; castoff cancel {going.id} ends it",
@@ -117,17 +117,14 @@ class TestWhatGoes:
         assert jobs.wait(waiting)["ending"] == "done"
         assert castoff("clean", "done", "--yes").returncode == 0
 
-    def test_what_is_unknown_stays_unless_it_is_named(self, castoff: Castoff, made: Made) -> None:
+    def test_what_is_unknown_stays(self, castoff: Castoff, made: Made) -> None:
         answer = castoff("clean", "--older-than", "0s", "--yes")
         assert (answer.returncode, answer.stderr) == (0, "castoff: there is nothing to remove\n")
         answer = castoff("clean", "made", "--yes")
         assert answer.returncode == 1
         assert "its scheduler is gone and no ending was written" in answer.stderr
-        assert answer.stderr.endswith("; name it with --unknown to remove it all the same\n")
-        with locked(made.run.path / LOCK):
-            assert castoff("clean", "made", "--unknown", "--yes").returncode == 1
-        assert castoff("clean", "made", "--unknown", "--yes").returncode == 0
-        assert not made.run.path.exists()
+        assert answer.stderr.endswith(f"; if you know that it does not go on: rm -r {made.run.path}\n")
+        assert made.run.script.exists()
 
     def test_a_script_that_stood_alone(self, castoff: Castoff, made: Made) -> None:
         """Its scheduler could start it again: it goes if it is named, and by its age after a while."""
@@ -191,7 +188,6 @@ class TestAsking:
         [
             ([], "say which runs: by name, or as in castoff clean --older-than 30d"),
             (["--yes"], "say which runs"),
-            (["--unknown", "--ending", "done", "--yes"], "--unknown is for runs that are named"),
             (["--ending", "done"], "nobody can be asked: give --yes, or --dry-run to see what would go"),
             (["--ending", "done", "--json"], "nobody can be asked"),
             (["--ending", "unknown", "--yes"], "'unknown' is not one of"),

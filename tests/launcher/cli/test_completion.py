@@ -18,7 +18,7 @@ from launcher.runs.index import Index
 from launcher.runs.run import Run
 from tests import patience
 
-from ..conftest import Castoff, LocalJobs
+from ..conftest import Castoff
 
 DRIVER = """
 compopt() { options+=("${@: -1}"); }
@@ -134,17 +134,6 @@ class TestInBash:
         assert bash.values("status", "")[:2] == ["r19999", "r19998"]
         assert len(bash.values("status", "")) == 50
         assert bash.values("status", "r1234") == [*(f"r1234{digit}" for digit in "9876543210"), "r1234"]
-
-    def test_ranks_members_and_attempts(self, bash: Bash, jobs: LocalJobs) -> None:
-        run = jobs.submit("--name", "mine", "--set", "array.count=2", "--ranks-per-node", "3", sh="true")
-        jobs.wait(run)
-        offered = bash.offers(
-            ["castoff", "logs", "mine", "--rank", ""],
-            ["castoff", "logs", "mine", "--member", ""],
-            ["castoff", "logs", "mine", "--member", "1", "--attempt", ""],
-            ["castoff", "logs", "nobody", "--rank", ""],
-        )
-        assert [values for values, _ in offered] == [["0", "1", "2"], ["0", "1"], ["0"], []]
 
     def test_sites_as_bash_splits_words(self, bash: Bash, tmp_path: Path) -> None:
         (tmp_path / ".castoff" / "sites").mkdir(parents=True)

@@ -274,11 +274,6 @@ class TestTerminal:
         runs = make_runs(tmp_path / "runs", index, 500)
         answer = on_terminal("castoff", "list", "--all", cwd=tmp_path, columns=60)
         assert [line.split()[0] for line in answer.output.splitlines()[-500:]] == [run.id for run in runs]
-        index.path.unlink()
-        for run in runs:
-            index.add(run, "x")
-        answer = on_terminal("castoff", "list", cwd=tmp_path)
-        assert answer.output.startswith("castoff: looking at 500 runs; those that are over will be known")
 
 
 class TestStatusOfArrays:

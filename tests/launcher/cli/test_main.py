@@ -64,11 +64,15 @@ class TestWrongWords:
         ("words", "said"),
         [
             (["statsu"], "there is no verb 'statsu'; did you mean status?"),
-            (["xyzzy"], "there is no verb 'xyzzy' (see castoff --help)"),
-            (["--nope"], "no such option '--nope'"),
+            (["xyzzy"], "there is no verb 'xyzzy'; there are: cancel, "),
+            (["--nope"], "there is no option --nope (see castoff --help)"),
             (["render", "--nodez", "3", "--", "x"], "did you mean --nodes?"),
-            (["ls"], "there is no verb 'ls'; there is castoff list (list your runs) (see castoff --help)"),
-            (["render", "-p", "gpu", "--", "x"], "there is no option -p; write --queue gpu (see"),
+            (["ls"], "there is no verb 'ls'; here: list (see castoff --help)"),
+            (["submit", "--dependency", "1"], "there is no option --dependency; here: --set after=… (see"),
+            (["render", "--exclusive"], "there is no option --exclusive; here: --set exclusive=… (see"),
+            (["render", "--rdzv_endpoint", "x"], "; here: the job script chooses where ranks meet"),
+            (["logs", "--partition", "x"], "there is no option --partition (see"),
+            (["render", "-p", "gpu", "--", "x"], "there is no option -p; here: --queue (see"),
             (["logs", "x", "--ranks", "1"], "did you mean --rank?"),
             (["render", "python", "train.py"], "a program stands after --, as in castoff render -- "),
             (["launch", "-n", "2", "x", "y"], "a program stands after --, as in castoff launch -- "),
@@ -100,7 +104,7 @@ class TestWrongWords:
         """On standard error, one object, whatever is wrong, and with the same exit code."""
         wrong: list[tuple[list[str], str]] = [
             (["status", "no-such-run"], "no-such-run: there is no such run"),
-            (["wait", "x", "--xyzzy"], "no such option '--xyzzy' (see castoff wait --help)"),
+            (["wait", "x", "--xyzzy"], "there is no option --xyzzy (see castoff wait --help)"),
             (["status", "a\nb"], "a\nb: there is no such run"),
         ]
         for words, said in wrong:

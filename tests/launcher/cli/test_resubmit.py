@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from launcher.runs.index import Index
-from launcher.runs.records import Earlier
 from launcher.runs.run import Run
 from tests.records import submission_of
 
@@ -51,7 +50,7 @@ class TestGoingOn:
         assert (now["ending"], now["code"], endings(now)) == ("done", 0, [["failed", "done"]])
         assert ran(jobs) == ["0.0", "0.1"]
         record = submission_of(run)
-        assert record.earlier == [Earlier(first.time, first.job)]
+        assert record.earlier == [first]
         assert (record.time or 0) > (first.time or 0) and record.directory == first.directory
         assert sorted(path.name for path in run.logs.iterdir() if path.is_dir()) == ["0.0", "0.1"]
 

@@ -16,6 +16,7 @@ import pytest
 from launcher.runs.run import Run
 from launcher.schedulers.local.control import is_alive
 from tests import patience
+from tests.cases import others_long
 
 from ..conftest import Castoff, LocalJobs, objects
 
@@ -105,7 +106,10 @@ class TestStatus:
         runs = [jobs.submit("--name", name, sh="true") for name in ("ab", "ac")]
         answer = castoff("status", "a")
         assert answer.returncode == 1
-        assert answer.stderr == f"castoff: a: 2 runs begin so, say more: {runs[0].id}, {runs[1].id}\n"
+        assert (
+            answer.stderr
+            == f"castoff: a: 2 runs begin so, say more; the newest: {runs[1].id}, {runs[0].id}\n"
+        )
 
 
 def _indexed() -> list[Run]:
@@ -115,7 +119,7 @@ def _indexed() -> list[Run]:
 
 
 class TestWait:
-    @pytest.mark.parametrize("code", [0, 1, 42, 124, 255])
+    @pytest.mark.parametrize("code", others_long([0, 1, 42, 124, 255], [0, 124]))
     def test_its_code_is_the_job_s(self, castoff: Castoff, jobs: LocalJobs, code: int) -> None:
         run = jobs.submit(sh=f"exit {code}")
         answer = castoff("wait", run.path, "--json")

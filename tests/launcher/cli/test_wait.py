@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from launcher.runs.run import LOCK, locked
 from tests import patience
@@ -20,27 +17,6 @@ from ..conftest import Castoff, LocalJobs, objects
 from ..terminal import on_terminal
 
 Until = Callable[..., None]
-
-
-def screen(output: str) -> list[str]:
-    """What stands on a terminal in the end, for the few escapes that rich sends."""
-    lines, at, column = [""], 0, 0
-    for part in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\n|\r|[^\x1b\n\r]+", output):
-        if part == "\n":
-            at, column = at + 1, 0
-            lines += [""] * (at == len(lines))
-        elif part == "\r":
-            column = 0
-        elif part == "\x1b[2K":
-            lines[at] = ""
-        elif part == "\x1b[1A":
-            at -= 1
-        elif not part.startswith("\x1b"):
-            lines[at] = lines[at][:column].ljust(column) + part + lines[at][column + len(part) :]
-            column += len(part)
-        else:
-            assert re.fullmatch(r"\x1b\[(\?25[lh]|[0-9;]*m)", part), f"unknown escape {part!r}"
-    return [line for line in lines if line]
 
 
 class TestWait:
@@ -77,56 +53,14 @@ class TestWait:
         assert answer.returncode == 124 and "quick-" in answer.stdout
         assert answer.stderr == f"castoff: {slow.id} is still running after 0.1 s\n"
 
-    def test_progress_on_a_terminal_alone(
-        self, castoff: Castoff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        made = Made(tmp_path, members=3)
-        made.write("plan.json", {"name": "made", "scheduler": "local", "array_count": 3, "walltime": 7200})
-        (made.run.path / "job.sh").touch()
-        made.attempt("0.0", "done")
-        made.attempt("1.0")
-        start = {"host": "here", "time": int(time.time()) - 600}
-        made.write("attempts/1.0/start.json", start)
-
-        def end() -> None:
-            made.write("attempts/1.0/ending.json", {"ending": "failed", "code": 3, "time": 1})
-            made.attempt("2.0", "done")
-            (made.run.path / "attempts" / "1.0" / "settled").touch()
-
-        for terminal in (True, False):
-            for path in made.run.path.glob("attempts/2.0/*"):
-                path.unlink()
-            if not terminal:
-                (made.run.path / "attempts" / "2.0").rmdir()
-                (made.run.path / "attempts" / "1.0" / "settled").unlink()
-            with locked(made.run.path / LOCK):
-                if terminal:
-                    words = r"run: running, 1/3 done, 1 running, 1 pending, for 10m, at most 1h\d\dm left"
-                    answer = on_terminal(
-                        *("castoff", "wait", made.run.path), cwd=tmp_path, columns=120, then=[(words, end)]
-                    )
-                    assert re.search(words, answer.output), answer.output
-                    assert answer.code == 3
-                    assert answer.output.endswith("run: failed\n")
-                else:
-                    monkeypatch.setattr(time, "sleep", lambda _: end())  # after a look, before the next
-                    plain = castoff("wait", made.run.path)
-                    assert (plain.stdout, plain.stderr) == ("run: failed\n", "")
-
-    def test_what_was_printed_is_not_taken_away(self, jobs: LocalJobs) -> None:
-        """By what makes room for the progress of the others."""
-        waits = "until [ -e $0 ]; do sleep 0.05; done"
-        runs = [
-            jobs.submit("--name", f"n{number}", sh=program)
-            for number, program in enumerate(("true", waits.replace("$0", "go1"), waits.replace("$0", "go2")))
-        ]
-        then = [
-            (f"{runs[0].id}: done", (jobs.folder / "go1").touch),
-            (rf"{runs[1].id}: done(?s:.*){runs[2].id}: running", (jobs.folder / "go2").touch),
-        ]
-        answer = on_terminal("castoff", "wait", "n0", "n1", "n2", cwd=jobs.folder, columns=120, then=then)
-        assert screen(answer.output) == [f"{run.id}: done" for run in runs]
-        assert answer.output.index(f"{runs[1].id}: done") < answer.output.rindex(f"{runs[2].id}: running")
+    def test_a_beginning_is_said_on_a_terminal_alone(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        first = jobs.submit("--name", "first", sh="until [ -e go ]; do sleep 0.05; done")
+        second = jobs.submit("--set", "after.afterok=[first]", "--name", "second", sh="true")
+        then = [(f"{second.id}: pending", (jobs.folder / "go").touch)]
+        answer = on_terminal("castoff", "wait", "second", "first", cwd=jobs.folder, columns=120, then=then)
+        said = [line for line in answer.output.splitlines() if "running" not in line]
+        assert said == [f"castoff: {second.id}: pending", f"{first.id}: done", f"{second.id}: done"]
+        assert castoff("wait", "second").stderr == ""
 
     def test_a_pipe_gets_the_answer_alone(self, tmp_path: Path) -> None:
         """Progress goes to the terminal beside it."""
