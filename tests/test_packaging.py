@@ -125,6 +125,7 @@ def test_wheel_is_all_that_submitit_needs_for_pbs(installed: Path, tmp_path: Pat
     assert "#PBS -q workq\n#PBS -l select=2:ncpus=2:mpiprocs=2\n" in script
 
 
+@pytest.mark.long
 def test_the_extras_that_documents_install(wheel: Path, tmp_path: Path) -> None:
     """With all that they ask for there already, as with a site's own torch: castoff alone is installed."""
     pages = [CHECKOUT / "README.md", *(CHECKOUT / "docs").glob("*.md")]

@@ -15,6 +15,7 @@ import pytest
 
 from launcher import JobSpec, Site, plan, render
 from tests import patience
+from tests.cases import others_long
 from tests.launcher.scripts.harness import PROBE, STALE, STALE_SLURM
 
 from .hosts import Hosts, why_no_hosts
@@ -163,7 +164,7 @@ def test_as_it_is_typed(hosts: Hosts, tmp_path: Path, system_program: SystemProg
 # --- A rank that fails --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("failing", [0, 4])
+@pytest.mark.parametrize("failing", others_long([0, 4], [4]))
 def test_a_rank_that_fails_ends_the_job_at_once(failing: int, job: Job) -> None:
     """On the first host, and on another: its record and its code, whatever the others and mpiexec say."""
     ended = job.run(f"fail {failing} 7")

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from launcher import Site
+from tests.cases import others_long
 from tests.launcher.scripts.harness import PROBE, STALE
 
 from .jobs import Submitted
@@ -81,7 +82,7 @@ def blocks(*counts: int) -> list[tuple[int, ...]]:
     return [(rank, *place) for rank, place in enumerate(there)]
 
 
-@pytest.mark.parametrize("hosts", [1, 2, 3, 4])
+@pytest.mark.parametrize("hosts", others_long([1, 2, 3, 4], [3]))
 def test_on_some_hosts(hosts: int, jobs: dict[str, Submitted]) -> None:
     assert placed(jobs[f"hosts-{hosts}"]) == blocks(*[2] * hosts)
 

@@ -185,7 +185,7 @@ class TestDependencies:
         again = desk.submit("--name", "again", "--set", "requeue.max=2", "--walltime", "10m", sh="sleep 600")
         answer = desk.castoff("submit", "--site", "slurm", "--set", "after={afterok: [again]}", "--", "true")
         assert answer.code == 1
-        assert f"after.afterok: {again.id} may be started again (requeue.max 2)" in answer.errors
+        assert f"Slurm cannot wait for {again.id}: it may be started again (requeue.max 2)" in answer.errors
         desk.slurm("scancel", str(again.job))
 
 
@@ -214,20 +214,6 @@ class TestResubmission:
         answer = desk.castoff("resubmit", run.id)
         assert answer.code == 1 and f"{run.id}: still running; " in answer.errors
         desk.slurm("scancel", str(run.job))
-
-    def test_of_a_script_that_stood_alone(self, desk: Desk) -> None:
-        words = ["--site", "slurm", "--set", "requeue.max=1", "--walltime", "5m"]
-        program = "echo attempt $CASTOFF_ATTEMPT from $CASTOFF_FIRST_ATTEMPT; [ $CASTOFF_ATTEMPT = 1 ]"
-        answer = desk.castoff("render", *words, "-o", "job.sh", "--", "sh", "-c", program)
-        assert answer.code == 0, answer.errors
-        job = desk.slurm("sbatch", "--parsable", "job.sh")
-        run = Run(desk.folder / f"castoff-{job}")
-        assert desk.record(run, "ending")["ending"] == "failed"
-        until(lambda: desk.slurm("squeue", "-h", "-j", job, "-t", "all", "-o", "%T") == "FAILED", "its end")
-        answer = desk.castoff("resubmit", run.path)
-        assert answer.code == 0, answer.errors
-        assert desk.record(run, "ending", "0.1")["ending"] == "done"
-        assert (run.logs / "0.1" / "rank-00000.log").read_text() == "attempt 1 from 1\n"
 
 
 class TestExactlyOnce:

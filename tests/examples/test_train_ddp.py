@@ -109,6 +109,7 @@ def only_rank_0_talks(said: str) -> None:
     assert {rank for rank, level in told if level == "INFO"} == {"0"}, said
 
 
+@pytest.mark.long
 def test_torchrun_and_spawn_learn_the_same(tmp_path: Path) -> None:
     by_torchrun, spawned = Mine(tmp_path / "torchrun"), Mine(tmp_path / "spawn")
     said = by_torchrun.train(*started("torchrun", 2))

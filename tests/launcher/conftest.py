@@ -182,7 +182,7 @@ def answering(tmp_path: Path) -> Callable[..., dict[str, str]]:
 
     def make(folder: str, **instead: str) -> dict[str, str]:
         held = ANSWERS / folder
-        server = f"case $1 in -Q) cat {held}/queues.json;; -B) cat {held}/server.json;; *) exit 2;; esac"
+        server = f"case $1 in -Q) cat {held}/queues.txt;; -B) cat {held}/server.txt;; *) exit 2;; esac"
         refusal = f"cat {held}/qos.err >&2; exit 1"
         about = f"case $* in *partition*) cat {held}/partitions.txt;; *) cat {held}/config.txt;; esac"
         slurm = {
@@ -190,7 +190,7 @@ def answering(tmp_path: Path) -> Callable[..., dict[str, str]]:
             "sinfo": f"cat {held}/nodes.txt",
             "sacctmgr": refusal if (held / "qos.err").exists() else f"cat {held}/qos.txt",
         }
-        programs = {"qstat": server, "pbsnodes": f"cat {held}/nodes.json"} if folder == "pbs" else slurm
+        programs = {"qstat": server, "pbsnodes": f"cat {held}/nodes.txt"} if folder == "pbs" else slurm
         place = tmp_path / "scheduler"
         place.mkdir(exist_ok=True)
         for name, line in {**programs, **instead}.items():

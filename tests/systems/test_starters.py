@@ -176,6 +176,7 @@ def test_spawn(training: Training, expected: Learnt) -> None:
     check(training, expected, "single", by_castoff=False)
 
 
+@pytest.mark.long
 def test_mpiexec(training: Training, expected: Learnt, system_program: SystemProgram) -> None:
     mpiexec = system_program("mpiexec.mpich", "mpich")
     training.run(mpiexec, "-n", "2", sys.executable, *training.program)

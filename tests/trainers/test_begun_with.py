@@ -44,6 +44,7 @@ def test_which_one_is_meant(tmp_path: Path) -> None:
         found_in(newest)
 
 
+@pytest.mark.long
 def test_from_then_on_its_own_count(tmp_path: Path) -> None:
     """The same command again goes on, and does not begin again."""
     train(Sensitive(), with_checkpoints(tmp_path / "first", num_steps=45, **ENDLESS))

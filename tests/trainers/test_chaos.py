@@ -242,6 +242,7 @@ def test_asked_to_stop_at_any_time(tmp_path: Path, wholes: dict[int, Outcome]) -
     assert outcome.read_text() == "done\n"
 
 
+@pytest.mark.long
 def test_ranks_that_are_killed_or_do_not_answer(tmp_path: Path, wholes: dict[int, Outcome]) -> None:
     """In a step, in a validation, and where rank 0 alone is busy after one."""
     attempts = Attempts(tmp_path, 3)
@@ -356,8 +357,8 @@ def flipped(data: bytes) -> bytes:
     ("name", "damaged"),
     [
         ("model.pt", flipped),
-        ("training.pt", truncated),
-        ("manifest.json", flipped),
+        pytest.param("training.pt", truncated, marks=pytest.mark.long),
+        pytest.param("manifest.json", flipped, marks=pytest.mark.long),
         ("record.json", truncated),
     ],
 )
@@ -382,8 +383,8 @@ def test_the_newest_is_damaged(
     ("name", "damaged"),
     [
         ("model.pt", truncated),
-        ("training.pt", flipped),
-        ("manifest.json", truncated),
+        pytest.param("training.pt", flipped, marks=pytest.mark.long),
+        pytest.param("manifest.json", truncated, marks=pytest.mark.long),
         ("record.json", flipped),
     ],
 )

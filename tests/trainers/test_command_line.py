@@ -82,6 +82,7 @@ train(Config.load("toy.yaml"), Toy(pause={pause}))
 
 
 @pytest.mark.usefixtures("for_real")
+@pytest.mark.long  # torch is imported six times
 def test_ctrl_c_under_launch_and_the_same_command_again(tmp_path: Path) -> None:
     """Its code says that it is not done; it goes on where it was; then it says that it is over."""
     written(tmp_path, num_epochs=2)

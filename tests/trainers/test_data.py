@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
+from tests.cases import others_long
 from trainers.core.config import Evaluation, Training
 from trainers.core.data import Group, Seeded, TrainingLoader, evaluation_loader, training_loader
 from trainers.core.distributed import Place
@@ -176,7 +177,7 @@ class Slow(Numbers):
 
 
 @pytest.mark.usefixtures("for_real")
-@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("context", others_long(["fork", "spawn", "forkserver"], ["fork"]))
 def test_workers_do_not_hear_signals(context: str) -> None:
     """A step takes TERM and USR2 to every process of the rank, from the first moment of its workers on.
 

@@ -36,6 +36,7 @@ def test_q4_where_torchrun_lets_ranks_meet_is_left_alone() -> None:
 
 
 @pytest.mark.usefixtures("for_real")
+@pytest.mark.long
 def test_q4_the_guides_example_under_torchrun(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

@@ -13,6 +13,7 @@ import pytest
 from torch import nn
 
 from tests import patience
+from tests.cases import others_long
 from tests.trainers.toys import Outcome, Ranks, Sensitive, die_at_effect, run, same, train, with_checkpoints
 from trainers.core.checkpoint import Checkpoints, load_part
 from trainers.task import Loss
@@ -112,19 +113,21 @@ def killed_and_gone_on(case: Case, number: int, folder: Path, **training: Any) -
     assert {answer.judged for answer in answers} == {whole.judged}
 
 
-@each_case
+@pytest.mark.parametrize("case", others_long(CASES, CASES[2:4]), ids=lambda case: str(case.world_size))
 def test_killed_at_any_moment(case: Case, tmp_path: Path) -> None:
     """SIGKILL of any rank at any step, and of rank 0 at any effect on the disk."""
     killed_and_gone_on(case, 3, tmp_path, num_epochs=2)
 
 
 @pytest.mark.long
+@pytest.mark.apart
 @each_case
 def test_killed_fifty_times(case: Case, tmp_path: Path) -> None:
     killed_and_gone_on(case, 50, tmp_path, num_epochs=20)
 
 
 @pytest.mark.long
+@pytest.mark.apart
 @each_case
 def test_killed_when_compiled(case: Case, tmp_path: Path) -> None:
     killed_and_gone_on(case, 3, tmp_path, compile=True)

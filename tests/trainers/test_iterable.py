@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from launcher.ranks import RankEnv
+from tests.cases import others_long
 from tests.trainers.toys import Toy, config, digest, run
 from trainers.core.config import Training
 from trainers.core.data import Group, TrainingLoader, training_loader
@@ -143,7 +144,7 @@ def test_a_last_batch_of_one_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("kind", [Plain, Keeping, Sharding])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", others_long([0, 2], [2]))
 def test_going_on(kind: Any, workers: int) -> None:
     """From every step, on each of two ranks, as if nothing had been: also where a step was not done."""
     given: dict[str, Any] = {"num_workers": workers, "gradient_accumulation_steps": 2}
@@ -310,6 +311,7 @@ def test_the_last_step_may_end_an_epoch(tmp_path: Path, caplog: pytest.LogCaptur
     assert caplog.text.count("Nothing is left to train") == 2
 
 
+@pytest.mark.long
 def test_an_epoch_that_ends_in_its_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checkpoint was made before the epoch was told of; from there it is told, and nothing is trained."""
 

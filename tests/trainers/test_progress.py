@@ -63,6 +63,7 @@ def test_on_a_terminal() -> None:
 
 @pytest.mark.usefixtures("for_real")
 @pytest.mark.parametrize(("rank", "terminal"), [(1, True), (0, False)])
+@pytest.mark.long
 def test_nowhere_else(rank: int, terminal: bool) -> None:
     assert shown(rank, terminal=terminal) == ""
 

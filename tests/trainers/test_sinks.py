@@ -309,6 +309,7 @@ def test_a_training_that_fails_closes_its_run(
 
 
 @pytest.mark.usefixtures("for_real")
+@pytest.mark.long
 def test_wandb_itself_offline(tmp_path: Path) -> None:
     used = sinks(tmp_path, wandb=Wandb(project="p"))
     used.go_back(0, 0)

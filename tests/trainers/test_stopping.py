@@ -16,6 +16,7 @@ from torch import nn
 
 from launcher.ranks import RankEnv
 from tests import patience
+from tests.cases import others_long
 from tests.trainers.toys import Ranks, Toy, config, run
 from trainers.core.checkpoint import Checkpoints, load_part
 from trainers.core.distributed import Place
@@ -361,6 +362,7 @@ def train_to_a_stop(task: Toy, fields: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.usefixtures("for_real")
+@pytest.mark.long  # each rank is a new interpreter
 def test_no_thread_of_the_group_outlives_it(tmp_path: Path) -> None:
     """One that lets go of a tensor when Python has ended aborts the rank, whose training was done."""
     whole = Ranks(tmp_path / "whole", 2, fresh=True)
@@ -386,7 +388,7 @@ def until_step(ranks: Ranks, folder: Path, wanted: int) -> None:
 
 
 @pytest.mark.usefixtures("for_real")
-@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("context", others_long(["fork", "spawn", "forkserver"], ["fork"]))
 def test_signals_to_the_whole_step(context: str, tmp_path: Path) -> None:
     """Ranks, loader workers and what those rest on all get TERM and USR2; nothing is lost."""
     outcome = tmp_path / "outcome"

@@ -260,6 +260,7 @@ def test_a_stopped_rank_and_one_that_hangs_are_named_and_the_others_have_their_s
 
 
 @pytest_real
+@pytest.mark.long
 def test_rank_0_is_stopped_and_with_it_the_store(tmp_path: Path) -> None:
     logs = trouble(tmp_path, 2, {0: "SIGSTOP"})
     assert "castoff train: rank 0 (127.0.0.1), which keeps the ranks' store, is gone or does not" in logs[1]

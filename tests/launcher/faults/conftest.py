@@ -20,7 +20,7 @@ from launcher.runs.directory import is_draft
 from launcher.runs.index import Index
 from launcher.runs.run import LOCK, Run, is_locked
 from launcher.runs.states import RunStatus
-from launcher.schedulers.local import submit as local
+from launcher.schedulers.local import control as local
 from launcher.status.watch import status, wait
 from launcher.submission import submit as submission
 from tests import patience

@@ -18,7 +18,7 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError
 from launcher.executors import environment as job_environment
-from launcher.runs.directory import Sealed, is_draft, opened
+from launcher.runs.directory import is_draft, opened
 from launcher.runs.drafts import new_run
 from launcher.runs.records import Submission
 from launcher.runs.run import Run
@@ -108,17 +108,15 @@ class TestTheFolderOfRuns:
             os.umask(before)
         assert {one & 0o777 for one in found} == {mode}
 
-    @pytest.mark.parametrize(
-        ("mode", "who"), [(0o775, "g"), (0o2775, "g"), (0o757, "o"), (0o777, "go"), (0o2777, "go")]
-    )
-    def test_one_where_others_write_is_refused(self, tmp_path: Path, mode: int, who: str) -> None:
+    @pytest.mark.parametrize("mode", [0o775, 0o2775, 0o757, 0o777, 0o2777])
+    def test_one_where_others_write_is_refused(self, tmp_path: Path, mode: int) -> None:
         folder = tmp_path / "castoff-runs"
         folder.mkdir()
         folder.chmod(mode)
         (tmp_path / "link").symlink_to(folder)
         for path in (folder, tmp_path / "link"):
             with pytest.raises(
-                CastoffError, match=rf"\(mode 0?{mode:04o}\), who can .*; chmod {who}-w {folder}$"
+                CastoffError, match=rf"\(mode 0?{mode:04o}\), who can .* chmod go-w {folder}, "
             ):
                 submitted(path)
         assert list(folder.iterdir()) == []
@@ -137,16 +135,14 @@ class TestTheFolderOfRuns:
         folder.mkdir()
         folder.chmod(mode)
         give_away(folder)
-        with pytest.raises(
-            CastoffError, match=f"belongs to user {STRANGER}, who can .* --runs-dir {folder}/root"
-        ):
+        with pytest.raises(CastoffError, match=f"belongs to user {STRANGER}, who can .* with --runs-dir"):
             submitted(folder)
 
     def test_so_is_that_of_a_run_to_send_again(self, tmp_path: Path, slurm: FakeSlurm) -> None:
         run = submitted(tmp_path / "runs")
         slurm.tells(run=run)
         run.path.parent.chmod(0o775)
-        with pytest.raises(CastoffError, match="chmod g-w"):
+        with pytest.raises(CastoffError, match="chmod go-w"):
             resubmit(run)
         assert "sbatch" in slurm.questions()
 
@@ -171,117 +167,6 @@ class TestSending:
         assert codes == [1, 1] and run.job == "4711"
         assert (tmp_path / "read").read_text() == run.script.read_text() != HIS
 
-    def test_nor_have_his_folder_of_runs_taken_for_ours(
-        self,
-        shared: Path,
-        neighbour: Callable[[str], int],
-        slurm: FakeSlurm,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        """Nobody keeps him from renaming what lies in the group's folder; nothing is sent then."""
-        codes = []
-        before_sending(
-            monkeypatch, lambda run: codes.append(neighbour(swap(run.path.parent, str(run.script))))
-        )
-        with pytest.raises(
-            CastoffError, match=f"was moved, or something else put in its place.*: {shared} may"
-        ):
-            submitted(shared / "castoff-runs")
-        assert codes == [0] and "sbatch" not in slurm.questions()
-
-    def test_what_was_read_in_that_moment_is_cancelled(
-        self, shared: Path, neighbour: Callable[[str], int], slurm: FakeSlurm, tmp_path: Path
-    ) -> None:
-        his = tmp_path / "his.sh"
-        his.write_text(
-            'for word do :; done; runs=$(dirname $(dirname "$word")); mv $runs $runs.gone\n'
-            f'mkdir -p $(dirname "$word")\nprintf %s {shlex.quote(HIS)} >"$word"\n'
-            f'cat "$word" >{tmp_path}/read'
-        )
-        slurm.program("sbatch", f'sh {his} "$@"; echo 4711')
-        with pytest.raises(CastoffError, match="something else put in its place"):
-            submitted(shared / "castoff-runs")
-        assert (tmp_path / "read").read_text() == HIS
-        assert slurm.questions()[-1] == "scancel"
-
-    @pytest.mark.parametrize("renamed", [True, False])
-    def test_what_was_read_while_a_folder_had_another_name_is_cancelled(
-        self, shared: Path, slurm: FakeSlurm, renamed: bool
-    ) -> None:
-        """He has put all back before anybody looks. To put something into a folder is no such thing."""
-        runs = shared / "castoff-runs"
-        there_and_back = f"sleep 0.05; mv {runs} {runs}.gone; mv {runs}.gone {runs}"
-        slurm.program("sbatch", f"{there_and_back if renamed else f'mkdir {runs}/another'}; echo 4711")
-        if renamed:
-            with pytest.raises(CastoffError, match=f"{runs}: was renamed and renamed back .*: {shared} may"):
-                submitted(runs)
-            assert slurm.questions()[-1] == "scancel"
-        else:
-            assert submitted(runs).job == "4711"
-
-    def test_our_own_other_run_is_not_sent_in_its_place(
-        self, tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        other = submitted(tmp_path / "runs")
-
-        def exchange(run: Run) -> None:
-            run.path.rename(run.path.with_name("gone"))
-            other.path.rename(run.path)
-
-        slurm.questions()
-        before_sending(monkeypatch, exchange)
-        with pytest.raises(CastoffError, match="was moved, or something else put in its place"):
-            submitted(tmp_path / "runs")
-        assert "sbatch" not in slurm.questions()
-
-    @pytest.mark.parametrize("scheduler", ["slurm", "local"])
-    def test_our_own_move_in_that_moment_sends_nothing(
-        self, tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, scheduler: str
-    ) -> None:
-        real = Sealed.check
-        moved = []
-
-        def check(seal: Sealed) -> None:
-            moved.append(seal.path.rename(tmp_path / "elsewhere"))
-            real(seal)
-
-        monkeypatch.setattr(Sealed, "check", check)
-        with pytest.raises(CastoffError, match="was moved"):
-            submit(JobSpec.of({"command": ["true"]}), Site.load(scheduler), runs_dir=tmp_path / "runs")
-        assert "sbatch" not in slurm.questions()
-        assert not (moved[0] / "local.json").exists()
-
-    def test_a_script_that_was_changed(
-        self, tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        before_sending(monkeypatch, lambda run: run.script.write_text(HIS))
-        with pytest.raises(CastoffError, match=r"job\.sh: was changed while it was being submitted"):
-            submitted(tmp_path / "runs")
-        assert "sbatch" not in slurm.questions()
-
-    @pytest.mark.parametrize("kind", ["symbolic", "hard"])
-    def test_a_script_that_is_a_link(
-        self, tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, kind: str
-    ) -> None:
-        """As it can be only in a directory of ours that others could once write to."""
-        if kind == "hard" and os.geteuid() != 0:
-            pytest.skip("only root can give a file away")
-
-        def link(run: Run) -> None:
-            theirs = run.path.parent / "theirs"
-            theirs.write_bytes(run.script.read_bytes())
-            run.script.unlink()
-            if kind == "hard":
-                os.chown(theirs, STRANGER, STRANGER)
-                run.script.hardlink_to(theirs)
-            else:
-                run.script.symlink_to(theirs)
-
-        before_sending(monkeypatch, link)
-        with pytest.raises(CastoffError, match="was changed while it was being submitted"):
-            submitted(tmp_path / "runs")
-        assert "sbatch" not in slurm.questions()
-
 
 class TestUnpickling:
     """What is unpickled runs: it comes from the directory that was looked at, whatever has its path since."""
@@ -293,7 +178,7 @@ class TestUnpickling:
             folder.chmod(0o700)
             (folder / "functions" / "0.pkl").write_bytes(pickle.dumps(text))
         paths = job_environment.FunctionPaths(run, "1", member=0, attempt=0, rank=0)
-        paths.hold()
+        paths.within = job_environment.held(run)
         assert paths.submitted_pickle.exists()
         run.rename(tmp_path / "gone")
         (tmp_path / "his").rename(run)

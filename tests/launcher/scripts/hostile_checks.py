@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +19,10 @@ from .hostile_cluster import MARK
 from .hostile_nodes import check_container, check_copies
 from .hostile_runs import RUN_DIR, Trial
 from .hostile_surroundings import activated
-from .readers import read_pbs, read_slurm
+from .readers import Read, read_flux, read_pbs, read_slurm
 
 _OURS = re.compile(
-    rb"(CASTOFF|SLURM|PBS|PMI|MPI|PALS|OMPI_COMM_WORLD)_[A-Z_]+|PATH|HOME|LANG|PWD|OLDPWD|SHLVL|_"
+    rb"(CASTOFF|SLURM|PBS|FLUX|PMI|MPI|PALS|OMPI_COMM_WORLD)_[A-Z_]+|PATH|HOME|LANG|PWD|OLDPWD|SHLVL|_"
     rb"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|NODE_RANK|MASTER_ADDR|MASTER_PORT|OMP_NUM_THREADS"
     rb"|PYTHONUNBUFFERED|TMPDIR|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES)"
 )
@@ -40,6 +41,8 @@ _IN_A_RUN_DIRECTORY = {
 
 HOSTFILE_FLAGS = {"hydra": "-f", "intelmpi": "-machinefile", "openmpi": "--hostfile"}
 """How starters are told the hosts that do not know them."""
+
+READERS: dict[str, Callable[[str], Read]] = {"slurm": read_slurm, "pbs": read_pbs, "flux": read_flux}
 
 _NO_CHAIN = b"castoff: stopped early, and no chain follows: castoff submit sends one\n"
 
@@ -140,7 +143,12 @@ def _started_as_asked(trial: Trial) -> None:
     else:
         assert first == ([flag.encode()] if flag else [])
     passed = words[at + 1 :]
-    assert passed == program or (b":" in program and b":" not in passed)
+    special = [b":", b"{{"] if trial.plan.starter == "flux" else [b":"]
+    assert passed == program or any(_holds(program, sign) and not _holds(passed, sign) for sign in special)
+
+
+def _holds(words: list[bytes], sign: bytes) -> bool:
+    return sign in words if sign == b":" else any(sign in word for word in words)
 
 
 def _told_the_program(trial: Trial) -> list[_Rank]:
@@ -209,10 +217,24 @@ def _reads_as_meant(trial: Trial) -> None:
             assert render(plan(kept, trial.site)) == trial.script
             assert trial.run.script.read_bytes() == trial.script.encode()
         return
-    read = (read_slurm if trial.case.kind == "slurm" else read_pbs)(trial.script)
-    assert read == trial.plan.directives
+    read = READERS[trial.case.kind](trial.script)
+    assert read == [
+        (name, _flux_dependency(value) if trial.case.kind == "flux" and name == "dependency" else value)
+        for name, value in trial.plan.directives
+    ]
     for name, value in _expected_directives(trial).items():
         assert dict(read).get(name) == value, (name, dict(read).get(name), value)
+
+
+def _flux_dependency(words: str | bool) -> str:
+    """`after:1:2,afterok:3` as Flux takes it: a condition for each job, and `after` under another name."""
+    assert isinstance(words, str)
+    by_condition = (one.split(":") for one in words.split(","))
+    return ",".join(
+        f"{'afterstart' if condition == 'after' else condition}:{job}"
+        for condition, *jobs in by_condition
+        for job in jobs
+    )
 
 
 def _expected_directives(trial: Trial) -> dict[str, Any]:
@@ -222,6 +244,8 @@ def _expected_directives(trial: Trial) -> dict[str, Any]:
     if trial.case.kind == "slurm":
         names = {"name": "job-name", "account": "account", "queue": "partition"}
         names |= {name: name for name in ("qos", "constraint", "reservation", "exclude")}
+    if trial.case.kind == "flux":
+        names = {"name": "job-name", "account": "bank", "queue": "queue", "constraint": "requires"}
     given = {**trial.profile.get("defaults", {}), **fields}
     expected = {names[field]: given[field] for field in names if field in given}
     if "mail" in fields:
@@ -250,4 +274,4 @@ def _submits_as_meant(trial: Trial) -> None:
     called = [_encoded(one.command("JOB" if number else None)) for number, one in enumerate(found)]
     assert sorted(trial.seen("call")) == sorted(called)
     if trial.plan.requeue_how == "chain":
-        assert all(b"depend=afternotok:JOB" in one for one in called[1:])
+        assert all(any(word.endswith(b"=afternotok:JOB") for word in one) for one in called[1:])

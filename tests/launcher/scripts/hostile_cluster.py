@@ -58,6 +58,24 @@ printf '%s\\0' qsub "$@" >{here}/seen/$kind.$$
 [ $kind = call ] || echo 8.head
 """
 
+_FLUX = """#!/bin/sh
+if [ "$1" = --parent ]; then shift; fi
+case "$1 $2" in
+  "run "*) exec {here}/bin/flux-run "$@" ;;
+  "getattr jobid-path") echo / ;;
+  "job id") case $4 in f7) echo 7 ;; f8) echo 8 ;; *) exit 1 ;; esac ;;
+  "job timeleft") exit 1 ;;
+  "hostlist "*) cat {here}/hosts ;;
+  "batch "*)
+    kind=call
+    if [ -e {here}/again ] && [ -n "${{CASTOFF_ATTEMPT-}}" ]; then kind=requeue; fi
+    printf '%s\\0' flux "$@" >{here}/seen/$kind.$$
+    [ $kind = call ] || echo f8
+    ;;
+  *) exit 1 ;;
+esac
+"""
+
 _TORCHRUN = f"""#!{sys.executable} -SE
 import os, string, sys
 told = open("/proc/self/environ", "rb").read().split(b"\\0")[:-1]  # Python itself adds LC_CTYPE
@@ -65,7 +83,7 @@ environ = dict(one.partition(b"=")[::2] for one in told)
 with open(f"{{here}}/seen/python.{{{{os.getpid()}}}}", "w") as seen:
     seen.write(sys.argv[0] + "\\0")
 words = sys.argv[sys.argv.index("--no-python") + 1 :]
-words = [string.Template(word).safe_substitute(local_rank=0) for word in words]
+words[1:] = [string.Template(word).safe_substitute(local_rank=0) for word in words[1:]]
 os.execvpe(words[0], words, {{{{**environ, b"RANK": b"0"}}}})
 """
 
@@ -153,10 +171,11 @@ def write_stand_ins(here: Path, ranks: list[str], hosts: int, image: str) -> Non
         write_program(binaries / name, _ESCAPED.format(here=here))
     write_program(binaries / "sbatch", _RECORDER.format(here=here))
     write_program(binaries / "qsub", _QSUB.format(here=here))
+    write_program(binaries / "flux", _FLUX.format(here=here))
     write_program(binaries / "scontrol", _SCONTROL.format(here=here))
     write_program(binaries / "squeue", "#!/bin/sh\n")
     write_torchrun(here, binaries / "python")
-    for name in ("srun", "mpiexec", "castoff"):
+    for name in ("srun", "mpiexec", "flux-run", "castoff"):
         write_starter(here, binaries / name, ranks)
     for name in ("apptainer", "shifter", "podman-hpc"):
         write_program(binaries / name, _CONTAINER.format(here=here, image=image))

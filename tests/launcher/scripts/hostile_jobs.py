@@ -33,17 +33,25 @@ from .hostile_text import (
     WORDS,
 )
 
-Kind: TypeAlias = Literal["slurm", "pbs", "local"]
+Kind: TypeAlias = Literal["slurm", "pbs", "flux", "local"]
 Fields: TypeAlias = "dict[str, Any]"
 
 STARTERS: dict[Kind, list[str]] = {
     "slurm": ["srun", "srun", "hydra", "openmpi", "intelmpi"],
     "pbs": ["hydra", "pals", "openmpi", "intelmpi"],
+    "flux": ["flux"],
     "local": ["local"],
 }
 
 BARE_NAMES = ["a program", "a=b", "echo", "test", "eval", "exit", "if", "refuse", "[", "$(canary)", "*"]
 """Programs on PATH: some are called as a shell's builtins, keywords and the scripts' functions are."""
+
+
+def _fits_flux(text: str) -> bool:
+    return text.isprintable() and "'''" not in text and '"""' not in text
+
+
+FLUX_LINES = LINES.filter(_fits_flux)
 
 
 def _command(kind: Kind) -> st.SearchStrategy[list[str]]:
@@ -58,7 +66,7 @@ def _command(kind: Kind) -> st.SearchStrategy[list[str]]:
 def _name(kind: Kind) -> st.SearchStrategy[str]:
     if kind == "pbs":
         return st.text("aZ09_.+-", max_size=20).map(lambda rest: f"j{rest}")
-    return LINE_FILE_NAMES
+    return LINE_FILE_NAMES.filter(_fits_flux) if kind == "flux" else LINE_FILE_NAMES
 
 
 def _setup(kind: Kind) -> st.SearchStrategy[list[str]]:
@@ -75,9 +83,8 @@ def _setup(kind: Kind) -> st.SearchStrategy[list[str]]:
 def _directives(kind: Kind) -> st.SearchStrategy[Fields]:
     """Some for whatever scheduler the site has, and some under the schedulers' names."""
     plain = st.just({}) if kind == "local" else _of_scheduler(kind)
-    sections = st.fixed_dictionaries(
-        {}, optional={"slurm": _of_scheduler("slurm"), "pbs": _of_scheduler("pbs")}
-    )
+    others: tuple[Kind, ...] = ("slurm", "pbs", "flux")
+    sections = st.fixed_dictionaries({}, optional={other: _of_scheduler(other) for other in others})
     return st.builds(_once, plain, sections)
 
 
@@ -98,6 +105,9 @@ def _of_scheduler(kind: Kind) -> st.SearchStrategy[Fields]:
             LINES | flags,
             max_size=4,
         )
+    if kind == "flux":
+        names = st.sampled_from(["urgency", "begin-time", "conf", "x-site_1"])
+        return st.dictionaries(names, FLUX_LINES | flags, max_size=4)
     letters = st.dictionaries(st.sampled_from(["P", "S", "u", "k"]), LINES | flags, max_size=2)
     words = st.dictionaries(st.sampled_from(["site", "software", "eagle_fs"]), RESOURCES | flags, max_size=2)
     return st.builds(lambda some, others: {**some, **others}, letters, words)
@@ -134,11 +144,15 @@ def _among(*values: Any) -> Callable[[Kind], st.SearchStrategy[Any]]:
 
 
 def _lines(kind: Kind) -> st.SearchStrategy[str]:
-    return LINES
+    return FLUX_LINES if kind == "flux" else LINES
 
 
 def _slurm_lines(kind: Kind) -> st.SearchStrategy[str] | None:
     return LINES if kind == "slurm" else None
+
+
+def _not_flux(values: st.SearchStrategy[Any]) -> Callable[[Kind], st.SearchStrategy[Any] | None]:
+    return lambda kind: None if kind == "flux" else values
 
 
 def _every(values: st.SearchStrategy[Any]) -> Callable[[Kind], st.SearchStrategy[Any]]:
@@ -153,18 +167,18 @@ FIELDS: dict[str, Callable[[Kind], st.SearchStrategy[Any] | None]] = {
     "ranks": lambda kind: st.integers(1, 3),
     "cores_per_rank": lambda kind: st.integers(1, 4),
     "devices_per_rank": lambda kind: st.integers(0, 2),
-    "binding": lambda kind: None if kind == "local" else st.sampled_from(["0", "0-1", "1,3-4"]),
-    "memory": _among("4G", "100M"),
+    "binding": lambda kind: None if kind in ("flux", "local") else st.sampled_from(["0", "0-1", "1,3-4"]),
+    "memory": _not_flux(st.sampled_from(["4G", "100M"])),
     "walltime": _among("00:30:00", "2h", "1-00:00:00"),
     "account": _lines,
     "queue": _lines,
     "qos": _slurm_lines,
-    "constraint": _slurm_lines,
+    "constraint": lambda kind: _lines(kind) if kind in ("slurm", "flux") else None,
     "reservation": _slurm_lines,
     "exclude": _slurm_lines,
     "exclusive": _among(True, False),
-    "mail.to": _lines,
-    "mail.on": _among(["begin"], ["end", "fail"]),
+    "mail.to": _not_flux(LINES),
+    "mail.on": _not_flux(st.sampled_from([["begin"], ["end", "fail"]])),
     "setup": _setup,
     "env": lambda kind: st.dictionaries(NAMES_OF_VARIABLES, TEXTS, max_size=5),
     "env_from": lambda kind: st.lists(st.sampled_from(["TOKEN", "KEY", "CDPATH"]), max_size=3, unique=True),
@@ -186,11 +200,11 @@ FIELDS: dict[str, Callable[[Kind], st.SearchStrategy[Any] | None]] = {
     "start.starter": lambda kind: st.sampled_from(STARTERS[kind]),
     "start.torchrun": _among(False, False, True),
     "start.args": lambda kind: st.lists(LINES, max_size=3),
-    "array.count": lambda kind: st.integers(1, 4),
-    "array.at_most": lambda kind: st.integers(1, 4),
+    "array.count": _not_flux(st.integers(1, 4)),
+    "array.at_most": _not_flux(st.integers(1, 4)),
     "after": _after,
     "requeue.max": lambda kind: st.integers(0, 3),
-    "requeue.how": lambda kind: st.sampled_from(["copy", "chain"]) if kind == "pbs" else None,
+    "requeue.how": lambda kind: st.sampled_from(["copy", "chain"]) if kind in ("pbs", "flux") else None,
     "grace": _among("10s", "1m"),
     "templates": lambda kind: LINE_FILE_NAMES,
 }
@@ -265,6 +279,8 @@ def cases(draw: st.DrawFn, kind: Kind) -> Case:
     profile = draw(st.none() | _profiles(kind))
     if profile is not None:
         _keep_apart(clean, profile)
+    if kind == "flux":  # no line of a script ends with it
+        clean, profile = _without(clean, "\r"), _without(profile, "\r")
     container = clean.get("container")
     again = bool(clean.get("requeue", {}).get("max")) and kind != "local" and draw(st.booleans())
     fields, blamed = clean, None
@@ -362,6 +378,17 @@ def _agree_on_surroundings(fields: Fields, kind: Kind) -> None:
             fields["workdir"] = above + slash + surroundings.bindable(name, container)
 
 
+def _without(value: Any, character: str) -> Any:
+    """All texts without a character; no name in a mapping holds one."""
+    if isinstance(value, str):
+        return value.replace(character, "")
+    if isinstance(value, list):
+        return [_without(item, character) for item in value]
+    if isinstance(value, dict):
+        return {key: _without(item, character) for key, item in value.items()}
+    return value
+
+
 @cache
 def _profiles(kind: Kind) -> st.SearchStrategy[Fields]:
     """Text that a site's profile may hold."""
@@ -374,11 +401,13 @@ def _profiles(kind: Kind) -> st.SearchStrategy[Fields]:
         "master_suffix": TEXTS,
         "local_storage": LINE_FILE_NAMES.map(lambda name: f"{HERE}/disk/{name}"),
         "shell": st.sampled_from(["/bin/bash", "/opt/a b/bash -l", "/bin/bash $(touch CANARY)"]),
-        "defaults": st.fixed_dictionaries({"env": default_env}, optional={"account": LINES}),
+        "defaults": st.fixed_dictionaries({"env": default_env}, optional={"account": _lines(kind)}),
         "description": TEXTS,
     }
     if kind == "slurm":
         optional["directives"] = st.fixed_dictionaries({}, optional={"comment": LINES, "x-other": LINES})
+    if kind == "flux":
+        optional["directives"] = st.fixed_dictionaries({}, optional={"urgency": FLUX_LINES})
     if kind == "pbs":
         optional["directives"] = st.fixed_dictionaries({}, optional={"P": LINES, "other": RESOURCES})
     return st.fixed_dictionaries({}, optional=optional)

@@ -70,6 +70,15 @@ _BAD_ON_PBS: dict[str, list[Any]] = {
     "qos": ["x"],
 }
 
+_BAD_ON_FLUX: dict[str, list[Any]] = {
+    **{name: ["a\tb", "\x7f", "a'''b", 'a"""b'] for name in ("name", "account", "queue", "constraint")},
+    "directives": [{"urgency": value} for value in ("a\tb", "\x1b[31m", "'''", '"""')],
+    "array": [{"count": 2}],
+    "memory": ["4G"],
+    "mail": [{"to": "x"}],
+    **{name: ["x"] for name in ("qos", "exclude", "reservation")},
+}
+
 _BAD_IN_PROFILES: dict[str, list[Any]] = {
     "mpiexec": ["a b", "A=b", "./x", "$(canary)", "/a\nb"],
     "shell": ["bash", "/bin/sh\ntouch CANARY", "/bin/\x1b[31m", "-x"],
@@ -87,7 +96,7 @@ def poisoned(
 ) -> tuple[dict[str, Any], dict[str, Any] | None, str]:
     """A job and a site's profile with one thing that cannot be, and the field where it stands."""
     fields: dict[str, Any] = json.loads(json.dumps(clean))
-    values = {**_BAD_VALUES, **(_BAD_ON_PBS if kind == "pbs" else {})}
+    values = {**_BAD_VALUES, **{"pbs": _BAD_ON_PBS, "flux": _BAD_ON_FLUX}.get(kind, {})}
     fields.get("container", {}).pop("env", None)  # it may hold lines, as env may
     texts = [field for field in fields if _texts_in(fields, field)]
     way = draw(st.sampled_from(["value", "text", "profile"] if profile is not None else ["value", "text"]))

@@ -18,12 +18,12 @@ from launcher.planning.render import template_folder
 from launcher.runs.drafts import new_run
 from launcher.runs.records import write_file
 from launcher.runs.run import Run
-from launcher.schedulers.local import submit as local
+from launcher.schedulers.local import control as local
 from launcher.submission import submit as submission
 from tests import patience
 
 from .hostile_cluster import write_stand_ins, write_starter, write_the_program, write_torchrun
-from .hostile_jobs import FLAGS, WRITERS, Case, Fields
+from .hostile_jobs import FLAGS, STARTERS, WRITERS, Case, Fields
 from .hostile_surroundings import write_source
 from .hostile_text import HERE
 
@@ -34,7 +34,7 @@ MACHINERY = template_folder() / "machinery"
 
 _HEAD = '{% extends "castoff/head.sh.j2" %}{% block about %}{{ super() }}# {{ plan.ranks }}\n{% endblock %}'
 
-_BUILT_IN = {kind: Site.load(kind, search=Search({}, None)) for kind in ("slurm", "pbs", "local")}
+_BUILT_IN = {kind: Site.load(kind, search=Search({}, None)) for kind in STARTERS}
 
 
 def placed(value: Any, here: Path) -> Any:
@@ -223,6 +223,8 @@ class Trial:
             **{"PALS_LOCAL_RANKID": at, "PALS_NODEID": node, "PALS_LOCAL_SIZE": size},
             **{"OMPI_COMM_WORLD_RANK": number, "OMPI_COMM_WORLD_LOCAL_RANK": at},
             **{"OMPI_COMM_WORLD_SIZE": count, "OMPI_COMM_WORLD_LOCAL_SIZE": size},
+            **{"FLUX_TASK_RANK": number, "FLUX_TASK_LOCAL_ID": at, "FLUX_JOB_SIZE": count},
+            "FLUX_JOB_NNODES": self.fields.get("nodes", 1),
         }
         shell = f"{self.here}/as/sh " if self.case.rank_shell else ""
         if self.case.kind == "local":
@@ -240,13 +242,16 @@ class Trial:
         }
         if self.case.language:
             environ[b"LANG"] = self.case.language.encode()
-        script, words = self.here / "job.sh", list[str]()
+        script, words, folder = self.here / "job.sh", list[str](), self.submit_folder
         self.run = self._submitted({**environ, **secrets})
         if self.run is not None:
             script = self.run.script
             environ[b"CASTOFF_RUN_DIR"] = os.fsencode(self.run.path)
             if self.case.chain:
                 environ[b"CASTOFF_CHAIN"] = b"0"
+            if self.case.kind == "flux":
+                folder = self.run.path
+                environ[b"CASTOFF_SUBMITTED_FROM"] = os.fsencode(self.submit_folder)
         else:
             write_file(script, self.script)
             environ |= secrets
@@ -255,15 +260,15 @@ class Trial:
         if self.fields["stage"]:
             environ[b"TMPDIR"] = os.fsencode(self.disk)
         self.before = self.files()
-        self._popen(["/bin/bash", str(script), *words], environ)
+        self._popen(["/bin/bash", str(script), *words], environ, folder)
         if self.case.kind != "local":
             environ[b"CASTOFF_RUN_DIR"] = os.fsencode(RUN_DIR)
-            self._popen(["/bin/bash", "-c", self.command], environ)
+            self._popen(["/bin/bash", "-c", self.command], environ, self.submit_folder)
 
-    def _popen(self, words: list[str], environ: dict[bytes, bytes]) -> None:
+    def _popen(self, words: list[str], environ: dict[bytes, bytes], folder: Path) -> None:
         process = subprocess.Popen(
             words,
-            cwd=self.submit_folder,
+            cwd=folder,
             env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -280,6 +285,8 @@ class Trial:
             if "array" in self.fields:
                 told |= {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": member}
             return told
+        if self.case.kind == "flux":
+            return {"FLUX_ENCLOSING_ID": "f7"}
         if self.case.kind == "pbs":
             told = {"PBS_JOBID": "7.head", "PBS_O_WORKDIR": folder, "PBS_NODEFILE": f"{self.here}/hosts"}
             if self.fields.get("array", {}).get("count", 1) > 1:

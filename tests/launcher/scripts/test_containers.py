@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.cases import others_long
+
 from .conftest import Benches
 from .harness import HERE, PROBE, STALE, Bench
 from .test_placement import HOSTILE
@@ -126,7 +128,7 @@ def test_it_is_inside_and_the_host_is_not(runtime: str, containers: Containers, 
     assert "hidden" in lines or runtime == "shifter"  # which brings the shared file system inside
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", others_long(RUNTIMES, ["apptainer", "pyxis"]))
 def test_signals_and_files_reach_the_inside(runtime: str, containers: Containers) -> None:
     here = containers(runtime)
     running = here.start(ranks_per_node=2, container=container(here, runtime), env={"PROBE": "wait done"})
@@ -138,7 +140,7 @@ def test_signals_and_files_reach_the_inside(runtime: str, containers: Containers
     assert ended.ending == ("done", 0), ended.output
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", others_long(RUNTIMES, ["apptainer", "pyxis"]))
 def test_a_failure_inside_is_the_ranks(runtime: str, containers: Containers) -> None:
     here = containers(runtime)
     ended = here.run(ranks_per_node=3, container=container(here, runtime), env={"PROBE": "fail 1 3"})

@@ -9,9 +9,11 @@ import time
 import msgspec
 import pytest
 
+from tests.cases import others_long
+
 from .conftest import Benches
 
-KINDS = ["local", "hydra", "openmpi", "pals", "srun"]
+KINDS = others_long(["local", "hydra", "openmpi", "pals", "srun"], ("pals", "srun"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

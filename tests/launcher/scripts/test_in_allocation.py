@@ -125,7 +125,7 @@ def test_which_site(bench: Benches) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--here", "--site", "slurm"], "--here is this host alone, and --site names an allocation's site"),
+        (["--here", "--site", "slurm"], "--site names an allocation's site, and --here is this host alone"),
         (
             ["--log-dir", "logs"],
             "--log-dir is for ranks on this host alone (--here), and this is Slurm job 12",

@@ -17,9 +17,8 @@ from launcher.planning.containers import RUNTIMES
 from launcher.planning.machinery import STALE, machinery, stale
 from launcher.planning.render import template_folder
 from launcher.ranks import STALE_VARIABLES
-from launcher.runs.records import Facts
 from launcher.runs.script import MARK, directives_of, head_of, scheduler_in
-from launcher.schedulers.orders import Order
+from tests.cases import others_long
 
 from .conftest import Benches
 from .examples import EXAMPLES
@@ -139,8 +138,6 @@ class TestHead:
         assert scheduler_in(script) == "slurm"
         assert head_of(script).count(text) == 3 and "castoff_begin() {" not in head_of(script)
         assert "--array" not in directives_of(script)
-        alone = Order.of(Facts(by_script=True), script, "/r", None, {0: 1})
-        assert alone.names(None, {}) == ""
 
     def test_a_script_without_one(self) -> None:
         assert head_of("#!/bin/sh\ntrue\n") == "#!/bin/sh\ntrue\n"
@@ -228,7 +225,7 @@ class TestLoader:
 
 
 class TestFunctionsOfSetup:
-    @pytest.mark.parametrize("kind", ["local", "hydra", "pals", "srun"])
+    @pytest.mark.parametrize("kind", others_long(["local", "hydra", "pals", "srun"], ["srun"]))
     def test_named_as_what_castoff_calls(self, kind: str, bench: Benches) -> None:
         """A program or builtin of that name is what castoff means."""
         text = "".join(path.read_text() for path in PARTS if not named(path).startswith("nodes/"))

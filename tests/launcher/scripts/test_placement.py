@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.cases import others_long
+
 from .conftest import Benches
 from .harness import CASTOFF, PROBE, STALE, STALE_SLURM, STARTER
 
@@ -182,7 +184,7 @@ def test_no_address_is_run(bench: Benches, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists() and not (tmp_path / "sourced").exists()
 
 
-@pytest.mark.parametrize("kind", ["srun", "pals", "hydra", "openmpi"])
+@pytest.mark.parametrize("kind", others_long(["srun", "pals", "hydra", "openmpi"], ["pals", "srun"]))
 def test_a_program_that_is_called_like_a_word_of_the_shell(kind: str, bench: Benches) -> None:
     """Neither a shell's own word nor a function of the script's."""
     here = bench(kind)

@@ -24,7 +24,6 @@ from launcher.quoting import (
     interpreter,
     shell_word,
     visible_word,
-    yaml_field,
     yaml_word,
 )
 from launcher.schedulers.pbs.directives import directive as pbs_directive
@@ -94,16 +93,6 @@ def test_words_of_a_job_file(value: str) -> None:
     assert text.isprintable()
     document = Document.parse(f"queue: {text}  # and on\n", "job.yaml")
     assert document.data == {"queue": value}
-
-
-@given(words=st.lists(ANY | QUOTES | st.sampled_from(["007", "true", "-", "-m", "1e3", "a: b", "x=1", "."])))
-def test_lines_of_a_job_file_that_an_error_proposes(words: list[str]) -> None:
-    text = yaml_field("a.command", ["x", *words])
-    assert text.isprintable()
-    at, _, rest = text.partition(": {")
-    assert at == "a" and rest.endswith("}")
-    assert JobSpec.of({}, overrides=[rest[:-1].replace(": ", "=", 1)]).command == ["x", *words]
-    assert yaml_field("array.count", 4) == "array: {count: 4}"
 
 
 @given(text=ANY | QUOTES)

@@ -8,6 +8,7 @@ import pytest
 
 from launcher import render
 from tests import patience
+from tests.cases import others_long
 
 from .conftest import Benches
 from .harness import Bench, Ended
@@ -28,7 +29,7 @@ def submitted(here: Bench, **fields: object) -> Ended:
     return Ended(started.process.returncode, output, run)
 
 
-@pytest.mark.parametrize("kind", ["hydra", "openmpi", "pals", "srun"])
+@pytest.mark.parametrize("kind", others_long(["hydra", "openmpi", "pals", "srun"], ["pals", "srun"]))
 @pytest.mark.parametrize(("workdir", "where"), [(None, "sub"), ("inner", "sub/inner")])
 def test_in_the_snapshot(kind: str, workdir: str | None, where: str, bench: Benches) -> None:
     here = bench(kind, folder="with 'quotes' and spaces")

@@ -18,10 +18,13 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from tests.cases import others_long
+
 from .conftest import Benches
 from .harness import PROBE, Bench, Ended, Started
 
-ONE_NODE = ["local", "hydra", "openmpi", "pals", "srun"]
+KINDS = ["local", "hydra", "openmpi", "pals", "srun"]
+ONE_NODE = others_long(KINDS, ("local", "pals"))
 SEVERAL_NODES = ["pals", "srun"]
 
 INNER = ["one", "a b/two", "a b/new\nline", "-n", "$(touch x)"]
@@ -270,7 +273,7 @@ def test_what_is_not_there(staging: Callable[..., Staging]) -> None:
 
 
 @pytest.mark.parametrize("name", ["words", "words.tar"])
-@pytest.mark.parametrize("kind", ["local", "hydra", "srun"])
+@pytest.mark.parametrize("kind", others_long(["local", "hydra", "srun"], ["srun"]))
 def test_a_wrong_sum(kind: str, name: str, staging: Callable[..., Staging]) -> None:
     here = staging(kind)
     ended = here.run(here.item(name, sha256="ab" * 32), command=["sh", "-c", SHOW])
@@ -430,8 +433,9 @@ def test_it_is_gone_afterwards(kind: str, does: str, ending: str, staging: Calla
     assert "may still be there" not in ended.output
 
 
-@pytest.mark.parametrize(("kind", "nodes"), [*((kind, 1) for kind in ONE_NODE), ("pals", 3), ("srun", 3)])
-def test_it_is_gone_after_a_cancelled_job(kind: str, nodes: int, staging: Callable[..., Staging]) -> None:
+@pytest.mark.parametrize("kind", others_long(KINDS, ("local", "pals", "srun")))
+def test_it_is_gone_after_a_cancelled_job(kind: str, staging: Callable[..., Staging]) -> None:
+    nodes = 3 if kind in SEVERAL_NODES else 1
     here = staging(kind, nodes=nodes)
     ranks = 2 * nodes
     running = here.start(

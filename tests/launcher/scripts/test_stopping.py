@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,18 +13,19 @@ from launcher.errors import CastoffError
 from launcher.runs.run import Run, ask_to_stop
 from launcher.submission.resubmit import resubmit
 from tests import patience
+from tests.cases import others_long
 from tests.mounts import mount_small, with_mounts
 
 from ..conftest import give_away
 from .conftest import Benches
 from .harness import Bench
 
-KINDS = ["local", "hydra", "pals", "srun"]
+KINDS = others_long(["local", "hydra", "pals", "srun"], ("local", "pals", "srun"))
 DIRECTORY = {"hydra": "castoff-7.head", "pals": "castoff-7.head", "srun": "castoff-12"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("requeue", [0, 2])
+@pytest.mark.parametrize("requeue", others_long([0, 2], [2]))
 def test_asked_to_stop(kind: str, requeue: int, bench: Benches) -> None:
     """It ends with `again`, and nobody starts it again."""
     here = bench(kind)
@@ -181,87 +179,8 @@ def test_a_disk_that_fills_up(kind: str, code: int, ending: str, bench: Benches,
     with_mounts(tmp_path, test)
 
 
-SUBMITTER = f"""#!{sys.executable}
-# Stands in for qsub: runs the script at once, with what the real one would hand on.
-import json, os, re, shutil, subprocess, sys
-job = json.loads(os.environ["STUB_JOB"])
-script = sys.argv[-1]
-words = " ".join(sys.argv[1:-1])
-names = re.search(r"-v (\\S+)", words).group(1).split(",")
-array = re.search(r"-J (\\S+)", words)
-environ = {{**job, **{{name: os.environ[name] for name in names}}}}
-environ["PBS_O_WORKDIR"] = os.getcwd()
-members = [None]
-if array:
-    members = []
-    for part in array.group(1).partition("%")[0].split(","):
-        span, _, step = part.partition(":")
-        first, _, last = span.partition("-")
-        if not int(first) < int(last):
-            sys.exit("qsub: Illegal -J value")
-        members += range(int(first), int(last or first) + 1, int(step or 1))
-shutil.copy(script, os.environ["STUB_SPOOL"])
-for member in members:
-    if member is not None:
-        environ["PBS_ARRAY_INDEX"] = str(member)
-    with open(os.devnull, "w") as nowhere:
-        subprocess.run(["bash", os.environ["STUB_SPOOL"]], env=environ, check=False, stdout=nowhere)
-with open(os.environ["STUB_CALLS_OF_QSUB"], "a") as calls:
-    print(words, file=calls)
-print("8.head")
-"""
-
-
-def submit_again(here: Bench, run: Run, monkeypatch: pytest.MonkeyPatch, **env: str) -> list[str]:
-    """Resubmit a run whose script stood alone on PBS; what qsub was called with."""
-    here.stub("qsub", SUBMITTER)
-    here.stub("qstat", """#!/bin/sh\necho "qstat: Unknown Job Id $5" >&2; exit 153\n""")
-    here.stub("qselect", "#!/bin/sh\n")
-    job = {**os.environ, **here._scheduler(), "PROBE_FOLDER": str(here.seen), **env}
-    calls = here.seen.parent / "calls-of-qsub"
-    outside = {"PATH": f"{here.bin}:{os.environ['PATH']}", "STUB_JOB": json.dumps(job), **env}
-    outside |= {"STUB_SPOOL": str(here.seen.parent / "spooled"), "STUB_CALLS_OF_QSUB": str(calls)}
-    for name, value in outside.items():
-        monkeypatch.setenv(name, value)
-    resubmit(run)
-    return calls.read_text().splitlines()
-
-
-def test_submitted_again(bench: Benches, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = bench("hydra", folder="a 'folder'")
-    asked: dict[str, Any] = {"requeue": {"max": 1}, "inherit": ["LANG"], "env_from": ["TOKEN"]}
-    given = {"LANG": "C", "TOKEN": "t"}
-    ended = here.run(ranks_per_node=1, **asked, env={"PROBE": "fail 0 3", **given})
-    run = Run(ended.run_dir)
-    ask_to_stop(run)
-    (words,) = submit_again(here, run, monkeypatch, **given)
-    assert words == "-f -v LANG,TOKEN,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT"
-    assert sorted(path.name for path in (run.path / "attempts").iterdir()) == ["0.0", "0.1"]
-    assert ended.record("ending", "0.1")["ending"] == "done"
-    told = here.ranks()[0]["environ"]
-    assert (told["CASTOFF_ATTEMPT"], told["CASTOFF_FIRST_ATTEMPT"], told["TOKEN"]) == ("1", "1", "t")
-    assert told["CASTOFF_RUN_DIR"] == str(run.path) and not (run.path / "stop").exists()
-
-
-def test_members_submitted_again(bench: Benches, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Member 0 is done, 1 and 2 have failed once, 3 twice, 4 and 6 never began, 5 is done."""
-    here = bench("hydra")
-    probes = [(0, "outcome done"), *((member, "fail 0 3") for member in (1, 2, 3, 3)), (5, "outcome done")]
-    for member, probe in probes:
-        here.array_index = member
-        ended = here.run(ranks_per_node=1, array={"count": 7, "at_most": 2}, env={"PROBE": probe})
-    lines = submit_again(here, Run(ended.run_dir), monkeypatch)
-    made = {path.name for path in (ended.run_dir / "attempts").iterdir()}
-    assert made == {"0.0", "1.0", "2.0", "3.0", "3.1", "5.0", "1.1", "2.1", "3.2", "4.0", "6.0"}
-    assert [line.rpartition("-J ")[2] for line in lines] == ["1-2%2", "3-4:2", "4-5:2", "6-7:2"]
-
-
-def test_nothing_to_submit_again(bench: Benches) -> None:
-    here = bench("srun")
-    ended = here.run(ranks_per_node=1)
-    with pytest.raises(CastoffError, match="it is done; with --done-too it starts again"):
-        resubmit(Run(ended.run_dir))
-    local = bench("local", folder="local")
-    ended = local.run(env={"PROBE": "fail 0 3"})
-    with pytest.raises(CastoffError, match=r"plan\.json or submission\.json is missing or damaged"):
+@pytest.mark.parametrize("kind", ["srun", "local"])
+def test_a_script_that_stood_alone_is_not_submitted_again(kind: str, bench: Benches) -> None:
+    ended = bench(kind).run(env={"PROBE": "fail 0 3"})
+    with pytest.raises(CastoffError, match="castoff did not submit it"):
         resubmit(Run(ended.run_dir))

@@ -29,8 +29,13 @@ case $TORCHELASTIC_RESTART_COUNT$RANK in 00) exit 5 ;; 12) {} ;; esac
         ("hydra", OTHERS_WAIT.format("exit 7"), {}, (2, 7, None)),
         ("local", OTHERS_WAIT.format("kill -s KILL $$"), {}, (2, 137, "SIGKILL")),
         # The rank's whole session, with what castoff has put there.
-        ("hydra", OTHERS_WAIT.format("kill -s KILL 0"), {}, (2, 137, "SIGKILL")),
-        ("hydra", SECOND_ROUND.format("exit 7"), {"PET_MAX_RESTARTS": "1"}, (2, 7, None)),
+        pytest.param(
+            *("hydra", OTHERS_WAIT.format("kill -s KILL 0"), {}, (2, 137, "SIGKILL")), marks=pytest.mark.long
+        ),
+        pytest.param(
+            *("hydra", SECOND_ROUND.format("exit 7"), {"PET_MAX_RESTARTS": "1"}, (2, 7, None)),
+            marks=pytest.mark.long,
+        ),
         pytest.param(
             *("hydra", SECOND_ROUND.format("true"), {"PET_MAX_RESTARTS": "1"}, None), marks=pytest.mark.long
         ),

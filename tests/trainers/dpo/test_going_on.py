@@ -88,8 +88,8 @@ def trained(make: type[Dies], sections: Mapping[str, Any], told: dict[str, Any],
 @pytest.mark.parametrize(
     ("world_size", "training"),
     [
-        (1, {}),
-        (2, {"precision": "bf16"}),
+        pytest.param(1, {}, marks=pytest.mark.long),
+        pytest.param(2, {"precision": "bf16"}, marks=pytest.mark.long),
         (3, {"num_workers": 1}),
         pytest.param(2, {"gradient_accumulation_steps": 2, "num_epochs": 6}, marks=pytest.mark.long),
     ],

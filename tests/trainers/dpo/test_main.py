@@ -140,6 +140,7 @@ def test_begun_anew_beside_it(with_pairs: Here) -> None:
         assert sorted(each.name for each in (with_pairs.folder / folder).glob("*.pt")) == MODELS
 
 
+@pytest.mark.long
 def test_a_folder_that_was_there_before(with_pairs: Here) -> None:
     """Its files stay; one with models that nobody here has made is left alone, or set aside."""
     out = with_pairs.folder / "out"

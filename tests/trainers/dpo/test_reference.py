@@ -116,6 +116,7 @@ def on_a_rank(folder: Path, number: int) -> tuple[bytes, int]:
 
 
 @pytest.mark.usefixtures("for_real")
+@pytest.mark.long
 def test_any_number_of_ranks_makes_the_same_bits(tmp_path: Path) -> None:
     number = 19  # batches of 8, 8 and 3: of three ranks each has one, of two one has more
     alone = computed(tmp_path / "alone", MadePairs(number), made=Swayed).numpy().tobytes()

@@ -98,6 +98,7 @@ def numbers(shown: str) -> dict[str, float]:
     return {name.strip(): float(value) for name, value in rows}
 
 
+@pytest.mark.long
 def test_it_learns_what_causal_sets_are(tmp_path: Path) -> None:
     """On sets it has not seen, by what is built in: chance has half of them right."""
     overrides = ["data.causets={number: 500, size: [24, 32]}", "training.num_epochs=4"]
@@ -111,6 +112,7 @@ def test_it_learns_what_causal_sets_are(tmp_path: Path) -> None:
 
 
 @ONE_EPOCH
+@pytest.mark.long
 def test_one_head_alone(tmp_path: Path, here: Here) -> None:
     assert here(tmp_path, YAML, "--set", "model.active_tasks.1=false") == 0, here.stderr
     assert set(numbers(here.stdout)) == {"test loss", "test accuracy", "test f1"}
@@ -131,6 +133,7 @@ assert "torch" in sys.modules
 """
 
 
+@pytest.mark.long
 def test_a_task_of_ones_own_beside_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in the working directory; and nothing there hides a module that is installed."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -323,6 +326,7 @@ def own(name: str) -> str:
     return YAML.partition("data:")[0] + f"task: !pyobject {__name__}.{name}\n"
 
 
+@pytest.mark.long
 def test_every_rank_finds_the_same_mistake(tmp_path: Path) -> None:
     first, second = ranks_end(tmp_path, YAML.replace("num_epochs", "num_epoch"))
     path = tmp_path / "causets.yaml"

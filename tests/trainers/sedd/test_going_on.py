@@ -81,7 +81,7 @@ def trained(sections: Mapping[str, Any], told: dict[str, Any], dies_at: int = 0)
 @pytest.mark.parametrize(
     ("world_size", "training"),
     [
-        (2, {"precision": "bf16"}),
+        pytest.param(2, {"precision": "bf16"}, marks=pytest.mark.long),
         (3, {"num_workers": 1, "batch_size": 2}),
         pytest.param(2, {"compile": True}, marks=pytest.mark.long),
     ],

@@ -132,6 +132,7 @@ def test_what_is_wrong_is_said_of_the_files_fields(override: str, says: str, her
 
 
 @ONE_LINE
+@pytest.mark.long
 def test_what_changes_on_the_way_is_logged_by_the_files_fields(here: Here) -> None:
     assert here("tiny.yaml") == 0, here.stderr
     assert here("tiny.yaml", "--set", "training.n_iters=5", "--set", "optim.grad_clip=2") == 0, here.stderr

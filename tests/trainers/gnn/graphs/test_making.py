@@ -71,6 +71,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "mapped", mapped)
 
 
+@pytest.mark.long
 def test_several_processes_make_the_same_in_the_same_order(stores: list[str], for_real: None) -> None:
     of_a_script = FunctionType(users.collect.__code__, vars(users))
     of_a_script.__module__ = "__main__"  # where no other process has it

@@ -226,6 +226,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 @pytest.mark.usefixtures("for_real")
+@pytest.mark.long  # torch is imported four times
 def test_two_shells_make_one_job(tmp_path: Path) -> None:
     there: list[Any] = ["--nnodes", "2", "--master_addr", "127.0.0.1", "--master_port", str(free_port())]
     (tmp_path / "a").mkdir()
