@@ -32,9 +32,9 @@ SYSTEM_PACKAGES += slurmctld slurmd slurm-client slurmdbd mariadb-server munge i
 SYSTEM_PROGRAMS += slurmctld slurmd sbatch slurmdbd mariadbd munged ip
 endif
 
-# Test processes, more than two cores have, for tests mostly wait. One takes all that use a cluster's
+# Test processes, more than two cores have, for tests often wait. One takes all that use a cluster's
 # fixture, or a file at a time: see tests/grouping.py.
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 6
 ifneq ($(TEST_PROCESSES),1)
 SIDE_BY_SIDE := --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
 endif
@@ -49,6 +49,7 @@ SMALLER := --set, data.causets.number=4000, --set, training.num_epochs=7
 LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]' \
   --set 'command=[castoff, train, gnn, examples/causets.yaml, $(SMALLER)]'
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+unexport PYTHONDONTWRITEBYTECODE # else each test process compiles all tests again
 
 .PHONY: demo test test-fast test-long bench bench-proteins bench-structures bench-causets lock clean check system-packages
 
@@ -85,7 +86,9 @@ check: $(READY) $(INTEL_MPI_READY) system-packages
 	@export PATH="$$PWD/.venv/bin:$$PATH"
 	ruff check
 	ruff format --check
+	.venv/bin/python -m pytest --collect-only --quiet >/dev/null & # compiles all tests, once, beside mypy
 	mypy
+	wait
 
 bench: $(READY)
 	@.venv/bin/python -m tests.bench
