@@ -6,7 +6,9 @@ so that a person mends a file in one go.
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shlex
 import types
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -15,10 +17,9 @@ import msgspec
 
 from launcher.config.document import Document, FieldPath, did_you_mean, dotted
 from launcher.errors import Problem, shown
+from launcher.quoting import yaml_word
 
 T = TypeVar("T", bound=msgspec.Struct)
-
-_MISSING = object()
 
 
 def convert(document: Document, kind: type[T], problems: list[Problem]) -> T | None:
@@ -70,16 +71,15 @@ class _Converter:
                 self._report((*path, key), f"is no field{hint(kind.__name__, str(key), list(fields))}")
         arguments = {}
         for name, field in fields.items():
-            given = value.get(name, _MISSING)
-            if given is None and not field.required:
+            if value.get(name) is None and not field.required:
                 continue  # a field left empty says nothing: the default applies
-            known = len(self.problems)
-            if given is not _MISSING:
-                converted = self.convert(given, field.type, (*path, name))
-                if len(self.problems) == known:
-                    arguments[field.name] = converted
-            elif field.required:
+            if name not in value:
                 self._report((*path, name), f"is missing; it takes {_allowed(field.type)}")
+                continue
+            known = len(self.problems)
+            converted = self.convert(value[name], field.type, (*path, name))
+            if len(self.problems) == known:
+                arguments[field.name] = converted
         try:
             return kind(**arguments)
         except TypeError:  # a required field is missing or wrong, which has been reported
@@ -111,8 +111,8 @@ class _Converter:
         if isinstance(value, str):
             choices = [choice for option in options for choice in get_args(bare(option))]
             hint = did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])
-            if any(get_origin(bare(option)) is list for option in options):
-                hint = hint or "; a list is written [a, b]"
+            lists = [option for option in options if get_origin(bare(option)) is list]
+            hint = hint or (_as_list(given, value, lists[0], path) if lists else "")
         allowed = f"as its name {_allowed(kind)}" if as_name else _allowed(kind)
         # A number is shown as it was written, without the quotes of text.
         shown = _show(given) if given is value else value
@@ -151,6 +151,20 @@ def takes(words: str, *, many: str | None = None, **constraints: Any) -> msgspec
 def meaning(words: str) -> msgspec.Meta:
     """Say what a field means: for the JSON schema and the command line's help."""
     return msgspec.Meta(description=words)
+
+
+def _as_list(given: Any, text: str, kind: Any, path: FieldPath) -> str:
+    """How a value is written in the list that a field takes: of a command line, each word."""
+    words = [text]
+    if path[-1] in ("command", "args"):
+        with contextlib.suppress(ValueError):  # a quote that does not end
+            words = shlex.split(text)
+    is_text = given is text
+    try:
+        msgspec.convert(words, kind, strict=is_text)
+    except msgspec.ValidationError:  # it is no such item either
+        return "; a list is written [a, b]"
+    return f"; write {path[-1]}: [{', '.join(map(yaml_word, words) if is_text else words)}]"
 
 
 def _names(kind: type[msgspec.Struct]) -> str:

@@ -65,9 +65,26 @@ def test_in_a_profile(line: str, instead: str) -> None:
     assert instead in problem.message
 
 
-def test_a_text_where_a_list_belongs() -> None:
-    said = "is 'python x', but takes a list of texts; a list is written [a, b]"
-    assert refused("command: python x")["command"] == said
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("command: python x", "is 'python x', but takes a list of texts; write command: [python, x]"),
+        ("command: sh -c 'echo \"$A\"'", '; write command: [sh, "-c", "echo \\"$A\\""]'),
+        ("command: it's", '; write command: ["it\'s"]'),
+        ("start: {args: --label -v}", '; write args: ["--label", "-v"]'),
+        ("setup: module load x", '; write setup: ["module load x"]'),
+        ("options: 7", "is 7, but takes a list of lines of text, none empty; write options: [7]"),
+        ("after: {afterok: prepare}", "; write afterok: [prepare]"),
+        (
+            "mail: {to: me, on: now}",
+            "is 'now', but takes a list of begin, end, fail; a list is written [a, b]",
+        ),
+        ("stage: data.tar", "; a list is written [a, b]"),
+    ],
+)
+def test_a_text_where_a_list_belongs(line: str, said: str) -> None:
+    (message,) = refused(line).values()
+    assert message.endswith(said)
 
 
 @pytest.mark.parametrize(
