@@ -8,9 +8,7 @@ reach a program unchanged.
 from __future__ import annotations
 
 import copy
-import os
 import re
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -76,10 +74,10 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> Document:
-        """Read a file, or a pipe that somebody writes to.
+        """Read a file or a pipe.
 
         Raises:
-            CastoffError: the file cannot be read, is larger than 1 MB, or is a pipe without a writer.
+            CastoffError: it cannot be read, or is larger than 1 MB.
             InvalidInput: it is not YAML.
         """
         shown = printable(str(path))
@@ -157,9 +155,8 @@ class Document:
                 holder[index] = {}
                 self._marks[path] = _Mark(origin)
             holder = holder[index]
-        self._forget(path)
-        for inner, mark in {(): _Mark(origin), **value._marks}.items():
-            self._marks[(*path, *inner)] = mark._replace(place=origin)
+        marks = {(): _Mark(origin), **value._marks}
+        self._mark_anew(path, {(*path, *at): mark._replace(place=origin) for at, mark in marks.items()})
 
     def merge(self, other: Document) -> None:
         """Lay another document's fields over this one's: mappings merge, everything else is replaced."""
@@ -172,27 +169,24 @@ class Document:
                 self._merge(other, mine[key], value, at)
                 continue
             mine[key] = value
-            self._forget(at)
-            self._marks |= {inner: mark for inner, mark in other._marks.items() if inner[: len(at)] == at}
+            self._mark_anew(
+                at, {inner: mark for inner, mark in other._marks.items() if inner[: len(at)] == at}
+            )
 
-    def _forget(self, path: FieldPath) -> None:
-        self._marks = {at: mark for at, mark in self._marks.items() if at[: len(path)] != path}
+    def _mark_anew(self, path: FieldPath, marks: dict[FieldPath, _Mark]) -> None:
+        """Forget what was known of a value and of all in it, for these."""
+        self._marks = {at: mark for at, mark in self._marks.items() if at[: len(path)] != path} | marks
 
 
 def _bytes_of(path: Path, shown: str) -> bytes:
-    """What a file holds.
+    """What a file or a pipe holds.
 
     Raises:
-        CastoffError: it is larger than 1 MB, or is a pipe that nobody writes to.
+        CastoffError: it is larger than 1 MB.
         OSError: it cannot be read.
     """
-    # Not blocking: to open a pipe without a writer would wait for one; to read one with a writer may.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    with os.fdopen(descriptor, "rb") as file:
-        os.set_blocking(descriptor, True)
+    with path.open("rb") as file:
         held = file.read(_LARGEST + 1)
-        if not held and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-            raise CastoffError(f"{shown}: is a pipe that nobody writes to; start what writes to it first")
     if len(held) > _LARGEST:
         raise CastoffError(
             f"{shown}: is larger than {_LARGEST // 1_000_000} MB, and castoff reads no larger job file or "

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.config.document import Document
-from launcher.config.job import JobSpec
+from launcher.config.job import JobSpec, variable_problem
 from launcher.config.schema import job_schema
 from launcher.errors import InvalidInput
 
@@ -38,7 +38,7 @@ requeue: {max: 3}
 """
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True).filter(
-    lambda name: not name.startswith("CASTOFF_")
+    lambda name: variable_problem(name) is None
 )
 words = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\x00\n\r"), min_size=1, max_size=8
