@@ -26,7 +26,7 @@ from launcher.config.job import (
     variable_problem,
 )
 from launcher.config.quantities import CPULIST_PATTERN, END, cpus, seconds
-from launcher.config.structure import convert, fields_of, meaning, takes
+from launcher.config.structure import convert, fields_of, takes
 from launcher.errors import CastoffError, InvalidInput, Problem
 
 CpuList = Annotated[str, takes("a CPU list, as in 0-51 or 0,52", pattern=CPULIST_PATTERN)]
@@ -52,8 +52,8 @@ _BUILT_IN = Path(__file__).parents[1] / "sites"
 class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Something that somebody else decides: it names its source and the date it was read."""
 
-    source: Annotated[Text, meaning("Where this is written.")]
-    date: Annotated[Date, meaning("When it was read there.")]
+    source: Text  # where this is written
+    date: Date  # when it was read there
 
     @property
     def cited(self) -> str:
@@ -64,24 +64,16 @@ class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The topology of one node."""
 
-    sockets: Annotated[list[CpuList], meaning("The physical cores of each socket.")] = []
-    reserved_cores: Annotated[CpuList | None, meaning("Cores kept for the system.")] = None
-    devices: Annotated[list[CountOrNone], meaning("How many devices belong to each socket.")] = []
-    device_variable: Annotated[
-        EnvName | None, meaning("The variable that narrows a process to some devices.")
-    ] = None
-    device_cores: Annotated[
-        list[CpuList],
-        meaning("The physical cores nearest to each device, by the device's number; none if all are alike."),
-    ] = []
-    ranks_per_device: Annotated[Count, meaning("How many ranks may share a device.")] = 1
-    cpus_per_core: Annotated[
-        Count, meaning("What Slurm counts for one physical core: 2 where a CPU is a hardware thread.")
-    ] = 1
-    exclusive: Annotated[
-        bool, meaning("Whether a job always has its nodes whole; then all their devices are its own.")
-    ] = False
-    memory: Annotated[Memory | None, meaning("Memory of a node.")] = None
+    sockets: list[CpuList] = []  # the physical cores of each socket
+    reserved_cores: CpuList | None = None  # cores kept for the system
+    devices: list[CountOrNone] = []  # how many devices belong to each socket
+    device_variable: EnvName | None = None  # the variable that narrows a process to some devices
+    # The physical cores nearest to each device, by the device's number; none if all are alike.
+    device_cores: list[CpuList] = []
+    ranks_per_device: Count = 1  # how many ranks may share a device
+    cpus_per_core: Count = 1  # what Slurm counts for one physical core: 2 where a CPU is a hardware thread
+    exclusive: bool = False  # whether a job always has its nodes whole; then all their devices are its own
+    memory: Memory | None = None  # memory of a node
 
     @property
     def device_count(self) -> int:
@@ -106,37 +98,27 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A queue, a partition or a QOS, and its limits."""
 
-    ranges: Annotated[list[Range], meaning("A job must fit one of these; none means no limit.")] = []
-    max_jobs: Annotated[Count | None, meaning("Queued and running jobs of one user.")] = None
-    array_at_most: Annotated[
-        Count | None, meaning("A larger array has to let no more of its members run at a time.")
-    ] = None
-    max_devices: Annotated[
-        Count | None, meaning("Devices of a node that a job may have; where it is set, jobs share nodes.")
-    ] = None
-    listed_as: Annotated[
-        Word | None, meaning("The name under which the scheduler lists it, where users write another.")
-    ] = None
-    submit_to: Annotated[
-        Word | None, meaning("The queue to name instead, where this one takes no submissions.")
-    ] = None
+    ranges: list[Range] = []  # a job must fit one of these; none means no limit
+    max_jobs: Count | None = None  # queued and running jobs of one user
+    array_at_most: Count | None = None  # a larger array has to let no more of its members run at a time
+    max_devices: Count | None = None  # of a node, for one job; where it is set, jobs share nodes
+    listed_as: Word | None = None  # the name under which the scheduler lists it, where users write another
+    submit_to: Word | None = None  # the queue to name instead, where this one takes no submissions
 
 
 class Required(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A field without which the scheduler refuses a job."""
 
-    field: Annotated[Word, meaning("The job file's field: account, directives.filesystems …")]
-    because: Annotated[Text, meaning("What the scheduler says, or why.")]
-    example: Annotated[Text, meaning("A value to write there.")]
+    field: Word  # the job file's field: account, directives.filesystems …
+    because: Text  # what the scheduler says, or why
+    example: Text  # a value to write there
 
 
 class Values(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a directive may say."""
 
-    among: Annotated[list[Word], meaning("The values that there are.")]
-    separator: Annotated[
-        Word | None, meaning("What stands between several of them, where one job may name several.")
-    ] = None
+    among: list[Word]  # the values that there are
+    separator: Word | None = None  # what stands between several of them, where one job may name several
 
     def wrong(self, value: str) -> list[str]:
         """The parts of a value that there are not."""
@@ -153,70 +135,52 @@ class ArrayLimit(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What some jobs want of a site, and ask for by its name: it adds to the fields of the same names."""
 
-    description: Annotated[Text, meaning("What it is for, in one line.")]
-    setup: Annotated[list[ShellLine], meaning("Shell lines before those of the job.")] = []
-    setup_last: Annotated[list[ShellLine], meaning("Shell lines after those of the job.")] = []
-    teardown: Annotated[list[ShellLine], meaning("Shell lines after the ranks have ended.")] = []
-    env: Annotated[dict[EnvName, Text], meaning("Variables, where the job itself does not set them.")] = {}
-    start_args: Annotated[list[Word], meaning("Further flags of the starter.")] = []
-    reserved_cores: Annotated[CpuList | None, meaning("Cores that no rank may use then.")] = None
-    gpu_type: Annotated[GpuType | None, meaning("The type of GPU that Slurm is asked for then.")] = None
-    ranks_per_node: Annotated[
-        Count | None, meaning("The ranks on each node that it is made for, also where a job says nothing.")
-    ] = None
+    description: Text  # what it is for, in one line
+    setup: list[ShellLine] = []  # shell lines before those of the job
+    setup_last: list[ShellLine] = []  # shell lines after those of the job
+    teardown: list[ShellLine] = []  # shell lines after the ranks have ended
+    env: dict[EnvName, Text] = {}  # variables, where the job itself does not set them
+    start_args: list[Word] = []  # further flags of the starter
+    reserved_cores: CpuList | None = None  # cores that no rank may use then
+    gpu_type: GpuType | None = None  # the type of GPU that Slurm is asked for then
+    ranks_per_node: Count | None = None  # that it is made for, also where a job says nothing
 
 
 class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a machine is."""
 
     name: Word
-    description: Annotated[Text, meaning("The machine in one line.")]
-    scheduler: Annotated[Word, meaning("What takes scripts there, by castoff's name for it.")]
-    starter: Annotated[StarterName, meaning("What starts processes inside an allocation.")]
-    extends: Annotated[Word | None, meaning("The profile that this one changes.")] = None
-    shell: Annotated[Word, meaning("The job script's interpreter line.")] = "/bin/bash"
-    mpiexec: Annotated[Program, meaning("The mpiexec program, where the starter is one.")] = "mpiexec"
-    start_args: Annotated[list[Word], meaning("Further flags of the starter.")] = []
-    master_suffix: Annotated[
-        Text, meaning("What follows a host's short name in MASTER_ADDR: the fast network's domain.")
-    ] = ""
+    description: Text  # the machine in one line
+    scheduler: Word  # what takes scripts there, by castoff's name for it
+    starter: StarterName  # what starts processes inside an allocation
+    extends: Word | None = None  # the profile that this one changes
+    shell: Word = "/bin/bash"  # the job script's interpreter line
+    mpiexec: Program = "mpiexec"  # the mpiexec program, where the starter is one
+    start_args: list[Word] = []  # further flags of the starter
+    master_suffix: Text = ""  # what follows a host's short name in MASTER_ADDR: the fast network's domain
     node: Node | None = None
     queues: dict[Word, Queue] = {}
-    other_queues: Annotated[bool, meaning("Whether there are queues that are not listed here.")] = True
-    default_queue: Annotated[Word | None, meaning("The queue of jobs that name none.")] = None
-    qos: Annotated[dict[Word, Queue], meaning("Slurm's qualities of service, described like queues.")] = {}
-    other_qos: Annotated[bool, meaning("Whether there are QOS that are not listed here.")] = True
-    default_qos: Annotated[Word | None, meaning("The QOS of jobs that name none.")] = None
+    other_queues: bool = True  # whether there are queues that are not listed here
+    default_queue: Word | None = None  # the queue of jobs that name none
+    qos: dict[Word, Queue] = {}  # Slurm's qualities of service, described like queues
+    other_qos: bool = True  # whether there are QOS that are not listed here
+    default_qos: Word | None = None  # the QOS of jobs that name none
     required: list[Required] = []
     array: ArrayLimit | None = None
-    select: Annotated[
-        list[Literal["ncpus", "mpiprocs", "ngpus", "mem"]], meaning("Resources that a PBS chunk spells out.")
-    ] = []
-    gpu_request: Annotated[
-        Literal["gpus-per-node", "gres", "gpus-per-task"] | None, meaning("How Slurm is asked for devices.")
-    ] = None
-    gpu_type: Annotated[
-        GpuType | None, meaning("The type of GPU that Slurm is asked for, in its own words: a100 …")
-    ] = None
-    gpu_bind: Annotated[
-        Word | None, meaning("srun's --gpu-bind, for ranks that have devices: closest, none …")
-    ] = None
-    local_storage: Annotated[
-        Word | None, meaning("A folder on each node's own disk, for `stage`; default: TMPDIR, else /tmp.")
-    ] = None
-    directives: Annotated[Directives, meaning("Directives of every job.")] = {}
-    directive_values: Annotated[
-        dict[DirectiveName, Values], meaning("What some directives may say; others are passed on unread.")
-    ] = {}
-    env: Annotated[dict[EnvName, Text], meaning("Environment of every job.")] = {}
-    setup: Annotated[list[ShellLine], meaning("Shell lines before those of the job.")] = []
-    setup_last: Annotated[list[ShellLine], meaning("Shell lines after those of the job.")] = []
-    teardown: Annotated[list[ShellLine], meaning("Shell lines after the ranks have ended.")] = []
-    options: Annotated[dict[Word, Option], meaning("What some jobs want, and ask for by name.")] = {}
-    example_setup: Annotated[
-        list[ShellLine], meaning("Shell lines that `castoff init` proposes as the setup of a job.")
-    ] = []
-    defaults: Annotated[JobSpec, meaning("Job file fields used where a job leaves them out.")] = JobSpec()
+    select: list[Literal["ncpus", "mpiprocs", "ngpus", "mem"]] = []  # resources that a PBS chunk spells out
+    gpu_request: Literal["gpus-per-node", "gres", "gpus-per-task"] | None = None  # Slurm's flag for devices
+    gpu_type: GpuType | None = None  # the type of GPU that Slurm is asked for, in its own words: a100 …
+    gpu_bind: Word | None = None  # srun's --gpu-bind, for ranks that have devices: closest, none …
+    local_storage: Word | None = None  # on each node's own disk, for `stage`; default: TMPDIR, else /tmp
+    directives: Directives = {}  # directives of every job
+    directive_values: dict[DirectiveName, Values] = {}  # what some may say; others are passed on unread
+    env: dict[EnvName, Text] = {}  # environment of every job
+    setup: list[ShellLine] = []  # shell lines before those of the job
+    setup_last: list[ShellLine] = []  # shell lines after those of the job
+    teardown: list[ShellLine] = []  # shell lines after the ranks have ended
+    options: dict[Word, Option] = {}  # what some jobs want, and ask for by name
+    example_setup: list[ShellLine] = []  # shell lines that `castoff init` proposes as the setup of a job
+    defaults: JobSpec = JobSpec()  # job file fields used where a job leaves them out
 
     @property
     def binds_devices(self) -> bool:
