@@ -10,14 +10,11 @@ import io
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from launcher.errors import CastoffError, Problem, say
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 _VERBS = {
     "cancel": "End runs.",
@@ -44,44 +41,26 @@ _TAKE_A_PROGRAM = ("launch", "render", "submit", "train")
 
 
 class _Verbs(click.Group):
-    """Loads a verb's module when it is called, and lists the verbs without loading any."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
-            return None
-        module = import_module(f"launcher.cli.{cmd_name}")
-        command: click.Command = module.command
-        return command
+    """Lists the verbs without their modules, and loads the one that is called."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
-        if verb not in _VERBS and not verb.startswith("-"):
+        if verb not in _VERBS:
             from launcher.config.synonyms import hint
 
             ctx.fail(f"there is no verb {verb!r}{hint('verb', verb, list(_VERBS))}")
         if ctx.obj is not None and verb not in _TAKE_A_PROGRAM:
             ctx.fail(f"{verb} takes no program, so nothing may stand after --")
-        return super().resolve_command(ctx, args)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        from click.shell_completion import CompletionItem
-
-        verbs = [CompletionItem(verb, help=words) for verb, words in _VERBS.items()]
-        offered = [item for item in verbs if item.value.startswith(incomplete)]
-        return offered or click.Command.shell_complete(self, ctx, incomplete)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_VERBS.items()))
+        return verb, import_module(f"launcher.cli.{verb}").command, args[1:]
 
 
 @click.command(
-    cls=_Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=_Verbs,
+    commands=[click.Command(verb, short_help=words) for verb, words in _VERBS.items()],
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="castoff", prog_name="castoff")
 @click.pass_context
@@ -130,9 +109,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except OSError as error:
         if not isinstance(error, BrokenPipeError):  # the reader has gone, as in `castoff render … | head`
             _complain(f"{error.filename or 'standard output'}: {error.strerror or error}", 1, words)
-        if (
-            sys.stdout is not None
-        ):  # what is still buffered goes nowhere: the interpreter's last flush succeeds
+        if sys.stdout is not None:
+            # What is still buffered goes nowhere: the interpreter's last flush succeeds.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     sys.exit(code)
