@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
-from launcher.errors import CastoffError, shown
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+from launcher.errors import CastoffError
 
 TRAININGS = {
     "dpo": "Tune an inverse folding of proteins by preferences, or train one on structures.",
@@ -20,16 +17,6 @@ TRAININGS = {
     "sedd": "Learn a diffusion of proteins by score entropy, and generate some.",
 }
 """Each is a package `trainers.NAME` that runs as a program."""
-
-
-def _complete_trainings(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
-    from click.shell_completion import CompletionItem
-
-    return [
-        CompletionItem(name, help=words) for name, words in TRAININGS.items() if name.startswith(incomplete)
-    ]
 
 
 def _listed() -> str:
@@ -42,7 +29,7 @@ def _listed() -> str:
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog=f"\b\nTrainings:\n{_listed()}",
 )
-@click.argument("name", shell_complete=_complete_trainings)
+@click.argument("name", type=click.Choice(list(TRAININGS)), metavar="NAME")
 @click.argument("arguments", nargs=-1, type=click.Path(readable=False))
 def command(name: str, arguments: tuple[str, ...]) -> NoReturn:
     """Train one of the networks that come with castoff, as this rank of a job, or alone.
@@ -50,12 +37,6 @@ def command(name: str, arguments: tuple[str, ...]) -> NoReturn:
     castoff train gnn causets.yaml --set training.num_epochs=3. What follows NAME is the trainer's:
     castoff train gnn --help shows it. Here castoff becomes python -m trainers.NAME.
     """
-    if name not in TRAININGS:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, TRAININGS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(TRAININGS)}"
-        click.get_current_context().fail(f"there is no training {shown(name)}; {hint}")
     _check_whose_trainers()
     after = click.get_current_context().obj
     program = [sys.executable, *_SAFELY, "-m", f"trainers.{name}", *arguments]
