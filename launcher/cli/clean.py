@@ -22,6 +22,7 @@ from launcher.cli.output import (
     say,
     several,
 )
+from launcher.config.quantities import size_words
 from launcher.errors import CastoffError
 from launcher.quoting import visible_word
 from launcher.runs.directory import check_trusted
@@ -91,8 +92,8 @@ def command(
     if not as_json:
         _show(candidates)
     if candidates and not (dry or yes):
-        size = _size_words(sum(one.bytes for one in candidates))
-        if not click.confirm(f"Remove {several(len(candidates), 'run')}, {size}?", err=True):
+        together = size_words(sum(one.bytes for one in candidates))
+        if not click.confirm(f"Remove {several(len(candidates), 'run')}, {together}?", err=True):
             raise CastoffError("nothing was removed")
     removed, problems = ([], []) if dry else _remove(candidates, index)
     if as_json:
@@ -165,7 +166,7 @@ def _show(candidates: list[_Candidate]) -> None:
             run.id,
             told.ending or "",
             f"{brief(now - _ended(told))} ago",
-            _size_words(bytes),
+            size_words(bytes),
             str(run.path.parent),
         )
         for run, told, bytes in candidates
@@ -188,11 +189,3 @@ def _remove(candidates: list[_Candidate], index: Index) -> tuple[list[Run], list
     except CastoffError as error:
         problems.append(str(error))
     return removed, list(dict.fromkeys(problems))
-
-
-def _size_words(number: float) -> str:
-    for unit in ("B", "K", "M", "G"):
-        if number < 1000:
-            return f"{number:.3g}{unit}"
-        number /= 1024
-    return f"{number:.3g}T"
