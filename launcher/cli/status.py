@@ -44,7 +44,8 @@ def command(run: str | None, as_json: bool) -> None:
     _print_run(one, now)
     if len(one.members) > 1:
         _print_members(one, now)
-    for member in one.members if len(one.members) == 1 else ():
+        return
+    for member in one.members:
         for attempt in member.attempts:
             _print_attempt(one, member, attempt, now)
 
@@ -93,11 +94,8 @@ def _print_members(one: RunStatus, now: float) -> None:
         print_table(headings, rows, dispensable=("attempts", "took", "code", "began"))
     else:
         print_table(("state", "code", "count", "members"), _groups(one.members))
-    bad = [
-        (member, member.attempts[-1])
-        for member in one.members
-        if member.attempts and (member.attempts[-1].failure or member.attempts[-1].reason)
-    ]
+    newest = [(member, member.attempts[-1]) for member in one.members if member.attempts]
+    bad = [(member, attempt) for member, attempt in newest if attempt.failure or attempt.reason]
     if bad:
         click.echo()
     for member, attempt in bad[:_DETAILS]:
@@ -107,19 +105,14 @@ def _print_members(one: RunStatus, now: float) -> None:
 
 
 def _cells(member: MemberStatus, now: float) -> tuple[str, ...]:
-    state, code = _state_and_code(member)
-    last = member.attempts[-1] if member.attempts else None
-    started = last.started if last else None
-    until = (last.ended or (now if last.state == "running" else None)) if last else None
-    return (
-        str(member.member),
-        state,
-        code,
-        str(len(member.attempts)),
-        moment(started) if started else "",
-        brief(until - started) if started and until else "",
-        (last.host if last else None) or "",
-    )
+    known = (str(member.member), *_state_and_code(member), str(len(member.attempts)))
+    if not member.attempts:
+        return (*known, "", "", "")
+    last = member.attempts[-1]
+    until = last.ended or (now if last.state == "running" else None)
+    began = moment(last.started) if last.started else ""
+    took = brief(until - last.started) if last.started and until else ""
+    return (*known, began, took, last.host or "")
 
 
 def _groups(members: list[MemberStatus]) -> list[tuple[str, ...]]:
