@@ -108,11 +108,6 @@ class Send(msgspec.Struct, omit_defaults=True):
     link: Number | None = None
     """Which job of a chain it is, that was submitted beforehand."""
 
-    @property
-    def is_unclear(self) -> bool:
-        """Whether it is not certain that it arrived, nor that it did not."""
-        return self.job is None and self.error is None
-
     def starts(self) -> dict[int, int | None]:
         """The members that it starts, each with its index in the job."""
         if self.members is None and self.count is None:
@@ -144,6 +139,12 @@ class Submission(msgspec.Struct, omit_defaults=True, kw_only=True):
     sends: list[Send] = []
     """What was sent to Slurm or PBS, in order; nothing where castoff itself is the scheduler."""
     earlier: list[Submission] = []
+
+    @property
+    def unclear(self) -> Send | None:
+        """The send that may or may not have arrived; the last, for none follows before that is certain."""
+        last = self.sends[-1] if self.sends else None
+        return last if last and last.job is None and last.error is None else None
 
     @property
     def all_sends(self) -> list[Send]:

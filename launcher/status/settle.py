@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from launcher.runs.directory import check_trusted
 from launcher.runs.records import Send, Start, Submission, read
@@ -26,10 +26,10 @@ _POLL = 1.0
 
 
 def settle(run: Run, *, patience: float = 0.0, environ: Mapping[str, str] | None = None) -> bool:
-    """Find out what became of the sends of a run that are unclear, and write it into submission.json.
+    """Find out what became of a run's unclear send, and write it into submission.json.
 
-    A job that was found is adopted: its id is written down. One that two questions have not found gets an
-    error that says so, and may be sent again. Asks until that is decided, or `patience` seconds have
+    A job that was found is adopted: its id is written down. A send that two questions have not found gets an
+    error that says so, and may be repeated. Asks until that is decided, or `patience` seconds have
     passed. The caller holds the run's lock. Whether all is certain by now.
 
     Raises:
@@ -40,7 +40,7 @@ def settle(run: Run, *, patience: float = 0.0, environ: Mapping[str, str] | None
     give_up = time.monotonic() + patience
     scene = Scene(run, held=True)
     if scene.queued and queue.elsewhere(scene.clusters):
-        return not scene.unclear
+        return scene.unclear is None
     while not (settled := _decide(run, queue, queue.ask(()))):
         left = give_up - time.monotonic()
         if left <= 0:
@@ -49,10 +49,8 @@ def settle(run: Run, *, patience: float = 0.0, environ: Mapping[str, str] | None
     return settled
 
 
-def decide(run: Run, queue: Queue, answer: Answer, of: Collection[float | None]) -> None:
-    """The same by an answer that was asked for when the run's lock was free.
-
-    `of`: the times of the sends that were unclear then.
+def decide(run: Run, queue: Queue, answer: Answer, of: Send) -> None:
+    """The same by an answer that was asked for when the run's lock was free, and `of` was its unclear send.
 
     Raises:
         CastoffError: a record cannot be read.
@@ -63,21 +61,19 @@ def decide(run: Run, queue: Queue, answer: Answer, of: Collection[float | None])
         _decide(run, queue, answer, of)
 
 
-def _decide(run: Run, queue: Queue, answer: Answer, of: Collection[float | None] | None = None) -> bool:
+def _decide(run: Run, queue: Queue, answer: Answer, of: Send | None = None) -> bool:
     record = run.submission()
-    unclear = [place for place, send in enumerate(record.sends) if send.is_unclear] if record else []
-    if record is None or not unclear:
+    send = record.unclear if record else None
+    if record is None or send is None:
         return True
-    if of is not None and any(record.sends[place].time not in of for place in unclear):
+    if of is not None and send.time != of.time:
         return False
     if answer.silence or (candidates := _candidates(run, queue, answer, record)) is None:
         return False
-    found = _match(record.sends, candidates)
-    for place in unclear:
-        _write_down(record.sends[place], found.get(place), time.time())
-    record.job = record.job or next((send.job for send in record.sends if send.job), None)
+    _write_down(send, _match(record, send, candidates), time.time())
+    record.job = record.job or send.job
     run.write_submission(record)
-    return not any(send.is_unclear for send in record.sends)
+    return record.unclear is None
 
 
 def _write_down(send: Send, job: str | None, now: float) -> None:
@@ -102,8 +98,7 @@ def _candidates(
     script = str(run.script)
     told: list[JobTold] | None = [one for one in answer.jobs.values() if one.runs(script)]
     if not any(one.job not in owned for one in told or []):
-        first = min(send.time or 0.0 for send in submission.sends if send.is_unclear)
-        told = queue.find(script, run.facts().name, first)
+        told = queue.find(script, run.facts().name, submission.sends[-1].time or 0.0)
     if told is None:
         return None
     found: dict[str, set[int | None]] = {}
@@ -117,26 +112,15 @@ def _candidates(
     return found
 
 
-def _match(sends: list[Send], candidates: Mapping[str, set[int | None]]) -> dict[int, str]:
-    """Which job is whose. Sends are made one after the other, and so their jobs' numbers ascend."""
-    found: dict[int, str] = {}
-    numbers = {job: number for job in candidates if (number := _number(job)) is not None}
-    last = 0
-    for place, send in enumerate(sends):
-        if send.job is not None:
-            last = _number(send.job) or last
-        elif send.error is None:
-            later = [number for one in sends[place:] if one.job and (number := _number(one.job)) is not None]
-            indices = {*send.starts().values()}
-            for job in sorted(numbers, key=lambda job: numbers[job]):
-                before = not later or numbers[job] < min(later)
-                if numbers[job] > last and before and candidates[job] <= indices:
-                    found[place], last = job, numbers[job]
-                    break
-    return found
+def _match(record: Submission, send: Send, candidates: Mapping[str, set[int | None]]) -> str | None:
+    """The job of the last send: jobs' numbers ascend, and so it is the first after those before it."""
+    before = max(_number(one.job or "") for one in record.sends)
+    indices = {*send.starts().values()}
+    fitting = [job for job, known in candidates.items() if _number(job) > before and known <= indices]
+    return min(fitting, key=_number, default=None)
 
 
-def _number(job: str) -> int | None:
-    """The number that a job's id begins with, as `7[].head` does."""
+def _number(job: str) -> int:
+    """The number that a job's id begins with, as `7[].head` does; 0 where it begins with none."""
     digits = re.match(r"\d{1,18}", job)
-    return int(digits[0]) if digits else None
+    return int(digits[0]) if digits else 0

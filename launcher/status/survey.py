@@ -197,9 +197,9 @@ class Scene:
         return frozenset(name for name in found if name)
 
     @property
-    def unclear(self) -> list[Send]:
+    def unclear(self) -> Send | None:
         """What was sent, and may or may not have arrived."""
-        return [] if self.alive else [send for send in self.sends if send.is_unclear]
+        return self.submission.unclear if self.submission and not self.alive else None
 
     @property
     def state_of_records(self) -> frozenset[tuple[int, int, bool]]:
@@ -267,9 +267,9 @@ class Scene:
         begin, send = self.begin.get(member), self.place(member)
         if begin is None or send is None:
             return []
+        same = queued_of(self.plan.scheduler).starts_again  # and so its id
         return [
             one
             for one in self.attempts.get(member, [])
-            if one.number >= begin
-            and (queued_of(self.plan.scheduler).ids_change or send.job is None or one.job in (None, send.job))
+            if one.number >= begin and (send.job is None or one.job in (None, send.job) or not same)
         ]
