@@ -105,7 +105,7 @@ class Follower:
         self._status = status(self.run, self._asking)
         self._members = [one for one in self._status.members if self.selection.has_member(one.member)]
         if queued(self._status.scheduler):
-            self._is_seen = self._asking.answered and not self._status.unsettled
+            self._is_seen = self._asking.silence_on(self.run) is None and not self._status.unsettled
         else:
             local = is_own(self._status.scheduler) and self.run.submission() is not None
             self._is_seen = local and other_host(self.run) is None

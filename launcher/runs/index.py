@@ -2,7 +2,7 @@
 
 A journal of JSON lines, each about the run directory at `path`:
 
-  {"path", "name", "time"}     it was submitted; with "found" (and "ended"), a search came across it
+  {"path", "name", "time"}     it was submitted; with "found", a search came across it
   {"path", "ended", "of"}      it is over for good; in `ended` all that a list shows of it
   {"path", "begun"}            it was begun again, so what `ended` said holds no longer
   {"path", "removed"}          its directory was removed
@@ -104,18 +104,9 @@ class Index:
         """Append a run."""
         self._append([_Event(str(run.path), name, time.time())])
 
-    def adopt(self, runs: Iterable[tuple[Run, RunSummary, bool]]) -> None:
-        """Append runs that were found, at the times of their submission, and whether each is over."""
-        self._append(
-            _Event(
-                str(run.path),
-                told.name,
-                told.submitted or told.started or 0.0,
-                found=True,
-                ended=told if final else None,
-            )
-            for run, told, final in runs
-        )
+    def adopt(self, runs: Iterable[tuple[Run, str, float]]) -> None:
+        """Append runs that were found, with their names and the times of their submission."""
+        self._append(_Event(str(run.path), name, at, found=True) for run, name, at in runs)
 
     def reopen(self, run: Run) -> None:
         """Take back what is known of a run's end, because it is about to begin again.
@@ -148,11 +139,13 @@ class Index:
                 # A clock that was set back puts no run before those that were there already.
                 at = event.time if event.found else max(latest, event.time)
                 latest = max(latest, at)
-                entry = entries[event.path] = Entry(event.path, event.name, at)
+                # Nor is an ending believed that was seen before a search came across it again.
+                begun = entry.begun + 1 if entry else 0
+                entries[event.path] = Entry(event.path, event.name, at, begun)
             elif entry is not None and event.begun:
                 entry.begun += 1
                 entry.ended = None
-            if entry and event.ended and event.ended.state == "ended" and event.of == entry.begun:
+            elif entry and event.ended and event.ended.state == "ended" and event.of == entry.begun:
                 entry.ended = event.ended
         return sorted(entries.values(), key=lambda entry: entry.added)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -58,12 +58,10 @@ class Overview:
         """Runs in the index, whether their directories are there or not."""
         if names:
             entries = [entry for entry in entries if any(fnmatchcase(entry.name, one) for one in names)]
-        to_look = [entry for entry in entries if entry.ended is None and entry.is_there]
+        to_look = [entry for entry in entries if entry.ended is None and self._is_trusted(entry)]
         doubtful: list[tuple[Entry, Scene]] = []
         for start in range(0, len(to_look), _BATCH):
-            looked = [(entry, _look(entry)) for entry in to_look[start : start + _BATCH]]
-            self._take(looked)
-            doubtful += [(entry, look.scene) for entry, look in looked if look.scene]
+            doubtful += self._look(to_look[start : start + _BATCH])
         self._ask(doubtful, patience)
         seen = ((entry, entry.ended or self._seen.get(entry.path)) for entry in entries)
         self.rows = [Row(entry, told) for entry, told in seen if told]
@@ -88,52 +86,54 @@ class Overview:
                     room -= 1
         return chosen[::-1], left_out
 
+    def _is_trusted(self, entry: Entry) -> bool:
+        """Whether its directory may be looked at; where one is there that may not, a person should know."""
+        try:
+            check_trusted(Path(entry.path))
+        except CastoffError as error:
+            if entry.is_there:
+                self.notes.append(str(error))
+            return False
+        return True
+
+    def _look(self, entries: Iterable[Entry]) -> list[tuple[Entry, Scene]]:
+        """Look at runs, and keep what their records tell; those whose schedulers have to be asked as well."""
+        looked, doubtful = [], []
+        for entry in entries:
+            try:
+                scene = Scene(entry.run)
+                if scene.queued and scene.needs_queue():
+                    doubtful.append((entry, scene))
+                else:
+                    (now,) = judge([scene])
+                    looked.append((entry, now))
+            except CastoffError as error:
+                self._seen[entry.path] = RunSummary(
+                    name=entry.name, state="unknown", ending="unknown", reason=str(error)
+                )
+        self._keep(looked)
+        return doubtful
+
     def _ask(self, doubtful: list[tuple[Entry, Scene]], patience: float | None) -> None:
         """Ask about all runs whose records leave a doubt: one question to each scheduler."""
-        asking, scenes = Asking(patience), [scene for _, scene in doubtful]
-        answers = judge(scenes, asking)
-        self._take([(entry, _told(now)) for (entry, _), now in zip(doubtful, answers, strict=True)])
-        unknown = (scene for scene, now in zip(scenes, answers, strict=True) if now.state == "unknown")
-        for silence, count in Counter(filter(None, map(asking.silence_on, unknown))).items():
+        asking = Asking(patience)
+        answers = judge([scene for _, scene in doubtful], asking)
+        looked = [(entry, now) for (entry, _), now in zip(doubtful, answers, strict=True)]
+        self._keep(looked)
+        silences = (asking.silence_on(entry.run) for entry, now in looked if now.state == "unknown")
+        for silence, count in Counter(filter(None, silences)).items():
             runs = "1 run is" if count == 1 else f"{count} runs are"
             self.notes.append(f"{silence}: {runs} shown as unknown, and may go on")
 
-    def _take(self, looked: list[tuple[Entry, _Look]]) -> None:
-        self._seen |= {entry.path: look.told for entry, look in looked if look.told}
-        self.notes += [look.refusal for _, look in looked if look.refusal]
+    def _keep(self, looked: Iterable[tuple[Entry, RunStatus]]) -> None:
+        """Keep what was seen, and have the index remember what nothing but a new beginning changes."""
+        told = [(entry, summary(now), now.final) for entry, now in looked]
+        self._seen |= {entry.path: one for entry, one, _ in told}
         try:
-            self._index.remember([(entry, look.told) for entry, look in looked if look.told and look.final])
+            self._index.remember([(entry, one) for entry, one, final in told if final])
         except CastoffError as error:
             if str(error) not in self.notes:
                 self.notes.append(str(error))
-
-
-class _Look(NamedTuple):
-    told: RunSummary | None = None
-    final: bool = False
-    refusal: str | None = None
-    """Why nothing is told, where that should be known."""
-    scene: Scene | None = None
-    """A run about which its scheduler has to be asked."""
-
-
-def _look(entry: Entry) -> _Look:
-    try:
-        check_trusted(Path(entry.path))
-    except CastoffError as error:
-        return _Look(refusal=str(error) if entry.is_there else None)
-    try:
-        scene = Scene(entry.run)
-        if scene.queued and scene.needs_queue():
-            return _Look(scene=scene)
-        (now,) = judge([scene])
-    except CastoffError as error:
-        return _Look(RunSummary(name=entry.name, state="unknown", ending="unknown", reason=str(error)))
-    return _told(now)
-
-
-def _told(now: RunStatus) -> _Look:
-    return _Look(summary(now), now.final)
 
 
 class Rebuilt(NamedTuple):
@@ -146,22 +146,23 @@ class Rebuilt(NamedTuple):
 
 
 def rebuild(index: Index, folder: Path) -> Rebuilt:
-    """Add the runs in a folder and below to the index, and correct what it says of those it has.
+    """Add the runs in a folder and below to the index, which forgets what it knew of how they ended.
 
     Raises:
         CastoffError: the folder cannot be read, or the index not written.
     """
     directories, refused = find_run_directories(folder)
-    known = {entry.path: entry for entry in index.entries()}
-    there = [Entry(str(path), path.name, 0.0) for path in directories]
-    looks = {entry.path: _look(entry) for entry in there}
-    doubtful = {path: look.scene for path, look in looks.items() if look.scene}
-    looks |= zip(doubtful, map(_told, judge([*doubtful.values()])), strict=True)
-    news = [
-        (entry.run, look.told, look.final)
-        for entry in there
-        if (look := looks[entry.path]).told
-        and (entry.path not in known or known[entry.path].ended not in (None, look.told))
-    ]
-    index.adopt(news)
-    return Rebuilt(len(there), sum(entry.path not in known for entry in there), refused)
+    known = {entry.path for entry in index.entries()}
+    index.adopt((Run(path), *_name_and_time(Run(path))) for path in directories)
+    return Rebuilt(len(directories), sum(str(path) not in known for path in directories), refused)
+
+
+def _name_and_time(run: Run) -> tuple[str, float]:
+    """A run's name, and when it was submitted, or else began; its id and 0 where it cannot be read."""
+    try:
+        scene = Scene(run)
+    except CastoffError:
+        return run.id, 0.0
+    began = (one.start.time for found in scene.attempts.values() for one in found if one.start)
+    submitted = scene.submission.time if scene.submission else None
+    return scene.plan.name or run.id, submitted or min(filter(None, began), default=0.0)

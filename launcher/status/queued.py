@@ -8,16 +8,16 @@ which is kept in the attempt's folder, since schedulers forget.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from launcher.runs.records import LastWord, Send
 from launcher.runs.states import AttemptStatus, MemberStatus, known_ending
 from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.queue import Answer, Key
+from launcher.schedulers.queue import Answer, Key, Queue
 from launcher.status.survey import Attempt, Scene
 
 _CODES = {"done": 0, "cancelled": 143, "preempted": 143, "walltime": 143, "out-of-memory": 137}
@@ -34,30 +34,28 @@ _CLOCKS = 3.0
 _ABOUT_TO_BEGIN = "its next attempt is about to begin"
 
 
-class Known(NamedTuple):
-    """What a scheduler has said."""
-
-    scheduler: str
-    """Its name."""
-    answer: Answer
-    now: float
-    """Seconds since the epoch."""
-    history: Mapping[str, list[JobTold]] | None = None
-    """What accounting knows of jobs, by id; None where it has not answered."""
-    lag: float = 0.0
-    """Seconds after which accounting knows of an end."""
-    seen: frozenset[tuple[int, int]] = frozenset()
-    """The attempts that had begun before the queue was asked."""
-    user: str = ""
-    """The name of this user."""
-
-
 class Told:
-    """What is known of the members of a run. Pure."""
+    """What is known of the members of a run."""
 
-    def __init__(self, run: Scene, known: Known):
+    def __init__(
+        self,
+        run: Scene,
+        queue: Queue,
+        answer: Answer,
+        history: Mapping[str, list[JobTold]] | None,
+        seen: Container[tuple[int, int]],
+    ):
+        """Judge by what a queue has answered, and what accounting knows of jobs; None: it has not answered.
+
+        `seen`: the attempts that had begun before the queue was asked, each as its member and number.
+        """
         self.run = run
-        self.known = known
+        self.queue = queue
+        self.answer = answer
+        self.history = history
+        self.seen = seen
+        self.now = time.time()
+        self.title = queue.scheduler.title
         self.doubtful: set[str] = set()
         """The jobs about which accounting should be asked."""
         self.learnt: list[tuple[Path, LastWord]] = []
@@ -106,8 +104,8 @@ class Told:
                 return MemberStatus(number, "pending", None, statuses, "it is just being submitted")
             self.unsettled = True
             reason = "there was no answer, so it may or may not have been submitted; "
-            silence = self.known.answer.silence
-            reason += _unheard(self.known, silence) if silence else "ask again in some seconds"
+            silence = self.answer.silence
+            reason += self._unheard(silence) if silence else "ask again in some seconds"
             return MemberStatus(number, "unknown", "unknown", statuses, reason)
         key = self.run.key(number, send.job) or (send.job, None)
         told = self._told(key)
@@ -119,17 +117,16 @@ class Told:
             return MemberStatus(number, "running", None, statuses, "its script has not written anything yet")
         if told is None or told.ended_itself:
             told = self._newest_start(key) or told
-        known = key[0] in self.known.answer.ids or key[0] in (self.known.history or {})
+        known = key[0] in self.answer.ids or key[0] in (self.history or {})
         if told is None and known and key[1] is not None:  # an array's member that was cancelled
             return self._never_began(number, LastWord("cancelled", 143, key[0]), statuses)
         if told is None:
-            return MemberStatus(number, "unknown", "unknown", statuses, _forgotten(self.known.scheduler, key))
+            return MemberStatus(number, "unknown", "unknown", statuses, self._forgotten(key))
         if told.ending in ("done", "unknown"):
             reason = (
-                f"{self.known.scheduler} says {told.word}, but its script has written nothing into the run "
-                "directory"
+                f"{self.title} says {told.word}, but its script has written nothing into the run directory"
             )
-            if told.end is not None and self.known.now - told.end < _FILES_LAG:
+            if told.end is not None and self.now - told.end < _FILES_LAG:
                 self.unsettled = True
             return MemberStatus(number, "unknown", "unknown", statuses, reason)
         return self._never_began(number, self._last_word(told, told.exit_code), statuses)
@@ -140,7 +137,7 @@ class Told:
         """A member of whose newest attempt there are records; of `job`, if they do not yet say so."""
         key = self.run.key(number, newest.job or job)
         told = self._told(key) if key else None
-        was_seen = (number, newest.number) in self.known.seen
+        was_seen = (number, newest.number) in self.seen
         if told is not None and told.stage == "pending" and was_seen:  # it has been queued again since
             return self._waits(number, told, [*statuses, self._past(number, newest, requeued=True)])
         goes_on = told is not None and told.stage in ("pending", "running")
@@ -159,7 +156,7 @@ class Told:
                 return MemberStatus(number, "pending", None, so_far, _ABOUT_TO_BEGIN)
             return MemberStatus(number, "running", None, [*statuses, newest.status("running")])
         if told is None and (silence := self._silence(key)):
-            if self.known.answer.lasting and newest.end and not newest.goes_on:
+            if self.answer.lasting and newest.end and not newest.goes_on:
                 return _ended_as(number, so_far)
             return self._silent(number, silence, [*statuses, newest.status("unknown", "unknown")])
         if newest.goes_on:
@@ -170,14 +167,14 @@ class Told:
             unheard = newest.was_killed or (start is None and newest.end is None)
             told = start or told
             end = told.end or 0.0 if told is not None and told.ended_itself else 0.0
-            if unheard and self.known.history is not None and self.known.now - end < self.known.lag:
+            if unheard and self.history is not None and self.now - end < self.queue.lag:
                 return MemberStatus(number, "running", None, [*statuses, newest.status("running")])
-        reason = _forgotten(self.known.scheduler, key)
+        reason = self._forgotten(key)
         if told is not None and told.stage == "ended":
             if not told.may_have_been_killed or newest.end is not None or newest.finished:
                 return _ended_as(number, [*statuses, self._by_scheduler(newest, told)])
             reason = (
-                f"{self.known.scheduler} says that it ended well, as of all jobs of {self.known.user} that "
+                f"{self.title} says that it ended well, as of all jobs of {self.queue.user_name} that "
                 "were killed, and no ending was written; castoff does not guess. Read the logs, then "
                 "resubmit it"
             )
@@ -222,22 +219,22 @@ class Told:
 
     def _told(self, key: Key) -> JobTold | None:
         """What the queue says of a job; None where it has nothing to say."""
-        told = self.known.answer.jobs.get(key)
-        whole = self.known.answer.jobs.get((key[0], None))
+        told = self.answer.jobs.get(key)
+        whole = self.answer.jobs.get((key[0], None))
         if told is None and whole and whole.stage in ("pending", "running"):
             told = whole  # it has not come to its members yet
         return told if told and told.stage != "unknown" and self.run.is_told(told) else None
 
     def _silence(self, key: Key | None) -> str | None:
         """Why the queue has said nothing of a job."""
-        return self.known.answer.silence_on([key[0] if key else None])
+        return self.answer.silence_on([key[0] if key else None])
 
     def _starts(self, key: Key) -> list[JobTold]:
         """What accounting knows of a job's starts; whoever asks for it too early has it asked."""
         job, index = key
-        if self.known.history is None:
+        if self.history is None:
             self.doubtful.add(job)
-        told = (self.known.history or {}).get(job, [])
+        told = (self.history or {}).get(job, [])
         return [one for one in told if one.task == index and self.run.is_told(one)]
 
     def _newest_start(self, key: Key) -> JobTold | None:
@@ -264,8 +261,8 @@ class Told:
         return MemberStatus(number, "pending", None, statuses, reason)
 
     def _silent(self, number: int, silence: str, statuses: list[AttemptStatus]) -> MemberStatus:
-        self.unsettled = self.unsettled or not self.known.answer.lasting
-        reason = _unheard(self.known, silence)
+        self.unsettled = self.unsettled or not self.answer.lasting
+        reason = self._unheard(silence)
         if any(one.started and not one.ended for one in statuses[-1:]):
             reason += "; by its own records it has begun and not ended"
         return MemberStatus(number, "unknown", "unknown", statuses, reason)
@@ -295,7 +292,7 @@ class Told:
         if told is not None:
             return self._by_scheduler(one, told, requeued=requeued)
         if requeued and (one.end is None or one.end.ending == "cancelled"):
-            reason = f"{self.known.scheduler} ended it, or lost its nodes, and queued it again"
+            reason = f"{self.title} ended it, or lost its nodes, and queued it again"
             if one.end is None:
                 return one.status("unknown", "unknown", reason=reason)
             end = one.end
@@ -324,9 +321,19 @@ class Told:
         if not code or code > 255:
             code = _CODES.get(ending, 1)
         why = told.why
-        if told.cancelled_by not in (None, self.known.user):
+        if told.cancelled_by not in (None, self.queue.user_name):
             why = f"user {told.cancelled_by} cancelled it"
         return LastWord(ending, code, told.job, told.word, why, told.end, ended_itself=told.ended_itself)
+
+    def _unheard(self, silence: str) -> str:
+        return f"{self.title} could not be asked: {silence}"
+
+    def _forgotten(self, key: Key | None) -> str:
+        job = key[0] if key else "(not known)"
+        return (
+            f"{self.title} knows nothing of job {job} any more and no ending was written; castoff does not "
+            "guess. Read the logs, then resubmit it"
+        )
 
 
 def _ended_as(number: int, statuses: list[AttemptStatus]) -> MemberStatus:
@@ -334,15 +341,4 @@ def _ended_as(number: int, statuses: list[AttemptStatus]) -> MemberStatus:
     last = statuses[-1]
     return MemberStatus(
         number, last.state, last.ending, statuses, last.reason if last.state == "unknown" else None
-    )
-
-
-def _unheard(known: Known, silence: str) -> str:
-    return f"{known.scheduler} could not be asked: {silence}"
-
-
-def _forgotten(scheduler: str, key: Key | None) -> str:
-    return (
-        f"{scheduler} knows nothing of job {key[0] if key else '(not known)'} any more and no ending was "
-        "written; castoff does not guess. Read the logs, then resubmit it"
     )

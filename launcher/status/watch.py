@@ -23,7 +23,7 @@ from launcher.schedulers.command import PATIENCE
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.local.control import is_abandoned, mark_of, marked, other_host
 from launcher.schedulers.queue import NOT_ASKED, Answer
-from launcher.schedulers.registry import is_own, queued_of, title_of
+from launcher.schedulers.registry import is_own, queued_of
 from launcher.status import local, queued
 from launcher.status.settle import decide
 from launcher.status.survey import LAST_WORD, Scene
@@ -219,15 +219,9 @@ class Asking:
         self._patience = patience
         self._sides: dict[str, _Side] = {}
 
-    @property
-    def answered(self) -> bool:
-        """Whether all that were asked the last time could tell."""
-        return all(side.answered for side in self._sides.values())
-
-    def silence_on(self, scene: Scene) -> str | None:
+    def silence_on(self, run: Run) -> str | None:
         """Why its scheduler could not tell of a run the last time; None where it did, or was not asked."""
-        side = self._sides.get(scene.plan.scheduler) if scene.queued else None
-        return side.silence_on(scene.run) if side else None
+        return next(filter(None, (side.silence_on(run) for side in self._sides.values())), None)
 
     def told(self, scenes: list[Scene]) -> dict[Path, queued.Told]:
         """What is known of runs on Slurm or PBS, by directory, each with its scene as it is by now."""
@@ -247,7 +241,6 @@ class _Side:
     """One scheduler, asked about all runs that are its own."""
 
     def __init__(self, scheduler: str, patience: float | None) -> None:
-        self._title = title_of(scheduler)
         self._queue = queued_of(scheduler).queue(patience=patience or PATIENCE)
         self._answer = NOT_ASKED
         self._elsewhere: dict[Path, str] = {}
@@ -257,14 +250,9 @@ class _Side:
         self._asked: float | None = None
         self._changed = 0.0
 
-    @property
-    def answered(self) -> bool:
-        """Whether it could tell of all runs the last time."""
-        return not self._elsewhere and not self._answer.silence
-
     def silence_on(self, run: Run) -> str | None:
-        """Why it could not tell of a run the last time."""
-        return self._elsewhere.get(run.path) or self._answer.silence
+        """Why it could not tell of a run the last time; None where it did, or was not asked about it."""
+        return self._elsewhere.get(run.path) or (self._answer.silence if run.path in self._records else None)
 
     def told(self, scenes: list[Scene]) -> dict[Path, queued.Told]:
         """What is known of its runs."""
@@ -312,22 +300,19 @@ class _Side:
     def _again(self, scene: Scene) -> Scene:
         """A run's records as they are after the answer, which may decide whether it was submitted."""
         try:
-            unclear = {send.time for send in scene.unclear if scene.run.path not in self._elsewhere}
-            if unclear and not scene.held:
-                decide(scene.run, self._queue, self._answer, unclear)
+            if scene.unclear and not scene.held and scene.run.path not in self._elsewhere:
+                decide(scene.run, self._queue, self._answer, scene.unclear)
             return Scene(scene.run, held=scene.held)
         except (CastoffError, OSError):
             return scene  # what cannot be written stays as unclear as it was; what was read still counts
 
     def _judge(self, runs: list[Scene]) -> dict[Path, queued.Told]:
-        told = {run.run.path: queued.Told(run, self._known(run)) for run in runs}
-        here = [one for path, one in told.items() if path not in self._elsewhere]
-        doubtful = {job for one in here for job in one.doubtful}
-        if doubtful and self._history is None and self._asked is not None:
+        told = {run.run.path: self._told_of(run) for run in runs}
+        doubtful = {job for one in told.values() for job in one.doubtful}
+        if doubtful and self._asked is not None:
             self._history = self._queue.history(doubtful)
             if self._history is not None:
-                again = [run for run in runs if doubtful & told[run.run.path].doubtful]
-                told |= {run.run.path: queued.Told(run, self._known(run)) for run in again}
+                told |= {path: self._told_of(one.run) for path, one in told.items() if one.doubtful}
         for path, one in told.items():
             # So that nobody asks again; where that cannot be, somebody will.
             with contextlib.suppress(OSError, CastoffError):
@@ -337,14 +322,8 @@ class _Side:
                     write(folder / LAST_WORD, last)
         return told
 
-    def _known(self, run: Scene) -> queued.Known:
-        elsewhere = self._elsewhere.get(run.run.path)
-        return queued.Known(
-            self._title,
-            Answer({}, frozenset(), elsewhere) if elsewhere else self._answer,
-            time.time(),
-            {} if elsewhere and self._history is not None else self._history,
-            lag=self._queue.lag,
-            seen=frozenset(one[:2] for one in self._records.get(run.run.path, ())),
-            user=self._queue.user_name,
-        )
+    def _told_of(self, run: Scene) -> queued.Told:
+        seen = {one[:2] for one in self._records.get(run.run.path, ())}
+        if elsewhere := self._elsewhere.get(run.run.path):
+            return queued.Told(run, self._queue, Answer({}, frozenset(), elsewhere), {}, seen)
+        return queued.Told(run, self._queue, self._answer, self._history, seen)

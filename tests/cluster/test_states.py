@@ -279,8 +279,7 @@ class TestManyRuns:
         rows = [json.loads(line) for line in answer.output.splitlines()]
         assert len(rows) == count
         assert {row["state"] for row in rows} == {"pending", "unknown"}
-        # Once for the search, once for the list.
-        assert sorted(asked.read_text().split()) == ["sacct", "sacct", "squeue", "squeue"]
+        assert sorted(asked.read_text().split()) == ["sacct", "squeue"]
         asked.unlink()
         assert desk.castoff("list", env=env).code == 0
         assert sorted(asked.read_text().split()) == ["sacct", "squeue"]

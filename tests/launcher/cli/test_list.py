@@ -15,8 +15,6 @@ import pytest
 
 from launcher.runs.index import Index
 from launcher.runs.run import Run
-from launcher.runs.states import summary
-from launcher.status.watch import status
 from tests.bench.many_runs import make_runs
 from tests.command_line import NO_BYTECODE
 from tests.launcher.status.test_watch import Made
@@ -90,9 +88,7 @@ class TestList:
         made = Made(tmp_path)
         (made.run.path / "job.sh").touch()
         made.write("submission.json", {"job": "local-1", "time": 1_780_000_000})
-        Index.of(os.environ).adopt(
-            [(made.run, summary(status(made.run)), False)]
-        )  # the oldest, and it goes on
+        Index.of(os.environ).adopt([(made.run, "made", 1_780_000_000)])  # the oldest, and it goes on
         with made.alive():
             answer = castoff("list")
             assert len(answer.stdout.splitlines()) == 22

@@ -187,7 +187,8 @@ class TestThisOne:
         for _ in range(2):
             now = statuses(runs, asking)
             assert [one.state for one in now] == ["running", "running", "unknown", "running"]
-        assert slurm.questions()[:2] == ["scontrol", "squeue"] and not asking.answered
+        assert slurm.questions()[:2] == ["scontrol", "squeue"]
+        assert [asking.silence_on(run) for run in runs] == [None, None, ELSEWHERE, None]
 
     @pytest.mark.parametrize(
         ("program", "why"),

@@ -213,13 +213,20 @@ class TestEndings:
             with pytest.raises(CastoffError, match="cannot be written: "):
                 index.reopen(made.run)
 
+    def test_seen_before_it_was_found_again(self, index: Index, made: Made) -> None:
+        before = only(index)
+        index.adopt([(made.run, "made", before.added)])
+        index.remember([(before, told(made.run))])
+        assert only(index).ended is None
+
     def test_forgotten_and_found_again(self, index: Index, made: Made) -> None:
         index.reopen(made.run)
         index.forget([made.run])
         assert index.entries() == []
         index.remember([(Entry(str(made.run.path), "made", 0), told(made.run))])
         assert index.entries() == []
-        index.adopt([(made.run, told(made.run), True)])
+        index.adopt([(made.run, "made", 0.0)])
+        index.remember([(only(index), told(made.run))])
         assert only(index).ended == told(made.run)
         assert index.folders() == [made.run.path.parent]
 
@@ -239,7 +246,7 @@ class TestOrder:
         index.add(newer, "made")
         (tmp_path / "moved").mkdir()
         moved = Run(made.run.path.rename(tmp_path / "moved" / "run"))
-        index.adopt([(moved, told(moved), True)])
+        index.adopt([(moved, "made", 0.0)])
         assert [entry.run.path for entry in index.entries() if entry.is_there] == [moved.path, newer.path]
         assert index.find("made").path == newer.path
         assert index.find("run").path == moved.path
