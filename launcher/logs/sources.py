@@ -81,10 +81,9 @@ class Log:
 
     def poll(self, now: float) -> bytes:
         """What to show of up to `READ` new bytes, and of a line that stands for too long."""
-        growth = self._tail.read(READ)
-        self.grown = len(growth.data)
-        shown = self.finish() if growth.restarted else b""
-        shown += self._shown(self._lines.feed(growth.data, now))
+        data = self._tail.read(READ)
+        self.grown = len(data)
+        shown = self._shown(self._lines.feed(data, now))
         due = self._lines.due()
         if due is not None and due <= now:
             shown += self._shown(self._lines.flush())
@@ -118,7 +117,7 @@ class ScriptLog(Log):
         if not self._merged:  # a line is compared when it is whole
             self._lines = RankLines(b"", math.inf)
         known = [number for of, number, _ in run.attempts() if of == member] or [0]
-        following = ATTEMPT_BEGINS.search(Tail(path, start).read(READ).data)
+        following = ATTEMPT_BEGINS.search(Tail(path, start).read(READ))
         self._enter(int(following[1]) - 1 if following else known[-1 if start else 0])
 
     def finish(self) -> bytes:

@@ -6,49 +6,37 @@ import mmap
 import os
 from io import FileIO
 from pathlib import Path
-from typing import NamedTuple
-
-
-class Growth(NamedTuple):
-    """What a look at a file has brought."""
-
-    data: bytes = b""
-    restarted: bool = False
-    """Whether `data` begins a file: another one has its name now, or it is shorter than it was."""
 
 
 class Tail:
-    """A file that grows, may not be there yet, and may be replaced or emptied meanwhile.
+    """A file that grows, may not be there yet, and may be emptied meanwhile.
 
     It is opened for every look and never held open. So a thousand logs need one descriptor, and a
     network file system is asked for the file's true size, which it knows at an opening and not before.
     """
 
     def __init__(self, path: Path, offset: int = 0):
-        """`offset`: where to begin in the file that has this name at the first look."""
+        """`offset`: where to begin."""
         self.path = path
         self.trouble: str | None = None
         """Why the last look failed, in the system's words; a file that is missing is none."""
         self._offset = offset
-        self._file: tuple[int, int] | None = None  # device and inode
 
-    def read(self, limit: int) -> Growth:
+    def read(self, limit: int) -> bytes:
         """What was added since the last look, up to `limit` bytes; nothing where it cannot be read."""
         self.trouble = None
         try:
             with _opened(self.path) as file:
-                found = os.fstat(file.fileno())
-                known = (found.st_dev, found.st_ino)
-                restarted = self._file not in (None, known) or found.st_size < self._offset
-                data = os.pread(file.fileno(), limit, 0 if restarted else self._offset)
+                if os.fstat(file.fileno()).st_size < self._offset:
+                    self._offset = 0
+                data = os.pread(file.fileno(), limit, self._offset)
         except FileNotFoundError:
-            return Growth()
+            return b""
         except OSError as error:
             self.trouble = error.strerror or str(error)
-            return Growth()
-        self._file = known
-        self._offset = len(data) + (0 if restarted else self._offset)
-        return Growth(data, restarted)
+            return b""
+        self._offset += len(data)
+        return data
 
 
 def _opened(path: Path | str) -> FileIO:

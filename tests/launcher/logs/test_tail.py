@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.logs.tail import Growth, Tail, tail_start
+from launcher.logs.tail import Tail, tail_start
 
 
 def drain(tail: Tail, limit: int = 100) -> bytes:
     data = b""
-    while growth := tail.read(limit).data:
+    while growth := tail.read(limit):
         data += growth
     return data
 
@@ -38,7 +38,7 @@ def test_emptied_in_place(before: bytes, after: bytes, read: int) -> None:
         tail = Tail(path)
         tail.read(read)
         path.write_bytes(b"")
-        assert tail.read(100) == Growth(b"", restarted=bool(before))
+        assert tail.read(100) == b""
         append(path, after)
         assert drain(tail) == after
 
@@ -46,25 +46,16 @@ def test_emptied_in_place(before: bytes, after: bytes, read: int) -> None:
 class TestTail:
     def test_a_file_that_comes_later(self, log: Path) -> None:
         tail = Tail(log)
-        assert tail.read(10) == Growth(b"", restarted=False) and tail.trouble is None
+        assert tail.read(10) == b"" and tail.trouble is None
         append(log, b"one")
-        assert tail.read(10) == Growth(b"one", restarted=False)
-        assert tail.read(10) == Growth()
-
-    def test_another_file_of_its_name(self, log: Path) -> None:
-        tail = Tail(log)
-        append(log, b"one and more")
-        assert drain(tail) == b"one and more"
-        log.rename(log.with_name("kept"))
-        assert tail.read(10) == Growth() and tail.trouble is None
-        append(log, b"another, and longer")
-        assert tail.read(100) == Growth(b"another, and longer", restarted=True)
+        assert tail.read(10) == b"one"
+        assert tail.read(10) == b""
 
     def test_what_cannot_be_read_is_said_and_tried_again(self, log: Path) -> None:
         tail = Tail(log)
         log.mkdir()
         (log / "x").touch()
-        assert tail.read(10) == Growth() and tail.trouble == "Is a directory"
+        assert tail.read(10) == b"" and tail.trouble == "Is a directory"
         (log / "x").unlink()
         log.rmdir()
         append(log, b"one")
@@ -72,7 +63,7 @@ class TestTail:
 
     def test_a_pipe_holds_nobody_up(self, log: Path) -> None:
         os.mkfifo(log)
-        assert Tail(log).read(10) == Growth()
+        assert Tail(log).read(10) == b""
 
     def test_no_file_stays_open(self, log: Path) -> None:
         append(log, b"one")
