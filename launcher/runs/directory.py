@@ -12,8 +12,8 @@ from typing import BinaryIO
 
 from launcher.errors import CastoffError
 
-HIDDEN = re.compile(r"\.(?P<id>.+)\.(?P<kind>new|draft|swept)")
-"""The name of a run directory that is just begun, in the making, or being taken away."""
+HIDDEN = re.compile(r"\.(?P<id>.+)\.(?P<kind>draft|swept)")
+"""The name of a run directory in the making, or being taken away."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 

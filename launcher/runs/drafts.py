@@ -2,8 +2,7 @@
 
 `.causets-20261120-231502-k3x9.draft` gets its name in one step, when all is in it. Whoever is killed
 before leaves a draft that nobody holds, and that nobody takes for a run; the next submission into that
-folder takes it away. A draft is locked before it is called one, so that none of a living submission is
-ever found free; until then it is `.causets-20261120-231502-k3x9.new`.
+folder takes it away. That may be just before its submission has the lock: then that one begins another.
 """
 
 from __future__ import annotations
@@ -79,38 +78,40 @@ def new_run(name: str, folder: Path) -> Iterator[Draft]:
 
 def _draft(final: Path, stack: contextlib.ExitStack) -> Draft | None:
     """A locked draft that `stack` holds and discards; None if that id is taken, or was just swept."""
-    begun, path = final.with_name(f".{final.name}.new"), draft_of(final)
+    path = draft_of(final)
     try:
-        begun.mkdir(mode=0o700)
+        path.mkdir(mode=0o700)
     except FileExistsError:
         return None
-    with contextlib.ExitStack() as unnamed:
-        unnamed.callback(_discard, begun)
-        # Only now: whoever else has this id has given it to a draft before, or cannot make this folder.
-        if os.path.lexists(final) or os.path.lexists(path):
+    try:
+        lock = stack.enter_context(locked(path / LOCK, patience=0))
+        if not os.path.samestat(os.fstat(lock.fileno()), (path / LOCK).lstat()):
             return None
-        try:
-            lock = stack.enter_context(locked(begun / LOCK, patience=0))
-            begun.rename(path)
-        except (FileNotFoundError, BlockingIOError):
-            return None
-        stack.callback(_discard, path)
-        unnamed.pop_all()
-    return Draft(Run(path), Run(final), lock)
+    except (FileNotFoundError, BlockingIOError):
+        return None
+    except OSError:
+        path.rmdir()
+        raise
+    stack.callback(_discard, path)
+    # Only now: whoever had a draft of this name before may have made a run of it.
+    return None if os.path.lexists(final) else Draft(Run(path), Run(final), lock)
 
 
 def sweep_drafts(folder: Path) -> list[str]:
-    """Take away what interrupted submissions have left in `folder`; the ids that they would have had."""
+    """Take away what interrupted submissions have left in `folder`; the ids that they would have had.
+
+    Those that had not come as far as their script are not among them: they may have begun anew.
+    """
     swept: list[str] = []
     for path, known in hidden_in(folder):
         with contextlib.suppress(OSError, CastoffError):  # somebody holds it, or it is not to be had: no harm
             gone = path
-            if known["kind"] != "swept":
+            if known["kind"] == "draft":
                 with locked(path / LOCK, patience=0):
                     gone = set_aside(path, known["id"])
+                if Run(gone).script.exists():
+                    swept.append(known["id"])
             empty(gone)
-            if known["kind"] == "draft":  # what had not come so far may belong to one that begins anew
-                swept.append(known["id"])
     return swept
 
 

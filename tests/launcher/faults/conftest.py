@@ -144,7 +144,7 @@ class Workplace:
 
     def submits_again(self) -> None:
         """The next submission works, sweeps what was left, and says so."""
-        before = {path.stem[1:] for path in self.drafts() if path.suffix == ".draft"}
+        before = {path.stem[1:] for path in self.drafts() if (path / "job.sh").exists()}
         with self._monkeypatch.context() as patch:
             patch.setattr(submission, "send", lambda *_: None)  # that a scheduler starts is seen elsewhere
             answer = self.castoff(*self.submit_words("--json"))

@@ -31,7 +31,7 @@ class TestNewRun:
         with new_run("x", tmp_path) as first, new_run("x", tmp_path) as second:
             assert [first.final.id, second.final.id] == ["x-now-0000", "x-now-0001"]
 
-    @pytest.mark.parametrize("name", ["x-now-0000", ".x-now-0000.draft", ".x-now-0000.new"])
+    @pytest.mark.parametrize("name", ["x-now-0000", ".x-now-0000.draft"])
     @pytest.mark.parametrize("kind", ["link", "dangling", "file", "folder"])
     def test_a_name_that_is_taken(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
@@ -90,6 +90,7 @@ class TestSweep:
         inside = folder / ".e-1.draft"
         inside.mkdir()
         (inside / "attempts").symlink_to(tmp_path / "target")
+        (inside / "job.sh").touch()
         assert sweep_drafts(folder) == ["e-1"]
         assert everything(folder) == {".a-1.draft", ".b-1.swept", ".c-1.draft", ".d.other"}
         assert everything(tmp_path / "target") == {"precious"}
@@ -100,14 +101,14 @@ class TestSweep:
         assert sweep_drafts(tmp_path) == []
         assert everything(tmp_path) == {".a-1.draft"}
 
-    @pytest.mark.parametrize("step", ["locked", "take", "rename"])
+    @pytest.mark.parametrize("step", ["locked", "take"])
     def test_never_what_is_just_begun(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
     ) -> None:
         """Another submission sweeps between any two steps: nobody is told of a submission that lives."""
         told: list[list[str]] = []
-        home, name = {"locked": (drafts, "locked"), "take": (runs, "take"), "rename": (Path, "rename")}[step]
-        then = getattr(home, name)
+        home = {"locked": drafts, "take": runs}[step]
+        then = getattr(home, step)
 
         def sweep_first(*words: Any, **options: Any) -> Any:
             if not told:
@@ -115,7 +116,7 @@ class TestSweep:
                 told[:] = [sweep_drafts(tmp_path)]
             return then(*words, **options)
 
-        monkeypatch.setattr(home, name, sweep_first)
+        monkeypatch.setattr(home, step, sweep_first)
         with new_run("mine", tmp_path) as draft:
             assert told == [[]] and sweep_drafts(tmp_path) == []
             assert is_draft(draft.run.path) and (draft.run.path / "attempts").is_dir()
@@ -125,6 +126,6 @@ class TestSweep:
 
     def test_what_was_killed_as_it_began(self, tmp_path: Path) -> None:
         """It was no submission yet, so nobody is told of it."""
-        (tmp_path / ".a-1.new").mkdir()
+        (tmp_path / ".a-1.draft").mkdir()
         assert sweep_drafts(tmp_path) == []
         assert everything(tmp_path) == set()
