@@ -82,20 +82,13 @@ def _of_this_task(around: Around, family: Placement | None) -> Placement | None:
         return None if marker == "srun" and in_slurm_job(around) else told
     if told.node_rank is None:
         told.node_rank = family.node_rank
-    return told if _kin(told) == _kin(family) and _agree(told, family) else None
+    same = _kin(told) == _kin(family) and _same_rank(told, family) and told.local_rank == family.local_rank
+    return told if same and family.local_world_size in (None, told.local_world_size) else None
 
 
 def _kin(placement: Placement) -> str:
     # Intel MPI's mpiexec is a Hydra; which one a site's mpiexec is shows only in its ranks.
     return placement.starter.replace("intelmpi", "hydra")
-
-
-def _agree(told: Placement, family: Placement) -> bool:
-    return (
-        _same_rank(told, family)
-        and told.local_rank == family.local_rank
-        and family.local_world_size in (None, told.local_world_size)
-    )
 
 
 def _without_castoff(around: Around, family: Placement | None) -> Placement:
