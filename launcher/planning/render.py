@@ -72,7 +72,7 @@ def _texts(plan: Plan) -> tuple[dict[str, str], set[str]]:
     own[STALE] = stale()
     theirs = {} if plan.templates is None else _parts_in(Path(plan.templates) / "blocks")
     for name in sorted(theirs.keys() - own.keys()):
-        place = printable(f"{plan.templates}/blocks/{name}.sh")
+        place = printable(f"{plan.templates}/blocks")
         raise CastoffError(
             f"{place}: castoff's scripts have no part {name}; docs/templates.md has all of them"
         )
@@ -84,12 +84,7 @@ def _parts_in(folder: Path) -> dict[str, str]:
     found = {}
     for base, folders, names in os.walk(folder, followlinks=True):
         for path in (Path(base, name) for name in sorted([*folders, *names]) if not name.startswith(".")):
-            if path.suffix == ".j2":
-                raise CastoffError(
-                    f"{printable(str(path))}: blocks are shell now, and replace a part of castoff's "
-                    f"machinery; docs/templates.md tells how one of the old kind moves"
-                )
-            if path.suffix != ".sh":
+            if path.suffix not in (".sh", ".j2"):  # a template there replaces nothing, and is refused
                 continue
             try:
                 if not path.is_file():
@@ -97,7 +92,8 @@ def _parts_in(folder: Path) -> dict[str, str]:
                 text = path.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 raise CastoffError(f"{printable(str(path))}: cannot be read as UTF-8: {error}") from error
-            found[path.relative_to(folder).with_suffix("").as_posix()] = text.removesuffix("\n") + "\n"
+            name = path.relative_to(folder).as_posix().removesuffix(".sh")
+            found[name] = text.removesuffix("\n") + "\n"
     return found
 
 

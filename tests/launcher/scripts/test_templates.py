@@ -85,10 +85,7 @@ def test_parts_may_lie_behind_a_link(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        (
-            "blocks/setup.j2",
-            "blocks are shell now, and replace a part of castoff's machinery; docs/",
-        ),
+        ("blocks/setup.j2", "castoff's scripts have no part setup.j2; docs/templates.md has all of them"),
         ("blocks/nope.sh", "castoff's scripts have no part nope; docs/templates.md has all of them"),
         ("blocks/nodes/slurm.sh", "have no part nodes/slurm"),
     ],
@@ -97,7 +94,7 @@ def test_a_block_that_is_none(name: str, reason: str, tmp_path: Path) -> None:
     own = write(tmp_path, name, '{% include "castoff/blocks/setup.j2" %}\n')
     with pytest.raises(CastoffError) as caught:
         render(planned(own))
-    assert str(caught.value).startswith(f"{own / name}: ") and reason in str(caught.value)
+    assert str(caught.value).startswith(f"{own / 'blocks'}: ") and reason in str(caught.value)
 
 
 def test_the_folder_lies_beside_the_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
