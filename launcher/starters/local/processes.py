@@ -129,19 +129,13 @@ class Family:
         return [process for process in found.values() if _lives(process)]
 
 
-def send(processes: Iterable[psutil.Process], number: int) -> list[psutil.Process]:
-    """Send signal `number` to each that is still there; those that may not be signalled."""
+def send(processes: Iterable[psutil.Process], number: int) -> None:
+    """Send signal `number` to each that is still there and may be signalled."""
     import psutil
 
-    refused = []
     for process in processes:
-        try:
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             process.send_signal(number)
-        except psutil.NoSuchProcess:
-            continue
-        except psutil.AccessDenied:
-            refused.append(process)
-    return refused
 
 
 def _lives(process: psutil.Process) -> bool:
