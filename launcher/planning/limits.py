@@ -55,7 +55,7 @@ def kinds(spec: JobSpec, site: Site) -> Iterator[Kind]:
     queue, qos = spec.queue or site.default_queue, spec.qos or site.default_qos
     if queue is not None and queued(site.scheduler):
         yield Kind("queue", queue, site.queues, site.other_queues, asked=spec.queue is not None)
-    if qos is not None and scheduler_of(site.scheduler).has_qos:
+    if qos is not None and "qos" not in scheduler_of(site.scheduler).lacks_of_site:
         yield Kind("qos", qos, site.qos, site.other_qos, asked=spec.qos is not None)
 
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from launcher.errors import CastoffError, printable
-from launcher.schedulers.command import PATIENCE
+from launcher.schedulers.command import PATIENCE, Silent, answer_of
 
 if TYPE_CHECKING:
     from launcher.config.job import JobSpec, StarterName
@@ -70,14 +70,12 @@ class Scheduler(ABC):
 
     default_inherit: ClassVar[str] = "none"
     """What of the submitter's environment a job sees that does not say."""
-    has_qos: ClassVar[bool] = False
-    """Whether jobs go to a quality of service beside a queue."""
     longest_grace: ClassVar[int | None] = None
     """Seconds before the walltime in which it can send a signal at the most; None: any."""
     splits_arrays: ClassVar[bool] = False
     """Whether an array that is too large for it is sent in parts."""
     starts_again: ClassVar[bool] = True
-    """Whether it starts the same job a second time; otherwise further jobs go on."""
+    """Whether it starts the same job a second time; otherwise further jobs go on, with ids of their own."""
     warns: ClassVar[bool] = False
     """Whether it signals the script in time before the walltime; otherwise that sees to it itself."""
     counts_cpus: ClassVar[bool] = False
@@ -123,10 +121,10 @@ class QueuedScheduler(Scheduler):
     """The command that ends jobs, whole arrays too."""
     no_answer: ClassVar[re.Pattern[str]]
     """What the submit command says where a job may have been taken all the same."""
+    describes_itself: ClassVar[list[str]] = []
+    """The command that tells its configuration; empty: none does."""
     has_shells: ClassVar[bool] = True
     """Whether it gives hosts to a shell, whose variables tell of them."""
-    ids_change: ClassVar[bool] = False
-    """Whether a member that goes on does so under another id."""
 
     # Submission
 
@@ -160,7 +158,15 @@ class QueuedScheduler(Scheduler):
         """Why it cannot be told a run directory; None: it can."""
 
     def configuration(self, environ: Mapping[str, str]) -> Configuration:
-        """What it says of itself here; nothing where it does not answer."""
+        """What it says of itself here; nothing where it does not answer: its submit command will say why."""
+        try:
+            answer = answer_of(self.describes_itself, PATIENCE, environ) if self.describes_itself else ""
+        except Silent:
+            return Configuration()
+        return self.read_configuration(answer)
+
+    def read_configuration(self, answer: str) -> Configuration:
+        """What `describes_itself` answers."""
         return Configuration()
 
     @abstractmethod
@@ -178,10 +184,6 @@ class QueuedScheduler(Scheduler):
         """Whether a submit command that failed has certainly queued nothing: refused, or never reached."""
         return code > 0 and self.no_answer.search(words) is None
 
-    def forgets_dependency(self, head: str) -> bool:
-        """Whether a script's own directive waits for jobs that it may have forgotten when it starts again."""
-        return False
-
     # Questions
 
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
@@ -191,10 +193,6 @@ class QueuedScheduler(Scheduler):
         """
         kind: type[Queue] = import_module(f"launcher.schedulers.{self.name}.queue").QUEUE
         return kind(environ, patience)
-
-    def cancel_command(self, jobs: Sequence[str]) -> list[str]:
-        """The command that ends jobs, whole arrays too."""
-        return [*self.cancels_with, *jobs]
 
     def is_array(self, job: str, planned: int | None) -> bool:
         """Whether a job's id is an array's; `planned`: how many members were."""

@@ -12,22 +12,20 @@ from launcher.ranks import STALE_VARIABLES
 _PREFIXES = (
     # What Slurm's commands take for options, and the job that this process is part of.
     *("SBATCH_", "SLURM_", "SALLOC_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "PBS_"),
-    *("PMI_", "PMIX_", "TORCHELASTIC_"),
+    *("PMI_", "PMIX_", "TORCHELASTIC_", "CASTOFF_"),
 )
-_OF_AN_ATTEMPT = (
-    *("CASTOFF_RUN_DIR", "CASTOFF_ATTEMPT", "CASTOFF_FIRST_ATTEMPT", "CASTOFF_ATTEMPT_DIR"),
-    *("CASTOFF_ARRAY_OFFSET", "CASTOFF_ARRAY_INDEX", "CASTOFF_ARRAY_COUNT", "CASTOFF_LOG_DIR"),
-    *("CASTOFF_STOP_FILE", "CASTOFF_OUTCOME_FILE", "CASTOFF_FAILURE_FILE", "CASTOFF_DEADLINE"),
-    *("CASTOFF_GRACE", "CASTOFF_STAGE_DIR"),
-    # By which what a local run has started is found, and ended.
-    *("CASTOFF_MARK", "CASTOFF_LOCAL_INDEX", "CASTOFF_GUARDED"),
-)
-_DROPPED = frozenset({*STALE_VARIABLES, *_OF_AN_ATTEMPT})
+
+SETTINGS = ("CASTOFF_RUNS_DIR", "CASTOFF_SITE")
+"""The user's own variables; every other CASTOFF_* is what some job was told of itself."""
 
 _KEPT = frozenset(
-    {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "PBS_CONF_FILE", "PBS_EXEC", "PBS_DEFAULT", "PBS_SERVER"}
+    {
+        *SETTINGS,
+        # Where the scheduler is and who may use it, which is the site's matter.
+        *("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"),
+        *("PBS_CONF_FILE", "PBS_EXEC", "PBS_DEFAULT", "PBS_SERVER"),
+    }
 )
-"""Where the scheduler is and who may use it, which is the site's matter."""
 
 
 def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -40,7 +38,7 @@ def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if name in _KEPT or not (name in _DROPPED or name.startswith(_PREFIXES))
+        if name in _KEPT or not (name in STALE_VARIABLES or name.startswith(_PREFIXES))
     }
 
 

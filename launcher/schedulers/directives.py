@@ -93,11 +93,6 @@ def array_words(spec: JobSpec) -> str | None:
     return f"{span}%{spec.array.at_most}" if spec.array.at_most else span
 
 
-def text(number: int | None) -> str | None:
-    """A number as a directive's value."""
-    return None if number is None else str(number)
-
-
 def merged(default: Given, given: Given, scheduler: str) -> job.Directives:
     """One job's directives over another's: those of this scheduler together, the others in their sections."""
     together: job.Directives = {**of_scheduler(default, scheduler), **of_scheduler(given, scheduler)}

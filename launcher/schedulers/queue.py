@@ -9,19 +9,22 @@ import os
 import pwd
 import re
 import subprocess
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from launcher.runs.run import Run
 from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.command import PATIENCE, Silent, failure_of, run_to_end
+from launcher.schedulers.command import PATIENCE, Silent, answer_of, failure_of, run_to_end
 from launcher.schedulers.jobs import JobTold
 
 _MOST_CANCELLED = 250
 """Jobs that one command is to end: so many are ended well within `PATIENCE`."""
+
+_NAME_PAUSE = 10.0
+"""Seconds until it is asked again how this cluster is called: one failure counts for many runs."""
 
 MOST_ASKED = 1000
 """Jobs in one question: an argument list can be no longer than 2 MiB, and an answer should be read."""
@@ -40,14 +43,8 @@ class Answer(NamedTuple):
     """Why it said nothing."""
     lasting: bool = False
     """Whether it is no use to ask again from here."""
-    unheard: Mapping[str, str] = MappingProxyType({})
+    unheard: Mapping[str, str] = {}
     """Jobs that it was asked about and said nothing of, not even that it does not know them; and why."""
-
-    @classmethod
-    def of(cls, told: Iterable[JobTold], unheard: Mapping[str, str] = MappingProxyType({})) -> Answer:
-        """The answer that tells of these jobs."""
-        jobs = {(one.job, one.task): one for one in told}
-        return cls(jobs, frozenset(job for job, _ in jobs), unheard=unheard)
 
     def joined(self, further: Answer) -> Answer:
         """Both; the further one counts where it has anything to say, also that it has not."""
@@ -74,6 +71,8 @@ class Queue(ABC):
     """A scheduler, as far as one process has asked it."""
 
     scheduler: ClassVar[QueuedScheduler]
+    cluster_is: ClassVar[str] = ""
+    """What stands before a cluster's name in a message."""
     asks_by_id: ClassVar[bool] = True
     """Whether `ask` tells of the jobs alone that it is asked about."""
     lag: ClassVar[float] = 0.0
@@ -86,22 +85,59 @@ class Queue(ABC):
         self.environ = os.environ if environ is None else environ
         self.patience = patience
         self.user = str(os.geteuid())
+        self._cluster: str | None = None
+        """How this cluster is called."""
+        self._nameless = ""
+        """Why that is not known."""
+        self._name_asked = -_NAME_PAUSE
 
     @property
     def user_name(self) -> str:
         """This user's name."""
         return user_name(self.user)
 
+    def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        """What one of its commands comes to.
+
+        Raises:
+            Silent: it does not answer.
+        """
+        return run_to_end(command, self.patience, self.environ)
+
+    def answer(self, command: list[str]) -> str:
+        """What one of its commands prints; raises as `run`, and where it fails."""
+        return answer_of(command, self.patience, self.environ)
+
     def elsewhere(self, clusters: Collection[str]) -> str | None:
-        """Why it cannot tell of jobs on these clusters, by their names; None: it can."""
-        return None
+        """Why it cannot tell of jobs on these clusters, by their names; None: it can.
+
+        Each has ids of its own, and two may share their users' folders.
+        """
+        asks = self.scheduler.describes_itself
+        if not clusters or not asks:
+            return None
+        if self._cluster is None and time.monotonic() - self._name_asked >= _NAME_PAUSE:
+            try:
+                self._cluster = self.scheduler.read_configuration(self.answer(asks)).cluster
+                self._nameless = f"{asks[0]} does not say how this cluster is called"
+            except Silent as silence:
+                self._nameless = str(silence)
+            self._name_asked = time.monotonic()
+        if self._cluster is None:
+            return self._nameless
+        others = " and ".join(sorted({*clusters} - {self._cluster}))
+        if not others:
+            return None
+        return f"its jobs are on {self.cluster_is}{others}, and this is {self._cluster}: ask there"
 
     def ask(self, jobs: Collection[str]) -> Answer:
         """Ask about jobs of this user, by id; the answer may tell of others, too."""
         try:
-            return Answer.of(*self.told(jobs))
+            told, unheard = self.told(jobs)
         except Silent as why:
             return Answer({}, frozenset(), str(why), why.lasting)
+        found = {(one.job, one.task): one for one in told}
+        return Answer(found, frozenset(job for job, _ in found), unheard=unheard)
 
     @abstractmethod
     def told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
@@ -154,8 +190,7 @@ class Queue(ABC):
         for begin in range(0, len(jobs), _MOST_CANCELLED):
             some = jobs[begin : begin + _MOST_CANCELLED]
             try:
-                command = self.scheduler.cancel_command(some)
-                done = run_to_end(command, self.patience, self.environ)
+                done = self.run([*self.scheduler.cancels_with, *some])
             except Silent as why:
                 refused |= dict.fromkeys(some, str(why))
             else:

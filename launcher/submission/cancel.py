@@ -170,5 +170,5 @@ def _by_hand(now: RunStatus) -> str:
     """How a run is ended that castoff cannot end."""
     scheduler = queued(now.scheduler)
     job = shlex.quote(now.job) if now.job else "its job"
-    who = " ".join(scheduler.cancel_command([job])) if scheduler else "end the process that runs its script"
+    who = " ".join([*scheduler.cancels_with, job]) if scheduler else "end the process that runs its script"
     return printable(f"{now.id}: castoff did not submit it, so it cannot end it; {who}")

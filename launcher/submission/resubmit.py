@@ -14,7 +14,6 @@ from launcher.runs.directory import check_folder, check_trusted
 from launcher.runs.index import write_down
 from launcher.runs.records import Ending, Facts, Submission, read, write_file
 from launcher.runs.run import LOCK, STOP, Run, locked
-from launcher.runs.script import head_of
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import Silent
 from launcher.schedulers.local.control import forget_cancellation, mark_of, marked, other_host
@@ -133,7 +132,7 @@ def _check_none_left(run: Run, scheduler: QueuedScheduler, environ: Mapping[str,
     if left:
         raise CastoffError(
             f"{run.id}: {scheduler.title} still has a job of it: {', '.join(left)}; wait until it is over, "
-            f"or end it: {shlex.join(scheduler.cancel_command(left))}"
+            f"or end it: {shlex.join([*scheduler.cancels_with, *left])}"
         )
 
 
@@ -145,11 +144,11 @@ def _sendings(
     run: Run, script: str, plan: Facts, record: Submission, largest: int | None, environ: Mapping[str, str]
 ) -> list[Sending]:
     """The commands that start members again, in arrays of at most so many."""
-    scheduler, head = queued_of(record.scheduler), head_of(script)
+    scheduler = queued_of(record.scheduler)
     dependency = None  # what its script's own directive says
     if record.after:
         _, dependency = resolve(record.after, record.scheduler, environ)
-    elif _has_begun(run) and scheduler.forgets_dependency(head):
+    elif _has_begun(run):
         dependency = ""  # it has held once, and those jobs may be forgotten
     scheduler.check_run_dir(str(run.path))
     return scheduler.sendings(Order.of(plan, script, str(run.path), dependency, record.begin), largest)

@@ -6,10 +6,9 @@ One question tells of all runs, in one call for as many jobs as fit.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from launcher.runs.run import Run
-from launcher.schedulers.command import answer_of, run_to_end
 from launcher.schedulers.flux.jobs import f58, parse_denied, parse_queue
 from launcher.schedulers.flux.scheduler import SCHEDULER
 from launcher.schedulers.jobs import JobTold
@@ -22,29 +21,20 @@ class FluxQueue(QueueByIds):
     """Flux, as far as one process has asked it."""
 
     scheduler = SCHEDULER
-
-    def elsewhere(self, clusters: Collection[str]) -> str | None:
-        """Each instance has ids of its own: that of the machine, and that of each job of it."""
-        here = self.scheduler.configuration(self.environ).cluster
-        theirs = sorted({*clusters} - {here})
-        if here is None or not theirs:
-            return None
-        return f"it is a job of the Flux instance {theirs[0]}, and this is {here}: ask there (flux proxy)"
+    cluster_is = "the Flux instance "
 
     def told_of(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobTold], set[str]]:
         """What flux jobs tells."""
-        done = run_to_end([*_JOBS, *jobs], self.patience, self.environ)
+        done = self.run([*_JOBS, *jobs])
         return done, parse_queue(done.stdout), parse_denied(done.stderr)
 
     def search(self, name: str, since: float) -> list[JobTold]:
         """Those of a name."""
-        return parse_queue(
-            answer_of([*_JOBS, "--count=0", "-a", f"--name={name}"], self.patience, self.environ)
-        )
+        return parse_queue(self.answer([*_JOBS, "--count=0", "-a", f"--name={name}"]))
 
     def of_user(self) -> list[JobTold]:
         """Whatever their names."""
-        return parse_queue(answer_of([*_JOBS, "--count=0"], self.patience, self.environ))
+        return parse_queue(self.answer([*_JOBS, "--count=0"]))
 
     def cancel(self, jobs: Sequence[str]) -> dict[str, str]:
         """Have jobs ended, by the ids with which Flux names those that it refuses."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import ClassVar
 
 from launcher.schedulers.base import Configuration, QueuedScheduler
-from launcher.schedulers.command import PATIENCE, Silent, answer_of, version_of
+from launcher.schedulers.command import version_of
 from launcher.schedulers.flux import directives
 from launcher.schedulers.flux.jobs import decimal
 from launcher.schedulers.orders import Order, Sending
@@ -33,7 +33,7 @@ class Flux(QueuedScheduler):
     has_shells = False  # that is in an instance of its own, to which castoff submits
     submits_with = ("flux", "batch")
     cancels_with = ("flux", "cancel")
-    ids_change = True
+    describes_itself: ClassVar[list[str]] = ["flux", "getattr", "jobid-path"]
     lacks: ClassVar[Mapping[str, str]] = {
         "array": "drop it, and submit its members one by one; Flux has no arrays",
         "qos": "drop it, or use a queue that stands for it",
@@ -59,13 +59,9 @@ class Flux(QueuedScheduler):
         fits = "{{" not in run_dir and run_dir.isprintable()
         return None if fits else "flux batch would take {{ for a template of its own"
 
-    def configuration(self, environ: Mapping[str, str]) -> Configuration:
+    def read_configuration(self, answer: str) -> Configuration:
         """Which instance this is, by the jobs round it: `/` is the machine's own."""
-        try:
-            told = answer_of(["flux", "getattr", "jobid-path"], PATIENCE, environ)
-            return Configuration(told.strip() or None)
-        except Silent:
-            return Configuration()
+        return Configuration(answer.strip() or None)
 
     def sendings(self, order: Order, largest: int | None) -> list[Sending]:
         """flux batch, once for each job of a chain."""
@@ -83,10 +79,6 @@ class Flux(QueuedScheduler):
     def parse_submit(self, answer: str) -> str | None:
         """What flux batch prints alone, as a number."""
         return decimal(answer.strip())
-
-    def is_array(self, job: str, planned: int | None) -> bool:
-        """Flux has none."""
-        return False
 
 
 def _command(words: list[str], order: Order, link: int | None, before: str | None) -> list[str]:

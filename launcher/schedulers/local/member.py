@@ -15,11 +15,9 @@ import psutil
 
 from launcher.runs.records import Facts
 from launcher.runs.run import Run
+from launcher.schedulers.command import SETTINGS
 from launcher.schedulers.local.control import INDEX, KILL_AFTER, MARK
 from launcher.starters.local.processes import on_cores
-
-_SETTINGS = ("CASTOFF_RUNS_DIR", "CASTOFF_SITE")
-"""The user's own variables; every other CASTOFF_* is what some other job was told."""
 
 
 class Start(NamedTuple):
@@ -119,7 +117,7 @@ def _environment(run: Run, directory: str | None, start: Start, mark: str) -> di
     environment = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("CASTOFF_") or name in _SETTINGS
+        if not name.startswith("CASTOFF_") or name in SETTINGS
     }
     environment.update(
         CASTOFF_RUN_DIR=str(run.path),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from launcher.config.quantities import seconds
 from launcher.schedulers.machine import Question, Told, ToldQueue, outermost
 from launcher.schedulers.pbs.jobs import blocks
 
@@ -72,5 +73,4 @@ def _number(text: str | None) -> int | None:
     """A number, or the seconds of `01:30:00`."""
     if text is None:
         return None
-    hours, minutes, rest = [0, 0, *map(int, text.split(":"))][-3:]
-    return (hours * 60 + minutes) * 60 + rest
+    return seconds(text) if ":" in text else int(text)

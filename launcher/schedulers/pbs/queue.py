@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 
 from launcher.runs.run import Run
-from launcher.schedulers.command import Silent, failure_of, run_to_end
+from launcher.schedulers.command import Silent, failure_of
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.pbs.jobs import parse_denied, parse_found, parse_queue
 from launcher.schedulers.pbs.scheduler import SCHEDULER
@@ -31,16 +31,16 @@ class PbsQueue(QueueByIds):
 
     def told_of(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobTold], set[str]]:
         """What qstat tells."""
-        done = self._run([*_QSTAT, *jobs])
+        done = self._run_for_all([*_QSTAT, *jobs])
         return done, parse_queue(done.stdout) if done.returncode >= 0 else [], parse_denied(done.stderr)
 
     def search(self, name: str, since: float) -> list[JobTold]:
         """Those of a name."""
-        return self._selected(self._run(["qselect", "-u", self.user_name, "-N", name]))
+        return self._selected(self._run_for_all(["qselect", "-u", self.user_name, "-N", name]))
 
     def of_user(self) -> list[JobTold]:
         """What qselect finds by any name: qalter changes names."""
-        return self._selected(run_to_end(["qselect", "-u", self.user_name], self.patience, self.environ))
+        return self._selected(self.run(["qselect", "-u", self.user_name]))
 
     def is_of(self, told: JobTold, run: Run) -> bool:
         """Whether a job was submitted where a run directory lies, which is named by its id."""
@@ -60,18 +60,18 @@ class PbsQueue(QueueByIds):
             raise Silent(unheard.get(job, f"qselect knows of job {job}, but qstat does not"))
         return told
 
-    def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+    def _run_for_all(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         """What a command comes to, asked for jobs that have ended where the server remembers them.
 
         Raises:
             Silent: it does not answer.
         """
         if self._keeps_history:
-            done = run_to_end([command[0], "-x", *command[1:]], self.patience, self.environ)
+            done = self.run([command[0], "-x", *command[1:]])
             if _NO_HISTORY not in done.stderr:
                 return done
             self._keeps_history = False
-        return run_to_end(command, self.patience, self.environ)
+        return self.run(command)
 
 
 QUEUE = PbsQueue

@@ -33,7 +33,6 @@ class Pbs(QueuedScheduler):
     interactive = "qsub -I"
     submits_with = ("qsub",)
     cancels_with = ("qdel",)
-    ids_change = True
     lacks: ClassVar[Mapping[str, str]] = {
         "qos": "drop it, or use a queue that stands for it",
         "constraint": "drop it, or use a queue of such nodes",

@@ -12,7 +12,7 @@ from launcher.config.quantities import clock
 from launcher.config.site import Site
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
 from launcher.schedulers.base import Dialect
-from launcher.schedulers.directives import Directives, Layer, array_words, layered, of_scheduler, text
+from launcher.schedulers.directives import Directives, Layer, array_words, layered, of_scheduler
 from launcher.starters.registry import Request
 
 NAME = "slurm"
@@ -87,7 +87,7 @@ def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
         ("exclusive", spec.exclusive),
         ("nodes", str(request.layout.nodes)),
         ("ntasks-per-node", str(request.layout.most)),
-        ("cpus-per-task", text(site.cpus_of(request.cores))),
+        ("cpus-per-task", str(site.cpus_of(request.cores)) if request.cores else None),
         *devices(site, request.devices, request.node_devices, request.whole_nodes),
         ("mem", spec.memory),
         ("time", clock(request.walltime) if request.walltime else None),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from launcher.schedulers.jobs import JobTold
 
@@ -54,8 +54,10 @@ _HELD = {
     "launch_failed_requeued_held": "its nodes could not start it, so it is held",
     "job_requeued_in_held_state": "it was queued again, and is held",
     "MaxRequeue": "it was queued again too often, and is held",
+    **dict.fromkeys(("REQUEUE_HOLD", "SPECIAL_EXIT"), "it was queued again, and is held"),
+    "RESV_DEL_HOLD": "its reservation is gone, and it is held",
 }
-"""Why a job waits until its owner releases it: Slurm's word (job_reason_codes.html) and ours."""
+"""Why a job waits until its owner releases it: Slurm's word for a reason or a state, and ours."""
 
 _STUCK = {
     **_HELD,
@@ -92,28 +94,15 @@ _WAITING = {
     "Licenses": "it waits for licences",
     "Prolog": "its nodes get ready",
     "Cleaning": "what its last start left is being cleared away",
-    "AccountingPolicy": "a limit of your account or QOS is reached",
     "JobLaunchFailure": "its nodes could not start it",
     "ReservedMaintenance": "nodes that it needs are kept free for maintenance",
-    "FrontEndDown": "no front end can start it",
-    "BurstBufferResources": "it waits for a burst buffer",
-    "BurstBufferStageIn": "its burst buffer is being filled",
-    "SchedDefer": "Slurm starts it at its next round",
-}
-"""Why a job waits."""
-
-_BY_STATE = {
     "CONFIGURING": "its nodes get ready",
     "POWER_UP_NODE": "its nodes are being switched on",
-    "REQUEUED": "it is being queued again",
-    "REQUEUE_FED": "it is being queued again",
+    **dict.fromkeys(("REQUEUED", "REQUEUE_FED"), "it is being queued again"),
     "LAUNCH_FAILED": "its nodes could not start it",
     "RECONFIG_FAIL": "its nodes could not be set up",
-    "REQUEUE_HOLD": "it was queued again, and is held (REQUEUE_HOLD); `scontrol release {}` lets it go",
-    "SPECIAL_EXIT": "it was queued again, and is held (SPECIAL_EXIT); `scontrol release {}` lets it go",
-    "RESV_DEL_HOLD": "its reservation is gone, and it is held; `scontrol release {}` lets it go",
 }
-"""Why a job is not simply pending, by its state."""
+"""Why a job waits, by Slurm's word for the reason (job_reason_codes.html) or for a state that says more."""
 
 
 def _job(job: str, word: str, times: Iterable[str], script: str) -> JobTold:
@@ -140,25 +129,24 @@ def _waiting(told: JobTold, reason: str) -> JobTold:
     """A job, and why it waits, if it does."""
     if told.stage != "pending":
         return told
+    if told.word in _WAITING:
+        reason = told.word
     text = (reason or "None").strip("() ")
     known = text.replace(" ", "_")
     if known not in _WAITING:  # the nodes that are meant may follow it
         known = re.split(r"[ ,:(]", text, maxsplit=1)[0]
-    held = told.word in ("REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
-    return told._replace(waits=_waiting_words(told, reason, known), is_stuck=held or known in _STUCK)
+    return told._replace(waits=_waiting_words(told, reason, known), is_stuck=known in _STUCK)
 
 
 def _waiting_words(told: JobTold, reason: str, known: str) -> str:
     """Why a job waits, in plain words, and with Slurm's own."""
-    if told.word in _BY_STATE:
-        return _BY_STATE[told.word].format(told.job)
     limit = known.startswith(("QOS", "Assoc", "MaxJobs", "MaxMem", "MaxCpu", "MaxNode"))
     other = "a limit of your account or QOS is reached" if limit else "Slurm has a reason of its own"
     words = _WAITING.get(known, other)
     words = f"{words} ({reason})" if reason not in ("", "None") else words
     if known in _HELD:
         return f"{words}; `scontrol release {_name(told)}` lets it go"
-    if told.start is None or known == "Dependency":
+    if told.start is None or known in ("Dependency", told.word):
         return words
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(told.start))
     return f"{words}; it begins at {at} at the earliest" if known == "BeginTime" else f"{words}; about {at}"
@@ -174,13 +162,10 @@ def queue_command(user: str) -> list[str]:
 def parse_queue(text: str) -> list[JobTold]:
     """The jobs in squeue's answer; what is no whole line of one says nothing."""
     found = []
-    for line in text.split("\n")[:-1]:  # what does not end is no whole line
-        words = line.split("|", len(_QUEUE_FIELDS) - 1)
-        if len(words) < len(_QUEUE_FIELDS) or not words[0].isdecimal() or not words[2]:
-            continue
-        job, index, word, reason, *times, script = words
-        told = _job(job, word, times, script)
-        found += [_waiting(told._replace(task=one), reason) for one in _indices(index)]
+    for job, index, word, reason, *times, script in _lines(text, _QUEUE_FIELDS):
+        if job.isdecimal() and word:
+            told = _job(job, word, times, script)
+            found += [_waiting(told._replace(task=one), reason) for one in _indices(index)]
     return found
 
 
@@ -199,11 +184,7 @@ def history_command(jobs: Iterable[str] = (), *, user: str = "", since: float | 
 def parse_history(text: str) -> list[JobTold]:
     """The starts of jobs in sacct's answer, in the order told; what is no whole line says nothing."""
     found: list[JobTold] = []
-    for line in text.split("\n")[:-1]:  # what does not end is no whole line
-        words = line.split("|", len(_HISTORY_FIELDS) - 1)
-        if len(words) < len(_HISTORY_FIELDS):
-            continue
-        job, state, code, *times, script = words
+    for job, state, code, *times, script in _lines(text, _HISTORY_FIELDS):
         base, is_step, _ = job.partition(".")
         word, _, by = state.partition(" by ")
         word = word.rstrip("+").strip()
@@ -218,6 +199,14 @@ def parse_history(text: str) -> list[JobTold]:
         told = told._replace(exit_code=_exit_code(code), cancelled_by=by.strip() or None)
         found += [told._replace(task=one) for one in _indices(index or "N/A")]
     return found
+
+
+def _lines(text: str, fields: Sequence[str]) -> Iterator[list[str]]:
+    """The fields of each line; what does not end is no whole line."""
+    for line in text.split("\n")[:-1]:
+        words = line.split("|", len(fields) - 1)
+        if len(words) == len(fields):
+            yield words
 
 
 def _exit_code(text: str) -> int | None:

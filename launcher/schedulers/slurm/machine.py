@@ -6,14 +6,15 @@ Read from a real 22.05.8. Sources: https://slurm.schedmd.com/scontrol.html, sinf
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from launcher.config.quantities import seconds
 from launcher.schedulers.machine import Question, Told, ToldQueue
-from launcher.schedulers.slurm.scheduler import CONFIGURATION, read_configuration
+from launcher.schedulers.slurm.scheduler import SCHEDULER
 
 QUESTIONS = [
     Question("partitions", ["scontrol", "--all", "show", "partition", "--oneliner"]),
-    Question("config", CONFIGURATION),
+    Question("config", SCHEDULER.describes_itself),
     # One line for each kind of node, where `scontrol show nodes` has one for each node.
     Question("nodes", ["sinfo", "--noheader", "--exact", "--all", "--format=%D|%X|%Y|%G"]),
     Question(
@@ -29,23 +30,6 @@ QUESTIONS = [
 _NO_LIMIT = {"", "UNLIMITED", "INFINITE", "NONE", "N/A", "NOT_SET", "(NULL)"}
 
 
-def seconds(time: str) -> int | None:
-    """Seconds of a time as Slurm writes it; None where there is no limit.
-
-    `90` is minutes, `30:00` minutes and seconds, `1:30:00` hours, `1-12` days and hours.
-    """
-    if time.upper() in _NO_LIMIT:
-        return None
-    if not re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}", time):
-        raise ValueError(f"{time!r} is no time of Slurm's")
-    days, dash, clock = time.rpartition("-")
-    given = [int(part) for part in clock.split(":")]
-    if not dash and len(given) < 3:
-        given = [0, *given]
-    hours, minutes, rest = [*given, 0, 0][:3]
-    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest
-
-
 def parse(answers: Mapping[str, str]) -> Told:
     """What the answers say; it raises what `machine.ask` takes for an answer that cannot be read."""
     qos = _qos(answers["qos"]) if "qos" in answers else None
@@ -55,7 +39,7 @@ def parse(answers: Mapping[str, str]) -> Told:
         queues={fields["PartitionName"]: _partition(fields, qos or {}) for fields in partitions},
         qos=qos,
         default_queue=next((one["PartitionName"] for one in partitions if one.get("Default") == "YES"), None),
-        array_count=read_configuration(answers["config"]).largest_array,
+        array_count=SCHEDULER.read_configuration(answers["config"]).largest_array,
         nodes=list(
             dict.fromkeys((int(sockets) * int(cores), _devices(gres)) for _, sockets, cores, gres in nodes)
         ),
@@ -64,7 +48,7 @@ def parse(answers: Mapping[str, str]) -> Told:
 
 def _partition(fields: Mapping[str, str], qos: Mapping[str, ToldQueue]) -> ToldQueue:
     """A partition; the QOS that hangs on it binds every job in it too."""
-    most, longest = _number(fields["MaxNodes"]), seconds(fields["MaxTime"])
+    most, longest = _number(fields["MaxNodes"]), _number(fields["MaxTime"], seconds)
     extra = qos.get(fields.get("QoS", ""), ToldQueue())
     return extra._replace(
         min_nodes=max(int(fields["MinNodes"]), extra.min_nodes or 1),
@@ -82,7 +66,7 @@ def _qos(answer: str) -> dict[str, ToldQueue]:
         found[name] = ToldQueue(
             min_nodes=least_of.get("node", 1),
             max_nodes=most_of.get("node"),
-            max_walltime=seconds(wall),
+            max_walltime=_number(wall, seconds),
             max_jobs=_number(submitted),
             max_devices=most_of.get("gres/gpu"),
         )
@@ -99,5 +83,6 @@ def _devices(gres: str) -> int:
     return sum(map(int, re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:(\d+)(?=[,(]|$)", gres)))
 
 
-def _number(text: str) -> int | None:
-    return None if text.upper() in _NO_LIMIT else int(text)
+def _number(text: str, read: Callable[[str], int] = int) -> int | None:
+    """A limit; scontrol and sacctmgr write times as job files have them, `D-HH:MM:SS`."""
+    return None if text.upper() in _NO_LIMIT else read(text)

@@ -6,11 +6,11 @@ One squeue answers for all runs; sacct, and scontrol for the cluster's name, are
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 
 from launcher.errors import CastoffError
 from launcher.runs.run import Run
-from launcher.schedulers.command import PATIENCE, Silent, answer_of
+from launcher.schedulers.command import Silent, answer_of
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.queue import Queue, user_name
 from launcher.schedulers.slurm.jobs import (
@@ -20,13 +20,10 @@ from launcher.schedulers.slurm.jobs import (
     parse_queue,
     queue_command,
 )
-from launcher.schedulers.slurm.scheduler import CONFIGURATION, SCHEDULER, read_configuration
+from launcher.schedulers.slurm.scheduler import SCHEDULER
 
 _HISTORY_PATIENCE = 8.0
 """Seconds for sacct, without which everything works."""
-
-_NAME_PAUSE = 10.0
-"""Seconds until scontrol is asked again how this cluster is called: one failure counts for many runs."""
 
 _HISTORY_PAUSE = 60.0
 """Seconds until an sacct that failed is asked again."""
@@ -42,35 +39,11 @@ class SlurmQueue(Queue):
     asks_by_id = False
     lag = 15.0  # the controller tells accounting every few seconds
     cancel_patience = 120.0  # an administrator chooses it: KillWait is 30 s unless a site says otherwise
-
-    def __init__(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE):
-        super().__init__(environ, patience)
-        self._history_rests = 0.0
-        self._cluster: str | None = None
-        self._nameless = ""
-        self._name_asked = -_NAME_PAUSE
-
-    def elsewhere(self, clusters: Collection[str]) -> str | None:
-        """Ids begin at 1 on each cluster, and two may share their users' folders."""
-        if not clusters:
-            return None
-        if self._cluster is None and time.monotonic() - self._name_asked >= _NAME_PAUSE:
-            try:
-                self._cluster = read_configuration(self._answer(CONFIGURATION)).cluster
-                self._nameless = "scontrol does not say how this cluster is called"
-            except Silent as silence:
-                self._nameless = str(silence)
-            self._name_asked = time.monotonic()
-        if self._cluster is None:
-            return self._nameless
-        others = {*clusters} - {self._cluster}
-        if not others:
-            return None
-        return f"its jobs are on {' and '.join(sorted(others))}, and this is {self._cluster}: ask there"
+    _history_rests = 0.0
 
     def told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
         """What squeue tells, which is of all jobs of this user."""
-        return parse_queue(self._answer(queue_command(self.user))), {}
+        return parse_queue(self.answer(queue_command(self.user))), {}
 
     def history(self, jobs: Iterable[str]) -> dict[str, list[JobTold]] | None:
         """What accounting knows of the starts of jobs, by id; None where it does not answer in time."""
@@ -104,16 +77,13 @@ class SlurmQueue(Queue):
     def is_of(self, told: JobTold, run: Run) -> bool:
         """Whether a job has the script of a run: another cluster's may have the same id."""
         try:
-            script = self._answer(["scontrol", "write", "batch_script", told.job, "-"])
+            script = self.answer(["scontrol", "write", "batch_script", told.job, "-"])
         except Silent:
             return False
         try:
             return script.encode("utf-8", "surrogateescape") == run.script.read_bytes()
         except OSError as error:
             raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error
-
-    def _answer(self, argv: list[str]) -> str:
-        return answer_of(argv, self.patience, self.environ)
 
 
 QUEUE = SlurmQueue

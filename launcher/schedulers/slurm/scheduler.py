@@ -9,17 +9,11 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import ClassVar
 
 from launcher.schedulers.base import Configuration, QueuedScheduler
-from launcher.schedulers.command import Silent, answer_of
 from launcher.schedulers.orders import Order, Part, Sending
 from launcher.schedulers.slurm import directives
-
-CONFIGURATION = ["scontrol", "show", "config"]
-"""The command whose answer `read_configuration` reads."""
-
-_CONFIGURATION_PATIENCE = 20.0
-"""Seconds for it; without an answer a site's profile decides on limits."""
 
 
 class Slurm(QueuedScheduler):
@@ -29,10 +23,10 @@ class Slurm(QueuedScheduler):
     title = "Slurm"
     starters = ("srun", "hydra", "intelmpi", "openmpi")
     dialect = directives.DIALECT
-    has_qos = True
     interactive = "salloc"
     submits_with = ("sbatch",)
     cancels_with = ("scancel",)
+    describes_itself: ClassVar[list[str]] = ["scontrol", "show", "config"]
     longest_grace = 65535  # sbatch's --signal
     splits_arrays = True
     warns = True
@@ -56,12 +50,12 @@ class Slurm(QueuedScheduler):
             return "Slurm's log files can have no backslash in their path"
         return "squeue's lines can show no path with a line break" if "\n" in run_dir else None
 
-    def configuration(self, environ: Mapping[str, str]) -> Configuration:
-        """By scontrol; sbatch will say what is wrong where that does not answer."""
-        try:
-            return read_configuration(answer_of(CONFIGURATION, _CONFIGURATION_PATIENCE, environ))
-        except Silent:
-            return Configuration()
+    def read_configuration(self, answer: str) -> Configuration:
+        """By scontrol; without an answer a site's profile decides on limits."""
+        name = re.search(r"^ClusterName *= *(\S+)", answer, re.MULTILINE)
+        limits = [int(number) for number in re.findall(r"^MaxArraySize *= *(\d+)", answer, re.MULTILINE)]
+        limits += [int(number) for number in re.findall(r"\bmax_array_tasks=(\d+)", answer)]
+        return Configuration(name[1] if name else None, min(limits, default=None))
 
     def sendings(self, order: Order, largest: int | None) -> list[Sending]:
         """sbatch, once for each attempt and part of an array."""
@@ -84,18 +78,6 @@ class Slurm(QueuedScheduler):
         """What `sbatch --parsable` prints, `id` or `id;cluster`."""
         first = answer.strip().partition("\n")[0].partition(";")[0]
         return first if first.isdecimal() else None
-
-    def forgets_dependency(self, head: str) -> bool:
-        """slurmctld forgets jobs after MinJobAge."""
-        return "\n#SBATCH --dependency=" in head
-
-
-def read_configuration(answer: str) -> Configuration:
-    """What `CONFIGURATION` answers."""
-    name = re.search(r"^ClusterName *= *(\S+)", answer, re.MULTILINE)
-    limits = [int(number) for number in re.findall(r"^MaxArraySize *= *(\d+)", answer, re.MULTILINE)]
-    limits += [int(number) for number in re.findall(r"\bmax_array_tasks=(\d+)", answer)]
-    return Configuration(name[1] if name else None, min(limits, default=None))
 
 
 def parts(members: Iterable[int], largest: int) -> list[Part]:
@@ -121,11 +103,11 @@ def _command(words: list[str], order: Order, in_turn: bool, before: str | None) 
     `in_turn`: whether it waits for the part before it, too, for Slurm counts those that run at once for
     each job alone.
     """
-    dependency = order.dependency
+    own = order.directive("#SBATCH --dependency=") or ""
+    dependency = own if order.dependency is None else order.dependency
     if before and in_turn:
-        behind = order.directive("#SBATCH --dependency=") if dependency is None else dependency
-        dependency = ",".join(filter(None, [behind, f"afterany:{before}"]))
-    waits = [] if dependency is None else [f"--dependency={dependency}"]
+        dependency = ",".join(filter(None, [dependency, f"afterany:{before}"]))
+    waits = [] if dependency == own else [f"--dependency={dependency}"]
     return ["sbatch", "--parsable", *words, *waits, f"{order.run_dir}/job.sh"]
 
 

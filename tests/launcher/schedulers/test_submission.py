@@ -139,7 +139,9 @@ def test_sbatch_again() -> None:
     ]
     alone = again("#!/bin/bash\n#SBATCH --export=NIL\n", {0: 3})
     assert alone.command(None)[3:] == ["--export=CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "/r/job.sh"]
-    all_of_it = again("#!/bin/bash\n#SBATCH --export=ALL\n", {0: 3}, dependency="")
+    all_of_it = again(
+        "#!/bin/bash\n#SBATCH --export=ALL\n#SBATCH --dependency=afterok:7\n", {0: 3}, dependency=""
+    )
     assert all_of_it.command(None)[3:5] == ["--export=ALL,CASTOFF_RUN_DIR,CASTOFF_ATTEMPT", "--dependency="]
 
 
@@ -173,9 +175,9 @@ def test_what_a_cluster_says_of_itself() -> None:
         "ClusterName             = castoff\nMaxArraySize            = 1001\n"
         "SchedulerParameters     = bf_window=1,max_array_tasks=500\n"
     )
-    assert slurm.read_configuration(config) == ("castoff", 500)
-    assert slurm.read_configuration("MaxArraySize = 8\n") == (None, 8)
-    assert slurm.read_configuration("slurm_load_ctl_conf error") == (None, None)
+    assert slurm.SCHEDULER.read_configuration(config) == ("castoff", 500)
+    assert slurm.SCHEDULER.read_configuration("MaxArraySize = 8\n") == (None, 8)
+    assert slurm.SCHEDULER.read_configuration("slurm_load_ctl_conf error") == (None, None)
 
 
 @pytest.mark.parametrize(

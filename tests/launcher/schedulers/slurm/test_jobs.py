@@ -180,7 +180,7 @@ class TestWords:
                 queued("PENDING", "NewThisYear"),
                 "Slurm has a reason of its own (NewThisYear)",
             ),
-            (queued("CONFIGURING", "None"), "its nodes get ready"),
+            (queued("CONFIGURING", "None"), "its nodes get ready (CONFIGURING)"),
             (
                 queued("REQUEUE_HOLD", "JobHeldUser"),
                 "it was queued again, and is held (REQUEUE_HOLD); `scontrol release 7` lets it go",

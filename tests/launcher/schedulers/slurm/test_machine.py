@@ -8,7 +8,6 @@ import pytest
 
 from launcher.schedulers.machine import Told, ToldQueue
 from launcher.schedulers.slurm import machine as slurm_limits
-from launcher.schedulers.slurm.machine import seconds
 
 ANSWERS = Path(__file__).parents[2] / "answers"
 
@@ -17,35 +16,6 @@ def told(folder: str, **others: str) -> Told:
     """What a recorded cluster says, with some answers put in another's place."""
     answers = {path.stem: path.read_text() for path in (ANSWERS / folder).glob("*.txt")}
     return slurm_limits.parse({**answers, **others})
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("90", 5400),  # minutes
-        ("30:00", 1800),  # sinfo's spelling of half an hour
-        ("00:30:00", 1800),
-        ("1:30:00", 5400),
-        ("1-00:00:00", 86400),
-        ("1-12", 129600),
-        ("1-12:30", 131400),
-        ("2-00:00:00", 172800),
-        ("365-00:00:00", 31_536_000),
-        ("0", 0),
-        ("UNLIMITED", None),
-        ("infinite", None),
-        ("NONE", None),
-        ("", None),
-    ],
-)
-def test_times_in_all_of_slurms_spellings(text: str, expected: int | None) -> None:
-    assert seconds(text) == expected
-
-
-@pytest.mark.parametrize("text", ["1-", "tomorrow", "1:2:3:4", "-1", "1.5"])
-def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(ValueError, match="is no time of Slurm's"):
-        seconds(text)
 
 
 class TestWithAccounting:

@@ -15,7 +15,7 @@ from launcher.errors import CastoffError
 from launcher.runs.records import Send
 from launcher.runs.run import LOCK, locked
 from launcher.runs.states import RunStatus, summary
-from launcher.schedulers.slurm import queue as slurm_queue
+from launcher.schedulers import queue as questions
 from launcher.status import watch
 from launcher.status.watch import Asking, condition_holds, looks, status, statuses, wait
 from launcher.submission import resubmit as resubmission
@@ -506,7 +506,7 @@ class TestLookingAgain:
             asked.append(clock[0])
             return slurm.queue.read_text()
 
-        monkeypatch.setattr(slurm_queue, "answer_of", answer)
+        monkeypatch.setattr(questions, "answer_of", answer)
         monkeypatch.setattr(time, "monotonic", lambda: clock[0])
         monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
         slurm.tells(("7", "PENDING"), run=made.run, reason="Priority")
