@@ -27,7 +27,6 @@ from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure
 from launcher.starters.registry import MERGING
 from launcher.status.watch import AT_A_GLANCE, Asking, status
 
-_NAMED = 10  # logs that an error names
 _NUMBER = click.IntRange(min=0)
 
 
@@ -56,6 +55,7 @@ def command(
     """
     found = Index.of(os.environ).find(run)
     selection = Selection(frozenset(members), attempt, frozenset(ranks), tail)
+    _check_ranks(found, selection)
     if follow:
         return _follow(found, selection, as_json)
     chosen = _attempts(found, selection)
@@ -69,7 +69,6 @@ def command(
 def _follow(run: Run, selection: Selection, as_json: bool) -> int:
     """Follow a run to its end; its code, or that of what was selected."""
     members = _members(run, status(run, Asking(AT_A_GLANCE)), selection)
-    _check_ranks(run, selection)
     show = Json() if as_json else _text(several=len(members) > 1, labels=len(selection.ranks) != 1)
     follower = Follower(run, selection, show, write=_write, say=say, pause=_pause)
     try:
@@ -97,7 +96,7 @@ def _members(run: Run, now: RunStatus, selection: Selection) -> list[MemberStatu
 
 
 def _check_ranks(run: Run, selection: Selection) -> None:
-    """Say what `--rank` waits for, which is a log that may still come; an error where it never will."""
+    """Say that a rank may have no log of its own; an error where there is no such rank."""
     plan = run.facts()
     count = plan.ranks
     if count is not None and (wrong := sorted(rank for rank in selection.ranks if rank >= count)):
@@ -160,11 +159,8 @@ def _places(run: Run, attempts: list[tuple[int, AttemptStatus]]) -> dict[str, An
 def _print(run: Run, attempts: list[tuple[int, AttemptStatus]], selection: Selection) -> None:
     for rank in sorted(selection.ranks):
         if not any(rank_logs(run, member, one.attempt, [rank]) for member, one in attempts):
-            folder = Path(attempts[0][1].logs)
-            names = sorted(path.name for path in folder.glob("*.log"))
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            held = f"{folder} holds {', '.join(names[:_NAMED]) or 'nothing'}{more}"
-            raise CastoffError(f"{folder}/rank-{rank:05d}.log: there is no such log; {held}")
+            log = f"{attempts[0][1].logs}/rank-{rank:05d}.log"
+            raise CastoffError(f"{log}: there is no such log; without --rank all that there is is shown")
     alone = len(attempts) == len(selection.ranks) == 1
     if alone and not sys.stdout.isatty():
         ((member, one),) = attempts
