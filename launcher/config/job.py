@@ -92,12 +92,8 @@ NUL at the end (execve(2))."""
 class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the ranks start."""
 
-    starter: Annotated[
-        StarterName | None, meaning("What starts the processes, where it is not the site's own choice.")
-    ] = None
-    torchrun: Annotated[bool, meaning("Start torchrun once on every node, and let it start the ranks.")] = (
-        False
-    )
+    starter: Annotated[StarterName | None, meaning("The starter, where it is not to be the site's.")] = None
+    torchrun: Annotated[bool, meaning("Start torchrun once on each node, and let it start ranks.")] = False
     args: Annotated[
         list[Word],
         meaning("Further flags, each one word, for the starter of the site that the job is meant for."),
@@ -111,16 +107,12 @@ class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Word | None,
         meaning("The image: an absolute path, stage/… for one that `stage` copies, or the runtime's name."),
     ] = None
-    runtime: Annotated[
-        RuntimeName | None, meaning("What runs it; a site's defaults may name the one that it has.")
-    ] = None
+    runtime: Annotated[RuntimeName | None, meaning("What runs it; a site's `defaults` may name it.")] = None
     binds: Annotated[
         list[Word], meaning("The host's folders inside: PATH, PATH:INSIDE or PATH:INSIDE:ro, absolute.")
     ] = []
     env: Annotated[dict[EnvName, Text], meaning("Variables inside alone, set after `env`.")] = {}
-    gpus: Annotated[
-        Gpus | None, meaning("Whose GPUs the container is given; default: follows from the site's devices.")
-    ] = None
+    gpus: Annotated[Gpus | None, meaning("Whose GPUs it is given; default: from the site's devices.")] = None
     args: Annotated[list[Word], meaning("Further flags of the runtime, each one word.")] = []
 
 
@@ -137,9 +129,7 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unpack: Annotated[
         bool | None, meaning("Whether to unpack an archive; default: yes, if the name ends as one does.")
     ] = None
-    sha256: Annotated[
-        Sha256 | None, meaning("The file's or archive's SHA-256 sum, checked on each node.")
-    ] = None
+    sha256: Annotated[Sha256 | None, meaning("Its SHA-256 sum, checked on each node.")] = None
     activate: Annotated[
         bool,
         meaning("It is an environment: its bin comes first on the ranks' PATH, and conda-unpack is run."),
@@ -229,12 +219,8 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     queue: Annotated[Word | None, meaning("The queue (PBS) or partition (Slurm).")] = None
     qos: Annotated[Word | None, meaning("The quality of service (Slurm).")] = None
     constraint: Annotated[Word | None, meaning("Features that the nodes must have (Slurm).")] = None
-    reservation: Annotated[
-        Word | None, meaning("A reservation to run in (Slurm; on PBS a reservation is a queue).")
-    ] = None
-    exclude: Annotated[
-        Word | None, meaning("Nodes to keep out of (Slurm), as a host list such as n[1-3].")
-    ] = None
+    reservation: Annotated[Word | None, meaning("A reservation (Slurm; on PBS it is a queue).")] = None
+    exclude: Annotated[Word | None, meaning("Nodes to keep out of (Slurm), as in n[1-3].")] = None
     exclusive: Annotated[bool | None, meaning("Whole nodes, shared with nobody.")] = None
     mail: Annotated[Mail | None, meaning("Mail from the scheduler.")] = None
     setup: Annotated[
@@ -243,9 +229,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             "Shell lines that run once on the first node before the ranks: module loads, a venv's activate."
         ),
     ] = []
-    env: Annotated[
-        dict[EnvName, Text], meaning("Environment variables of the ranks, set after `setup`.")
-    ] = {}
+    env: Annotated[dict[EnvName, Text], meaning("Variables of the ranks, set after `setup`.")] = {}
     options: Annotated[
         list[Word],
         meaning("The site's options that this job wants, by name; `castoff sites NAME` shows them."),
@@ -260,9 +244,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             "What of the submitter's environment the job sees; default none, on the local scheduler all."
         ),
     ] = None
-    workdir: Annotated[Word | None, meaning("Where the ranks run; default: where the job was submitted.")] = (
-        None
-    )
+    workdir: Annotated[Word | None, meaning("Where ranks run; default: where the job was submitted.")] = None
     snapshot: Annotated[
         bool | Snapshot | None,
         meaning("Whether the ranks run in a copy of the code, so that a job that waits runs no edited code."),
@@ -279,9 +261,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     ] = {}
     start: Annotated[Start, meaning("How the ranks start.")] = Start()
     container: Annotated[Container, meaning("What each rank's program runs in.")] = Container()
-    stage: Annotated[
-        list[Stage], meaning("What is copied to each node's own disk before the ranks start.")
-    ] = []
+    stage: Annotated[list[Stage], meaning("What is copied to each node's own disk before ranks start.")] = []
     array: Annotated[Array | None, meaning("Many members of this job.")] = None
     after: Annotated[
         dict[Condition, list[Word]],
@@ -293,9 +273,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         Duration | None,
         meaning("How long before the walltime a stop is asked for; default 2m, or a quarter of a short one."),
     ] = None
-    templates: Annotated[
-        Word | None, meaning("A folder of Jinja templates that win over castoff's own, block by block.")
-    ] = None
+    templates: Annotated[Word | None, meaning("A folder of templates that win over castoff's own.")] = None
 
     @classmethod
     def load(
