@@ -59,20 +59,11 @@ def _refuse_program(job: str) -> None:
     context = click.get_current_context()
     starts = {".py": "python ", ".sh": "bash "}.get(path.suffix, "")
     says = f"is a program, no job file; it stands after --, as in {context.command_path} -- {starts}{job}"
+    text = path.read_text(errors="replace") if path.is_file() else ""
     for command, mark in (("sbatch", "#SBATCH "), ("qsub", "#PBS ")):
-        if mark in _beginning(path):
+        if mark in text:
             says = f"is a script for {command}, no job file; `castoff init` writes one to start from"
     context.fail(f"{job} {says}")
-
-
-def _beginning(path: Path) -> str:
-    if not path.is_file():
-        return ""
-    try:
-        with path.open(errors="replace") as file:
-            return file.read(65536)
-    except OSError:  # what cannot be read says nothing
-        return ""
 
 
 def _number(name: str, given: str | int) -> str | int:
@@ -98,11 +89,10 @@ def load_site(name: str | None, spec: JobSpec | None = None) -> Site:
 
 def _refuse_a_clusters_job(spec: JobSpec) -> None:
     asked = [f"nodes: {spec.nodes}"] if (spec.nodes or 1) > 1 else []
-    for field in (*_OF_CLUSTERS, "exclusive", "mail", "options"):
+    for field in (*_OF_CLUSTERS, "exclusive", "mail", "options", "directives"):
         value = getattr(spec, field)
         if value:
             asked.append(f"{field}: {printable(value)}" if isinstance(value, str) else field)
-    asked += ["directives"] if spec.directives else []
     if asked:
         origin = spec.source.origin if spec.source else "job"
         there = [name for name in Search.here().profiles() if name != OWN]
