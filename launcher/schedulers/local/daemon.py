@@ -109,14 +109,15 @@ class _Scheduler:
         return self.cancelled is not None
 
     def _step(self) -> None:
-        if self._look():
-            for member in self.running:
+        ends_all, stops, asked = self._look(), stop_asked(self.run), cancelled_members(self.run)
+        for member in self.running:
+            if ends_all or member.number in asked:
                 member.end("cancelled")
-        if reason := self.cancelled or ("stopped before it began" if stop_asked(self.run) else None):
-            for start in self.waiting:
+        for start in [*self.waiting]:
+            if ends_all or stops or start.member in asked:
+                self.waiting.remove(start)
+                reason = self.cancelled or ("stopped before it began" if stops else "asked to end")
                 self._record_unstarted(start, "cancelled", 143, reason)
-            self.waiting.clear()
-        self._end_cancelled_members()
         while self.waiting and self.free:
             self._begin(self.waiting.pop(0))
         for member in [member for member in self.running if member.step()]:
@@ -124,17 +125,6 @@ class _Scheduler:
             self._end_leftovers(member)
             self.free.append(member.cores)
             self._finish(member)
-
-    def _end_cancelled_members(self) -> None:
-        asked = cancelled_members(self.run)
-        if not asked:
-            return
-        for member in self.running:
-            if member.number in asked:
-                member.end("cancelled")
-        for start in [start for start in self.waiting if start.member in asked]:
-            self.waiting.remove(start)
-            self._record_unstarted(start, "cancelled", 143, "asked to end")
 
     def _begin(self, start: Start) -> None:
         cores = self.free.pop(0)
