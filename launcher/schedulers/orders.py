@@ -75,6 +75,10 @@ class Order(NamedTuple):
         """Which jobs of a chain there are; one, of none, where there is no chain."""
         return range(self.chain) if self.chain else [None]
 
+    def dependency_of(self, link: int | None, before: str | None) -> str | None:
+        """What a job waits for: of a chain, that the one before it has stopped early."""
+        return f"afternotok:{before}" if before and link else self.dependency
+
     def directive(self, prefix: str) -> str | None:
         """The value of a directive that begins so, as `#SBATCH --export=`; None if there is none."""
         found = re.search(f"^{re.escape(prefix)}(.*)$", directives_of(self.head), re.MULTILINE)

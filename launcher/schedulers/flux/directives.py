@@ -10,6 +10,7 @@ import re
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import shown
+from launcher.quoting import one_line
 from launcher.schedulers.base import Dialect
 from launcher.schedulers.directives import Directives, Layer, layered
 from launcher.starters.registry import Request
@@ -43,12 +44,9 @@ def directive(name: str, value: str | bool) -> str:
     """
     if value is True:
         return f"--{name}"
-    text = str(value)
-    field = {**DIALECT.owned, **DIALECT.typed}.get(name, f"directives.{name}")
-    if any(character in text for character in "\n\r\x00"):
-        raise ValueError(f"{field}: is {shown(text)}, but a directive is one line of text")
+    text = one_line(name, str(value))
     if not text.isprintable() or '"""' in text or "'''" in text:
-        raise ValueError(f"{field}: is {shown(text)}, which flux batch cannot be told")
+        raise ValueError(f"directives.{name}: is {shown(text)}, which flux batch cannot be told")
     if name == "dependency":
         return " ".join(dependencies(text))
     if name in ("env", "env-remove"):

@@ -82,9 +82,7 @@ class Flux(QueuedScheduler):
 
 
 def _command(words: list[str], order: Order, link: int | None, before: str | None) -> list[str]:
-    dependency = (
-        f"afternotok:{before}" if before and link else order.dependency
-    )  # where another stopped early
+    dependency = order.dependency_of(link, before)
     waits = directives.dependencies(dependency) if dependency else []
     return ["flux", "batch", *words, *waits, f"{order.run_dir}/job.sh"]
 

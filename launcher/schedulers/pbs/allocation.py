@@ -38,16 +38,14 @@ def find(environ: Mapping[str, str], read_file: Callable[[str], str]) -> PbsAllo
     job = environ.get("PBS_JOBID")
     if not job:
         return None
-    path = environ.get("PBS_NODEFILE")
-    if not path:
-        why = "PBS_NODEFILE is not set"
-    else:
+    why = "PBS_NODEFILE is not set"
+    if path := environ.get("PBS_NODEFILE"):
         try:
-            hosts, why = read_nodefile(read_file(path)), f"PBS_NODEFILE={path} is empty"
+            if hosts := read_nodefile(read_file(path)):
+                return PbsAllocation(job, hosts)
+            why = f"PBS_NODEFILE={path} is empty"
         except OSError as error:
-            hosts, why = [], f"PBS_NODEFILE={path} cannot be read: {error.strerror}"
-        if hosts:
-            return PbsAllocation(job, hosts)
+            why = f"PBS_NODEFILE={path} cannot be read: {error.strerror}"
     raise no_hosts(
         f"PBS_JOBID={job} is set, but its hosts are not known: {why}",
         f"export PBS_NODEFILE=/var/spool/pbs/aux/{job}, or wherever your PBS keeps it",

@@ -93,12 +93,10 @@ class Pbs(QueuedScheduler):
                 part = None if array is None else Part(members)
                 indices, limit, at_most = (array or "").partition("%")
                 if part and part.indices != indices:
-                    # qsub refuses 3-3 but takes 3-4:2, which is 3 alone (chk_Jrange.c of OpenPBS 23).
                     begin, end = members[0], members[-1]
-                    words += [
-                        "-J",
-                        f"{begin}-{end}{limit}{at_most}" if end > begin else f"{begin}-{begin + 1}:2",
-                    ]
+                    # qsub refuses 3-3 but takes 3-4:2, which is 3 alone (chk_Jrange.c of OpenPBS 23).
+                    alone = f"{begin}-{begin + 1}:2"
+                    words += ["-J", f"{begin}-{end}{limit}{at_most}" if end > begin else alone]
                 found.append(Sending(environment, partial(_command, words, order, link), part, link))
         return found
 
@@ -125,9 +123,7 @@ def _command(words: list[str], order: Order, link: int | None, before: str | Non
     In the foreground (-f): else qsub leaves a process behind that submits for later ones, and would hold the
     run's lock for a minute (qsub(1B)).
     """
-    dependency = (
-        f"afternotok:{before}" if before and link else order.dependency
-    )  # where another stopped early
+    dependency = order.dependency_of(link, before)
     waits = ["-W", f"depend={dependency}"] if dependency else []
     return ["qsub", "-f", *words, *waits, f"{order.run_dir}/job.sh"]
 
