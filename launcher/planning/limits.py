@@ -158,7 +158,11 @@ def _job_limit(spec: JobSpec, site: Site, kind: Kind, walltime: int | None) -> _
     array = spec.array if _members(spec) > 1 else None
     if array and queue.max_jobs and array.count > queue.max_jobs:
         further = False
-        yield "array.count", f"is {array.count}, but {allows}; {_room_for_members(spec, kind, walltime)}"
+        asked = f"{array.count} members of {_asked(spec.nodes or 1, walltime)}"
+        fitting = _taking(kind.known, spec.nodes or 1, walltime, array.count)
+        taken = f"{asked} are taken by {', '.join(fitting)}" if fitting else f"no {kind.field} takes {asked}"
+        fix = "" if fitting else ": lower it, and send the rest later"
+        yield "array.count", f"is {array.count}, but {allows}; {taken}{fix}"
     most = queue.array_at_most
     if array and most and min(array.at_most or array.count, array.count) > most:
         further = False
@@ -212,15 +216,3 @@ def _taking(queues: dict[str, Queue], nodes: int, walltime: int | None, members:
 
 def _asked(nodes: int, walltime: int | None) -> str:
     return nodes_words(nodes) + (f" for {clock(walltime)}" if walltime else "")
-
-
-def _room_for_members(spec: JobSpec, kind: Kind, walltime: int | None) -> str:
-    """Where an array could go that one queue does not take."""
-    nodes, members = spec.nodes or 1, _members(spec)
-    asked = f"{members} members of {_asked(nodes, walltime)}"
-    if fitting := _taking(kind.known, nodes, walltime, members):
-        return f"{asked} are taken by {', '.join(fitting)}"
-    rooms = {name: kind.known[name].max_jobs or 0 for name in _taking(kind.known, nodes, walltime, 1)}
-    where = max(rooms, key=lambda name: rooms[name], default=None)
-    most = f"; {where} takes the most, {rooms[where]}" if where is not None and rooms[where] > 1 else ""
-    return f"no {kind.field} that the profile knows takes {asked}{most}: lower it, and send the rest later"

@@ -202,12 +202,8 @@ def _in_starter(plan: Plan) -> bool:
 
 def _rank(plan: Plan) -> dict[str, object]:
     """rank.sh: who each rank is; it runs once for each."""
-    starter, torchrun, devices, own_log = (
-        STARTERS[plan.starter],
-        plan.torchrun,
-        plan.devices,
-        plan.per_rank_logs,
-    )
+    starter, devices = STARTERS[plan.starter], plan.devices
+    torchrun, own_log = plan.torchrun, plan.per_rank_logs
     return {
         "refuse": True,
         f"starters/{starter.tells}": True,

@@ -149,8 +149,7 @@ class TestAurorasQueues:
         assert message.endswith("; 8 members of 2 nodes for 00:30:00 are taken by visualization")
         assert refusal(3, queue="debug", nodes=1).endswith("are taken by capacity, visualization")
         assert refusal(200, queue="prod", nodes=256).endswith(
-            "; no queue that the profile knows takes 200 members of 256 nodes for 00:30:00; "
-            "prod takes the most, 100: lower it, and send the rest later"
+            "; no queue takes 200 members of 256 nodes for 00:30:00: lower it, and send the rest later"
         )
         wrong = problems(aurora, **{**GOOD, "queue": "debug", "nodes": 4}, array={"count": 8})
         assert wrong["queue"].endswith("; what would: visualization"), "capacity takes no array of 8"
