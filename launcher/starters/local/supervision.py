@@ -114,8 +114,10 @@ class Supervision:
         self._killed: set[int] = set()
         stack.callback(self._close)
 
-    def say(self, text: str) -> None:
-        """Tell the user, after what the ranks wrote before; never waits long for a reader."""
+    def say(self, text: str | None) -> None:
+        """Tell the user, after what the ranks wrote before; never waits long for a reader. None: nothing."""
+        if text is None:
+            return
         self._output.settle(0.5)
         self._messages.put(f"castoff: {printable(text)}\n".encode())
         self._messages.settle(0.5)
@@ -150,7 +152,7 @@ class Supervision:
             self._drain(rank)
             self._close_pipe(rank)
             if rank.log is not None:
-                self._complain(rank.log.close())
+                self.say(rank.log.close())
         if self._killed:
             killed = counted(len(self._killed), "process", "processes")
             self.say(f"killed {killed} that had not ended on SIGTERM")
@@ -189,17 +191,13 @@ class Supervision:
         if data:
             trouble = rank.log.write(data) if rank.log is not None else None
             self._show(rank, rank.lines.feed(data, time.monotonic()))
-            self._complain(trouble)
+            self.say(trouble)
         else:
             self._close_pipe(rank)
         return bool(data)
 
     def _show(self, rank: Rank, lines: bytes) -> None:
         (rank.sink or self._output).put(lines)
-
-    def _complain(self, trouble: str | None) -> None:
-        if trouble:
-            self.say(trouble)
 
     def _drain(self, rank: Rank) -> None:
         """Read what a dead rank left in its pipe; bounded, since a daemon may go on writing."""
