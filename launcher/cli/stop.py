@@ -41,18 +41,15 @@ def command(
             pass
     else:
         states = statuses(found)
-    told, queued = [], []
-    for run, now in zip(found, states, strict=True):
-        asked = str(run.path) not in over
-        told.append({"id": run.id, "asked": asked, "state": now.state, "ending": now.ending})
-        if not is_own(now.scheduler) and now.state == "pending":
-            queued.append(run.id)
-        if not as_json:
+    for now in states:
+        asked = now.directory not in over
+        if as_json:
+            print_json({"id": now.id, "asked": asked, "state": now.state, "ending": now.ending})
+        else:
             words = f"asked to stop; {ending_words(now)}" if asked else ending_words(now, " already")
-            click.echo(f"{run.id}: {words}")
-    if as_json:
-        print_json(*told)
-    going = [str(one["id"]) for one in told if one["state"] in ("pending", "running")]
+            click.echo(f"{now.id}: {words}")
+    going = [now.id for now in states if now.state in ("pending", "running")]
+    queued = [now.id for now in states if now.state == "pending" and not is_own(now.scheduler)]
     if going and timeout is not None:
         raise StillGoing(
             f"{', '.join(going)}: not over after {timeout:g} s; its program may not look for "

@@ -141,8 +141,6 @@ class Document:
 
     def put(self, keys: list[str], value: Document, origin: str) -> None:
         """Place another document's data at a path of this one."""
-        if self.data is None:
-            self.data = {}
         holder: Any = self.data
         path: FieldPath = ()
         for position, key in enumerate(keys):

@@ -240,9 +240,8 @@ class Search(NamedTuple):
 
     def profiles(self) -> dict[str, list[tuple[str, Path]]]:
         """Every profile's name with its files, nearest first, each with a word for where it is."""
-        config = self.environ.get("XDG_CONFIG_HOME") or Path(
-            self.environ.get("HOME", "/nonexistent"), ".config"
-        )
+        home = self.environ.get("HOME", "/nonexistent")
+        config = self.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
         folders = [("user", Path(config, "castoff", "sites")), ("built-in", _BUILT_IN)]
         if self.project is not None:
             folders.insert(0, ("project", self.project / ".castoff" / "sites"))

@@ -92,7 +92,7 @@ class TestSet:
         message.encode()
 
     def test_starts_from_nothing(self) -> None:
-        document = Document(None, "the command line")
+        document = Document({}, "the command line")
         document.override("env.A=1")
         assert document.data == {"env": {"A": 1}}
 
