@@ -43,13 +43,6 @@ class Known(NamedTuple):
             return not self.run.unsettled
         return self.member.state == "ended"
 
-    @property
-    def word(self) -> str:
-        """Its state in submitit's words."""
-        if self.over:
-            return STATES[self.member.ending or "unknown"]
-        return self.member.state.upper()
-
 
 def key_of(run_path: Path, member: int) -> str:
     """What the watcher calls a job: a scheduler may give the same id twice, in the course of time."""
@@ -62,13 +55,8 @@ class RunWatcher(core.InfoWatcher):
     def __init__(self, delay_s: int = 60):
         super().__init__(delay_s)
         self.known: dict[str, Known] = {}
-        """By their keys; none before the first look."""
+        """What the last look has shown, by their keys."""
         self._asking = Asking()
-
-    def clear(self) -> None:
-        """Forget everything."""
-        super().clear()
-        self.known.clear()
 
     def update_if_long_enough(self, mode: str) -> None:
         """Look if it is time; besides submitit's modes there is `soon`, for a job that seems to be over."""
@@ -112,7 +100,7 @@ class RunWatcher(core.InfoWatcher):
     def is_done(self, job_id: str, mode: str = "standard") -> bool:
         """Whether nothing more will happen to a job; whatever its state is called."""
         self.get_info(job_id, mode)
-        return job_id in self.known and self.known[job_id].over
+        return job_id in self._finished
 
     def reopen(self, key: str) -> None:
         """Look at a job again that was over: it goes on."""
@@ -129,7 +117,7 @@ def _info(known: Known) -> dict[str, str]:
     last = member.attempts[-1] if member.attempts else None
     told = {
         "JobID": run.job,
-        "State": known.word,
+        "State": STATES[member.ending or "unknown"] if known.over else member.state.upper(),
         "NodeList": last.host if last else None,
         "ExitCode": None if last is None or last.code is None else str(last.code),
         "Ending": member.ending,
