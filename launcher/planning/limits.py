@@ -22,7 +22,7 @@ def site_problems(
 ) -> list[tuple[str, str]]:
     """Every reason why this site would refuse the job, or the job could not work there."""
     found = [
-        *_stopping(site, walltime, grace),
+        *_stopping(walltime, grace),
         *_required(spec, site),
         *_names(site, name),
         *_others(spec, site),
@@ -59,16 +59,12 @@ def kinds(spec: JobSpec, site: Site) -> Iterator[Kind]:
         yield Kind("qos", qos, site.qos, site.other_qos, asked=spec.qos is not None)
 
 
-def _stopping(site: Site, walltime: int | None, grace: int) -> _Found:
-    own = scheduler_of(site.scheduler)
+def _stopping(walltime: int | None, grace: int) -> _Found:
     if walltime == 0:
         yield "walltime", "is zero; give the job some time, as in 30m"
     elif walltime is not None and grace >= walltime:
         left = f"is {grace} s, which leaves nothing of the walltime of {walltime} s"
         yield "grace", f"{left}: lower grace (`grace: {walltime // 10}s`) or raise walltime"
-    elif own.longest_grace is not None and walltime is not None and grace > own.longest_grace:
-        taken = f"{own.title}'s --signal takes {own.longest_grace} s at the most"
-        yield "grace", f"is {grace} s, but {taken}: lower it"
 
 
 def _required(spec: JobSpec, site: Site) -> _Found:

@@ -70,8 +70,6 @@ class Scheduler(ABC):
 
     default_inherit: ClassVar[str] = "none"
     """What of the submitter's environment a job sees that does not say."""
-    longest_grace: ClassVar[int | None] = None
-    """Seconds before the walltime in which it can send a signal at the most; None: any."""
     splits_arrays: ClassVar[bool] = False
     """Whether an array that is too large for it is sent in parts."""
     starts_again: ClassVar[bool] = True
@@ -123,6 +121,8 @@ class QueuedScheduler(Scheduler):
     """What the submit command says where a job may have been taken all the same."""
     describes_itself: ClassVar[list[str]] = []
     """The command that tells its configuration; empty: none does."""
+    unfit: ClassVar[Mapping[str, str]]
+    """Patterns of what no run directory's path may hold that it is to be told, each with why."""
     has_shells: ClassVar[bool] = True
     """Whether it gives hosts to a shell, whose variables tell of them."""
 
@@ -148,14 +148,11 @@ class QueuedScheduler(Scheduler):
         Raises:
             CastoffError: it cannot.
         """
-        if why := self.run_dir_problem(run_dir):
-            raise CastoffError(
-                f"{printable(run_dir)}: {why}; choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
-            )
-
-    @abstractmethod
-    def run_dir_problem(self, run_dir: str) -> str | None:
-        """Why it cannot be told a run directory; None: it can."""
+        for pattern, why in self.unfit.items():
+            if re.search(pattern, run_dir):
+                raise CastoffError(
+                    f"{printable(run_dir)}: {why}; choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
+                )
 
     def configuration(self, environ: Mapping[str, str]) -> Configuration:
         """What it says of itself here; nothing where it does not answer: its submit command will say why."""

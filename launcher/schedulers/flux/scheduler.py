@@ -34,6 +34,10 @@ class Flux(QueuedScheduler):
     submits_with = ("flux", "batch")
     cancels_with = ("flux", "cancel")
     describes_itself: ClassVar[list[str]] = ["flux", "getattr", "jobid-path"]
+    unfit: ClassVar[Mapping[str, str]] = {
+        r"\{\{": "flux batch would take {{ for a template of its own",
+        r"[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff]": "flux batch's --output takes one line of UTF-8",
+    }
     lacks: ClassVar[Mapping[str, str]] = {
         "array": "drop it, and submit its members one by one; Flux has no arrays",
         "qos": "drop it, or use a queue that stands for it",
@@ -53,11 +57,6 @@ class Flux(QueuedScheduler):
         if flux is None or "\nbroker:" not in version_of(flux, environ):
             return None
         return f"{flux} is on PATH, and a Flux instance answers"
-
-    def run_dir_problem(self, run_dir: str) -> str | None:
-        """As flux batch's --output takes it."""
-        fits = "{{" not in run_dir and run_dir.isprintable()
-        return None if fits else "flux batch would take {{ for a template of its own"
 
     def read_configuration(self, answer: str) -> Configuration:
         """Which instance this is, by the jobs round it: `/` is the machine's own."""

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import ClassVar
 
@@ -33,6 +34,8 @@ class Pbs(QueuedScheduler):
     interactive = "qsub -I"
     submits_with = ("qsub",)
     cancels_with = ("qdel",)
+    # prepare_path() in src/lib/Libcmds.
+    unfit: ClassVar[Mapping[str, str]] = {"[^ -~]": "qsub's -o takes a path of plain ASCII"}
     lacks: ClassVar[Mapping[str, str]] = {
         "qos": "drop it, or use a queue that stands for it",
         "constraint": "drop it, or use a queue of such nodes",
@@ -74,11 +77,6 @@ class Pbs(QueuedScheduler):
                 f"{found} is no PBS's, but Slurm's own stand-in (slurm-wlm-torque): choose a Slurm site with "
                 "--site, or put PBS's commands first on PATH"
             )
-
-    def run_dir_problem(self, run_dir: str) -> str | None:
-        """As qsub's -o takes it: prepare_path() in src/lib/Libcmds."""
-        fits = run_dir.isascii() and run_dir.isprintable()
-        return None if fits else "qsub's -o takes a path of plain ASCII"
 
     def sendings(self, order: Order, largest: int | None) -> list[Sending]:
         """qsub, once for each job of a chain, or for neighbours with the same attempt."""
@@ -130,13 +128,9 @@ def _command(words: list[str], order: Order, link: int | None, before: str | Non
 
 def _spans(begin: Mapping[int, int]) -> Iterator[list[int]]:
     """Neighbouring members that begin with the same attempt: qsub takes one range."""
-    members = sorted(begin)
-    first = 0
-    for at, member in enumerate(members):
-        following = members[at + 1] if at + 1 < len(members) else None
-        if following != member + 1 or begin[following] != begin[member]:
-            yield members[first : at + 1]
-            first = at + 1
+    places = enumerate(sorted(begin))  # along a range, a member and its place differ by the same
+    for _, span in groupby(places, key=lambda at: (at[1] - at[0], begin[at[1]])):
+        yield [member for _, member in span]
 
 
 SCHEDULER = Pbs()

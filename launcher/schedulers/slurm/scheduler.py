@@ -27,7 +27,11 @@ class Slurm(QueuedScheduler):
     submits_with = ("sbatch",)
     cancels_with = ("scancel",)
     describes_itself: ClassVar[list[str]] = ["scontrol", "show", "config"]
-    longest_grace = 65535  # sbatch's --signal
+    unfit: ClassVar[Mapping[str, str]] = {
+        # sbatch(1), filename pattern: then no % means anything, and \ is left out.
+        r"\\": "Slurm's log files can have no backslash in their path",
+        r"\n": "squeue's lines can show no path with a line break",
+    }
     splits_arrays = True
     warns = True
     counts_cpus = True
@@ -43,12 +47,6 @@ class Slurm(QueuedScheduler):
         """sbatch is Slurm's alone."""
         sbatch = shutil.which("sbatch", path=environ.get("PATH", ""))
         return sbatch and f"{sbatch} is on PATH"
-
-    def run_dir_problem(self, run_dir: str) -> str | None:
-        """As sbatch's --output and squeue's lines take it."""
-        if "\\" in run_dir:  # sbatch(1), filename pattern: then no % means anything, and \ is left out
-            return "Slurm's log files can have no backslash in their path"
-        return "squeue's lines can show no path with a line break" if "\n" in run_dir else None
 
     def read_configuration(self, answer: str) -> Configuration:
         """By scontrol; without an answer a site's profile decides on limits."""
