@@ -196,17 +196,13 @@ def on_cores(cores: Collection[int]) -> Iterator[None]:
 
     Only where the system allows these cores: it may have taken some away a moment ago.
     """
-    before = None
+    before = os.sched_getaffinity(0)
     with contextlib.suppress(OSError):  # slow is better than not at all
-        if cores:
-            all_of_them = os.sched_getaffinity(0)
-            os.sched_setaffinity(0, cores)
-            before = all_of_them
+        os.sched_setaffinity(0, cores or before)
     try:
         yield
     finally:
-        if before is not None:
-            os.sched_setaffinity(0, before)
+        os.sched_setaffinity(0, before)
 
 
 def shares(most: int, needed: int) -> list[list[int]]:
