@@ -115,12 +115,12 @@ class CastoffExecutor(core.Executor):
         from launcher.planning.planner import plan
         from launcher.planning.render import render
 
-        return render(plan(self._job([fn], count), self.site, function=True))
+        return render(plan(self._job([fn] * count), self.site, function=True))
 
-    def _job(self, functions: list[Callable[..., Any]], count: int) -> JobSpec:
+    def _job(self, functions: list[Callable[..., Any]]) -> JobSpec:
         from launcher.executors.parameters import for_functions
 
-        return for_functions(self.spec, self.site, functions, count)
+        return for_functions(self.spec, self.site, functions)
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
         """Fields of the job file; each replaces that field as a whole, and None clears it.
@@ -140,15 +140,14 @@ class CastoffExecutor(core.Executor):
         from launcher.submission.send import Unclear
         from launcher.submission.submit import submit
 
-        submissions = list(delayed_submissions)
-        spec = self._job([one.function for one in submissions], len(submissions))
+        spec = self._job([one.function for one in delayed_submissions])
         try:
             run = submit(
                 spec,
                 self.site,
                 runs_dir=self.folder,
                 function=True,
-                prepare=lambda path: self._write(path, submissions),
+                prepare=lambda path: self._write(path, delayed_submissions),
             )
         except InvalidInput:
             raise
@@ -208,10 +207,10 @@ class PbsExecutor(CastoffExecutor):
         super()._internal_update_parameters(**translated(kwargs))
         self._gpus_per_node = gpus
 
-    def _job(self, functions: list[Callable[..., Any]], count: int) -> JobSpec:
+    def _job(self, functions: list[Callable[..., Any]]) -> JobSpec:
         from launcher.executors.parameters import with_tasks
 
-        return with_tasks(super()._job(functions, count), self._gpus_per_node)
+        return with_tasks(super()._job(functions), self._gpus_per_node)
 
     def _site(self, site: Site | str | None) -> Site:
         """PBS's machine of that name, else the one that `castoff submit` would choose, else any."""

@@ -67,6 +67,7 @@ class FunctionJob(core.Job[R]):
         """Which of the run's functions it is."""
         self._key = key_of(self.run.path, self.member)
         self._attempt = 0
+        """The newest that is known of."""
         self._settled = -1
         """The attempt whose end was waited for."""
         self._written = 0
@@ -104,13 +105,12 @@ class FunctionJob(core.Job[R]):
                 self.watcher.reopen(self._key)
         known = self.watcher.known.get(self._key)
         seen = known.member.attempts[-1].attempt if known and known.member.attempts else 0
-        newest = max(self._attempt, seen)
-        while (self.run.path / "attempts" / f"{self.member}.{newest + 1}").exists():
-            newest += 1
-        if newest > seen:
+        self._attempt = max(self._attempt, seen)
+        while (self.run.path / "attempts" / f"{self.member}.{self._attempt + 1}").exists():
+            self._attempt += 1
+        if self._attempt > seen:
             self.watcher.reopen(self._key)
-        self._attempt = newest
-        return newest
+        return self._attempt
 
     def submission(self) -> utils.DelayedSubmission:
         """What was submitted, or what its last checkpoint has put in its place."""

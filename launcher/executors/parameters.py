@@ -29,11 +29,11 @@ def job_of(fields: Mapping[str, Any]) -> JobSpec:
     return JobSpec.of({**fields, "array": array, "command": ["function"]})
 
 
-def for_functions(spec: JobSpec, site: Site, functions: list[Callable[..., Any]], count: int) -> JobSpec:
-    """The job that runs so many functions: what it does not say follows from them and from this process."""
+def for_functions(spec: JobSpec, site: Site, functions: list[Callable[..., Any]]) -> JobSpec:
+    """The job that runs these functions: what it does not say follows from them and from this process."""
     changes: dict[str, Any] = {"array": None}
-    if count > 1:
-        changes["array"] = Array(count, spec.array.at_most if spec.array else None)
+    if len(functions) > 1:
+        changes["array"] = Array(len(functions), spec.array.at_most if spec.array else None)
     if spec.name is None and site.defaults.name is None:
         changes["name"] = _common_name(functions)
     images = (spec.container.image, site.defaults.container.image)
