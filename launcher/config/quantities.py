@@ -26,8 +26,7 @@ CPULISTS_PATTERN = rf"^{_CPULIST}(?::{_CPULIST})*{END}"
 
 def seconds(duration: str) -> int:
     """Seconds of a duration that matches `DURATION_PATTERN`."""
-    clock = _CLOCK.fullmatch(duration)
-    match = clock or _UNITS.fullmatch(duration)
+    match = _CLOCK.fullmatch(duration) or _UNITS.fullmatch(duration)
     if match is None or not duration:
         raise ValueError(f"{duration!r} is not {DURATION_TAKES}")
     days, hours, minutes, rest = (int(part or 0) for part in match.groups())

@@ -254,12 +254,11 @@ class Search(NamedTuple):
 
 def _contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
     """What cannot be so: each field is right alone, but not with the others, or not in a script."""
-    places: list[tuple[FieldPath, dict[str, str]]] = [(("env",), site.env)]
-    places += [(("options", name, "env"), option.env) for name, option in site.options.items()]
-    for place, env in places:
-        for name in env:
-            if problem := variable_problem(name):
-                yield (*place, name), problem
+    variables: list[tuple[str, ...]] = [("env", name) for name in site.env]
+    variables += [("options", of, "env", name) for of, option in site.options.items() for name in option.env]
+    for path in variables:
+        if problem := variable_problem(path[-1]):
+            yield path, problem
     if site.node is not None:
         yield from _of_node(site.node)
     yield from _of_queues("queue", "queues", site.queues, site.default_queue, site.other_queues)
@@ -267,11 +266,8 @@ def _contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
     fields = fields_of(JobSpec)
     for number, required in enumerate(site.required):
         if required.field not in fields and not required.field.startswith("directives."):
-            hint = did_you_mean(required.field, fields)
-            yield (
-                ("required", number, "field"),
-                f"is {required.field!r}, but takes a job file's field, or directives.NAME{hint}",
-            )
+            allowed = f"a job file's field, or directives.NAME{did_you_mean(required.field, fields)}"
+            yield ("required", number, "field"), f"is {required.field!r}, but takes {allowed}"
 
 
 def _of_queues(
