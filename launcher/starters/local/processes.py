@@ -76,19 +76,13 @@ class Guardian:
 
     def watch(self, rank: int) -> None:
         """Let it end the rank whose process id, and so session id, is `rank`."""
-        self._tell(f"{rank}\n")
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # somebody killed it
+            self._process.stdin.write(b"%d\n" % rank)
 
     def dismiss(self) -> None:
         """End it: there is nothing left to guard."""
-        self._tell("done\n")
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
-
-    def _tell(self, line: str) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # somebody killed it
-            self._process.stdin.write(line.encode())
+        self._process.communicate(b"done\n")
 
 
 class Family:
@@ -104,11 +98,7 @@ class Family:
         """Children that are none of the ranks'."""
         self.ranks: set[int] = set()
         """Children that this process waits for by itself."""
-        self._was_subreaper = become_subreaper()
-
-    def close(self) -> None:
-        """Be a sub-reaper no more, if this made the process one."""
-        become_subreaper(self._was_subreaper)
+        become_subreaper()
 
     def bury(self) -> bool:
         """Reap the dead among adopted children; whether any child of the ranks' still lives."""
@@ -179,15 +169,12 @@ def _children() -> set[int]:
     return {int(pid) for text in texts for pid in text.split()}
 
 
-def become_subreaper(adopts: bool = True) -> bool:
-    """Adopt orphaned descendants from now on, or no more (Linux); whether it was so before."""
+def become_subreaper() -> None:
+    """Adopt orphaned descendants from now on (Linux)."""
     import ctypes
 
-    set_child_subreaper, get_child_subreaper = 36, 37
-    prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int(0)
-    prctl(get_child_subreaper, ctypes.byref(before), 0, 0, 0)
-    prctl(set_child_subreaper, int(adopts), 0, 0, 0)
-    return bool(before.value)
+    set_child_subreaper = 36
+    ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
 
 
 @contextlib.contextmanager

@@ -91,7 +91,6 @@ class Supervision:
         self._report = report
         self._signals = stack.enter_context(_caught_signals())
         self._family = Family()
-        stack.callback(self._family.close)
         self.guardian = Guardian()
         stack.callback(self.guardian.dismiss)
         self._family.foreign.add(self.guardian.pid)
