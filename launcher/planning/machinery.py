@@ -135,7 +135,7 @@ def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
     """The parts of the script itself; of those under a scheduler's name there are some for it alone."""
     starter, own = STARTERS[plan.starter], plan.scheduler
     here, container, how = starter.here, plan.container, plan.requeue_how
-    runtime = RUNTIMES[container.runtime] if container else None
+    runtime, image = (RUNTIMES[container.runtime], container.image) if container else (None, "")
     told = f"{own}/end_time" in known
     ends = told or plan.walltime
     member = "waiting_member" if plan.after else "member"
@@ -173,10 +173,7 @@ def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
         "watch": starter.goes_on,
         "other_mpiexec": starter.is_mpiexec,
         "containers/container": container,
-        "containers/image_file": container
-        and runtime
-        and runtime.image_is_file
-        and container.image[:1] == "/",
+        "containers/image_file": runtime and runtime.image_is_file and image.startswith("/"),
         "containers/binds": runtime and runtime.binds_run,
         f"containers/{container and container.runtime}": container,
         "containers/pyxis_nvidia": _in_starter(plan) and container and container.gpus == "nvidia",

@@ -85,16 +85,12 @@ class Queue(ABC):
         self.environ = os.environ if environ is None else environ
         self.patience = patience
         self.user = str(os.geteuid())
+        self.user_name = user_name(self.user)
         self._cluster: str | None = None
         """How this cluster is called."""
         self._nameless = ""
         """Why that is not known."""
         self._name_asked = -_NAME_PAUSE
-
-    @property
-    def user_name(self) -> str:
-        """This user's name."""
-        return user_name(self.user)
 
     def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         """What one of its commands comes to.
@@ -217,7 +213,9 @@ class QueueByIds(Queue):
             some = wanted[begin : begin + MOST_ASKED]
             done, told, denied = self.told_of(some)
             missing = {*some} - {one.job for one in told} - denied
-            silence = {job: self._silence(done, job) for job in some if job in missing}
+            failed = failure_of(done) if done.returncode not in (0, self.unknown) else None
+            left_out = f"{Path(done.args[0]).name}'s answer leaves out job"
+            silence = {job: failed or f"{left_out} {job}" for job in some if job in missing}
             if len(silence) == len(some):
                 raise Silent(silence[some[0]])
             found += told
@@ -231,12 +229,6 @@ class QueueByIds(Queue):
         Raises:
             Silent: it does not answer.
         """
-
-    def _silence(self, done: subprocess.CompletedProcess[str], job: str) -> str:
-        """Why a command has said nothing of a job."""
-        if done.returncode not in (0, self.unknown):
-            return failure_of(done)
-        return f"{Path(done.args[0]).name}'s answer leaves out job {job}"
 
 
 def _refusals(jobs: Sequence[str], done: subprocess.CompletedProcess[str]) -> dict[str, str]:

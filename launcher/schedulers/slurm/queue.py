@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from launcher.errors import CastoffError
 from launcher.runs.run import Run
 from launcher.schedulers.command import Silent, answer_of
 from launcher.schedulers.jobs import JobTold
@@ -78,12 +77,9 @@ class SlurmQueue(Queue):
         """Whether a job has the script of a run: another cluster's may have the same id."""
         try:
             script = self.answer(["scontrol", "write", "batch_script", told.job, "-"])
-        except Silent:
-            return False
-        try:
             return script.encode("utf-8", "surrogateescape") == run.script.read_bytes()
-        except OSError as error:
-            raise CastoffError(f"{run.script}: cannot be read: {error.strerror}") from error
+        except (Silent, OSError):
+            return False
 
 
 QUEUE = SlurmQueue
