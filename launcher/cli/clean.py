@@ -184,8 +184,6 @@ def _remove(candidates: list[_Candidate], index: Index) -> tuple[list[Run], list
             index.forget([candidate.run])
         except CastoffError as error:
             problems.append(str(error))
-    try:
-        sweep({*index.folders(), *(one.run.path.parent for one in candidates)})
-    except CastoffError as error:
-        problems.append(str(error))
-    return removed, list(dict.fromkeys(problems))
+    for folder in {*index.folders(), *(one.run.path.parent for one in candidates)}:
+        sweep(folder)
+    return removed, problems

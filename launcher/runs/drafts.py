@@ -18,7 +18,7 @@ from typing import IO
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_folder, draft_of, make_folder
-from launcher.runs.removal import empty, hidden_in, set_aside
+from launcher.runs.removal import empty, set_aside
 from launcher.runs.run import LOCK, Run, locked
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
@@ -49,7 +49,7 @@ class Draft:
 def new_run(name: str, folder: Path) -> Iterator[Draft]:
     """Begin the directory of a new run in `folder`.
 
-    An error on the way takes the draft away; what a KILL leaves behind, `sweep_drafts` does.
+    An error on the way takes the draft away; what a KILL leaves behind, `sweep` does.
 
     Raises:
         CastoffError: it cannot be made there, or others could put theirs in its place.
@@ -95,24 +95,6 @@ def _draft(final: Path, stack: contextlib.ExitStack) -> Draft | None:
     stack.callback(_discard, path)
     # Only now: whoever had a draft of this name before may have made a run of it.
     return None if os.path.lexists(final) else Draft(Run(path), Run(final), lock)
-
-
-def sweep_drafts(folder: Path) -> list[str]:
-    """Take away what interrupted submissions have left in `folder`; the ids that they would have had.
-
-    Those that had not come as far as their script are not among them: they may have begun anew.
-    """
-    swept: list[str] = []
-    for path, known in hidden_in(folder):
-        with contextlib.suppress(OSError, CastoffError):  # somebody holds it, or it is not to be had: no harm
-            gone = path
-            if known["kind"] == "draft":
-                with locked(path / LOCK, patience=0):
-                    gone = set_aside(path, known["id"])
-                if Run(gone).script.exists():
-                    swept.append(known["id"])
-            empty(gone)
-    return swept
 
 
 def _discard(draft: Path) -> None:

@@ -91,7 +91,3 @@ class Plan(Facts, frozen=True, kw_only=True):
         if self.walltime is None:
             return None
         return self.nodes * self.walltime / 3600 * (self.array_count or 1)
-
-    def to_json(self) -> str:
-        """The plan as indented JSON."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 
 from launcher.errors import CastoffError
@@ -54,10 +52,8 @@ def remove(run: Run) -> None:
     """
     check_trusted(run.path)
     try:
-        with contextlib.ExitStack() as stack:
-            if (run.path / "submission.json").exists():  # nobody begins what castoff did not submit
-                # A new beginning needs this lock first, and its scheduler holds it.
-                stack.enter_context(locked(run.path / LOCK, patience=_PATIENCE))
+        # A new beginning needs this lock first, and its scheduler holds it.
+        with locked(run.path / LOCK, patience=_PATIENCE):
             hidden = set_aside(run.path, run.id)
     except BlockingIOError:
         told = "something of it is still there, or just begins; `castoff cancel` ends it"
@@ -78,30 +74,28 @@ def set_aside(path: Path, run_id: str) -> Path:
     return hidden
 
 
-def sweep(folders: Iterable[Path]) -> None:
-    """Remove what interrupted removals have left in these folders.
+def sweep(folder: Path) -> list[str]:
+    """Take away what interrupted submissions and removals have left in `folder`.
 
-    Raises:
-        CastoffError: something cannot be removed.
+    The ids that those submissions would have had; but for those without a script, which may have begun anew.
     """
-    for folder in folders:
-        for path, known in hidden_in(folder):
-            if known["kind"] == "swept":
-                empty(path)
-
-
-def hidden_in(folder: Path) -> list[tuple[Path, re.Match[str]]]:
-    """Hidden directories in a folder that nobody else can have written to, and their names."""
-    found = []
     try:
-        for path in sorted(folder.iterdir()):
-            if known := HIDDEN.fullmatch(path.name):
-                with contextlib.suppress(CastoffError):
-                    check_trusted(path)
-                    found.append((path, known))
-    except OSError:
-        pass  # gone, or not ours to look into: then nothing of ours was left there either
-    return found
+        paths = sorted(folder.iterdir())
+    except OSError:  # gone, or not ours to look into: then nothing of ours was left there either
+        return []
+    interrupted: list[str] = []
+    for known in filter(None, (HIDDEN.fullmatch(path.name) for path in paths)):
+        # Somebody else's, held by somebody, or not to be had: no harm.
+        with contextlib.suppress(OSError, CastoffError):
+            gone = path = folder / known[0]
+            check_trusted(path)
+            if known["kind"] == "draft":
+                with locked(path / LOCK, patience=0):
+                    gone = set_aside(path, known["id"])
+                if Run(gone).script.exists():
+                    interrupted.append(known["id"])
+            empty(gone)
+    return interrupted
 
 
 def empty(path: Path) -> None:

@@ -24,11 +24,11 @@ from launcher.planning.planner import plan
 from launcher.planning.render import render
 from launcher.quoting import shell_word, visible_word
 from launcher.runs import provenance
-from launcher.runs.drafts import Draft, new_run, sweep_drafts
+from launcher.runs.drafts import Draft, new_run
 from launcher.runs.index import write_down
 from launcher.runs.plan import Plan
-from launcher.runs.records import Submission as Record
-from launcher.runs.records import write_file
+from launcher.runs.records import Submission, encode, write_file
+from launcher.runs.removal import sweep
 from launcher.runs.run import Run, runs_folder
 from launcher.schedulers.base import Configuration
 from launcher.schedulers.directives import dependency_words, own_dependency
@@ -65,7 +65,7 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
     commands: list[tuple[dict[str, str], list[str]]] = [({}, local.submit_command(_PLACEHOLDER))]
     if scheduler is not None:
         dependency = None
-        if decided.after and own_dependency(decided.directives) is None:  # names stand for ids
+        if decided.after and own_dependency(decided.after) is None:  # names stand for ids
             dependency = dependency_words(decided.after)
         order = Order.of(decided, script, _PLACEHOLDER, dependency)
         largest = site.array.max_count if site.array else None
@@ -127,10 +127,10 @@ def submit(
         scheduler.check_reachable(environ)
         scheduler.check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
     after, dependency = resolve(decided.after, decided.scheduler, environ)
-    if (dependency or None) == own_dependency(decided.directives):
+    if (dependency or None) == own_dependency(decided.after):
         dependency = None  # the script's own
     here = scheduler.configuration(environ) if scheduler is not None else Configuration()
-    record = Record(
+    record = Submission(
         scheduler=decided.scheduler,
         directory=working_directory(),
         time=time.time(),
@@ -174,7 +174,7 @@ def recorded(
     spec: JobSpec,
     decided: Plan,
     script: str,
-    record: Record,
+    record: Submission,
     *,
     runs_dir: Path | None,
     environ: Mapping[str, str],
@@ -188,11 +188,11 @@ def recorded(
     Raises:
         CastoffError: it cannot be made; or a variable that `env_from` names is not set.
     """
-    texts = {"job.yaml": _job_file(spec), "plan.json": decided.to_json() + "\n"}
+    texts = {"job.yaml": _job_file(spec), "plan.json": encode(decided) + "\n"}
     if hidden := secrets(decided.env_from, environ):
         texts["secrets.sh"] = hidden
     folder = runs_dir or runs_folder(environ)
-    for interrupted in sweep_drafts(folder):
+    for interrupted in sweep(folder):
         say(f"{interrupted}: its submission was interrupted before anything was sent; removed")
     with new_run(decided.name, folder) as draft:
         try:

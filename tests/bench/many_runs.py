@@ -11,6 +11,7 @@ from launcher.config.site import Site
 from launcher.planning.planner import plan
 from launcher.planning.render import render
 from launcher.runs.index import Index
+from launcher.runs.records import encode
 from launcher.runs.run import Run
 
 NAMES = ("causets", "preprocess", "evaluate", "sweep")
@@ -39,7 +40,7 @@ def _plan_and_script(name: str, members: int) -> tuple[str, str]:
         fields = {"command": ["python", "train.py"], "name": name, "ranks_per_node": 2, "walltime": "1h"}
         array = {"array": {"count": members}} if members > 1 else {}
         decided = plan(JobSpec.of({**fields, **array}), Site.load("local"))
-        _FILES[name, members] = decided.to_json(), render(decided)
+        _FILES[name, members] = encode(decided), render(decided)
     return _FILES[name, members]
 
 

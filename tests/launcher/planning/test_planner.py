@@ -13,6 +13,7 @@ from launcher.config.site import Node, Site
 from launcher.errors import InvalidInput
 from launcher.planning.planner import plan
 from launcher.runs.plan import Devices, Plan
+from launcher.runs.records import encode
 
 FACT: dict[str, Any] = {"source": "s", "date": "2026-08-19"}
 SITES = ["aurora", "polaris", "perlmutter", "frontier", "slurm", "pbs", "local"]
@@ -610,7 +611,7 @@ def test_a_spec_that_python_made_is_checked_like_a_file() -> None:
 
 
 def test_a_plan_shows_every_decision() -> None:
-    text = planned("aurora").to_json()
+    text = encode(planned("aurora"))
     assert text.startswith('{\n  "name": "train",\n  "site": "aurora",')
     assert set(json.loads(text)) == {field.name for field in msgspec.structs.fields(Plan)}
 

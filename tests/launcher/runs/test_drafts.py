@@ -11,7 +11,8 @@ import pytest
 from launcher.runs import drafts
 from launcher.runs import run as runs
 from launcher.runs.directory import is_draft
-from launcher.runs.drafts import new_run, sweep_drafts
+from launcher.runs.drafts import new_run
+from launcher.runs.removal import sweep
 
 from ..conftest import everything, give_away
 
@@ -71,12 +72,12 @@ class TestSweep:
             left.mkdir()
             (left / "job.sh").touch()
             (tmp_path / ".half-1.swept").mkdir()
-            assert sweep_drafts(tmp_path) == ["left-1"]
+            assert sweep(tmp_path) == ["left-1"]
             assert everything(tmp_path) == {
                 *(f"{held.run.id}{name}" for name in ("", "/attempts", "/logs", "/local.lock", "/.gitignore"))
             }
         assert everything(tmp_path) == set()
-        assert sweep_drafts(tmp_path / "none") == []
+        assert sweep(tmp_path / "none") == []
 
     def test_never_what_is_not_ours(self, tmp_path: Path) -> None:
         folder = tmp_path / "runs"
@@ -91,14 +92,14 @@ class TestSweep:
         inside.mkdir()
         (inside / "attempts").symlink_to(tmp_path / "target")
         (inside / "job.sh").touch()
-        assert sweep_drafts(folder) == ["e-1"]
+        assert sweep(folder) == ["e-1"]
         assert everything(folder) == {".a-1.draft", ".b-1.swept", ".c-1.draft", ".d.other"}
         assert everything(tmp_path / "target") == {"precious"}
 
     def test_never_somebody_else_s(self, tmp_path: Path) -> None:
         (tmp_path / ".a-1.draft").mkdir()
         give_away(tmp_path / ".a-1.draft")
-        assert sweep_drafts(tmp_path) == []
+        assert sweep(tmp_path) == []
         assert everything(tmp_path) == {".a-1.draft"}
 
     @pytest.mark.parametrize("step", ["locked", "take"])
@@ -113,12 +114,12 @@ class TestSweep:
         def sweep_first(*words: Any, **options: Any) -> Any:
             if not told:
                 told.append([])
-                told[:] = [sweep_drafts(tmp_path)]
+                told[:] = [sweep(tmp_path)]
             return then(*words, **options)
 
         monkeypatch.setattr(home, step, sweep_first)
         with new_run("mine", tmp_path) as draft:
-            assert told == [[]] and sweep_drafts(tmp_path) == []
+            assert told == [[]] and sweep(tmp_path) == []
             assert is_draft(draft.run.path) and (draft.run.path / "attempts").is_dir()
             draft.publish()
         assert everything(tmp_path) >= {draft.final.id}
@@ -127,5 +128,5 @@ class TestSweep:
     def test_what_was_killed_as_it_began(self, tmp_path: Path) -> None:
         """It was no submission yet, so nobody is told of it."""
         (tmp_path / ".a-1.draft").mkdir()
-        assert sweep_drafts(tmp_path) == []
+        assert sweep(tmp_path) == []
         assert everything(tmp_path) == set()
