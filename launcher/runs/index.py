@@ -14,7 +14,6 @@ directories tell all of it themselves: `castoff list --scan` does that.
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -120,12 +119,8 @@ class Index:
         self._append(_Event(str(run.path), removed=True) for run in runs)
 
     def remember(self, ended: Iterable[tuple[Entry, RunSummary]]) -> None:
-        """Write down what runs have come to, so that no list need look at them again.
-
-        Where nothing may be written at all, nothing is: lists are right without it, only slower.
-        """
-        events = (_Event(entry.path, ended=one, of=entry.begun) for entry, one in ended)
-        self._append(events, errno.EACCES, errno.EPERM, errno.EROFS)
+        """Write down what runs have come to, so that no list need look at them again."""
+        self._append(_Event(entry.path, ended=one, of=entry.begun) for entry, one in ended)
 
     def entries(self) -> list[Entry]:
         """All runs that were not removed, oldest first, whether their directories are there or not."""
@@ -203,12 +198,10 @@ class Index:
         except OSError as error:
             raise self._unusable("read", error) from error
 
-    def _append(self, events: Iterable[_Event], *passed_over: int) -> None:
+    def _append(self, events: Iterable[_Event]) -> None:
         try:
             journal.append(self.path, events)
         except OSError as error:
-            if error.errno in passed_over:
-                return
             raise self._unusable("written", error) from error
 
     def _unusable(self, verb: str, error: OSError) -> CastoffError:

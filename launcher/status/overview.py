@@ -16,9 +16,6 @@ from launcher.runs.states import RunStatus, RunSummary, summary
 from launcher.status.survey import Scene
 from launcher.status.watch import Asking, judge
 
-_BATCH = 512
-"""Runs that are looked at before what was seen is written down: an interrupt costs no more."""
-
 
 class Row(NamedTuple):
     """A run and what a list shows of it."""
@@ -59,10 +56,7 @@ class Overview:
         if names:
             entries = [entry for entry in entries if any(fnmatchcase(entry.name, one) for one in names)]
         to_look = [entry for entry in entries if entry.ended is None and self._is_trusted(entry)]
-        doubtful: list[tuple[Entry, Scene]] = []
-        for start in range(0, len(to_look), _BATCH):
-            doubtful += self._look(to_look[start : start + _BATCH])
-        self._ask(doubtful, patience)
+        self._ask(self._look(to_look), patience)
         seen = ((entry, entry.ended or self._seen.get(entry.path)) for entry in entries)
         self.rows = [Row(entry, told) for entry, told in seen if told]
         """Oldest first; that those the index knows are still on disk is seen only when they are chosen."""

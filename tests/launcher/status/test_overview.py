@@ -113,16 +113,6 @@ class TestRemembering:
         (note,) = seen.notes
         assert note.startswith(f"{index.path}: the index of runs cannot be written: No space left")
 
-    def test_a_folder_that_may_only_be_read(
-        self, index: Index, runs: list[Run], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def read_only(*_: object) -> None:
-            raise OSError(30, "Read-only file system")
-
-        monkeypatch.setattr(journal, "append", read_only)
-        seen = Overview(index)
-        assert len(seen.rows) == 12 and seen.notes == []
-
     def test_several_lists_at_once(self, index: Index, runs: list[Run]) -> None:
         seen: list[Overview] = []
         threads = [threading.Thread(target=lambda: seen.append(Overview(index))) for _ in range(4)]
