@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import stat
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -186,13 +185,13 @@ def begins(submission: Submission | None, planned: Facts) -> dict[int, int]:
 
 
 _LARGEST_RECORD = 1 << 24
-"""Bytes; a larger file is no record of ours."""
+"""Bytes that are read of a file; a larger one is no record of ours."""
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
-def record_bytes(path: Path) -> bytes | None:
-    """What a record holds; None if it is not there, is no plain file, or is too large to be one.
+def record_bytes(path: Path) -> bytes:
+    """What a record holds, or its beginning; nothing if it is not there.
 
     Raises:
         CastoffError: it is there and cannot be read.
@@ -200,16 +199,11 @@ def record_bytes(path: Path) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place is not waited for
         try:
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
-                return None
-            if about.st_size > _LARGEST_RECORD:
-                return None
-            return os.read(descriptor, about.st_size)
+            return os.read(descriptor, _LARGEST_RECORD)
         finally:
             os.close(descriptor)
     except (FileNotFoundError, NotADirectoryError):
-        return None
+        return b""
     except OSError as error:
         raise CastoffError(f"{path}: cannot be read: {error.strerror}") from error
 
@@ -220,7 +214,7 @@ def read(path: Path, kind: type[Record]) -> Record | None:
     Raises:
         CastoffError: it is there and cannot be read.
     """
-    return decode(record_bytes(path) or b"", kind)
+    return decode(record_bytes(path), kind)
 
 
 def decode(data: bytes, kind: type[Record]) -> Record | None:

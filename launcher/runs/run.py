@@ -114,9 +114,8 @@ class Run:
         """
         from launcher.runs.records import Facts, facts_of, read, record_bytes
 
-        return read(self.path / "plan.json", Facts) or facts_of(
-            (record_bytes(self.script) or b"").decode(errors="replace")
-        )
+        planned = read(self.path / "plan.json", Facts)
+        return planned or facts_of(record_bytes(self.script).decode(errors="replace"))
 
     def attempts(self) -> list[tuple[int, int, Path]]:
         """(member, attempt, folder) of every attempt that began, in order.

@@ -26,19 +26,13 @@ def _member(scene: Scene, elsewhere: str | None, number: int, begin: int | None)
             found.append(one.status("ended", known_ending(end.ending), end.code, end.reason, end.time))
         else:
             found.append(one.status("running") if alive else one.status("unknown", "unknown"))
-    state: str
-    ending: str | None
     if begin is not None and not found and scene.submission and scene.submission.error is not None:
-        state, ending = "ended", "failed"
-    elif begin is not None and scene.alive and (not found or found[-1].attempt < begin):
-        state, ending = "pending", None
-    elif found:
-        state, ending = found[-1].state, found[-1].ending
-        if state == "ended" and not scene.stop_asked and attempts[-1].requeue:
-            if scene.alive:
-                state, ending = "pending", None  # its next attempt is about to begin
-            elif elsewhere:
-                state, ending = "unknown", "unknown"  # it may be about to begin there
-    else:
-        state, ending = "unknown", "unknown"
-    return MemberStatus(number, state, ending, found)
+        return MemberStatus(number, "ended", "failed", found)
+    if begin is not None and scene.alive and (not found or found[-1].attempt < begin):
+        return MemberStatus(number, "pending", None, found)
+    goes_on = bool(attempts) and attempts[-1].requeue and not scene.stop_asked
+    if found and found[-1].state == "ended" and goes_on and scene.alive:
+        return MemberStatus(number, "pending", None, found)  # its next attempt is about to begin
+    if not found or (found[-1].state == "ended" and goes_on and elsewhere):  # it may be about to begin there
+        return MemberStatus(number, "unknown", "unknown", found)
+    return MemberStatus(number, found[-1].state, found[-1].ending, found)

@@ -23,13 +23,11 @@ from launcher.status.survey import Attempt, Scene
 _CODES = {"done": 0, "cancelled": 143, "preempted": 143, "walltime": 143, "out-of-memory": 137}
 """The code of an attempt of which the scheduler knows the ending and no code; any other: 1."""
 
-
 _FILES_LAG = 60.0
 """Seconds after which a network file system shows what was written on another host."""
 
 _CLOCKS = 3.0
 """Seconds that the clocks of a node and of the controller may differ."""
-
 
 _ABOUT_TO_BEGIN = "its next attempt is about to begin"
 

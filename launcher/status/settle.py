@@ -41,12 +41,11 @@ def settle(run: Run, *, patience: float = 0.0, environ: Mapping[str, str] | None
     scene = Scene(run, held=True)
     if scene.queued and queue.elsewhere(scene.clusters):
         return scene.unclear is None
-    while not (settled := _decide(run, queue, queue.ask(()))):
-        left = give_up - time.monotonic()
-        if left <= 0:
-            break
-        time.sleep(min(_POLL, left))
-    return settled
+    while not _decide(run, queue, queue.ask(())):
+        if time.monotonic() >= give_up:
+            return False
+        time.sleep(_POLL)
+    return True
 
 
 def decide(run: Run, queue: Queue, answer: Answer, of: Send) -> None:

@@ -6,16 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.runs.records import (
-    Ending,
-    Failure,
-    LastWord,
-    Next,
-    Send,
-    Start,
-    begins,
-    read,
-)
+from launcher.runs.records import Ending, Failure, LastWord, Next, Send, Start, begins, read
 from launcher.runs.run import SETTLED, STOP, Run, names_in
 from launcher.runs.states import AttemptStatus, known_ending
 from launcher.schedulers.jobs import JobTold

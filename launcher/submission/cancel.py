@@ -93,20 +93,15 @@ def _ask(wishes: list[Wish]) -> None:
 
 def _ask_queue(queue: Queue, wishes: list[Wish]) -> None:
     """Ask Slurm or PBS to end runs: with one question and one command for all of them."""
-    for wish in wishes:
-        scene = Scene(wish.run)
-        if why := queue.elsewhere(scene.clusters):
-            wish.problem = _unheard(wish, queue, why)
-        else:
-            wish.jobs = scene.jobs
-    wishes = [wish for wish in wishes if wish.problem is None]
-    answer = queue.ask({job for wish in wishes for job in wish.jobs})
-    for wish in wishes:
+    scenes = [Scene(wish.run) for wish in wishes]
+    here = [scene for scene in scenes if not queue.elsewhere(scene.clusters)]
+    answer = queue.ask({job for scene in here for job in scene.jobs})
+    for wish, scene in zip(wishes, scenes, strict=True):
         try:
-            wish.jobs = _jobs_of(wish, queue, answer)
+            wish.jobs = _jobs_of(wish, scene, queue, answer)
         except CastoffError as error:
             wish.problem = str(error)
-    wishes = [wish for wish in wishes if wish.problem is None and wish.jobs]
+    wishes = [wish for wish in wishes if wish.jobs]
     # The newest first: the end of one may let go another that waits for it.
     jobs = {job for wish in wishes for job in wish.jobs}
     refused = queue.cancel(sorted(jobs, key=lambda job: (len(job), job), reverse=True))
@@ -116,12 +111,14 @@ def _ask_queue(queue: Queue, wishes: list[Wish]) -> None:
         wish.refusal = "; ".join(words) or None
 
 
-def _jobs_of(wish: Wish, queue: Queue, answer: Answer) -> set[str]:
+def _jobs_of(wish: Wish, scene: Scene, queue: Queue, answer: Answer) -> set[str]:
     """The jobs of a run that have to be ended; an error where that cannot be told."""
     run, now = wish.run, wish.before
+    if why := queue.elsewhere(scene.clusters):
+        raise CastoffError(_unheard(wish, queue, why))
     if is_alive(run):
         raise CastoffError(f"{now.id}: it is just being submitted; cancel it when it has been")
-    silence = answer.silence_on(sorted(wish.jobs))
+    silence = answer.silence_on(sorted(scene.jobs))
     if silence and run.submission() is None:
         raise CastoffError(_by_hand(now))  # whose job it is cannot be confirmed
     if silence:

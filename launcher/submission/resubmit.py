@@ -31,10 +31,6 @@ _PATIENCE = 20.0
 
 _POLL = 1.0
 
-_NOT_REOPENED = (
-    "{} starts all the same; `castoff list` may go on telling how it ended before, `status` does not"
-)
-
 
 def resubmit(
     run: Run,
@@ -82,7 +78,12 @@ def resubmit(
             _renew_secrets(run, plan.env_from, environ)
             (run.path / STOP).unlink(missing_ok=True)
             forget_cancellation(run)
-            write_down(environ, lambda index: index.reopen(run), _NOT_REOPENED.format(run.id))
+            write_down(
+                environ,
+                lambda index: index.reopen(run),
+                f"{run.id} starts all the same; `castoff list` may go on telling how it ended before, "
+                "`status` does not",
+            )
             run.write_submission(record)
             send(run, record, sendings, lock, environ)
     except BlockingIOError:
