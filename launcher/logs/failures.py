@@ -1,15 +1,43 @@
-"""The rank of an attempt that failed first, and what its log says about it."""
+"""The rank of an attempt that failed first, and what its log says about it: its last traceback, whole, or its
+last lines."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.logs.excerpt import LOOK_BACK, excerpt
 from launcher.runs.records import Failure
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus
+
+_LOOK_BACK = 4 * 1024 * 1024
+"""Bytes at the end of a log that are worth searching."""
+
+_LAST = 40  # lines that are shown where there is no traceback
+_AFTER = (30, 30)  # first and last lines that are shown of what follows the exception's name
+_WIDE = 4096  # bytes of a line that are shown
+
+_WHO = re.compile(rb"(?:\[rank\d+\]: )?")
+"""What torch.distributed puts before each line of a traceback."""
+
+_HEADER = re.compile(
+    rb"(?P<fatal>Fatal Python error: )|(?:  \+ Exception Group )?Traceback \(most recent call last\):"
+)
+_CHAINED = (
+    b"The above exception was the direct cause of the following exception:",
+    b"During handling of the above exception, another exception occurred:",
+)
+_HARMLESS = (b"Exception ignored in", b"Exception in thread")
+"""What stands before the traceback of an exception that ends no process."""
+
+_TORCHRUN = b"ChildFailedError"
+"""torchrun's own exception, which only tells that some rank had one."""
+
+_ROOT_CAUSE = re.compile(rb"^Root Cause \(first observed failure\):\n.*?^ *rank +: (\d+)", re.S | re.M)
+"""Where torchrun tells which rank that was."""
 
 
 class FailedRank(NamedTuple):
@@ -45,6 +73,69 @@ def failed_rank(run: Run, member: int, attempt: AttemptStatus) -> FailedRank | N
 def excerpt_of(log: Path, rank: int | None = None) -> list[bytes]:
     """The lines of a log that tell why a rank failed; `rank`: which one, where several may share it."""
     with log.open("rb") as file:
-        begin = max(0, file.seek(0, os.SEEK_END) - LOOK_BACK)
+        begin = max(0, file.seek(0, os.SEEK_END) - _LOOK_BACK)
         file.seek(begin)
-        return excerpt(file.read(LOOK_BACK), str(log), cut=begin > 0, rank=rank)
+        return excerpt(file.read(_LOOK_BACK), str(log), cut=begin > 0, rank=rank)
+
+
+def excerpt(text: bytes, path: str, *, cut: bool = False, rank: int | None = None) -> list[bytes]:
+    """The lines to show of a log's end `text`; what is left out is said, with the log's `path`.
+
+    `cut`: whether `text` is not all of the log; `rank`: whose failure it is to tell of, where that is known.
+    """
+    lines = [_narrow(line) for line in text.split(b"\n")]
+    if not lines[-1]:
+        lines.pop()
+    writers = {found[0] for line in lines if (found := _WHO.match(line))}
+    tracebacks = sorted((*found, who) for who in writers for found in _tracebacks(lines, who))
+    if not tracebacks:
+        left = len(lines) - _LAST
+        if left > 0 or cut:
+            many = f"more than {max(left, 0)}" if cut else f"{left}"
+            return [_note(many, path), *lines[-_LAST:]]
+        return lines
+    if rank is None and (causes := _ROOT_CAUSE.findall(text)):
+        rank = int(causes[-1])
+    of_rank = [one for one in tracebacks if rank is not None and one[2] == b"[rank%d]: " % rank]
+    name, begin, who = (of_rank or tracebacks)[-1]
+    told = [line for line in lines[begin : name + 1] if line.startswith(who) or not line.strip()]
+    after = [line for line in lines[name + 1 :] if line.startswith(who) or not line.strip()]
+    first, last = _AFTER
+    if len(after) > first + last:
+        after = [*after[:first], _note(f"{len(after) - first - last}", path), *after[-last:]]
+    return told + after
+
+
+def _tracebacks(lines: list[bytes], who: bytes) -> Iterator[tuple[int, int]]:
+    """Each traceback of exceptions that may have ended who writes it: the number of the line that names the
+    exception, the first that is not set in, and of the one where all that it was raised from begins.
+    """
+    begin, harmless, unnamed, before = 0, False, False, b""
+    for number, line in enumerate(lines):
+        if not line.strip() or not line.startswith(who):
+            continue
+        words = line[len(who) :]
+        if unnamed and words[:1] not in (b" ", b"\t"):
+            unnamed = False
+            if _TORCHRUN not in words:
+                yield number, begin
+        if header := _HEADER.match(words):
+            chained = before.startswith(_CHAINED)
+            begin = begin if chained else number
+            harmless = before.startswith(_HARMLESS) or (chained and harmless)
+            unnamed = not harmless and not header["fatal"]
+            if header["fatal"]:
+                yield number, begin
+        before = words
+    if unnamed:
+        yield len(lines) - 1, begin
+
+
+def _narrow(line: bytes) -> bytes:
+    """What a terminal would show of a line, but no more than one would like to read."""
+    line = line.rstrip(b"\r").rpartition(b"\r")[2]
+    return line if len(line) <= _WIDE else line[:_WIDE] + f" … ({len(line)} bytes)".encode()
+
+
+def _note(many: str, path: str) -> bytes:
+    return f"… {many} lines are not shown here: {path}".encode(errors="surrogateescape")

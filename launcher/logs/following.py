@@ -16,15 +16,7 @@ from launcher.errors import CastoffError
 from launcher.logs.failures import FailedRank, failed_rank
 from launcher.logs.lines import Source
 from launcher.logs.show import End, Show
-from launcher.logs.sources import (
-    READ,
-    Log,
-    ScriptLog,
-    Selection,
-    is_merged,
-    rank_log,
-    rank_logs,
-)
+from launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 from launcher.schedulers.local.control import other_host
@@ -95,9 +87,8 @@ class Follower:
         self._show_failures()
         self._retire()
         took = self.clock() - now
-        self._next_survey = (
-            now + took + (_SETTLE if self._over > self._retired else max(_SURVEY, _SURVEY_SHARE * took))
-        )
+        pause = _SETTLE if self._over > self._retired else max(_SURVEY, _SURVEY_SHARE * took)
+        self._next_survey = now + took + pause
 
     def _read_records(self) -> None:
         if not self.run.path.is_dir():

@@ -71,17 +71,14 @@ class Text(Show):
     def failure(self, source: Source, failed: FailedRank, excerpt: list[bytes]) -> bytes:
         """See `Show`."""
         where = f"{source.member}.{source.attempt}: " if self._several else ""
+        header = f"--- {where}{failure_words(failed.failure)} ---".encode(errors="surrogateescape")
         block = b"".join(line + b"\n" for line in excerpt)
         if self._terminal:
-            block = for_terminal(block)
-        header = self._red(f"--- {where}{failure_words(failed.failure)} ---")
-        return header + block + self._red("--- all ranks ---")
+            header, block = for_terminal(header), for_terminal(block)
+        return self._red(header) + block + self._red(b"--- all ranks ---")
 
-    def _red(self, line: str) -> bytes:
-        text = line.encode(errors="surrogateescape")
-        if self._terminal:
-            text = for_terminal(text)
-        return (_FAILURE + text + PLAIN if self._colours else text) + b"\n"
+    def _red(self, line: bytes) -> bytes:
+        return (_FAILURE + line + PLAIN if self._colours else line) + b"\n"
 
     @functools.cache  # noqa: B019 - one for each command
     def _label(self, source: Source) -> bytes:

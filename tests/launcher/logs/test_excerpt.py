@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.logs.excerpt import excerpt
+from launcher.logs.failures import excerpt
 
 NOISE = "W1121 02:45:27 NCCL watchdog: something C++ has to say\n"
 
