@@ -102,14 +102,6 @@ def devices(node: Node, ranks: int, per_rank: int) -> Devices:
     return Devices(visible=mask, step=1)
 
 
-def scheduler_devices(per_rank: int, *, per_task: bool) -> Devices:
-    """Devices where the scheduler, not castoff, decides which ones a job sees.
-
-    With `per_task` each rank sees its own alone, otherwise every rank sees all of its node's.
-    """
-    return Devices(step=(0 if per_task else per_rank) if per_rank else None)
-
-
 def _in_order_of_cores(node: Node) -> list[int]:
     """Every device's number, in the order in which ranks take the cores beside them."""
     numbers = range(node.device_count)

@@ -21,7 +21,7 @@ from launcher.planning import binding, containers, limits, staging
 from launcher.runs.plan import ContainerPlan, Devices, Plan
 from launcher.schedulers import directives
 from launcher.schedulers.choice import check_profile
-from launcher.schedulers.directives import dependency, of_scheduler
+from launcher.schedulers.directives import of_scheduler, own_dependency
 from launcher.schedulers.registry import queued, scheduler_of
 from launcher.starters.registry import STARTERS, Layout, Request, start
 
@@ -122,7 +122,7 @@ class _Planner:
             name=self.name,
             walltime=self.walltime,
             grace=self.grace,
-            after=dependency(dict(spec.after)),
+            after=own_dependency(dict(spec.after)),
         )
         self._check(processes)
         if self.problems:
@@ -288,8 +288,10 @@ class _Planner:
     def _devices(self) -> Devices:
         site, node, layout, per_rank = self.site, self.site.node, self.layout, self.per_rank
         torchrun = self.spec.start.torchrun  # the shim runs once a node, so no rank is given its own
+        # Of those that the scheduler chooses, each rank sees its own alone, or all of its node's.
+        chosen = Devices(step=(0 if site.binds_devices else per_rank) if per_rank else None)
         if node is None or not self.of_node:
-            return Devices() if torchrun else binding.scheduler_devices(per_rank, per_task=site.binds_devices)
+            return Devices() if torchrun else chosen
         try:
             devices = binding.devices(node, layout.most, per_rank)
         except ValueError as error:
@@ -311,7 +313,7 @@ class _Planner:
         if site.binds_devices and per_rank:
             shows = f"{self.scheduler.starters[0]} shows each rank its own devices alone"
             self.notes.append(f"{shows}: the first is 0 (CASTOFF_DEVICE)")
-        return binding.scheduler_devices(per_rank, per_task=site.binds_devices)
+        return chosen
 
     def _does_not_fit(self, field: str, error: ValueError) -> None:
         """Blame the field that was set for what binding refuses."""

@@ -72,23 +72,19 @@ def _texts(plan: Plan) -> tuple[dict[str, str], set[str]]:
     own[STALE] = stale()
     theirs = {} if plan.templates is None else _parts_in(Path(plan.templates) / "blocks")
     for name in sorted(theirs.keys() - own.keys()):
-        place = printable(f"{plan.templates}/blocks")
-        raise CastoffError(
-            f"{place}: castoff's scripts have no part {name}; docs/templates.md has all of them"
-        )
+        blocks, fix = printable(f"{plan.templates}/blocks"), "docs/templates.md has all of them"
+        raise CastoffError(f"{blocks}: castoff's scripts have no part {name}; {fix}")
     return {**own, **theirs}, set(theirs)
 
 
 def _parts_in(folder: Path) -> dict[str, str]:
     """The shell files of a folder and of those in it, by their names without the ending."""
     found = {}
-    for base, folders, names in os.walk(folder, followlinks=True):
-        for path in (Path(base, name) for name in sorted([*folders, *names]) if not name.startswith(".")):
+    for base, _, names in os.walk(folder, followlinks=True):
+        for path in (Path(base, name) for name in sorted(names) if not name.startswith(".")):
             if path.suffix not in (".sh", ".j2"):  # a template there replaces nothing, and is refused
                 continue
             try:
-                if not path.is_file():
-                    raise OSError("it is no file")  # and a pipe would be waited for
                 text = path.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 raise CastoffError(f"{printable(str(path))}: cannot be read as UTF-8: {error}") from error

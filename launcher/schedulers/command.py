@@ -78,9 +78,7 @@ def failure_of(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def run_to_end(
-    argv: list[str],
-    patience: float,
-    environ: Mapping[str, str],
+    argv: list[str], patience: float, environ: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """Run a scheduler's command to its end.
 

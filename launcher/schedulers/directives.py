@@ -48,8 +48,8 @@ def is_job_id(name: str) -> bool:
     return _JOB_ID.fullmatch(name) is not None
 
 
-def dependency(after: Mapping[Any, list[str]]) -> str | None:
-    """`after` in a dependency's words, where every entry is a scheduler's id.
+def own_dependency(after: Mapping[Any, list[str]]) -> str | None:
+    """What a script's own directive waits for: `after` in its words, where every entry is a scheduler's id.
 
     A run's name is resolved at submission, so then the whole dependency is an argument there.
     """
@@ -60,12 +60,6 @@ def dependency(after: Mapping[Any, list[str]]) -> str | None:
 def dependency_words(after: Mapping[Any, list[str]]) -> str:
     """The jobs of each condition in the words that Slurm and PBS share."""
     return ",".join(":".join([condition, *names]) for condition, names in after.items())
-
-
-def own_dependency(decided: Directives) -> str | None:
-    """What a script's own directive waits for, in the words that Slurm and PBS share; None: nothing."""
-    found = next((str(value) for name, value in decided if name in ("dependency", "W")), None)
-    return None if found is None else found.removeprefix("depend=")
 
 
 def layered(asked: Layer, own: Layer, site: Site, spec: JobSpec) -> Directives:

@@ -220,8 +220,7 @@ def _spawn(
 _FIXES = {
     errno.EAGAIN: "start fewer ranks, or raise `ulimit -u`",
     errno.EMFILE: "start fewer ranks, or raise `ulimit -n` (a rank needs 3)",
-    errno.ENOMEM: "start fewer ranks",
-    errno.ENFILE: "start fewer ranks",
+    **dict.fromkeys((errno.ENOMEM, errno.ENFILE), "start fewer ranks"),
     errno.EACCES: "is it a folder, or does it lack `chmod +x`?",
     errno.ENOEXEC: "a script needs a first line such as `#!/bin/sh`; a program must suit this machine",
     errno.E2BIG: "the arguments and the environment together are too long",

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from launcher.config.job import JobSpec
 from launcher.config.quantities import cpulist, cpus
 from launcher.config.site import Node, Site
 from launcher.planning import binding
+from launcher.planning.planner import plan
 from launcher.runs.plan import Devices
 
 
@@ -211,7 +213,10 @@ def test_where_nothing_may_be_shared_nothing_is_offered() -> None:
     ],
 )
 def test_devices_that_the_scheduler_hands_out(each: int, per_task: bool, step: int | None) -> None:
-    assert binding.scheduler_devices(each, per_task=per_task) == Devices(step=step)
+    request = "gpus-per-task" if per_task else "gpus-per-node"
+    site = msgspec.structs.replace(Site.load("slurm"), gpu_request=request)
+    spec = JobSpec.of({"command": ["true"], "walltime": "1h", "devices_per_rank": each})
+    assert plan(spec, site).devices == Devices(step=step)
 
 
 @st.composite

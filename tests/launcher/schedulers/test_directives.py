@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
-from launcher.schedulers.directives import dependency
+from launcher.schedulers.directives import own_dependency
 from launcher.schedulers.registry import scheduler_of
 from launcher.starters.registry import Layout, Request
 
@@ -266,4 +266,4 @@ class TestLayers:
 def test_a_dependency_stands_in_the_script_if_it_is_of_ids_alone(
     after: dict[str, list[str]], words: str | None
 ) -> None:
-    assert dependency(after) == words
+    assert own_dependency(after) == words
