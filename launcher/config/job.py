@@ -309,6 +309,12 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         """The file and the command line that this job was read from; None for one made in Python."""
         return self.__dict__.get("document")
 
+    def changed(self, **fields: Any) -> "JobSpec":
+        """A job with other values in some fields, that still knows where it was read."""
+        other = msgspec.structs.replace(self, **fields)
+        other.__dict__.update(self.__dict__)
+        return other
+
 
 def program_name(command: list[str]) -> str:
     """A job's default name, one that every scheduler takes: of the module after -m, the script, else

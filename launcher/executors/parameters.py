@@ -42,13 +42,7 @@ def for_functions(spec: JobSpec, site: Site, functions: list[Callable[..., Any]]
         changes["python"] = sys.executable  # the function was pickled by it
     if spec.requeue.max is site.defaults.requeue.max is None and any(map(can_go_on, functions)):
         changes["requeue"] = msgspec.structs.replace(spec.requeue, max=_REQUEUES)
-    return _replaced(spec, changes)
-
-
-def _replaced(spec: JobSpec, changes: dict[str, Any]) -> JobSpec:
-    changed = msgspec.structs.replace(spec, **changes)
-    changed.__dict__.update(spec.__dict__)  # the file that it was read from
-    return changed
+    return spec.changed(**changes)
 
 
 def _common_name(functions: list[Callable[..., Any]]) -> str:
@@ -96,4 +90,4 @@ def with_tasks(spec: JobSpec, gpus_per_node: int | None) -> JobSpec:
             message = f"is {gpus_per_node}, for {tasks or 'some'} tasks: it must be a multiple of these"
             raise InvalidInput([Problem("executor", "gpus_per_node", message)])
         devices = gpus_per_node // tasks
-    return _replaced(spec, {"ranks_per_node": tasks, "devices_per_rank": devices})
+    return spec.changed(ranks_per_node=tasks, devices_per_rank=devices)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -66,7 +65,7 @@ def plan_in(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[
     shares = [cpus // count for cpus, count in zip(allocation.cpus, counts, strict=False)]
     share = min(shares, default=0)  # of the CPUs that Slurm has given; none where that is not told
     if decided.cores_per_rank is None and share:
-        decided = plan(_changed(job, cores_per_rank=share), here)
+        decided = plan(job.changed(cores_per_rank=share), here)
     if decided.starter == "srun" and not {"-O", "--overcommit"} & {*decided.start}:
         _check_cpus(allocation, decided, counts)
     return decided
@@ -104,16 +103,9 @@ def _job_in(
         hosts = f"--nodelist={','.join(allocation.hosts[:nodes])}"
         own["start"] = msgspec.structs.replace(spec.start, args=[*spec.start.args, hosts])
     defaults = msgspec.structs.replace(site.defaults, **blank, walltime=None)
-    return _changed(spec, **own), msgspec.structs.replace(
+    return spec.changed(**own), msgspec.structs.replace(
         site, required=[], queues={}, other_queues=True, array=None, directives={}, defaults=defaults
     )
-
-
-def _changed(spec: JobSpec, **fields: Any) -> JobSpec:
-    """A job with other fields, that still knows where it was read."""
-    changed = msgspec.structs.replace(spec, **fields)
-    changed.__dict__["document"] = spec.source
-    return changed
 
 
 def _nodes(allocation: Allocation, spec: JobSpec) -> int:
