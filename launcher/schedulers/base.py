@@ -117,6 +117,8 @@ class QueuedScheduler(Scheduler):
     """The command that submits."""
     cancels_with: ClassVar[Sequence[str]]
     """The command that ends jobs, whole arrays too."""
+    printed_id: ClassVar[re.Pattern[str]]
+    """The line that tells a job's id, which is its first group."""
     no_answer: ClassVar[re.Pattern[str]]
     """What the submit command says where a job may have been taken all the same."""
     describes_itself: ClassVar[list[str]] = []
@@ -173,9 +175,10 @@ class QueuedScheduler(Scheduler):
         `largest`: how many members an array may have; None: any number.
         """
 
-    @abstractmethod
     def parse_submit(self, answer: str) -> str | None:
         """The job's id that its submit command prints; None if there is none."""
+        found = self.printed_id.match(answer.strip())
+        return found and found[1]
 
     def was_refused(self, code: int, words: str) -> bool:
         """Whether a submit command that failed has certainly queued nothing: refused, or never reached."""

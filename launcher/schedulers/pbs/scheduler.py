@@ -43,6 +43,7 @@ class Pbs(QueuedScheduler):
         "reservation": "drop it and give its name as queue, for a reservation is one there",
     }
     lacks_of_site = ("qos", "default_qos", "gpu_type", "gpu_bind", "gpu_request")
+    printed_id = re.compile(r"([0-9]\S*)\s*$", re.MULTILINE)  # alone, as `3.head` or `7[].head`
     no_answer = re.compile(  # pbs_messages.c
         r"timed? ?out|end of file|premature|protocol|no reply|connection reset|broken pipe|server shutting "
         r"down",
@@ -97,11 +98,6 @@ class Pbs(QueuedScheduler):
                     words += ["-J", f"{begin}-{end}{limit}{at_most}" if end > begin else alone]
                 found.append(Sending(environment, partial(_command, words, order, link), part, link))
         return found
-
-    def parse_submit(self, answer: str) -> str | None:
-        """What qsub prints alone, as `3.head` or `7[].head`."""
-        first = answer.strip().partition("\n")[0].strip()
-        return first if first[:1].isdigit() and " " not in first else None
 
     def is_array(self, job: str, planned: int | None) -> bool:
         """PBS knows no array of one."""

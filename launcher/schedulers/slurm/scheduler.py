@@ -35,6 +35,7 @@ class Slurm(QueuedScheduler):
     splits_arrays = True
     warns = True
     counts_cpus = True
+    printed_id = re.compile(r"([0-9]+)(?:;|$)", re.MULTILINE)  # by --parsable, `id` or `id;cluster`
     no_answer = re.compile(  # slurm_errno.c
         r"timed out|zero bytes|(receive|send) failure|communication (shutdown|failure)|connection reset|"
         r"transport|protocol|unspecified error",
@@ -71,11 +72,6 @@ class Slurm(QueuedScheduler):
                     words.append(f"--array={indices}")
                 found.append(Sending(environment, partial(_command, words, order, bool(at_most)), part))
         return found
-
-    def parse_submit(self, answer: str) -> str | None:
-        """What `sbatch --parsable` prints, `id` or `id;cluster`."""
-        first = answer.strip().partition("\n")[0].partition(";")[0]
-        return first if first.isdecimal() else None
 
 
 def parts(members: Iterable[int], largest: int) -> list[Part]:
