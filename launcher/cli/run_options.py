@@ -35,9 +35,8 @@ def runs_meant(runs: Sequence[str], names: Sequence[str], *, newest_too: bool = 
         CastoffError: there is no such run, or its directory may not be used.
         click.UsageError: neither is given.
     """
-    context = click.get_current_context()
     if not runs and not names:
-        context.fail("missing argument 'RUNS...', or --name NAME")
+        click.get_current_context().fail("missing argument 'RUNS...', or --name NAME")
     index = Index.of(os.environ)
     found = {run.path: run for run in index.find_all(runs)}
     if names:

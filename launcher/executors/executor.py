@@ -86,12 +86,11 @@ class CastoffExecutor(core.Executor):
         """A submission whose functions and arguments are larger, all together, is refused."""
 
     def _site(self, site: Site | str | None) -> Site:
-        from launcher.config.site import Site
-        from launcher.schedulers.choice import choose_site
+        from launcher.schedulers.choice import choose_site, site_named
 
         if site is None:
             return choose_site()[0]
-        return Site.load(site) if isinstance(site, str) else site
+        return site_named(site) if isinstance(site, str) else site
 
     if TYPE_CHECKING:  # submitit's own, which say less of the jobs
 
@@ -214,12 +213,10 @@ class PbsExecutor(CastoffExecutor):
 
     def _site(self, site: Site | str | None) -> Site:
         """PBS's machine of that name, else the one that `castoff submit` would choose, else any."""
-        from launcher.config.site import Site
-
         chosen = super()._site(site)
         if chosen.scheduler == self.name():
             return chosen
         if site is None:
-            return Site.load(self.name())
+            return super()._site(self.name())
         message = f"is {chosen.name}, where the scheduler is {chosen.scheduler}: launcher.executor goes there"
         raise InvalidInput([Problem("executor", "site", message)])
