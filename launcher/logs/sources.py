@@ -84,8 +84,7 @@ class Log:
         data = self._tail.read(READ)
         self.grown = len(data)
         shown = self._shown(self._lines.feed(data, now))
-        due = self._lines.due()
-        if due is not None and due <= now:
+        if (due := self._lines.due()) is not None and due <= now:
             shown += self._shown(self._lines.flush())
         return shown
 

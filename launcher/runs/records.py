@@ -111,9 +111,7 @@ class Send(msgspec.Struct, omit_defaults=True):
         """The members that it starts, each with its index in the job."""
         if self.members is None and self.count is None:
             return {self.offset: None}
-        members = (
-            range(self.offset, self.offset + (self.count or 0)) if self.members is None else self.members
-        )
+        members = self.members or range(self.offset, self.offset + (self.count or 0))
         return {member: member - self.offset for member in members}
 
 

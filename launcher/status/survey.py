@@ -94,16 +94,12 @@ class Attempt(NamedTuple):
 
     def by_records(self) -> AttemptStatus:
         """It as its own records tell, and its scheduler's last word where there is one."""
-        ending, code, reason, ended = "unknown", None, None, None
         late = self.end is not None and self.last is not None and self.last.ended_itself
-        if self.last is not None and not late:  # a record that was late wins
-            ending, code, reason, ended = self.last.ending, self.last.code, self.last.reason, self.last.time
-        elif self.end is not None:
-            ending, code, reason = self.end.ending, self.end.code, self.end.reason
-        if self.end is not None:
-            ended = self.end.time or ended
-        state = "ended" if self.last or self.end else "unknown"
-        return self.status(state, known_ending(ending), code, reason, ended)
+        told = self.end if late else self.last or self.end  # a record that was late wins
+        if told is None:
+            return self.status("unknown", "unknown")
+        ended = (self.end.time if self.end else None) or told.time
+        return self.status("ended", known_ending(told.ending), told.code, told.reason, ended)
 
 
 def _attempt(number: int, folder: Path) -> Attempt:

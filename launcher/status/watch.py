@@ -225,14 +225,11 @@ class Asking:
 
     def told(self, scenes: list[Scene]) -> dict[Path, queued.Told]:
         """What is known of runs on Slurm or PBS, by directory, each with its scene as it is by now."""
-        by_scheduler: dict[str, list[Scene]] = {}
-        for scene in scenes:
-            if scene.queued:
-                by_scheduler.setdefault(scene.plan.scheduler, []).append(scene)
         found: dict[Path, queued.Told] = {}
-        for scheduler, own in sorted(by_scheduler.items()):
+        for scheduler in sorted({scene.plan.scheduler for scene in scenes if scene.queued}):
             if scheduler not in self._sides:
                 self._sides[scheduler] = _Side(scheduler, self._patience)
+            own = [scene for scene in scenes if scene.queued and scene.plan.scheduler == scheduler]
             found |= self._sides[scheduler].told(own)
         return found
 
@@ -267,9 +264,8 @@ class _Side:
         return self._judge(scenes)
 
     def _is_due(self, runs: list[Scene]) -> bool:
-        if self._asked is None or any(
-            run.run.path not in self._records or run.jobs - self._jobs for run in runs
-        ):
+        new = any(run.run.path not in self._records or run.jobs - self._jobs for run in runs)
+        if self._asked is None or new:
             return True  # its jobs may be newer than the answer
         changed = any(self._records[run.run.path] != run.state_of_records for run in runs)
         pause = _ASK if changed else min(_SLOWEST_ASK, max(_ASK, (self._asked - self._changed) / 4))

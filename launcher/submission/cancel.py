@@ -114,15 +114,14 @@ def _ask_queue(queue: Queue, wishes: list[Wish]) -> None:
 def _jobs_of(wish: Wish, scene: Scene, queue: Queue, answer: Answer) -> set[str]:
     """The jobs of a run that have to be ended; an error where that cannot be told."""
     run, now = wish.run, wish.before
-    if why := queue.elsewhere(scene.clusters):
-        raise CastoffError(_unheard(wish, queue, why))
     if is_alive(run):
         raise CastoffError(f"{now.id}: it is just being submitted; cancel it when it has been")
-    silence = answer.silence_on(sorted(scene.jobs))
-    if silence and run.submission() is None:
+    elsewhere, silence = queue.elsewhere(scene.clusters), answer.silence_on(sorted(scene.jobs))
+    if silence and not elsewhere and run.submission() is None:
         raise CastoffError(_by_hand(now))  # whose job it is cannot be confirmed
-    if silence:
-        raise CastoffError(_unheard(wish, queue, silence))
+    if why := elsewhere or silence:
+        title = queue.scheduler.title
+        raise CastoffError(printable(f"{now.id}: {title} could not be asked, so it goes on: {why}"))
     left = answer.left.values()
     if run.submission() is not None:
         script = str(run.script)
@@ -135,10 +134,6 @@ def _jobs_of(wish: Wish, scene: Scene, queue: Queue, answer: Answer) -> set[str]
     if not jobs and now.unsettled:
         raise CastoffError(printable(f"{now.id}: {now.reason}"))
     return jobs
-
-
-def _unheard(wish: Wish, queue: Queue, why: str) -> str:
-    return printable(f"{wish.before.id}: {queue.scheduler.title} could not be asked, so it goes on: {why}")
 
 
 def _look(wishes: list[Wish]) -> None:
