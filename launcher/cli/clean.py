@@ -24,7 +24,6 @@ from launcher.cli.output import (
 )
 from launcher.config.quantities import size_words
 from launcher.errors import CastoffError
-from launcher.quoting import visible_word
 from launcher.runs.directory import check_trusted
 from launcher.runs.index import Index
 from launcher.runs.records import Submission
@@ -151,8 +150,8 @@ def _examine(run: Run, needed: dict[str, str], *, named: bool) -> _Candidate:
     likely = run.submission() is not None or (named and now.ending != "again")
     if now.state != "ended" or not (now.final or likely):
         why = now.reason or "castoff did not submit it, so its scheduler may still start it again"
-        command = f"rm -r {visible_word(str(run.path))}"
-        raise CastoffError(f"{run.id}: {why}; if you know that it does not go on: {command}")
+        fix = f"if you know that it does not go on, remove {run.path} yourself"
+        raise CastoffError(f"{run.id}: {why}; {fix}")
     return _Candidate(run, summary(now), size(run))
 
 

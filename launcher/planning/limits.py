@@ -22,7 +22,7 @@ def site_problems(
 ) -> list[tuple[str, str]]:
     """Every reason why this site would refuse the job, or the job could not work there."""
     found = [
-        *_stopping(walltime, grace),
+        *_stopping(site, walltime, grace),
         *_required(spec, site),
         *_names(site, name),
         *_others(spec, site),
@@ -59,12 +59,15 @@ def kinds(spec: JobSpec, site: Site) -> Iterator[Kind]:
         yield Kind("qos", qos, site.qos, site.other_qos, asked=spec.qos is not None)
 
 
-def _stopping(walltime: int | None, grace: int) -> _Found:
+def _stopping(site: Site, walltime: int | None, grace: int) -> _Found:
+    longest = scheduler_of(site.scheduler).longest_grace
     if walltime == 0:
         yield "walltime", "is zero; give the job some time, as in 30m"
     elif walltime is not None and grace >= walltime:
         left = f"is {grace} s, which leaves nothing of the walltime of {walltime} s"
         yield "grace", f"{left}: lower grace (`grace: {walltime // 10}s`) or raise walltime"
+    elif longest and walltime is not None and grace > longest:
+        yield "grace", f"is {grace} s, but {site.scheduler} takes {longest} s at the most: lower it"
 
 
 def _required(spec: JobSpec, site: Site) -> _Found:

@@ -80,11 +80,13 @@ def _texts(plan: Plan) -> tuple[dict[str, str], set[str]]:
 def _parts_in(folder: Path) -> dict[str, str]:
     """The shell files of a folder and of those in it, by their names without the ending."""
     found = {}
-    for base, _, names in os.walk(folder, followlinks=True):
-        for path in (Path(base, name) for name in sorted(names) if not name.startswith(".")):
+    for base, folders, names in os.walk(folder, followlinks=True):
+        for path in (Path(base, name) for name in sorted([*folders, *names]) if not name.startswith(".")):
             if path.suffix not in (".sh", ".j2"):  # a template there replaces nothing, and is refused
                 continue
             try:
+                if not path.is_file():
+                    raise OSError("it is no file")  # and a pipe would be waited for
                 text = path.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 raise CastoffError(f"{printable(str(path))}: cannot be read as UTF-8: {error}") from error

@@ -63,7 +63,10 @@ FIELDS = _Fields._fields[:7]
 
 
 class RankEnv(_Fields):
-    """Where this process stands among the ranks of its job. Immutable."""
+    """Where this process stands among the ranks of its job. Immutable.
+
+    Equal to another when all but `sources` is equal: where a value came from changes nothing.
+    """
 
     __slots__ = ()
 
@@ -139,3 +142,9 @@ class RankEnv(_Fields):
             for name in MARKS:
                 target.pop(name, None)
         target.update(mine)
+
+    def __eq__(self, other: object) -> bool:
+        return self[:-1] == other[:-1] if isinstance(other, RankEnv) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self[:-1])

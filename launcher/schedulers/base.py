@@ -70,6 +70,8 @@ class Scheduler(ABC):
 
     default_inherit: ClassVar[str] = "none"
     """What of the submitter's environment a job sees that does not say."""
+    longest_grace: ClassVar[int | None] = None
+    """Seconds before the walltime in which it can send a signal at the most; None: any."""
     splits_arrays: ClassVar[bool] = False
     """Whether an array that is too large for it is sent in parts."""
     starts_again: ClassVar[bool] = True

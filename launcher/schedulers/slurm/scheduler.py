@@ -32,6 +32,7 @@ class Slurm(QueuedScheduler):
         r"\\": "Slurm's log files can have no backslash in their path",
         r"\n": "squeue's lines can show no path with a line break",
     }
+    longest_grace = 65535  # sbatch's --signal
     splits_arrays = True
     warns = True
     counts_cpus = True

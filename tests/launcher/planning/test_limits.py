@@ -557,6 +557,11 @@ class TestArraysAndTime:
             "walltime": "is zero; give the job some time, as in 30m"
         }
 
+    def test_slurms_longest_grace(self) -> None:
+        assert problems(site("slurm"), walltime="3d", grace=65535) == {}
+        assert "65535 s at the most" in problems(site("slurm"), walltime="3d", grace=65536)["grace"]
+        assert problems(site("pbs"), walltime="3d", grace=65536) == {}
+
 
 def test_a_line_break_in_a_name_is_refused_even_before() -> None:
     with pytest.raises(InvalidInput):
