@@ -90,7 +90,7 @@ def _draft(final: Path, stack: contextlib.ExitStack) -> Draft | None:
     except (FileNotFoundError, BlockingIOError):
         return None
     except OSError:
-        path.rmdir()
+        _discard(path)
         raise
     stack.callback(_discard, path)
     # Only now: whoever had a draft of this name before may have made a run of it.

@@ -123,7 +123,9 @@ class TestWhatGoes:
         answer = castoff("clean", "made", "--yes")
         assert answer.returncode == 1
         assert "its scheduler is gone and no ending was written" in answer.stderr
-        assert answer.stderr.endswith(f"; if you know that it does not go on, remove {made.run.path} yourself\n")
+        assert answer.stderr.endswith(
+            f"; if you know that it does not go on, remove {made.run.path} yourself\n"
+        )
         assert made.run.script.exists()
 
     def test_a_script_that_stood_alone(self, castoff: Castoff, made: Made) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from launcher.errors import CastoffError
 from launcher.runs import drafts
 from launcher.runs import run as runs
 from launcher.runs.directory import is_draft
@@ -55,6 +57,16 @@ class TestNewRun:
         assert everything(tmp_path / "target") == set() and planted.is_symlink() == (
             kind in ("link", "dangling")
         )
+
+    def test_a_file_system_without_locks(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: Any) -> None:
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr("fcntl.flock", refuse)
+        said = "cannot be made there: No locks available"
+        with pytest.raises(CastoffError, match=said), new_run("x", tmp_path):
+            pass
+        assert everything(tmp_path) == set()
 
     def test_a_name_that_is_taken_in_the_last_moment(self, tmp_path: Path) -> None:
         (tmp_path / "target").mkdir()
