@@ -61,7 +61,11 @@ for name in dedicated holidays resource_group sched_config; do
   cp "$PBS_EXEC/etc/pbs_$name" "$PBS_HOME/sched_priv/${{name/%dedicated/dedicated_time}}"
 done
 sed -i 's/^resources: "/&ngpus, /' "$PBS_HOME"/sched_priv/sched_config
-"$PBS_EXEC"/libexec/pbs_db_utility install_db
+# On a busy machine it asks its database before that can answer, removes it and fails.
+for attempt in 1 2 3 4 5; do
+  if "$PBS_EXEC"/libexec/pbs_db_utility install_db; then break; fi
+  [ "$attempt" -lt 5 ]
+done
 unset PBS_DATA_SERVICE_USER
 "$PBS_EXEC"/sbin/pbs_comm
 "$PBS_EXEC"/sbin/pbs_server -t create

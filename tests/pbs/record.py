@@ -434,16 +434,16 @@ def dependencies(stage: Stage) -> None:
         for job in (first, second)
         for kind in ("after", "afterok", "afternotok", "afterany")
     ]
+    # The server tells a job who waits for it a moment later, and it must be in a way that is new to it: else
+    # qstat goes on telling what it told before, if anybody has asked (OpenPBS 23.06.06, register_dep).
+    until(
+        lambda: f":{waiting[3]}@" in stage.ask("qstat", "-f", first)[1].replace("\n\t", ""),
+        f"{first} knows that {waiting[3]} waits for it",
+    )
+    stage.run("qstat", "-f", first)
     both = stage.submit("-W", f"depend=afterok:{first}:{second},afterany:{first}", good)
     chained = stage.submit("-W", f"depend=afterok:{waiting[5]}", good)
     stage.run("qstat", "-f", waiting[1])
-    # The server tells a job who waits for it a moment after that one's qsub.
-    waited_for = f":{both}@"
-    until(
-        lambda: stage.ask("qstat", "-f", first)[1].replace("\n\t", "").count(waited_for) == 2,
-        f"{first} knows that {both} waits for it",
-    )
-    stage.run("qstat", "-f", first)
     stage.run("qstat", "-f", both)
     array = stage.submit("-W", f"depend=afterok:{first}", "-J", "0-1", good)
     after_array = stage.submit("-W", f"depend=afterok:{array}", good)

@@ -10,7 +10,6 @@ import re
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import shown
-from launcher.quoting import one_line
 from launcher.schedulers.base import Dialect
 from launcher.schedulers.directives import Directives, Layer, layered
 from launcher.starters.registry import Request
@@ -44,7 +43,7 @@ def directive(name: str, value: str | bool) -> str:
     """
     if value is True:
         return f"--{name}"
-    text = one_line(name, str(value))
+    text = str(value)
     if not text.isprintable() or '"""' in text or "'''" in text:
         raise ValueError(f"directives.{name}: is {shown(text)}, which flux batch cannot be told")
     if name == "dependency":

@@ -7,9 +7,8 @@ src/cmds/pbsnodes.c, and pbs_queue_attributes(7B).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from launcher.config.quantities import seconds
 from launcher.schedulers.machine import Question, Told, ToldQueue, outermost
 from launcher.schedulers.pbs.jobs import blocks
 
@@ -43,16 +42,23 @@ def parse(answers: Mapping[str, str]) -> Told:
 
 
 def _queue(held: Mapping[str, str], queues: Mapping[str, Mapping[str, str]]) -> ToldQueue:
-    """A queue; a routing one takes what those take that it hands its jobs to."""
+    """A queue; a routing one takes what those take that it hands its jobs to, within limits of its own."""
     reached = [held]
     if routes := held.get("route_destinations"):
         names = [each.strip().partition("@")[0] for each in routes.split(",")]
         reached = [queues[name] for name in names if name in queues]
+
+    def bound(outer: Callable[..., int], inner: Callable[..., int], name: str) -> int | None:
+        least = "1" if name == "resources_min.nodect" else None
+        behind = outermost(outer, (_number(one.get(name, least)) for one in reached))
+        own = _number(held.get(name))
+        return inner((each for each in (behind, own) if each is not None), default=None)
+
     return ToldQueue(
-        outermost(min, (_number(one.get("resources_min.nodect", "1")) for one in reached)),
-        outermost(max, (_number(one.get("resources_max.nodect")) for one in reached)),
-        outermost(min, (_number(one.get("resources_min.walltime")) for one in reached)),
-        outermost(max, (_number(one.get("resources_max.walltime")) for one in reached)),
+        bound(min, max, "resources_min.nodect"),
+        bound(max, min, "resources_max.nodect"),
+        bound(min, max, "resources_min.walltime"),
+        bound(max, min, "resources_max.walltime"),
         max_jobs=_jobs(held),
         offered=held.get("enabled") != "False" and held.get("from_route_only") != "True",
     )
@@ -73,4 +79,5 @@ def _number(text: str | None) -> int | None:
     """A number, or the seconds of `01:30:00`."""
     if text is None:
         return None
-    return seconds(text) if ":" in text else int(text)
+    hours, minutes, rest = [0, 0, *map(int, text.split(":"))][-3:]  # hours as many as there are: 99999:00:00
+    return (hours * 60 + minutes) * 60 + rest

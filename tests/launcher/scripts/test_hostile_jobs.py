@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, get_args
 import jinja2
 import msgspec
 import pytest
+import yaml
 from click.testing import CliRunner
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -178,6 +179,21 @@ def test_the_job_file_that_a_run_keeps_is_the_same_job(case: Case, tmp_path: Pat
         assert JobSpec.load(tmp_path / "job.yaml") == spec
 
 
+def the_list_that_a_text_should_be_is_proposed(text: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        JobSpec.of({"command": ["true"], "setup": text})
+    (problem,) = caught.value.problems
+    _, _, proposal = problem.message.partition("; write ")
+    # A text that could be no line of setup either is not proposed.
+    assert yaml.safe_load(proposal) == {"setup": [text]} or problem.message.endswith("[a, b]")
+
+
+@settings(max_examples=100)
+@given(TEXTS)
+def test_the_list_that_a_text_should_be_is_proposed(text: str) -> None:
+    the_list_that_a_text_should_be_is_proposed(text)
+
+
 def what_init_says_next_is_for_a_shell(folder: Path) -> None:
     path = folder / "it's $(canary)\x1b \\.yaml"
     path.unlink(missing_ok=True)
@@ -307,6 +323,7 @@ def everything(trials: Trials, few: list[Case]) -> None:
     """What the tests above prove, on few jobs."""
     what_no_profile_says_is_refused_too()
     what_init_says_next_is_for_a_shell(trials.folder)
+    the_list_that_a_text_should_be_is_proposed("a: b")
     the_first_job_file_is_one("null", "two\nlines", "it's")
     the_first_job_file_is_one('"\\', "x", "a\x1bb")
     for at in range(0, len(few), 4):

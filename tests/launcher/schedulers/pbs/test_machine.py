@@ -31,6 +31,20 @@ def test_a_routing_queue_takes_what_its_queues_take() -> None:
     assert told().queues["prod"] == ToldQueue(10, 496, 300, 24 * 3600, max_jobs=100)
 
 
+def test_a_walltime_has_hours_without_end() -> None:
+    lines = "Queue: q\n    resources_max.walltime = 99999:00:00\n    resources_min.walltime = 00:00:00\n\n"
+    assert told(queues=lines).queues["q"] == ToldQueue(1, None, 0, 99999 * 3600)
+
+
+def test_a_routing_queue_has_limits_of_its_own_too() -> None:
+    """OpenPBS 23.06.06 refuses what is beyond them (qsub: 188), whatever the queues behind it take."""
+    queues = told(
+        queues="Queue: r\n    route_destinations = a,b\n    resources_max.walltime = 01:00:00\n"
+        "    resources_min.nodect = 2\n\nQueue: a\n    resources_max.walltime = 02:00:00\n\nQueue: b\n\n"
+    ).queues
+    assert queues["r"] == ToldQueue(2, None, None, 3600)
+
+
 def test_queues_behind_it_that_nobody_shows() -> None:
     queues = told(queues="Queue: prod\n    route_destinations = small@far, large\n\n").queues
     assert queues == {"prod": ToldQueue(None)}
