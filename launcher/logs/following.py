@@ -60,6 +60,7 @@ class Follower:
         self._failed: dict[tuple[int, int], FailedRank] = {}
         self._said: set[str] = set()
         self._next_survey = self._next_round = 0.0
+        self._surveyed = False
         self._read_records()
 
     def follow(self) -> End:
@@ -119,7 +120,10 @@ class Follower:
 
     def _find_logs(self) -> None:
         """Watch what has come since the last survey."""
-        run, wanted, known = self.run, self.selection, {log.path for log in self._watches}
+        run, known = self.run, {log.path for log in self._watches}
+        # What comes later is shown from its beginning.
+        wanted = self.selection._replace(tail=None) if self._surveyed else self.selection
+        self._surveyed = True
         for member in self._members:
             key: tuple[int, int | None] = (member.member, None)
             path = run.script_log(member.member)

@@ -83,7 +83,8 @@ class Log:
         """What to show of up to `READ` new bytes, and of a line that stands for too long."""
         data = self._tail.read(READ)
         self.grown = len(data)
-        shown = self._shown(self._lines.feed(data, now))
+        shown = self.finish() if self._tail.restarted else b""
+        shown += self._shown(self._lines.feed(data, now))
         if (due := self._lines.due()) is not None and due <= now:
             shown += self._shown(self._lines.flush())
         return shown

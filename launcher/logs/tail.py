@@ -20,6 +20,8 @@ class Tail:
         self.path = path
         self.trouble: str | None = None
         """Why the last look failed, in the system's words; a file that is missing is none."""
+        self.restarted = False
+        """Whether the last look found it shorter, and began anew."""
         self._offset = offset
 
     def read(self, limit: int) -> bytes:
@@ -27,7 +29,8 @@ class Tail:
         self.trouble = None
         try:
             with _opened(self.path) as file:
-                if os.fstat(file.fileno()).st_size < self._offset:
+                self.restarted = os.fstat(file.fileno()).st_size < self._offset
+                if self.restarted:
                     self._offset = 0
                 data = os.pread(file.fileno(), limit, self._offset)
         except FileNotFoundError:

@@ -38,7 +38,7 @@ def decide(around: Around) -> Placement:
     if "CASTOFF_STARTER" not in around:
         placement = _without_castoff(around, family)
     elif told := _of_this_task(around, family):
-        _check_neighbours(around, family or told)
+        _check_neighbours(around, family or told, by_mark=family is None)
         placement = told
     else:
         of_torchrun = family is not None and family.starter == "torchrun"  # which sets the others anew
@@ -151,11 +151,11 @@ def _inside(around: Around, family: Placement) -> Placement:
     return complete(placement, around)
 
 
-def _check_neighbours(around: Around, placement: Placement) -> None:
+def _check_neighbours(around: Around, placement: Placement, *, by_mark: bool = False) -> None:
     """Refuse a placement that a variable of another starter contradicts: one of the two is left over.
 
     A job that was submitted from inside a rank of an mpiexec inherits that rank's variables, and
-    all of its tasks would take its place.
+    all of its tasks would take its place. `by_mark`: castoff's mark alone places it, and no starter's family.
     """
     if placement.starter in ("hydra", "intelmpi", "openmpi") and slurm_in_step(around):
         proxies = around.number("SLURM_STEP_NUM_TASKS") or 0
@@ -169,8 +169,8 @@ def _check_neighbours(around: Around, placement: Placement) -> None:
             f" {' '.join(placement.sources[field] for field in PLACE[:3])}."
             " If an mpiexec inside the task did, before mpiexec: unset SLURM_STEP_NUM_TASKS"
         )
-    if placement.starter not in ("srun", "pals", "local", "environment"):
-        return
+    if not by_mark and placement.starter not in ("srun", "pals", "local", "environment"):
+        return  # under Hydra, say, the PMIX_RANK of the srun that started its proxy
     for names, expected in ((MPI_RANKS, placement.rank), (MPI_SIZES, placement.world_size)):
         for name in names:
             if expected is not None and around.number(name) not in (None, expected):

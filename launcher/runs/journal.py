@@ -7,8 +7,11 @@ locks may have left half written is no line to a reader, and eats no line that c
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,6 +21,9 @@ from launcher.runs.run import take
 
 _PATIENCE = 2.0
 """Seconds to wait for another writer."""
+
+_LONGEST_LINE = 1 << 20
+"""Bytes; pieces of a longer one are no lines of ours."""
 
 
 def append(path: Path, records: Iterable[msgspec.Struct]) -> None:
@@ -30,7 +36,7 @@ def append(path: Path, records: Iterable[msgspec.Struct]) -> None:
     if not lines:
         return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    descriptor = _opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         # On a file system without locks too: a local disk appends each write as a whole.
         with contextlib.suppress(OSError):
@@ -52,7 +58,16 @@ def lines(path: Path) -> Iterator[bytes]:
         OSError: it cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            yield from file
+        with os.fdopen(_opened(path, os.O_RDONLY), "rb") as file:
+            yield from iter(partial(file.readline, _LONGEST_LINE), b"")
     except (FileNotFoundError, NotADirectoryError):
         return
+
+
+def _opened(path: Path, flags: int) -> int:
+    """The descriptor of a plain file; a pipe, say, would be waited for."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no plain file")

@@ -200,7 +200,7 @@ def record_bytes(path: Path) -> bytes:
             return os.read(descriptor, _LARGEST_RECORD)
         finally:
             os.close(descriptor)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, BlockingIOError):  # or a pipe that somebody holds open
         return b""
     except OSError as error:
         raise CastoffError(f"{path}: cannot be read: {error.strerror}") from error

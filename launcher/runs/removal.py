@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 from launcher.errors import CastoffError
@@ -104,8 +103,7 @@ def empty(path: Path) -> None:
     if not path.exists():
         return
     try:
-        # What package managers protect even from its owner. No link on the way is followed.
-        subprocess.run(["chmod", "-R", "u+rwx", path], stderr=subprocess.DEVNULL, check=False)
+        _open_folders(path)
         shutil.rmtree(path)
     except FileNotFoundError:
         return  # another sweep was quicker
@@ -114,3 +112,16 @@ def empty(path: Path) -> None:
             f"{path}: what is left of a removed run cannot be removed: {error.filename}: {error.strerror}; "
             "once it can, the next `castoff clean` does it"
         ) from error
+
+
+def _open_folders(path: Path) -> None:
+    """Lift the protection of folders that package managers put on them, each before it is looked into.
+
+    Of folders alone: a file may be a hard link into somebody's cache.
+    """
+    path.chmod(0o700)
+    for folder, inner, _ in os.walk(path):
+        for one in (Path(folder, name) for name in inner):
+            with contextlib.suppress(OSError):  # somebody else's, which the removal then says
+                if not one.is_symlink():
+                    one.chmod(0o700)

@@ -63,6 +63,9 @@ class Told:
         self.stuck: str | None = None
         """Why a member waits until somebody does something."""
         self.members = [self._member(number) for number in run.numbers]
+        if run.unclear is not None and not self.unsettled:  # of a chain: no member begins with a later link
+            going = ("pending", "running")
+            self.members = [one if one.state in going else self._unclear(one) for one in self.members]
 
     def _member(self, number: int) -> MemberStatus:
         """One member's state."""
@@ -100,11 +103,7 @@ class Told:
         if send.job is None:
             if self.run.alive:
                 return MemberStatus(number, "pending", None, statuses, "it is just being submitted")
-            self.unsettled = True
-            reason = "there was no answer, so it may or may not have been submitted; "
-            silence = self.answer.silence
-            reason += self._unheard(silence) if silence else "ask again in some seconds"
-            return MemberStatus(number, "unknown", "unknown", statuses, reason)
+            return self._unclear(MemberStatus(number, "unknown", "unknown", statuses))
         key = self.run.key(number, send.job) or (send.job, None)
         told = self._told(key)
         if told is None and (silence := self._silence(key)):
@@ -257,6 +256,14 @@ class Told:
         if told.is_stuck:
             self.stuck = self.stuck or reason
         return MemberStatus(number, "pending", None, statuses, reason)
+
+    def _unclear(self, member: MemberStatus) -> MemberStatus:
+        """A member of which something was sent that may or may not have arrived."""
+        self.unsettled = True
+        reason = "there was no answer, so it may or may not have been submitted; "
+        silence = self.answer.silence
+        reason += self._unheard(silence) if silence else "ask again in some seconds"
+        return MemberStatus(member.member, "unknown", "unknown", member.attempts, reason)
 
     def _silent(self, number: int, silence: str, statuses: list[AttemptStatus]) -> MemberStatus:
         self.unsettled = self.unsettled or not self.answer.lasting

@@ -23,7 +23,7 @@ from launcher.status.settle import settle
 from launcher.status.survey import Scene
 from launcher.status.watch import judge
 from launcher.submission.dependencies import resolve
-from launcher.submission.send import send
+from launcher.submission.send import send, unrecorded
 from launcher.submission.submit import secrets
 
 _PATIENCE = 20.0
@@ -85,7 +85,10 @@ def resubmit(
                 "`status` does not",
             )
             run.write_submission(record)
-            send(run, record, sendings, lock, environ)
+            try:
+                send(run, record, sendings, lock, environ)
+            except OSError as error:
+                raise unrecorded(run, record, error) from error
     except BlockingIOError:
         raise CastoffError(_still(run)) from None
     except OSError as error:

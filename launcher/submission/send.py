@@ -95,6 +95,16 @@ def send(
         raise
 
 
+def unrecorded(run: Run, record: Submission, error: OSError) -> CastoffError:
+    """What to say where the disk, say, has no room for a word of what was sent."""
+    words = f"{run.path}: cannot be written: {error.strerror}"
+    if record.sends:
+        job = record.sends[-1].job
+        sent = f"job {job} was submitted" if job else "it may have been submitted"
+        words += f"; {sent}, so do not send it again: `castoff status {run.id}` tells what becomes of it"
+    return CastoffError(words)
+
+
 def _send_all(
     run: Run, record: Submission, sendings: Sequence[Sending], lock: IO[str], environ: Mapping[str, str]
 ) -> None:
@@ -103,7 +113,11 @@ def _send_all(
     for number, sending in enumerate(sendings, 1):
         command = sending.command(sends[-1].job if sends else None)
         sends.append(_send_of(sending))
-        run.write_submission(record)
+        try:
+            run.write_submission(record)
+        except OSError:
+            sends.pop()  # nor is it sent
+            raise
         variables = {**cleaned, **sending.environment}
         try:
             answer = _answer(run, command, variables, record.directory, [lock.fileno()])

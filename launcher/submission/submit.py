@@ -36,7 +36,7 @@ from launcher.schedulers.local import control as local
 from launcher.schedulers.orders import Order
 from launcher.schedulers.registry import queued
 from launcher.submission.dependencies import resolve
-from launcher.submission.send import send
+from launcher.submission.send import send, unrecorded
 
 _PLACEHOLDER = f"/{os.urandom(16).hex()}"
 """Stands for the run directory, which only a real submission makes. At random, for then no text of a
@@ -148,7 +148,7 @@ def submit(
             send(run, record, sendings, draft.lock, environ)
         except OSError as error:
             if record.error is None:
-                raise
+                raise unrecorded(run, record, error) from error
             draft.withdraw()  # a refusal that cannot be written down, as where the disk is full
             raise CastoffError(f"{record.error}\nnothing was started, and nothing of it is left") from error
     return run

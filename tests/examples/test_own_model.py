@@ -67,9 +67,8 @@ if __name__ == "__main__":
 
 
 @pytest.mark.usefixtures("for_real")
-@pytest.mark.parametrize(
-    "way", [pytest.param(way, marks=[] if way == "alone" else pytest.mark.long) for way in WAYS]
-)
+@pytest.mark.long  # README.md's command starts two ranks of it each day
+@pytest.mark.parametrize("way", WAYS)
 def test_it_learns_however_it_is_started(way: str, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     (tmp_path / "spawning.py").write_text(SPAWNING)

@@ -150,6 +150,7 @@ def check(training: Training, expected: Learnt, starter: str, *marks: str, by_ca
     assert training.learnt() == expected
 
 
+@pytest.mark.long
 def test_castoff_here(training: Training, expected: Learnt, castoff: Castoff) -> None:
     job = training.job_file(ranks_per_node=2)
     answer = castoff("submit", job, "--site", "local", cwd=training.folder)

@@ -98,7 +98,11 @@ class Family:
         """Children that are none of the ranks'."""
         self.ranks: set[int] = set()
         """Children that this process waits for by itself."""
-        become_subreaper()
+        self._was_subreaper = become_subreaper()
+
+    def close(self) -> None:
+        """Be a sub-reaper no more, if this made the process one."""
+        become_subreaper(self._was_subreaper)
 
     def bury(self) -> bool:
         """Reap the dead among adopted children; whether any child of the ranks' still lives."""
@@ -169,12 +173,15 @@ def _children() -> set[int]:
     return {int(pid) for text in texts for pid in text.split()}
 
 
-def become_subreaper() -> None:
-    """Adopt orphaned descendants from now on (Linux)."""
+def become_subreaper(adopts: bool = True) -> bool:
+    """Adopt orphaned descendants from now on, or no more (Linux); whether it was so before."""
     import ctypes
 
-    set_child_subreaper = 36
-    ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
+    set_child_subreaper, get_child_subreaper = 36, 37
+    prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int(0)
+    prctl(get_child_subreaper, ctypes.byref(before), 0, 0, 0)
+    prctl(set_child_subreaper, int(adopts), 0, 0, 0)
+    return bool(before.value)
 
 
 @contextlib.contextmanager

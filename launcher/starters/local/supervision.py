@@ -91,6 +91,7 @@ class Supervision:
         self._report = report
         self._signals = stack.enter_context(_caught_signals())
         self._family = Family()
+        stack.callback(self._family.close)
         self.guardian = Guardian()
         stack.callback(self.guardian.dismiss)
         self._family.foreign.add(self.guardian.pid)
@@ -284,7 +285,8 @@ class Supervision:
             return
         if not self._stopped:
             self._result = code
-            killer = next((one.name for one in signal.Signals if one == -returncode), None)
+            names = {one.value: one.name for one in signal.Signals}
+            killer = names.get(-returncode, f"SIG{-returncode}") if returncode < 0 else None
             self._report_failure(rank, code, killer)
         if not self._ending:
             self._ending = True
@@ -299,6 +301,8 @@ class Supervision:
                     file.write(json.dumps(first) + "\n")
             except OSError as error:
                 self.say(f"cannot write {path}: {error.strerror}")
+                with contextlib.suppress(OSError):  # half of it must not keep another from writing his
+                    path.unlink()
             first = _recorded(path) or first
         killed = f"killed by {first['signal']} ({first['code']})"
         how = killed if first["signal"] else f"exit code {first['code']}"

@@ -200,7 +200,8 @@ class TestSelection:
             append(rank(logs, number), "".join(f"{number} {line}\n" for line in range(10)))
         time.at(3, lambda: append(rank(logs, 1), "new\n"))
         time.at(4, made.end)
-        assert follow(made, tail=1).lines == ["[0] 0 9", "[1] 1 9", "[1] new"]
+        time.at(3, lambda: append(rank(logs, 2), "2 0\n2 1\n"))  # which is new as a whole
+        assert follow(made, tail=1).lines == ["[0] 0 9", "[1] 1 9", "[1] new", "[2] 2 0", "[2] 2 1"]
 
     def test_for_programs(self, made: MadeRun, follow: Follow) -> None:
         append(rank(made.begin(), 7), "one\n")

@@ -59,6 +59,12 @@ class TestLog:
         path.write_bytes(text)
         return rank_log(Source(0, 0, rank=3), path, Selection(), PLAIN), path
 
+    def test_one_that_is_emptied_begins_a_line(self, tmp_path: Path) -> None:
+        log, path = self.log(tmp_path, b"whole\nhalf")
+        assert log.poll(0.0) == b"[3] whole\n"
+        path.write_bytes(b"new\n")
+        assert log.poll(0.0) == b"[3] half\n[3] new\n"
+
     def test_half_a_line_waits_and_is_shown_in_the_end(self, tmp_path: Path) -> None:
         log, path = self.log(tmp_path, b"one\nhal")
         assert log.poll(0.0) == b"[3] one\n"

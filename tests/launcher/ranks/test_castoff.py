@@ -50,8 +50,11 @@ def test_marker_is_believed_where_its_family_was_removed() -> None:
     assert detect(shim("hydra", 3, 4, 1, 2, 1)).starter == "hydra"
 
 
-def test_marker_is_refused_where_an_unknown_starter_contradicts() -> None:
-    assert "contradicts PMIX_RANK=3" in refusal({**shim("local", 1, 4, 1, 4, 0), "PMIX_RANK": "3"})
+@pytest.mark.parametrize("starter", ["local", "srun", "pals", "hydra", "intelmpi", "openmpi", "flux"])
+def test_marker_is_refused_where_an_unknown_starter_contradicts(starter: str) -> None:
+    for size, name in ((1, "PMIX_RANK"), (1, "PMI_RANK"), (4, "PMIX_RANK")):
+        said = refusal({**shim(starter, 0, size, 0, size, 0), name: "3"})
+        assert f"contradicts {name}=3" in said
 
 
 def test_marker_without_a_node_rank_takes_the_familys() -> None:

@@ -298,7 +298,7 @@ class TestFind:
         assert unusable.find("..").path == unusable.find("./..").path == made.run.path
         monkeypatch.chdir(made.run.path)
         assert unusable.find(".").path == unusable.find("./").path == made.run.path
-        with pytest.raises(CastoffError, match="the index of runs cannot be read: Is a directory"):
+        with pytest.raises(CastoffError, match="the index of runs cannot be read: it is no plain file"):
             unusable.find("made")
 
     def test_links_on_the_way_are_followed(self, made: Made, tmp_path: Path) -> None:

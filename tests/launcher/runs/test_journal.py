@@ -103,6 +103,16 @@ def test_a_file_that_was_cut_off(tmp_path: Path, left: int) -> None:
     assert read(path) == [WHOLE] * (before + 1)
 
 
+def test_a_line_that_is_none_of_ours_is_not_held_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal.append(path, [LINE])
+    with path.open("ab") as file:
+        file.truncate(50_000_000)  # zeros, as a file system may leave them
+    assert all(len(line) <= journal._LONGEST_LINE for line in journal.lines(path))
+    journal.append(path, [LINE])
+    assert read(path) == [WHOLE, WHOLE]
+
+
 @given(before=st.binary(max_size=200), after=st.binary(max_size=200))
 def test_whatever_lies_around_a_line(
     before: bytes, after: bytes, tmp_path_factory: pytest.TempPathFactory
@@ -138,12 +148,16 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert read(tmp_path / "journal") == [WHOLE]
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_what_is_no_plain_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(OSError):
-        journal.append(tmp_path, [LINE])
-    with pytest.raises(OSError):
-        list(journal.lines(tmp_path))
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    for name in ("folder", "pipe", "device"):
+        with pytest.raises(OSError):
+            journal.append(tmp_path / name, [LINE])
+        with pytest.raises(OSError):
+            list(journal.lines(tmp_path / name))
     assert list(journal.lines(tmp_path / "none")) == []
     assert list(journal.lines(tmp_path / "file" / "below")) == []
 

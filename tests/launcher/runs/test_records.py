@@ -136,6 +136,9 @@ def test_a_pipe_or_a_device_in_its_place(tmp_path: Path, name: str) -> None:
     (made.run.path / name).unlink(missing_ok=True)
     os.mkfifo(made.run.path / name)  # who opens it to read would wait for ever
     assert status(made.run).members
+    both = os.open(made.run.path / name, os.O_RDWR)  # nor is it an error that somebody holds it open
+    assert status(made.run).members
+    os.close(both)
     (made.run.path / name).unlink()
     (made.run.path / name).symlink_to("/dev/zero")
     if name == "local.lock":  # which is opened for itself alone

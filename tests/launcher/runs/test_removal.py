@@ -72,6 +72,18 @@ def test_folders_that_were_protected(made: Made) -> None:
     assert (answer.returncode, answer.stderr, left(made)) == (0, "", [])
 
 
+def test_a_file_that_is_somewhere_else_too_stays_as_it_is(made: Made, tmp_path: Path) -> None:
+    """Environments are made of hard links into a cache."""
+    (cached := tmp_path / "cached").touch(mode=0o444)
+    inner = made.run.path / "logs" / "env"
+    inner.mkdir(parents=True)
+    (inner / "file").hardlink_to(cached)
+    removal._open_folders(made.run.path)
+    assert cached.stat().st_mode & 0o777 == 0o444
+    remove(made.run)
+    assert left(made) == [] and cached.exists()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
 def test_what_belongs_to_somebody_else() -> None:
     """A folder of root's in a user's run, as a container leaves it: said before anything is touched."""

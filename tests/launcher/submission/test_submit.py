@@ -13,6 +13,7 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import CastoffError, InvalidInput
 from launcher.runs.index import Index
+from launcher.runs.records import Submission
 from launcher.runs.run import Run
 from launcher.schedulers.local import control as local
 from launcher.status.watch import wait
@@ -93,6 +94,24 @@ def test_a_failure_on_the_way_leaves_nothing(
     with pytest.raises((CastoffError, KeyboardInterrupt)):
         submit(job(), Site.load("local"), runs_dir=tmp_path / "runs")
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_disk_that_is_full_once_the_job_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its id is told, lest somebody sends it again."""
+    (tmp_path / "sbatch").write_text("#!/bin/sh\necho 21\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    write = Run.write_submission
+
+    def full(run: Run, record: Submission) -> None:
+        if record.job:
+            raise OSError(28, "No space left on device")
+        write(run, record)
+
+    monkeypatch.setattr(Run, "write_submission", full)
+    said = "No space left on device; job 21 was submitted, so do not send it again: `castoff status "
+    with pytest.raises(CastoffError, match=said):
+        submit(job(walltime="5m"), Site.load("slurm"), runs_dir=tmp_path / "runs")
 
 
 def _interrupt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -338,6 +338,7 @@ def test_every_rank_finds_the_same_mistake(tmp_path: Path) -> None:
     assert second.splitlines() == [f"[RANK 1] {problem} (and 1 more; rank 0 has them)"]
 
 
+@pytest.mark.long
 def test_rank_0_alone_finds_one(tmp_path: Path) -> None:
     """The other waits for it to make the folder, and is told the same."""
     (tmp_path / "out").write_text("a file")

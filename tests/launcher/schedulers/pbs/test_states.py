@@ -115,6 +115,19 @@ class TestLeftOut:
         pbs.tells({"7.head": finished(75), "8.head": RUNNING}, made.run)
         assert status(made.run).state == "pending"
 
+    @pytest.mark.parametrize(("word", "code"), [("again", 75), ("failed", 1), ("done", 0)])
+    def test_nor_does_a_link_that_may_not_have_arrived(
+        self, pbs: FakePbs, tmp_path: Path, word: str, code: int
+    ) -> None:
+        """Of a chain: it would run beside what is sent again, or in a directory that was removed."""
+        sends = [{"job": "7.head", "link": 0}, {"link": 1, "time": 1009.0, "unclear": "end of file"}]
+        made = OnPbs(tmp_path, sends=sends)
+        made.attempt("0.0", word, code)
+        pbs.tells({}, made.run)
+        now = status(made.run)
+        assert (now.state, now.unsettled, now.final) == ("unknown", True, False)
+        assert now.reason is not None and "it may or may not have been submitted" in now.reason
+
     def test_is_not_started_again(self, pbs: FakePbs, two: list[OnPbs]) -> None:
         self.first_alone(pbs, RUNNING, two[0])
         with pytest.raises(CastoffError, match=r"leaves out job 8\.head; what may run already is not"):

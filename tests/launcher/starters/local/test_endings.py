@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import signal
@@ -46,6 +48,28 @@ class TestFailure:
         found = json.loads(record.read_text())
         assert (found["code"], found["signal"]) == (code, name)
         assert f"failed first: killed by {name} ({code})\n" in outcome.messages
+
+    def test_who_started_them_adopts_no_more(self, run: Run) -> None:
+        """Else what its other children leave would stay its zombies."""
+        run(shell("true"), 1)
+        adopts = ctypes.c_int()
+        ctypes.CDLL(None).prctl(37, ctypes.byref(adopts), 0, 0, 0)  # PR_GET_CHILD_SUBREAPER, see prctl(2)
+        assert adopts.value == 0
+
+    def test_half_a_record_is_none(self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As on a full disk: another may still write his."""
+        record = tmp_path / "failure.json"
+
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(json, "dumps", full)  # once the file is there
+        outcome = run(shell("exit 7"), 1, failure_file=record)
+        assert outcome.code == 7 and not record.exists()
+        assert f"castoff: cannot write {record}: No space left on device\n" in outcome.messages
+
+    def test_a_signal_without_a_name(self, run: Run) -> None:
+        assert "failed first: killed by SIG40 (168)\n" in run(shell("kill -40 $$"), 1).messages
 
     def test_the_first_writer_wins(self, run: Run, tmp_path: Path) -> None:
         record = tmp_path / "failure.json"
