@@ -45,7 +45,8 @@ def directive(name: str, value: str | bool) -> str:
         return f"--{name}"
     text = str(value)
     if not text.isprintable() or '"""' in text or "'''" in text:
-        raise ValueError(f"directives.{name}: is {shown(text)}, which flux batch cannot be told")
+        field = {**DIALECT.owned, **DIALECT.typed}.get(name, f"directives.{name}")
+        raise ValueError(f"{field}: is {shown(text)}, which flux batch cannot be told")
     if name == "dependency":
         return " ".join(dependencies(text))
     if name in ("env", "env-remove"):
