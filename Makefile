@@ -10,7 +10,8 @@
 # make clean       remove what these commands made
 #
 # Each sets up .venv first, from constraints.txt; later runs find it there. PYTHON names another
-# interpreter, from 3.11 on: the versions in constraints.txt need that.
+# interpreter, from 3.11 on: the versions in constraints.txt need that. TORCH_INDEX names the package index
+# that PyTorch is taken from; without it, machines that have no NVIDIA device get PyTorch's CPU build.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -21,6 +22,9 @@ MAKEFLAGS += --no-builtin-rules
 PYTHON ?= python3
 # The only version of torch that is ever installed here: never the newest by accident.
 TORCH := torch==2.13.0
+TORCH_INDEX ?=
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+NVIDIA := $(wildcard /dev/nvidiactl /dev/dxg)
 # What the tests of the starter intelmpi run.
 INTEL_MPI := impi-rt==2021.19.0
 # What some tests start ranks and containers with, and unpack, and a program of each package, which tells
@@ -41,6 +45,7 @@ endif
 PYTEST := tests/in_memory.sh .venv/bin/python -m pytest $(SIDE_BY_SIDE)
 
 READY := .venv/.ready
+TORCH_READY := .venv/.torch
 INTEL_MPI_READY := .venv/intelmpi/.ready
 DEMO := castoff-demo
 JOB := examples/causets_job.yaml
@@ -103,15 +108,35 @@ bench-causets: $(READY)
 	@.venv/bin/python -m tests.bench.causets
 
 # All of constraints.txt first: castoff's own build then finds its backend there, pinned too.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt $(TORCH_READY)
+	@echo "Installing the other packages into .venv: about 1 GB on disk"
+	.venv/bin/python -m pip install --quiet -r constraints.txt
+	.venv/bin/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev,dpo,gnn,sedd]'
+	touch $@
+
+# By itself, with pip's progress: on Linux, pip's default build is for NVIDIA devices and several times the size.
+$(TORCH_READY): constraints.txt
 	@if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
 	  echo "constraints.txt needs Python 3.11 or newer: make PYTHON=python3.12 …" >&2
 	  exit 1
 	fi
-	echo "Setting up .venv; this takes a minute or two, once."
 	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet -r constraints.txt
-	.venv/bin/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev,dpo,gnn,sedd]'
+	ask=(.venv/bin/python -m pip --timeout 15 --retries 1 index versions torch --index-url $(CPU_INDEX))
+	default="PyTorch's default build: on Linux about 2.8 GB to download, 4.6 GB on disk"
+	torch=$(TORCH) index="$(TORCH_INDEX)"
+	if [ -n "$$index" ]; then
+	  echo "Installing PyTorch from TORCH_INDEX"
+	elif [ -n "$(NVIDIA)" ] || [ "$$(uname -s)" != Linux ]; then
+	  echo "Installing $$default"
+	elif [[ $$("$${ask[@]}" 2>/dev/null) == *"$(patsubst torch==%,%,$(TORCH))+cpu"* ]]; then
+	  echo "Installing PyTorch's CPU build, as there is no NVIDIA device: about 0.2 GB to download, 0.8 GB on disk"
+	  torch=$(TORCH)+cpu index=$(CPU_INDEX)
+	else
+	  echo "No CPU build of $(TORCH) at $(CPU_INDEX), or it cannot be reached." \
+	    "TORCH_INDEX=URL make … takes PyTorch from another package index." >&2
+	  echo "Installing $$default"
+	fi
+	.venv/bin/python -m pip install $${index:+--extra-index-url "$$index"} -c constraints.txt "$$torch"
 	touch $@
 
 # In a place of its own, since its bin/ would hide the system's mpiexec; without libfabric, which only
