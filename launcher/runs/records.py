@@ -169,6 +169,7 @@ class Facts(msgspec.Struct, frozen=True):
     requeue_how: str | None = None
     """`requeue`: the scheduler starts the same job again; `copy`: the job submits a copy of itself; `chain`:
     jobs that were submitted beforehand follow it; None: nobody starts it again."""
+    inherit: str | list[str] = "all"
     env_from: list[str] = []
     per_rank_logs: bool = True
     by_script: bool = False

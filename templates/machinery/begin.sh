@@ -8,6 +8,7 @@ castoff_do() { # STEP...
   for castoff_step; do "$castoff_step"; done
 }
 castoff_begin() {
+  castoff_use_own_words
   castoff_locate
   castoff_find_run_directory
   castoff_count_attempts
@@ -26,7 +27,7 @@ castoff_begin() {
   castoff_listen
   cd "$castoff_submit_dir" || exit
 }
-# `castoff submit` names it. A script that stands alone makes castoff-<job id> where it was submitted,
+# castoff submit names it. A script that stands alone makes castoff-<job id> where it was submitted,
 # and copies itself there; a directory that a parent job left in the environment is not believed.
 castoff_find_run_directory() {
   if [[ -n ${CASTOFF_RUN_DIR:-} && ! -e $CASTOFF_RUN_DIR ]]; then
@@ -81,7 +82,7 @@ castoff_begin_records() {
   )
 }
 castoff_record_ending() { # ENDING CODE
-  if [[ $1 == failed && $2 == 0 ]]; then set -- failed 1; fi # a signal ended it, or an `exit` in setup
+  if [[ $1 == failed && $2 == 0 ]]; then set -- failed 1; fi # a signal ended it, or setup's own exit
   (
     umask 077
     printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \

@@ -1,5 +1,5 @@
 # --- Environment ----------------------------------------------------------------------------------
-castoff_forget() { # what a parent's ranks were told, and functions of setup's that are named as what we call
+castoff_forget() { # what a parent's ranks were told, and setup's functions that are named as what we call
   castoff_use_own_words
   castoff_keep_exit
   castoff_listen # again: setup may have traps of its own
@@ -8,9 +8,14 @@ castoff_forget() { # what a parent's ranks were told, and functions of setup's t
   castoff_forget_other_schedulers
   export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 }
-castoff_use_own_words() {
-  unset -f awk bash break builtin cat cd chmod cksum cmp command compgen cp date disown echo env exec exit \
-    export false find grep hostname id kill local mkdir mv printf qsub read readonly return scontrol sed set \
-    shift sleep sort squeue stat tail timeout trap true umask unset wait wc : .
+castoff_use_own_words() { # functions of setup's or of the environment are not what we mean by these
+  POSIXLY_CORRECT=1 # so that unset is bash's own
+  unset -f builtin shopt unset
+  unset -v POSIXLY_CORRECT
+  shopt -u inherit_errexit 2>/dev/null || ((1)) # which bash before 5.2 keeps of that
+  unset -f awk bash break cat cd chmod cksum cmp command compgen cp date declare disown echo env eval exec \
+    exit export false find grep hostname id kill local mkdir mv printf qsub read readonly return scontrol sed \
+    set shift sleep sort squeue stat tail timeout trap true umask wait wc : .
+  unset -f df mktemp rm rmdir sh sha256sum tar tr unzip # of programs for the nodes, where sh is bash
 }
 readonly -f castoff_forget castoff_use_own_words

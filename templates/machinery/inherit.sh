@@ -1,4 +1,4 @@
-castoff_inherit() { # NAME...: what is not named here is dropped
+castoff_inherit() { # NAME...: the environment but for these variables is dropped
   local castoff_name castoff_kept_names=" $* "
   while read -r castoff_name; do
     case $castoff_name in
@@ -10,5 +10,8 @@ castoff_inherit() { # NAME...: what is not named here is dropped
         ;;
     esac
   done < <(compgen -e)
+  while read -r _ _ castoff_name; do # functions, too
+    unset -f "$castoff_name" 2>/dev/null || true # ours are read-only
+  done < <(declare -Fx)
 }
 readonly -f castoff_inherit

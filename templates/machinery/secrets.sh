@@ -1,5 +1,5 @@
 castoff_need() { # NAME of a variable that env_from asks for
-  if [[ -r $CASTOFF_RUN_DIR/secrets.sh ]]; then # `castoff submit` wrote it
+  if [[ -r $CASTOFF_RUN_DIR/secrets.sh ]]; then # castoff submit wrote it
     # shellcheck source=/dev/null
     . "$CASTOFF_RUN_DIR/secrets.sh"
   fi

@@ -1,5 +1,5 @@
 # --- Start of the ranks ---------------------------------------------------------------------------
-castoff_start() { # STARTER... "$castoff_rank" PROGRAM...
+castoff_start() { # STARTER... RANK_PROGRAM PROGRAM...
   castoff_command=() castoff_flags=()
   while [[ $1 != "$castoff_rank" ]]; do
     castoff_command+=("$1")

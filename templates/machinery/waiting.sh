@@ -1,5 +1,5 @@
 castoff_wait() { # for castoff_starter, whatever signals come; leaves its code in castoff_code
-  # bash may lose the code of what a signal ends while `wait` waits for it: so that asks when it has ended.
+  # bash may lose the code of what a signal ends while wait waits for it: so that asks when it has ended.
   while builtin kill -0 "$castoff_starter" 2>/dev/null; do
     read -r -t 0.1 -u 9 _ || true # nothing ever comes; traps run meanwhile
   done 9<> <(:)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,9 @@ from launcher.runs.run import Run
 from launcher.schedulers.command import SETTINGS
 from launcher.schedulers.local.control import INDEX, KILL_AFTER, MARK
 from launcher.starters.local.processes import on_cores
+
+ALWAYS_INHERITED = frozenset(["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER"])
+"""What a job has of its submitter's environment, whatever it inherits; its script says the same."""
 
 
 class Start(NamedTuple):
@@ -57,7 +61,7 @@ class Member:
         with run.script_log(self.number).open("ab") as log, on_cores(cores):
             self.process = subprocess.Popen(
                 [*shlex.split(plan.shell), str(run.script)],
-                env=_environment(run, directory, start, mark),
+                env=_environment(run, plan, directory, start, mark),
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -113,10 +117,10 @@ def attempt_folder(run: Run, start: Start) -> Path:
     return run.path / "attempts" / f"{start.member}.{start.attempt}"
 
 
-def _environment(run: Run, directory: str | None, start: Start, mark: str) -> dict[str, str]:
+def _environment(run: Run, plan: Facts, directory: str | None, start: Start, mark: str) -> dict[str, str]:
     environment = {
         name: value
-        for name, value in os.environ.items()
+        for name, value in _inherited(plan).items()
         if not name.startswith("CASTOFF_") or name in SETTINGS
     }
     environment.update(
@@ -133,3 +137,15 @@ def _environment(run: Run, directory: str | None, start: Start, mark: str) -> di
     if command is not None:
         environment["CASTOFF_COMMAND"] = command
     return environment
+
+
+def _inherited(plan: Facts) -> Mapping[str, str]:
+    """What the job asks for of this environment: decided here, for bash reads some of it as it starts.
+
+    Its functions (BASH_FUNC_…), BASH_ENV and SHELLOPTS would reach the script before its first line.
+    """
+    if plan.inherit == "all":
+        return os.environ
+    names = plan.inherit if isinstance(plan.inherit, list) else []
+    kept = ALWAYS_INHERITED.union(names, plan.env_from)
+    return {name: os.environ[name] for name in os.environ if name in kept or name.startswith("CASTOFF_")}

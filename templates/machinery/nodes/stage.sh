@@ -1,4 +1,4 @@
-# VERB STAGE_DIR SUBMIT_DIR: `measure` runs once; then, on each node, `copy` and `clean`.
+# VERB STAGE_DIR SUBMIT_DIR: measure runs once; then, on each node, copy and clean.
 castoff_verb=$1
 castoff_stage_dir=$2
 castoff_submit_dir=$3

@@ -14,6 +14,8 @@
 # ccs: four ranks share each tile, each with a quarter of its engines
 # 48 ranks per node: what ccs is made for
 # OMP_NUM_THREADS=2: a rank's cores
+POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
+unset -f awk builtin echo eval exit export readonly set shopt unset; unset -v POSIXLY_CORRECT
 set -euo pipefail
 # First of all, castoff's functions: they stand below the last line that begins with "# === castoff".
 if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = $0 }

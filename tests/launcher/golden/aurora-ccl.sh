@@ -17,6 +17,8 @@
 # event-queues: larger event queues, for programs that overflow those of Slingshot
 # 12 ranks per node: what ccl-workers is made for
 # OMP_NUM_THREADS=7: a rank's cores
+POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
+unset -f awk builtin echo eval exit export readonly set shopt unset; unset -v POSIXLY_CORRECT
 set -euo pipefail
 # First of all, castoff's functions: they stand below the last line that begins with "# === castoff".
 if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = $0 }

@@ -13,6 +13,8 @@
 # causets on aurora: 12 ranks, 12 on 1 node.
 # 12 ranks per node: the node has 12 devices
 # OMP_NUM_THREADS=8: a rank's cores
+POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
+unset -f awk builtin echo eval exit export readonly set shopt unset; unset -v POSIXLY_CORRECT
 set -euo pipefail
 # First of all, castoff's functions: they stand below the last line that begins with "# === castoff".
 if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = $0 }

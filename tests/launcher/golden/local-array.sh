@@ -1,6 +1,8 @@
 #!/bin/bash
 
 # causets on local: 2 ranks, 2 on 1 node.
+POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
+unset -f awk builtin echo eval exit export readonly set shopt unset; unset -v POSIXLY_CORRECT
 set -euo pipefail
 # First of all, castoff's functions: they stand below the last line that begins with "# === castoff".
 if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = $0 }
@@ -12,7 +14,7 @@ fi
 eval "${castoff_below:LINENO-1}" # so that their errors name the right lines
 
 castoff_nodes=1 castoff_ranks=2 castoff_ranks_per_node=2 castoff_full_nodes=1
-castoff_own_index=${1:-0} # `bash job.sh 3` runs member 3 of the array
+castoff_own_index=${1:-0} # bash job.sh 3 runs member 3 of the array
 export CASTOFF_ARRAY_COUNT=8
 castoff_begin # the run directory and its records; what asks this job to stop
 

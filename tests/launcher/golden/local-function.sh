@@ -1,6 +1,8 @@
 #!/bin/bash
 
 # causets on local: 2 ranks, 2 on 1 node.
+POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
+unset -f awk builtin echo eval exit export readonly set shopt unset; unset -v POSIXLY_CORRECT
 set -euo pipefail
 # First of all, castoff's functions: they stand below the last line that begins with "# === castoff".
 if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = $0 }

@@ -11,6 +11,8 @@
 
 # causets on pbs: 4 ranks, 4 on 1 node.
 # OMP_NUM_THREADS=8: a rank's cores
+POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
+unset -f awk builtin echo eval exit export readonly set shopt unset; unset -v POSIXLY_CORRECT
 set -euo pipefail
 # First of all, castoff's functions: they stand below the last line that begins with "# === castoff".
 if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = $0 }

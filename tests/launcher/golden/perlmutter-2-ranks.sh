@@ -17,6 +17,8 @@
 # causets on perlmutter: 2 ranks, 2 on 1 node.
 # --cpus-per-task=64: a rank's 32 cores, which have 2 CPUs each
 # OMP_NUM_THREADS=32: a rank's cores
+POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
+unset -f awk builtin echo eval exit export readonly set shopt unset; unset -v POSIXLY_CORRECT
 set -euo pipefail
 # First of all, castoff's functions: they stand below the last line that begins with "# === castoff".
 if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = $0 }

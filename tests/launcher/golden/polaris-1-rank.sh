@@ -12,6 +12,8 @@
 
 # causets on polaris: 1 rank.
 # OMP_NUM_THREADS=32: a rank's cores
+POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
+unset -f awk builtin echo eval exit export readonly set shopt unset; unset -v POSIXLY_CORRECT
 set -euo pipefail
 # First of all, castoff's functions: they stand below the last line that begins with "# === castoff".
 if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = $0 }

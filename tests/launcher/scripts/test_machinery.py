@@ -60,6 +60,14 @@ class TestParts:
                 kept = " ".join(re.findall(r"^readonly -f (.*)$", text, re.MULTILINE)).split()
                 assert kept == defined, path
 
+    def test_comments_hold_nothing_that_a_shell_would_run(self) -> None:
+        """A comment that a quote or a here-document of somebody's swallows is no comment any more."""
+        for path in sorted(template_folder().rglob("*.*")):
+            if path.suffix in (".sh", ".j2") and path.name != "job.yaml.j2":
+                for line in path.read_text().splitlines():
+                    comment = re.search(r"(?:^|\s)#\s.*", line)
+                    assert not (comment and re.search(r"[`$]", comment[0])), f"{path}: {line}"
+
     def test_none_of_them_holds_a_template(self) -> None:
         for path in PARTS:
             assert "{{" not in path.read_text().replace("${{", "") and "{%" not in path.read_text(), path
@@ -228,17 +236,46 @@ class TestLoader:
         assert f"job.sh: line {number}: SLURM_JOB_ID: castoff: submit this script with sbatch" in output
 
 
+def called_in_scripts() -> set[str]:
+    """Names of builtins and programs that scripts may call."""
+    text = "".join(path.read_text() for path in PARTS if not named(path).startswith("nodes/"))
+    builtins = subprocess.check_output(["bash", "-c", "compgen -b"], text=True).split()
+    found = {word for word in re.findall(r"[a-z]+", text) if word in builtins or shutil.which(word)}
+    found -= set(subprocess.check_output(["bash", "-c", "compgen -k"], text=True).split())
+    found -= {"srun", "mpiexec"}  # the job's own words, which may well be functions
+    assert {"kill", "wait", "cp", "sed", "printf", "date", "unset", "set"} <= found and len(found) > 30
+    return found
+
+
+class TestFunctionsOfTheEnvironment:
+    @pytest.mark.parametrize("inherit", others_long(["all", ["PROBE_FOLDER"]], [["PROBE_FOLDER"]]))
+    @pytest.mark.parametrize("kind", others_long(["local", "hydra", "pals", "srun"], ["local"]))
+    def test_named_as_what_castoff_calls(self, kind: str, inherit: str | list[str], bench: Benches) -> None:
+        """As `export -f` leaves them; bash itself has them before the first line of a script."""
+        here = bench(kind)
+        taken = here.folder / "taken"  # written by a redirection, for every word may be a function
+        evil = {f"BASH_FUNC_{name}%%": f"() {{  >{taken}-{name}; }}" for name in called_in_scripts()}
+        told = {**evil, "BASH_FUNC_castoff_begin%%": "() {  exit 3; }"}
+        ended = here.run(ranks=1, inherit=inherit, env=told, requeue={"max": 1}, walltime="1h")
+        assert (ended.code, ended.ending) == (0, ("done", 0)), ended.output
+        assert list(here.folder.glob("taken-*")) == []
+
+    @pytest.mark.parametrize(("inherit", "seen"), [("all", "function"), (["MINE"], ""), ("none", "")])
+    def test_what_a_script_that_stands_alone_inherits(
+        self, inherit: str | list[str], seen: str, bench: Benches
+    ) -> None:
+        here = bench("local")
+        setup = ["type -t mine >mine || true"]
+        env = {"BASH_FUNC_mine%%": "() {  echo mine; }", "MINE": "mine"}
+        here.run(ranks=1, inherit=inherit, env=env, setup=setup)
+        assert (here.folder / "mine").read_text().strip() == seen
+
+
 class TestFunctionsOfSetup:
     @pytest.mark.parametrize("kind", others_long(["local", "hydra", "pals", "srun"], ["srun"]))
     def test_named_as_what_castoff_calls(self, kind: str, bench: Benches) -> None:
         """A program or builtin of that name is what castoff means."""
-        text = "".join(path.read_text() for path in PARTS if not named(path).startswith("nodes/"))
-        builtins = subprocess.check_output(["bash", "-c", "compgen -b"], text=True).split()
-        evil = {word for word in re.findall(r"[a-z]+", text) if word in builtins or shutil.which(word)}
-        evil -= set(subprocess.check_output(["bash", "-c", "compgen -k"], text=True).split())
-        evil -= {"set", "unset"}  # the head itself says `set -u` behind setup
-        evil -= {"srun", "mpiexec"}  # the job's own words, which may well be functions
-        assert {"kill", "wait", "cp", "sed", "printf", "date"} <= evil and len(evil) > 30
+        evil = called_in_scripts() - {"set"}  # the head itself says `set -u` behind setup
         lines = [f"{name}() {{ echo taken by {name}; exit 99; }}" for name in sorted(evil)]
         here = bench(kind)
         ended = here.run(ranks_per_node=2, setup=lines, requeue={"max": 1}, walltime="1h")

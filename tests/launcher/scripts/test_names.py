@@ -19,7 +19,7 @@ MEANT = {
     # For srun, and for submitit.
     *("SLURM_HOSTFILE", "SUBMITIT_EXECUTOR"),
     # The shell's own, and for a single read or command.
-    *("_", "IFS", "LC_ALL"),
+    *("_", "IFS", "LC_ALL", "POSIXLY_CORRECT"),
 }
 """Names that the scripts set because programs are to see them."""
 

@@ -75,6 +75,18 @@ class TestEnvironment:
         jobs.wait(run)
         assert sorted(jobs.log(run).splitlines()) == [f"[0] {seen} 0", f"[1] {seen} 1"]
 
+    @pytest.mark.parametrize(("inherit", "seen"), [("none", " "), ("[MINE]", " "), ("all", "function rc")])
+    def test_what_bash_reads_as_it_starts(self, jobs: LocalJobs, inherit: str, seen: str) -> None:
+        """Functions of the submitter, and what it names as BASH_ENV."""
+        rc = jobs.folder / "rc"
+        rc.write_text("CAME=rc\n")
+        told = {"BASH_FUNC_mine%%": "() {  echo mine; }", "BASH_ENV": str(rc), "MINE": "mine"}
+        setup = "setup: ['export SEEN=\"$(type -t mine || :) ${CAME-}\"']"
+        file = jobs.job(f"command: [sh, -c, 'echo \"$SEEN\"']\n{setup}\n")
+        run = jobs.submit("--set", f"inherit={inherit}", file, env=told)
+        jobs.wait(run)
+        assert jobs.log(run) == f"[0] {seen}"
+
     def test_workdir_python_setup_and_env(self, jobs: LocalJobs, tmp_path: Path) -> None:
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin" / "python").write_text('#!/bin/sh\necho "mine: $*"\n')
