@@ -38,10 +38,14 @@ def command(
     from launcher.planning.render import render
     from launcher.runs.records import write_file
     from launcher.runs.script import head_of
+    from launcher.submission.syntax import check_syntax
 
     spec = load_job(job, overrides, flags)
     decided = plan(spec, load_site(site_name, spec))
-    script = head_of(render(decided)) if head else render(decided)
+    script = render(decided)
+    check_syntax(decided, script)
+    if head:
+        script = head_of(script)
     if as_json:
         print_json({"plan": msgspec.to_builtins(decided), "script": script})
     elif output is None:

@@ -113,8 +113,12 @@ class CastoffExecutor(core.Executor):
         """
         from launcher.planning.planner import plan
         from launcher.planning.render import render
+        from launcher.submission.syntax import check_syntax
 
-        return render(plan(self._job([fn] * count), self.site, function=True))
+        decided = plan(self._job([fn] * count), self.site, function=True)
+        script = render(decided)
+        check_syntax(decided, script)
+        return script
 
     def _job(self, functions: list[Callable[..., Any]]) -> JobSpec:
         from launcher.executors.parameters import for_functions

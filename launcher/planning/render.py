@@ -70,11 +70,16 @@ def _texts(plan: Plan) -> tuple[dict[str, str], set[str]]:
     """The machinery's parts by name, and which of them the user has replaced."""
     own = _parts_in(template_folder() / "machinery")
     own[STALE] = stale()
-    theirs = {} if plan.templates is None else _parts_in(Path(plan.templates) / "blocks")
+    theirs = own_parts(plan)
     for name in sorted(theirs.keys() - own.keys()):
         blocks, fix = printable(f"{plan.templates}/blocks"), "docs/templates.md has all of them"
         raise CastoffError(f"{blocks}: castoff's scripts have no part {name}; {fix}")
     return {**own, **theirs}, set(theirs)
+
+
+def own_parts(plan: Plan) -> dict[str, str]:
+    """The parts that the user's template folder puts in place of castoff's, by name."""
+    return {} if plan.templates is None else _parts_in(Path(plan.templates) / "blocks")
 
 
 def _parts_in(folder: Path) -> dict[str, str]:

@@ -29,6 +29,7 @@ from launcher.starters.local.streams import RankLines, RankLog
 from launcher.starters.local.supervision import Rank, Report, Supervision
 from launcher.submission.allocation import plan_in
 from launcher.submission.submit import recorded, working_directory
+from launcher.submission.syntax import check_syntax
 
 _POLL = 0.5  # seconds between looks at what no signal tells: the deadline, a wish from another host
 
@@ -55,6 +56,7 @@ def run_in_foreground(
     """
     decided = plan_in(allocation, spec, site, environ)
     script = render(decided)
+    check_syntax(decided, script)
     directory = working_directory()
     # No node-hours: they are the allocation's, whatever runs in it.
     record = Submission(

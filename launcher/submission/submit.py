@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ import yaml
 
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
-from launcher.errors import CastoffError, printable, say
+from launcher.errors import CastoffError, say
 from launcher.planning.planner import plan
 from launcher.planning.render import render
 from launcher.quoting import shell_word, visible_word
@@ -37,6 +36,7 @@ from launcher.schedulers.orders import Order
 from launcher.schedulers.registry import queued
 from launcher.submission.dependencies import resolve
 from launcher.submission.send import send, unrecorded
+from launcher.submission.syntax import check_syntax
 
 _PLACEHOLDER = f"/{os.urandom(16).hex()}"
 """Stands for the run directory, which only a real submission makes. At random, for then no text of a
@@ -61,6 +61,7 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
     """
     decided = plan(spec, site, function=function)
     script = render(decided)
+    check_syntax(decided, script)
     scheduler = queued(decided.scheduler)
     commands: list[tuple[dict[str, str], list[str]]] = [({}, local.submit_command(_PLACEHOLDER))]
     if scheduler is not None:
@@ -121,7 +122,7 @@ def submit(
     environ = os.environ if environ is None else environ
     decided = plan(spec, site, function=function)
     script = render(decided)
-    _check_syntax("\n".join(decided.setup), script)
+    check_syntax(decided, script)
     scheduler = queued(decided.scheduler)
     if scheduler is not None:
         scheduler.check_reachable(environ)
@@ -152,21 +153,6 @@ def submit(
             draft.withdraw()  # a refusal that cannot be written down, as where the disk is full
             raise CastoffError(f"{record.error}\nnothing was started, and nothing of it is left") from error
     return run
-
-
-def _check_syntax(setup: str, script: str) -> None:
-    """Have bash read what the job is to run: else the job finds a mistake, after hours in a queue."""
-    # Apart from the script, where a quote that setup leaves open may find an end.
-    for name, text in (("the lines of `setup` are", setup), ("the job's script, with its parts, is", script)):
-        try:
-            # -p, as BASH_ENV is another's; extglob, for setup may turn it on.
-            command, lines = ["bash", "-p", "-n", "-O", "extglob"], text.encode(errors="surrogateescape")
-            read = subprocess.run(command, input=lines, capture_output=True, check=False)
-        except OSError:  # no bash here
-            return
-        if read.returncode:
-            said = printable(read.stderr.decode(errors="replace").strip().replace("\n", "; "))
-            raise CastoffError(f"{name} nothing that bash could run: {said}")
 
 
 @contextlib.contextmanager

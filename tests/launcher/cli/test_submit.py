@@ -212,7 +212,7 @@ class TestRefusals:
         overrides = ["--set", f"setup={json.dumps([setup])}"]
         answer = castoff("submit", "--site", "local", *overrides, "--", "true")
         assert (answer.returncode, answer.stdout) == (1, "")
-        assert "nothing that bash could run: bash: line " in answer.stderr
+        assert "setup: bash does not read this as it is meant: line " in answer.stderr
         assert everything(tmp_path) == everything(fresh_home) == set()
 
     def test_patterns_that_setup_turns_on(self, jobs: LocalJobs) -> None:

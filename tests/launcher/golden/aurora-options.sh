@@ -67,7 +67,7 @@ castoff_start mpiexec -n 24 --ppn 12 \
   python -m trainers.gnn --config causets.yaml
 ( # what setup started; its code is not the job's
   set +u
-  timeout 30 stop_copper.sh
+timeout 30 stop_copper.sh
 ) || true
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for pbs and pals, nodes, walltime, devices: nothing below is about this job ===

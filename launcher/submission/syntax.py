@@ -1,0 +1,72 @@
+"""Whether bash reads a job's shell as it is meant, before it is sent: the job would find out after hours.
+
+What is written here or there by somebody, setup for example, must be whole by itself: a quote, a
+here-document or a line that it leaves open would swallow what castoff says below.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from launcher.errors import CastoffError, printable
+from launcher.planning.render import own_parts
+from launcher.runs.plan import Plan
+
+_PROGRAM = re.compile(r"^  cat <<'(CASTOFF_\w+)'\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
+"""A program for the nodes, as a script holds it."""
+
+
+def check_syntax(plan: Plan, script: str) -> None:
+    """Have bash read what the job is to run.
+
+    Raises:
+        CastoffError: it complains, be it with a warning alone; the text names who wrote it.
+    """
+    for name, text in _parts(plan):
+        if said := _complaints(text):
+            raise CastoffError(f"{name}: bash does not read this as it is meant: {said}")
+        if _complaints(f"{{\n:\n{text}}}\n"):  # whole by itself, and yet the } was not read
+            last = printable(text.rstrip("\n").rpartition("\n")[2])
+            raise CastoffError(
+                f"{name}: its last line, {last}, goes on in the next one, which is castoff's; "
+                "take away the \\ at its end"
+            )
+    if said := _complaints(script):
+        raise CastoffError(f"the job's script, with its parts: bash does not read it as it is meant: {said}")
+    if plan.templates is not None:  # castoff's own are tested
+        for name, text in _PROGRAM.findall(script):
+            if said := _complaints(text, "-o", "posix"):
+                program = f"{name.removeprefix('CASTOFF_').lower()}.sh"
+                raise CastoffError(f"{program}, with your parts: sh does not read it as it is meant: {said}")
+
+
+def _parts(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What people wrote, each as a whole, and what it is called."""
+    yield "setup", "".join(f"{line}\n" for line in plan.setup)
+    yield "teardown", "".join(f"{line}\n" for line in plan.teardown)
+    for name, text in own_parts(plan).items():
+        if PurePath(name).parts[0] != "nodes":  # several of these make a program
+            yield printable(f"{plan.templates}/blocks/{name}.sh"), text
+
+
+def _complaints(text: str, *options: str) -> str | None:
+    """What bash says of a script that it reads without running it; None: nothing."""
+    # -p, as BASH_ENV is another's; extglob, for setup may turn it on.
+    command = ["bash", "-p", "-n", "-O", "extglob", *options]
+    try:
+        read = subprocess.run(
+            command,
+            input=text.encode(errors="surrogateescape"),
+            capture_output=True,
+            check=False,
+            # Nothing else of this environment's, or bash might complain of that.
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+        )
+    except OSError:  # no bash here
+        return None
+    said = read.stderr.decode(errors="replace").replace("bash: ", "").strip().replace("\n", "; ")
+    return printable(said) or (f"exit code {read.returncode}" if read.returncode else None)

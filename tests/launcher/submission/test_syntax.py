@@ -1,0 +1,143 @@
+"""A job whose own shell would swallow what castoff says below it is refused, before it is sent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from launcher import CastoffError, JobSpec, Site, plan, render
+from launcher.runs.plan import Plan
+from launcher.submission.submit import dry_run
+from launcher.submission.syntax import check_syntax
+from tests.launcher.conftest import Castoff
+
+JOB = {"name": "x", "command": ["true"]}
+
+OPEN = {
+    "a here-document": ["cat <<X"],
+    "one whose end is indented": ["cat <<X", "hello", "  X"],
+    "one within a command": ["x=$(cat <<X", "hello", ")"],
+    "one that is tabbed": ["if true; then", "cat <<-X", "fi"],
+    "a single quote": ["echo 'open"],
+    "a double quote": ['echo "open'],
+    "a quote of C's": ["echo $'open\\'"],
+    "backticks": ["echo `true"],
+    "a command": ["echo $(true"],
+    "a value": ["echo ${HOME"],
+    "a condition": ["if true; then", "true"],
+    "a loop": ["for x in 1 2; do", "true"],
+    "cases": ["case $HOME in", "*) true ;;"],
+    "a function": ["f() {", "true"],
+    "a function's name": ["f()"],
+    "a group": ["{ true"],
+    "a subshell": ["( true"],
+    "a test": ["[[ -d / &&"],
+    "arithmetic": ["(( 1 +"],
+    "a pipe": ["true |"],
+    "and": ["true &&"],
+    "an array": ["a=(1"],
+}
+"""Lines that leave something open."""
+
+CLOSED = {
+    "a condition": ["if true; then", "true", "fi"],
+    "a here-document": ["cat <<X", "a `b` ' \\ \"", "X"],
+    "a quote over lines": ["echo 'a", "b'"],
+    "a line that goes on": ["echo a \\", "  b"],
+    "a comment that ends in a backslash": ["true # so \\"],
+    "an escaped backslash": ["echo a\\\\"],
+    "patterns": ["shopt -s extglob", "for each in !(*.yaml); do :; done"],
+    "a comment alone": ["# nothing"],
+    "nothing": [],
+    "letters": ["echo 'Grüße, 日本'"],
+}
+
+SITE = Site.load("slurm")
+
+
+def planned(*, site: Site = SITE, **fields: object) -> Plan:
+    return plan(JobSpec.of({**JOB, **fields}), site)
+
+
+def refusal(decided: Plan) -> str:
+    with pytest.raises(CastoffError) as error:
+        check_syntax(decided, render(decided))
+    return str(error.value)
+
+
+@pytest.mark.parametrize("where", ["setup", "teardown"])
+class TestParts:
+    def of(self, where: str, lines: list[str]) -> Plan:
+        if where == "setup":
+            return planned(setup=lines)
+        return planned(site=msgspec.structs.replace(SITE, teardown=lines))
+
+    @pytest.mark.parametrize("lines", OPEN.values(), ids=OPEN)
+    def test_what_is_left_open(self, where: str, lines: list[str]) -> None:
+        said = refusal(self.of(where, lines))
+        assert said.startswith(f"{where}: bash does not read this as it is meant: line ")
+
+    def test_a_last_line_that_goes_on(self, where: str) -> None:
+        said = refusal(self.of(where, ["true", "module load x \\"]))
+        assert said == (
+            f"{where}: its last line, module load x \\, goes on in the next one, which is castoff's; "
+            "take away the \\ at its end"
+        )
+
+    @pytest.mark.parametrize("lines", [["fi"], ["}"], [")"], ["}; {"], ["esac"], ["done"]])
+    def test_what_would_close_castoffs_own(self, where: str, lines: list[str]) -> None:
+        assert refusal(self.of(where, lines)).startswith(f"{where}: bash does not read")
+
+    @pytest.mark.parametrize("lines", CLOSED.values(), ids=CLOSED)
+    def test_what_is_whole(self, where: str, lines: list[str]) -> None:
+        decided = self.of(where, lines)
+        check_syntax(decided, render(decided))
+
+
+class TestTemplates:
+    """What a template folder of somebody's own puts in the place of castoff's."""
+
+    def own(self, folder: Path, name: str, text: str) -> Plan:
+        path = folder / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        return planned(templates=str(folder))
+
+    @pytest.mark.parametrize("text", ["castoff_wait() {\n", "cat <<X\n", "castoff_x=1 \\\n"])
+    def test_a_part(self, tmp_path: Path, text: str) -> None:
+        name = "blocks/waiting.sh"
+        assert refusal(self.own(tmp_path / "own", name, text)).startswith(f"{tmp_path}/own/{name}: ")
+
+    @pytest.mark.parametrize("text", ["if true\n", "cat <<X\n"])
+    def test_a_part_of_a_program_of_the_nodes(self, tmp_path: Path, text: str) -> None:
+        said = refusal(self.own(tmp_path / "own", "blocks/nodes/program.sh", text))
+        assert said.startswith("rank.sh, with your parts: sh does not read it as it is meant: line ")
+
+    def test_a_head(self, tmp_path: Path) -> None:
+        head = '{% extends "castoff/slurm.sh.j2" %}\n{% block environment %}\ncat <<X\n{% endblock %}\n'
+        (tmp_path / "own").mkdir()
+        (tmp_path / "own" / "slurm.sh.j2").write_text(head)
+        said = refusal(planned(templates=str(tmp_path / "own")))
+        assert said.startswith("the job's script, with its parts: bash does not read it as it is meant: ")
+        assert "here-document" in said
+
+
+@pytest.mark.parametrize("verb", [["render"], ["render", "--head"], ["submit", "--dry-run"], ["submit"]])
+def test_every_verb_that_shows_or_sends_a_script(castoff: Castoff, tmp_path: Path, verb: list[str]) -> None:
+    words = ["--site", "local", "--set", f"setup={json.dumps(['cat <<X'])}", "--", "true"]
+    answer = castoff(*verb, *words)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert (
+        "castoff: setup: bash does not read this as it is meant: line 1: warning: here-doc" in answer.stderr
+    )
+
+
+def test_what_bash_would_complain_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A locale that this machine lacks, and a file that is named to every shell."""
+    monkeypatch.setenv("LC_ALL", "xx_YY.UTF-8")
+    monkeypatch.setenv("BASH_ENV", "/nowhere")
+    monkeypatch.setenv("BASH_FUNC_x%%", "() { never closed")
+    dry_run(JobSpec.of({**JOB, "setup": ["true"]}), SITE)
