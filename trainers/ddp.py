@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from torch import nn
 
 from trainers.core.agreement import agree_on_configuration, agree_on_sizes
 from trainers.core.checkpoint import Checkpoints, finite
@@ -22,7 +23,6 @@ from trainers.core.contract import (
     a_loss,
     built_data,
     declared_generators,
-    drawn_as_declared,
     first_loss,
 )
 from trainers.core.data import EvaluationLoader, Group, TrainingLoader, evaluation_loader, training_loader
@@ -30,6 +30,7 @@ from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp, place_
 from trainers.core.early_stopping import Judge
 from trainers.core.engine import Engine
 from trainers.core.evaluation import Measures, evaluating
+from trainers.core.first_step import first_step
 from trainers.core.folder import RunFolder
 from trainers.core.garbage import collected_together
 from trainers.core.learning_rate import LearningRate
@@ -43,6 +44,7 @@ from trainers.core.stopping import StoppedEarly, StoppedInside, Stopping
 from trainers.core.tuning import Search
 from trainers.core.validation import Validation, tested
 from trainers.core.watch import Watch
+from trainers.core.weights import Weights
 from trainers.core.wrapping import prepared_model
 from trainers.task import Loss, Task, move
 
@@ -98,6 +100,7 @@ class TrainerDDP:
         self.model = prepared_model(self.task, config, self.place)
         """The bare module."""
         self.engine = Engine(self.model, make_optimizer(config, self.task, self.model), config, self.place)
+        self.weights = Weights(self.task, self.engine, self.state, config, self.place)
         self.rates = LearningRate(config, self.engine.optimizer, world_size=self.place.world_size)
         self.judge = Judge(config)
         self.place.decided(lambda: check_packages(config.logging))
@@ -112,7 +115,7 @@ class TrainerDDP:
         self.reports = reports(self.folder, config, self.place)
         self._given = task
         self._look: Callable[[Task, Any], Loss] = first_loss
-        self._observed: AbstractContextManager[None] = drawn_as_declared(self.task)
+        self._observed: AbstractContextManager[None] = first_step(self.task, self.weights)
         self._collect: Callable[[int], None]
 
     @property
@@ -214,7 +217,7 @@ class TrainerDDP:
         for micro in group.micros:
             batch = move(micro.data, self.place.device)
             with engine.sync(last=micro.last), engine.autocast():
-                loss = self._look(self.task, self.task.loss(engine.model, batch))
+                loss = engine.loss(partial(self._loss, batch))
             engine.backward(loss, group.samples, len(group.micros), last=micro.last)
             self.reports.add(loss, micro.samples)
         self.rates.before_step(state.step)
@@ -222,6 +225,9 @@ class TrainerDDP:
         self.rates.after_step()
         state.step += 1
         state.consumed += 1
+
+    def _loss(self, batch: Any, model: nn.Module) -> Loss:
+        return self._look(self.task, self.task.loss(model, batch))
 
     def _after_step(self, val: EvaluationLoader | None) -> None:
         """What is due every so many steps."""
@@ -250,6 +256,7 @@ class TrainerDDP:
             self._hand_over(better=False)
         if _due(self.state.epoch, self.config.training.checkpoint_at):
             self._save()
+        self.weights.check_trained()
 
     # --- Validation -------------------------------------------------------------------------------
 
@@ -305,7 +312,7 @@ class TrainerDDP:
         registry = Registry(shared, {"sums": self.reports.running, "data": train})
         self.keeper = Continuation(
             *(config, self._given, self.task, self.place, self.checkpoints),
-            *(self.state, self.engine, self.reports, registry),
+            *(self.state, self.engine, self.weights, self.reports, registry),
         )
         self.stopping = stack.enter_context(Stopping(self.place))
         self.watch = stack.enter_context(Watch(self.place, config.parallel))

@@ -85,7 +85,11 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> Loss:
-        """The training loss of a batch that is on the device already."""
+        """The training loss of a batch that is on the device already.
+
+        `model` is the module that `build_model` gave, or with `training.compile` the compiled one; on any
+        number of ranks. Whatever of it is called, and however often, gradients are reduced.
+        """
 
     def setup(self, place: Place) -> None:
         """Called once, before the others: a frozen reference for the device, a cache that rank 0 makes.

@@ -10,10 +10,10 @@ import time
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -21,8 +21,8 @@ from launcher.ranks import RankEnv
 from tests.bench.loops import LOOPS, Layers, Work, train_with_castoff
 from tests.bench.relay import Runner
 from tests.bench.training import ACCUMULATING, ANSWER, CASES, Case, Lap
+from trainers.core.wrapping import distributed
 from trainers.ddp import cleanup_ddp, initialize_ddp
-from trainers.task import Loss
 
 
 def take_turns(case: Case, rounds: int, folder: Path) -> dict[str, list[Lap]]:
@@ -70,31 +70,25 @@ def _of_all_ranks(laps: list[Lap]) -> list[Lap]:
     return [Lap(lap.wall, cpu) for lap, cpu in zip(laps, busy.tolist(), strict=True)]
 
 
-class _Counted(Layers):
-    """Counts how often its gradients are reduced."""
-
-    def __init__(self, work: Work):
-        super().__init__(work, lambda: None)
-        self.reductions = 0
-        self._hooked = False
-
-    def loss(self, model: nn.Module, batch: Any) -> Loss:
-        if not self._hooked:
-            assert isinstance(model, DistributedDataParallel)
-            model.register_comm_hook(self, lambda task, bucket: task.reduce(bucket))
-            self._hooked = True
-        return super().loss(model, batch)
-
-    def reduce(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
-        self.reductions += bucket.is_last()
-        return allreduce_hook(dist.group.WORLD, bucket)  # type: ignore[arg-type]
-
-
 def reductions(steps: int, folder: Path) -> float:
     """How often castoff reduces the gradients in an optimizer step of several forward passes."""
-    task = _Counted(Work(8, steps, accumulation=ACCUMULATING.accumulation))
-    train_with_castoff(task, folder)
-    return task.reductions / steps
+    counted = 0
+
+    def reduce(bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        nonlocal counted
+        counted += bucket.is_last()
+        return allreduce_hook(dist.group.WORLD, bucket)  # type: ignore[arg-type]
+
+    def hooked(*what: Any) -> DistributedDataParallel:
+        made = distributed(*what)
+        made.register_comm_hook(None, lambda _, bucket: reduce(bucket))
+        return made
+
+    with patch("trainers.core.engine.distributed", hooked):
+        train_with_castoff(
+            Layers(Work(8, steps, accumulation=ACCUMULATING.accumulation), lambda: None), folder
+        )
+    return counted / steps
 
 
 def main(folder: Path, rounds: int) -> None:

@@ -85,8 +85,8 @@ def test_q2_ddp_is_told_the_index(trainer: TrainerDDP, monkeypatch: pytest.Monke
     engine = Engine(trainer.model, optimizer, trainer.config, Place(0, 2, torch.device("cuda", 2)))
     monkeypatch.setattr(Place, "distributed", True)
     with engine.wrapped():
-        assert isinstance(engine.model, Recorder)
-        assert engine.model.told["device_ids"] == [2]
+        assert isinstance(engine.reducer, Recorder)
+        assert engine.reducer.told["device_ids"] == [2]
 
 
 class Diverging(Toy):

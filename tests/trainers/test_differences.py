@@ -119,6 +119,7 @@ CHANGES: dict[str, tuple[Any, Any]] = {
     "training__path": ("x", "y"),
     "training__run": (None, "mine"),
     "training__log_every": (1, 2),
+    "training__check_first_step": (True, False),
     "training__num_workers": (0, 2),
     "training__keep_checkpoints": (2, 3),
     "parallel__timeout": (600.0, 60.0),

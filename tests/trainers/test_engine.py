@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -86,7 +87,7 @@ def trained(made: Engine, place: Place, micros: int, counted: str) -> list[Tenso
             for number, (some, theirs) in enumerate(parts):
                 last = number == micros - 1
                 with made.sync(last=last), made.autocast():
-                    loss = squared(made.model, some, theirs, counted)
+                    loss = made.loss(partial(squared, numbers=some, wanted=theirs, counted=counted))
                 made.backward(loss, BATCH, micros, last=last)
             assert made.apply()
     return [each.detach() for each in made.bare.parameters()]
@@ -155,7 +156,7 @@ def test_ranks_are_one_process(world_size: int, micros: int, counted: str, tmp_p
 def one_step(made: Engine, total: Callable[[Tensor], Tensor], count: int | None = None) -> bool:
     made.begin(0)
     with made.sync(last=True), made.autocast():
-        loss = Loss(total(made.model(batch(0)[0])), count)
+        loss = made.loss(lambda model: Loss(total(model(batch(0)[0])), count))
     made.backward(loss, BATCH, 1, last=True)
     return made.apply()
 
@@ -355,6 +356,10 @@ def train_half_used(parallel: dict[str, bool]) -> list[Tensor]:
     return answer
 
 
+def half_used(model: nn.Module, whole: bool) -> Loss:
+    return Loss(model(batch(0)[0], whole).sum())
+
+
 def train_with_a_part_in_one_micro_batch(used_in: int) -> str | None:
     """What is said of a part that one micro-batch of three depends on."""
     place = joined()
@@ -365,8 +370,8 @@ def train_with_a_part_in_one_micro_batch(used_in: int) -> str | None:
         made.begin(0)
         for number in range(3):
             with made.sync(last=number == 2):
-                out = made.model(batch(0)[0], number == used_in)
-            made.backward(Loss(out.sum()), 3 * BATCH, 3, last=number == 2)
+                loss = made.loss(partial(half_used, whole=number == used_in))
+            made.backward(loss, 3 * BATCH, 3, last=number == 2)
         try:
             made.apply()
         except ConfigError as error:

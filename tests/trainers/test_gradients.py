@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,9 @@ def train() -> tuple[int, int]:
     with made.wrapped():
         for step in range(2):
             made.begin(step)
-            made.backward(squared(made.model, *batch(me.rank), "samples"), 24, 1, last=True)
+            numbers, wanted = batch(me.rank)
+            loss = made.loss(partial(squared, numbers=numbers, wanted=wanted, counted="samples"))
+            made.backward(loss, 24, 1, last=True)
             made.apply()
             gradients = [each.grad for each in made.bare.parameters() if each.grad is not None]
             torch.testing.assert_close(made.norm, nn.utils.get_total_norm(gradients))

@@ -23,6 +23,11 @@ class AveragedWeights:
         self._decay = decay
         self._updates = 0
 
+    def begin(self, model: nn.Module) -> None:
+        """Begin with these weights, unless it has begun."""
+        if not self._updates:
+            self.module.load_state_dict(model.state_dict())
+
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Take a step's weights in."""

@@ -130,6 +130,8 @@ class Training(Section, frozen=True, kw_only=True):
     clip_grad_norm: Annotated[float, msgspec.Meta(gt=0)] | None = None
     non_finite: Literal["stop", "skip"] = "stop"
     """What a step does whose gradient is no number: end the training, or leave the weights alone."""
+    check_first_step: bool = True
+    """Look for silent mistakes in the first step of each start; at checkpoints, whether ranks agree."""
     log_every: Positive = 50
     """Steps between two lines of metrics."""
     checkpoint_at: Positive | None = None

@@ -17,6 +17,7 @@ from trainers.core.fields import ConfigError
 from trainers.core.paths import expanded
 from trainers.core.reports import Reports
 from trainers.core.state import Registry, TrainingState
+from trainers.core.weights import Weights
 from trainers.task import Task
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Continuation:
         checkpoints: Checkpoints,
         state: TrainingState,
         engine: Engine,
+        weights: Weights,
         reports: Reports,
         registry: Registry,
     ):
@@ -44,6 +46,7 @@ class Continuation:
         self._checkpoints = checkpoints
         self._state = state
         self._engine = engine
+        self._weights = weights
         self._reports = reports
         self._registry = registry
         self._saved: tuple[int, int, bool] | None = None
@@ -57,12 +60,14 @@ class Continuation:
 
         Raises:
             NonFiniteError: the last step has made the weights something that is no number.
+            ConfigError: the ranks' weights differ, and nothing is kept; or a parameter is left untrained.
             OSError: on rank 0, if this or the checkpoint before it could not be written.
         """
         if self._saved is not None and self._saved >= self._here():
             return
         began = time.perf_counter()
         self._engine.settle()
+        self._weights.check_alike()
         states = self._registry.state_dict(self._place)
         if self._place.is_main:
             now = self._fields()
@@ -80,6 +85,7 @@ class Continuation:
             self._checkpoints.save(self._state.step, {**parts, "training": states})
         self._saved = self._here()
         self.stall = time.perf_counter() - began
+        self._weights.check_trained()
 
     @property
     def longest(self) -> float:

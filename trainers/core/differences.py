@@ -58,6 +58,7 @@ SILENT = {
     "training.persistent_workers",
     "training.multiprocessing_context",
     "training.collect_garbage_every",
+    "training.check_first_step",
     # sums over a whole set do not depend on how it is dealt out
     "validation.num_workers",
     "validation.pin_memory",

@@ -106,6 +106,14 @@ class Place:
         dist.all_gather(every, mine)
         return torch.stack(every).to(values.device)
 
+    def alike(self, values: Tensor) -> bool:
+        """Whether all ranks have the same whole numbers; one message, however many ranks there are."""
+        if not self.distributed:
+            return True
+        both = torch.stack([values, ~values]).to(self.device)  # the largest of ~x is the least of x
+        dist.all_reduce(both, dist.ReduceOp.MAX)
+        return torch.equal(both[0], ~both[1])
+
     def gather_on_main(self, value: object) -> list[Any]:
         """Every rank's value, by rank; on other ranks than 0 nothing. Small ones: they are pickled."""
         if not self.distributed:

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,9 @@ class Engine:
         if training.ema_decay is not None:
             self.average = AveragedWeights(model, training.ema_decay)
         self.model: nn.Module = model
-        """What losses are computed with: compiled and wrapped, as long as `wrapped` lasts."""
+        """What losses are computed with: the bare module, or as long as `wrapped` lasts, the compiled one."""
+        self.reducer: DistributedDataParallel | None = None
+        """What sums gradients over ranks, as long as `wrapped` lasts."""
         self._config = config
 
     @property
@@ -102,9 +105,25 @@ class Engine:
 
     def sync(self, *, last: bool) -> AbstractContextManager[Any]:
         """Around a micro-batch's forward pass: gradients are reduced after the `last` one alone."""
-        if last or not isinstance(self.model, DistributedDataParallel):
-            return nullcontext()
-        return self.model.no_sync()
+        return nullcontext() if last or self.reducer is None else self.reducer.no_sync()
+
+    def loss(self, compute: Callable[[nn.Module], Loss]) -> Loss:
+        """A micro-batch's loss, as `compute` makes it of the model.
+
+        All of it is one forward pass to DistributedDataParallel, so gradients are reduced whichever of the
+        model's parts and methods are called, and however often; and the model is the same on one rank and on
+        many.
+        """
+        if self.reducer is None:
+            return compute(self.model)
+        made: list[Loss] = []
+
+        def total(model: nn.Module) -> Tensor:
+            made.append(compute(model))
+            return made[0].total
+
+        reduced = self.reducer(total)
+        return made[0] if reduced is made[0].total else replace(made[0], total=reduced)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Around whatever computes as training does."""
@@ -201,8 +220,8 @@ class Engine:
         unused: list[int] = []
         if len(gradients) < len(self._parameters):
             unused = [number for number, each in enumerate(self._parameters) if each.grad is None]
-        elif self._accumulated and isinstance(self.model, DistributedDataParallel):
-            unused = unreduced(self.model)
+        elif self._accumulated and self.reducer is not None:
+            unused = unreduced(self.reducer)
         if unused:
             wanted = [name for name, each in self.bare.named_parameters() if each.requires_grad]
             names = [wanted[number] for number in unused]
@@ -282,17 +301,19 @@ class Engine:
         """As long as it trains: DDP must be let go before the process group is."""
         self.model = compiled(self.bare) if self._config.training.compile else self.bare
         if self._place.distributed:
-            self.model = distributed(self.model, self._config, self._place)
+            self.reducer = distributed(self.model, self._config, self._place)
             # Where some may be missing, each step would look anew, and find memory that nobody has filled.
             in_buckets = self._config.parallel.gradient_as_bucket_view and self._all_needed
             self._norm_of = GradientNorm(self._parameters, in_buckets=in_buckets)
+            if self.average is not None:
+                self.average.begin(self.bare)  # ranks may have made other weights; now they have rank 0's
         try:
             yield
         finally:
             # What lies in DDP's buckets would keep them.
             self.optimizer.zero_grad(set_to_none=True)
             self._norm_of = GradientNorm(self._parameters, in_buckets=False)
-            self.model = self.bare
+            self.model, self.reducer = self.bare, None
 
     # --- Checkpoints ------------------------------------------------------------------------------
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
+
+_NAMES = 5
+"""Names in a message."""
 
 
 class ConfigError(Exception):
@@ -119,6 +122,12 @@ def suggestion(word: Any, known: Iterable[str], *, listed: bool = True) -> str:
     if near:
         return f"; did you mean {near[0]}?"
     return f"; there are {', '.join(names)}" if listed and names else ""
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names of a list, and how many more there are."""
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
 
 
 def takes(hint: Any) -> str:

@@ -14,15 +14,12 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from trainers.core.config import Config
 from trainers.core.contract import wrong_arguments
-from trainers.core.fields import ConfigError
+from trainers.core.fields import ConfigError, few
 from trainers.core.pyobject import called, resolved
 from trainers.task import Task
 
 CONFIGURED = "configured"
 """Key of a parameter group: its hyperparameters as they were configured, before anything changed them."""
-
-_SHOWN = 5
-"""Names in a message."""
 
 
 def make_optimizer(config: Config, task: Task, model: nn.Module) -> Optimizer:
@@ -180,11 +177,11 @@ def _parameters(task: Task, model: nn.Module) -> list[Any]:
             twice.append(names[each])
         seen.add(each)
     if twice:
-        problems.append(f"task.parameters: gives {_few(twice)} twice; each belongs to one group")
+        problems.append(f"task.parameters: gives {few(twice)} twice; each belongs to one group")
     left = [name for each, name in names.items() if each.requires_grad and each not in seen]
     if left:
         problems.append(
-            f"task.parameters: leaves out {_few(left)}, for which gradients would be computed, reduced over "
+            f"task.parameters: leaves out {few(left)}, for which gradients would be computed, reduced over "
             "the ranks and never used; give them too, or call requires_grad_(False) on them in build_model"
         )
     if problems:
@@ -218,8 +215,3 @@ def _plain(value: Any) -> bool:
 
 def _kind(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
-
-
-def _few(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -54,8 +55,25 @@ def compiled(model: nn.Module) -> nn.Module:
     return made
 
 
+class _Whole(nn.Module):
+    """What DistributedDataParallel sees as one forward pass: all that is computed with a model.
+
+    Gradients are reduced where its own forward pass has prepared that alone. So a network that a task keeps,
+    or another method of the model, would be trained by each rank for itself.
+    """
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, compute: Callable[[nn.Module], Tensor]) -> Tensor:
+        return compute(self.model)
+
+
 def distributed(model: nn.Module, config: Config, place: Place) -> DistributedDataParallel:
     """In DistributedDataParallel, told what the configuration says, with buckets that stay as they are.
+
+    It is called with what is to be computed with the model: a function of it that gives a loss.
 
     Raises:
         ConfigError: torch cannot have it so.
@@ -70,7 +88,7 @@ def distributed(model: nn.Module, config: Config, place: Place) -> DistributedDa
         )
     ids = device_ids(place.device)
     wrapped = DistributedDataParallel(
-        model,
+        _Whole(model),
         device_ids=ids,
         output_device=parallel.output_device if ids else None,
         find_unused_parameters=parallel.find_unused_parameters,

@@ -1,0 +1,23 @@
+"""The first step of each start, looked at on all ranks for mistakes that would stay silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trainers.core.contract import drawn_as_declared
+from trainers.core.weights import Weights
+from trainers.task import Task
+
+
+@contextmanager
+def first_step(task: Task, weights: Weights) -> Iterator[None]:
+    """Around it.
+
+    Raises:
+        ConfigError: with what was found, which of the task's methods it comes of, and how to mend it.
+    """
+    with drawn_as_declared(task):
+        yield
+    weights.check_alike()
+    weights.check_trained()
