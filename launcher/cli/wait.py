@@ -9,6 +9,7 @@ import msgspec
 
 from launcher.cli.output import StillGoing, is_terminal, json_option, print_json, say
 from launcher.cli.run_options import run_options, runs_meant
+from launcher.runs.states import RunStatus
 from launcher.status.watch import looks
 
 
@@ -21,23 +22,29 @@ from launcher.status.watch import looks
 def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None, as_json: bool) -> int:
     """Wait until runs are over, and exit with their code: the first that is not 0, in the order given.
 
-    A run whose ending is unknown counts as 1. With --name, the newest run of each such name counts also if
-    it is over.
+    A run whose ending is unknown counts as 1, and so does one that never begins, since what it waits for
+    can never happen. With --name, the newest run of each such name counts also if it is over.
     """
     told: dict[str, str] = {}  # what was said last of each run
     for now in looks(runs_meant(runs, names, newest_too=True), timeout):
         for one in now:
-            words = f"{one.id}: {one.ending if one.over else one.state}"
+            words = f"{one.id}: {_words(one)}"
             if told.get(one.directory) == words:
                 continue
             told[one.directory] = words
-            if not one.over:
+            if not (one.over or one.never_begins):
                 if is_terminal(sys.stderr):
                     say(words)
             elif as_json:
                 print_json(msgspec.to_builtins(one))
             else:
                 click.echo(words)
-    if left := [one for one in now if not one.over]:
+    if left := [one for one in now if not (one.over or one.never_begins)]:
         raise StillGoing("\n".join(f"{one.id} is still {one.state} after {timeout:g} s" for one in left))
     return next((code for one in now if (code := 1 if one.code is None else one.code)), 0)
+
+
+def _words(now: RunStatus) -> str | None:
+    if now.never_begins:
+        return f"never begins: {now.reason}; `castoff cancel {now.id}` takes it out of the queue"
+    return now.ending if now.over else now.state

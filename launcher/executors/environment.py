@@ -27,18 +27,12 @@ from launcher.errors import CastoffError, PlacementError
 from launcher.executors.stopping import Stopping, say_again
 from launcher.ranks import RankEnv
 from launcher.runs.directory import opened
+from launcher.schedulers.jobs import member_job_id
 
 
 def pickle_of(run_path: Path, member: int) -> Path:
     """The pickled function of a member."""
     return run_path / "functions" / f"{member}.pkl"
-
-
-def member_job_id(job: str, index: int | None) -> str:
-    """The id of one job of an array in its scheduler's own spelling: `37_3`, PBS's `7[3].head`."""
-    if index is None:
-        return job
-    return job.replace("[]", f"[{index}]", 1) if "[]" in job else f"{job}_{index}"
 
 
 class FunctionPaths(utils.JobPaths):

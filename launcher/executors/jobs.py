@@ -13,16 +13,18 @@ from submitit.core import core, utils
 from submitit.core.core import R
 
 from launcher.errors import CastoffError, shown
-from launcher.executors.environment import FunctionPaths, member_job_id
+from launcher.executors.environment import FunctionPaths
 from launcher.executors.watcher import RunWatcher, key_of
 from launcher.logs.failures import excerpt_of, failed_rank
 from launcher.runs.directory import open_own, opened
 from launcher.runs.records import Failure, Send, begins, read
 from launcher.runs.run import Run, said_again
+from launcher.schedulers.jobs import member_job_id
 from launcher.schedulers.local.control import cancel
 from launcher.schedulers.queue import NOT_ASKED
 from launcher.schedulers.registry import is_own, queued_of
 from launcher.status.survey import Scene
+from launcher.submission.cancel import cancel_jobs
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LATE_FILES = 15.0
@@ -201,11 +203,16 @@ class FunctionJob(core.Job[R]):
         members = run.facts().array_count
         ending = told.get("Ending", "unknown")
         who = f"function {self.member} of {members}, rank" if members else "rank"
-        lines = [f"job {self.job_id} (run {run.id}, {who} {paths.task_id}) ended without a result: {ending}"]
+        known = self.watcher.known.get(self._key)
+        never_begins = known is not None and known.member.dependency_never_satisfied
+        came = "will never begin" if never_begins else f"ended without a result: {ending}"
+        lines = [f"job {self.job_id} (run {run.id}, {who} {paths.task_id}) {came}"]
         lines += [told[name] for name in ("Failure", "Reason") if name in told]
         again = f"castoff resubmit {run.id}" + (f" --member {self.member}" if members else "")
         if _says_again(paths):
             lines.append(f"it stopped early and nobody starts it again by itself: `{again}` lets it go on")
+        elif never_begins:
+            lines.append(f"`castoff cancel {run.id}` takes it out of the queue")
         elif ending == "done":
             lines.append(
                 "its ranks exited with 0, but the function did not return: something in it calls exit()"
@@ -215,7 +222,6 @@ class FunctionJob(core.Job[R]):
         script = run.script_log(self.member)
         lines.append(f"logs: {paths.stdout.parent}, and {script} of the script")
         log, rank = paths.stdout if paths.stdout.exists() else script, None
-        known = self.watcher.known.get(self._key)
         if known and known.member.attempts:
             failed = failed_rank(run, self.member, known.member.attempts[-1])
             if failed and failed.log:
@@ -296,8 +302,7 @@ def _cancel(run: Run, member: int) -> None:
         # Another cluster's job may have the same id, but not the same script.
         if one.goes_on and scene.key(member, one.job) == key and one.runs(str(run.script))
     ]
-    own.sort(key=lambda one: (len(one[0]), one[0]), reverse=True)  # the end of one may let go another
-    for words in queue.cancel([member_job_id(*one) for one in own]).values():
+    for words in cancel_jobs(queue, {run: [member_job_id(*one) for one in own]}).values():
         raise CastoffError(words)
     return None
 

@@ -41,7 +41,7 @@ class Known(NamedTuple):
         """Whether nothing more will happen to it."""
         if self.member.state == "unknown":
             return not self.run.unsettled
-        return self.member.state == "ended"
+        return self.member.state == "ended" or self.member.dependency_never_satisfied
 
 
 def key_of(run_path: Path, member: int) -> str:
@@ -115,9 +115,10 @@ def _info(known: Known) -> dict[str, str]:
     """What `job.get_info()` tells."""
     run, member = known
     last = member.attempts[-1] if member.attempts else None
+    ended = known.over and member.state != "pending"
     told = {
         "JobID": run.job,
-        "State": STATES[member.ending or "unknown"] if known.over else member.state.upper(),
+        "State": STATES[member.ending or "unknown"] if ended else member.state.upper(),
         "NodeList": last.host if last else None,
         "ExitCode": None if last is None or last.code is None else str(last.code),
         "Ending": member.ending,

@@ -66,6 +66,12 @@ class Next(msgspec.Struct):
     job: str
 
 
+class Cancelled(msgspec.Struct):
+    """A cancelled.json: the jobs that castoff has had its scheduler end, which may forget them at once."""
+
+    jobs: list[str] = []
+
+
 class LastWord(msgspec.Struct, frozen=True):
     """A scheduler.json: what became of an attempt by its scheduler's last word, which outlives its memory.
 

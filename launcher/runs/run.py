@@ -7,6 +7,7 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
   job.sh           the script
   secrets.sh       0600, only with env_from
   submission.json  how and where it was submitted, last and before
+  cancelled.json   the jobs of it that castoff has cancelled
   code.json        the code it was submitted with: commit, branch, what is in code.diff and what is not
   code.diff        how the code differed from that commit, if it did
   code/            a copy of the code, only with `snapshot`; code.workdir leads to the submission's folder

@@ -53,6 +53,8 @@ class MemberStatus(msgspec.Struct, frozen=True):
     attempts: list[AttemptStatus]
     reason: str | None = None
     """Why it waits, or why nobody knows, where its scheduler has told."""
+    dependency_never_satisfied: bool = False
+    """Whether it waits for what can never happen, so that it never begins."""
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +101,12 @@ class RunStatus(_Told, frozen=True, kw_only=True):
     def counts(self) -> dict[str, int]:
         """How many members have each ending, or each state where they have none yet."""
         return dict(Counter(member.ending or member.state for member in self.members))
+
+    @property
+    def never_begins(self) -> bool:
+        """Whether nothing more happens until somebody cancels it: all that is left waits for ever."""
+        left = [member for member in self.members if member.state in ("pending", "running")]
+        return bool(left) and not self.unsettled and all(one.dependency_never_satisfied for one in left)
 
 
 class RunSummary(_Told, frozen=True, omit_defaults=True, kw_only=True):

@@ -33,7 +33,7 @@ class JobTold(NamedTuple):
     was_requeued: bool = False
     """Whether this start of it was ended to queue it again."""
     is_void: bool = False
-    """Whether it ended because what it waited for could no longer be."""
+    """Whether what it waits for can no longer be, or could not when it ended."""
     submitted: float | None = None
     """Since when it is in the queue: of one that was queued again, since then."""
     start: float | None = None
@@ -60,3 +60,10 @@ class JobTold(NamedTuple):
         """
         name = "/".join(script.rsplit("/", 2)[-2:])
         return self.script == script or self.script.endswith(("/" + name, " " + script))
+
+
+def member_job_id(job: str, index: int | None) -> str:
+    """The id of one job of an array in its scheduler's own spelling: `37_3`, PBS's `7[3].head`."""
+    if index is None:
+        return job
+    return job.replace("[]", f"[{index}]", 1) if "[]" in job else f"{job}_{index}"

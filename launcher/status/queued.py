@@ -16,7 +16,7 @@ import msgspec
 
 from launcher.runs.records import LastWord, Send
 from launcher.runs.states import AttemptStatus, MemberStatus, known_ending
-from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.jobs import JobTold, member_job_id
 from launcher.schedulers.queue import Answer, Key, Queue
 from launcher.status.survey import Attempt, Scene
 
@@ -117,6 +117,8 @@ class Told:
         known = key[0] in self.answer.ids or key[0] in (self.history or {})
         if told is None and known and key[1] is not None:  # an array's member that was cancelled
             return self._never_began(number, LastWord("cancelled", 143, key[0]), statuses)
+        if told is None and (last := self._cancelled(key)):
+            return self._never_began(number, last, statuses)
         if told is None:
             return MemberStatus(number, "unknown", "unknown", statuses, self._forgotten(key))
         if told.ending in ("done", "unknown"):
@@ -177,6 +179,9 @@ class Told:
             )
         elif newest.end is not None:
             return _ended_as(number, so_far)
+        elif last := self._cancelled(key):
+            self.learnt.append((newest.folder, last))
+            return _ended_as(number, [*statuses, newest._replace(last=last).by_records()])
         unknown = newest.status("unknown", "unknown", reason=reason)
         return MemberStatus(number, "unknown", "unknown", [*statuses, unknown], reason)
 
@@ -193,6 +198,8 @@ class Told:
         lost = newest.last is not None and told is not None and told.stage == "ended"
         if told is not None and (told.was_cancelled or (lost and told.ending != "done")):
             return self._never_began(number, self._last_word(told, told.exit_code), statuses)
+        if told is None and (last := self._cancelled(key)):
+            return self._never_began(number, last, statuses)
         return _ended_as(number, statuses)
 
     def _follows(
@@ -210,6 +217,8 @@ class Told:
             return MemberStatus(number, "pending", None, statuses, _ABOUT_TO_BEGIN)
         if told is not None and told.ending == "cancelled" and not told.is_void:
             return self._never_began(number, self._last_word(told, told.exit_code), statuses)
+        if told is None and (last := self._cancelled(key)):
+            return self._never_began(number, last, statuses)
         return None
 
     # Answers
@@ -255,7 +264,7 @@ class Told:
         reason = told.waits
         if told.is_stuck:
             self.stuck = self.stuck or reason
-        return MemberStatus(number, "pending", None, statuses, reason)
+        return MemberStatus(number, "pending", None, statuses, reason, told.is_void)
 
     def _unclear(self, member: MemberStatus) -> MemberStatus:
         """A member of which something was sent that may or may not have arrived."""
@@ -329,6 +338,12 @@ class Told:
         if told.cancelled_by not in (None, self.queue.user_name):
             why = f"user {told.cancelled_by} cancelled it"
         return LastWord(ending, code, told.job, told.word, why, told.end, ended_itself=told.ended_itself)
+
+    def _cancelled(self, key: Key | None) -> LastWord | None:
+        """What became of a job that its scheduler has forgotten, where castoff itself has cancelled it."""
+        if key is None or self.run.cancelled.isdisjoint((key[0], member_job_id(*key))):
+            return None
+        return LastWord("cancelled", _CODES["cancelled"], key[0])
 
     def _unheard(self, silence: str) -> str:
         return f"{self.title} could not be asked: {silence}"

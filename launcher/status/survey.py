@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.runs.records import Ending, Failure, LastWord, Next, Send, Start, begins, read
+from launcher.runs.records import Cancelled, Ending, Failure, LastWord, Next, Send, Start, begins, read
 from launcher.runs.run import SETTLED, STOP, Run, names_in
 from launcher.runs.states import AttemptStatus, known_ending
 from launcher.schedulers.jobs import JobTold
@@ -16,6 +16,9 @@ from launcher.schedulers.registry import queued, queued_of
 
 LAST_WORD = "scheduler.json"
 """The scheduler's last word on an attempt, in its folder."""
+
+CANCELLED = "cancelled.json"
+"""The jobs that castoff has cancelled, in the run directory."""
 
 _KILLED = (137, 143)
 """Codes of what TERM or KILL has ended, which its scheduler may have sent."""
@@ -141,6 +144,9 @@ class Scene:
         names = names_in(run.path)
         self.is_there = bool(names)
         self.stop_asked = STOP in names
+        cancelled = read(run.path / CANCELLED, Cancelled) if CANCELLED in names else None
+        self.cancelled = frozenset(cancelled.jobs if cancelled else ())
+        """The ids of jobs that castoff has cancelled, members' among them."""
         self.submission = submission = run.submission()
         """None where castoff did not submit it."""
         self.plan = run.facts()

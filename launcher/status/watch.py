@@ -81,11 +81,14 @@ def judge(scenes: list[Scene], asking: Asking | None = None) -> list[RunStatus]:
 
 
 def looks(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunStatus]]:
-    """The statuses of runs, looked at again and again until all are over or `timeout` seconds passed."""
+    """The statuses of runs, looked at again and again until nothing more will happen to any of them.
+
+    Or until `timeout` seconds have passed.
+    """
     begun, asking = time.monotonic(), Asking()
     now = dict(enumerate(statuses(runs, asking)))
     yield [*now.values()]
-    while left := [place for place, one in now.items() if not one.over]:
+    while left := [place for place, one in now.items() if not one.over and not one.never_begins]:
         waited = time.monotonic() - begun
         pause = min(_SLOWEST_POLL, max(_POLL, waited / 50))
         if timeout is not None:
@@ -98,7 +101,7 @@ def looks(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunSta
 
 
 def wait(run: Run, timeout: float | None = None) -> RunStatus:
-    """The status of a run as soon as it is over, or when `timeout` seconds have passed."""
+    """The status of a run as soon as it is over or can never begin, or when `timeout` seconds have passed."""
     for (now,) in looks([run], timeout):
         last = now
     return last

@@ -6,18 +6,21 @@ question after the other about all of them.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from launcher.errors import CastoffError, printable
+from launcher.runs.directory import check_trusted
+from launcher.runs.records import Cancelled, write
 from launcher.runs.run import Run
 from launcher.runs.states import RunStatus
 from launcher.schedulers.local.control import cancel, is_alive, other_host, took_newest
 from launcher.schedulers.queue import Answer, Queue
 from launcher.schedulers.registry import is_own, queued, queued_of
-from launcher.status.survey import Scene
+from launcher.status.survey import CANCELLED, Scene
 from launcher.status.watch import status, statuses
 
 _POLL = 0.05
@@ -102,13 +105,37 @@ def _ask_queue(queue: Queue, wishes: list[Wish]) -> None:
         except CastoffError as error:
             wish.problem = str(error)
     wishes = [wish for wish in wishes if wish.jobs]
-    # The newest first: the end of one may let go another that waits for it.
-    jobs = {job for wish in wishes for job in wish.jobs}
-    refused = queue.cancel(sorted(jobs, key=lambda job: (len(job), job), reverse=True))
+    refused = cancel_jobs(queue, {wish.run: wish.jobs for wish in wishes})
     for wish in wishes:
         wish.queue, wish.asked, wish.goes_on = queue, True, True
         words = dict.fromkeys(refused[job] for job in sorted(wish.jobs) if job in refused)
         wish.refusal = "; ".join(words) or None
+
+
+def cancel_jobs(queue: Queue, jobs_of: Mapping[Run, Collection[str]]) -> dict[str, str]:
+    """Have jobs of runs ended, and write down that castoff did: their scheduler may forget them at once.
+
+    Those that the scheduler does not end, each with its words.
+
+    Raises:
+        CastoffError: a run directory is not to be trusted.
+    """
+    for run, jobs in jobs_of.items():
+        _write_down(run, Scene(run).cancelled.union(jobs))
+    # The newest first: the end of one may let go another that waits for it.
+    ordered = sorted({job for jobs in jobs_of.values() for job in jobs}, key=lambda job: (len(job), job))
+    refused = queue.cancel(ordered[::-1])
+    for run, jobs in jobs_of.items():
+        if not refused.keys().isdisjoint(jobs):
+            _write_down(run, Scene(run).cancelled.difference(refused))
+    return refused
+
+
+def _write_down(run: Run, jobs: Collection[str]) -> None:
+    check_trusted(run.path)
+    # A full disk keeps nobody from ending what fills it.
+    with contextlib.suppress(OSError):
+        write(run.path / CANCELLED, Cancelled(sorted(jobs)))
 
 
 def _jobs_of(wish: Wish, scene: Scene, queue: Queue, answer: Answer) -> set[str]:

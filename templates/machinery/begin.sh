@@ -17,6 +17,7 @@ castoff_begin() {
   castoff_do "${castoff_at_records[@]}"
   if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
   castoff_ending=failed
+  castoff_listen # before a trap for the end, which would call what a signal ends failed
   trap 'castoff_finish $?' EXIT # which keeps the code
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
     echo "castoff: stopped before it began; castoff resubmit starts it again" >&2
@@ -24,7 +25,6 @@ castoff_begin() {
     exit 143
   fi
   castoff_set_deadline
-  castoff_listen
   cd "$castoff_submit_dir" || exit
 }
 # castoff submit names it. A script that stands alone makes castoff-<job id> where it was submitted,

@@ -136,6 +136,18 @@ def test_what_is_neither_done_nor_running(login: Path, slurm: SlurmCluster) -> N
     assert first.state in ("CANCELLED", "PREEMPTED")  # it never ran again
 
 
+def test_what_it_waits_for_can_never_happen(login: Path, slurm: SlurmCluster) -> None:
+    first = launcher.executor({"directives": {"hold": True}}, "slurm", login / "runs").submit(sleep, 600)
+    waits = {"after": {"afterok": [first.job_id]}}
+    second = launcher.executor(waits, "slurm", login / "runs").submit(sleep, 600)
+    first.cancel()
+    with pytest.raises(JobEndedError, match=r"will never begin\n.*DependencyNeverSatisfied") as error:
+        second.result()
+    assert f"`castoff cancel {second.run.id}` takes it out of the queue" in str(error.value)
+    assert second.state == "PENDING"
+    second.cancel()
+
+
 @trap(8, "without accounting nothing is ever done")
 def test_without_accounting(login: Path, slurm: SlurmCluster) -> None:
     with slurm.without_accounting():

@@ -74,6 +74,9 @@ class TestWaiting:
         assert desk.castoff("cancel", "second").output == f"{second.id}: ended, cancelled\n"
         reason = "what it waits for can never happen (DependencyNeverSatisfied)"
         desk.until(third, state="pending", reason=reason)
+        answer = desk.castoff("wait", "third")
+        left = f"`castoff cancel {third.id}` takes it out of the queue"
+        assert (answer.code, answer.output) == (1, f"{third.id}: never begins: {reason}; {left}\n")
         assert desk.castoff("stop", "third").output == f"{third.id}: asked to stop; pending\n"
         answer = desk.castoff("cancel", "third", "second")
         assert answer.output == f"{third.id}: ended, cancelled\n{second.id}: ended already, cancelled\n"

@@ -162,13 +162,21 @@ class TestEndings:
         waits = desk.submit("--name", "held", "--set", "directives.h=true")
         runs = desk.submit("--name", "runs", sh="sleep 600")
         until((runs.path / "attempts/0.0/rank.sh").exists, "its start")
-        assert "it is held (Hold_Types u); `qrls" in desk.status(waits)["reason"]
+        array = desk.submit("--name", "array", "--set", "directives.h=true", "--set", "array.count=2")
+        for held in (waits, array):
+            assert "it is held (Hold_Types u); `qrls" in desk.status(held)["reason"]
+        assert desk.castoff("cancel", "array").output == f"{array.id}: ended, cancelled\n"
         answer = desk.castoff("cancel", "held", "runs")
         assert answer.output == f"{waits.id}: ended, cancelled\n{runs.id}: ended, cancelled\n", answer.errors
 
     def test_without_a_history(self, pbs: PbsCluster, desk: PbsDesk) -> None:
         done = desk.submit(sh="exit 5")
+        runs = desk.submit("--name", "runs", sh="sleep 600")
+        until((runs.path / "attempts/0.0/rank.sh").exists, "its start")
         with pbs.without_history():
+            answer = desk.castoff("cancel", "runs")
+            assert answer.output == f"{runs.id}: ended, cancelled\n", answer.errors
+            assert desk.status(runs)["ending"] == "cancelled"
             assert desk.castoff("wait", done.id).code == 5
 
 

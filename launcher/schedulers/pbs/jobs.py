@@ -67,18 +67,27 @@ def parse_queue(answer: str) -> list[JobTold]:
     held = dict(blocks(answer))
     told = [one for name, attributes in held.items() if (one := _job(name, attributes))]
     members = Counter(one.job for one in told if one.task is not None)
-    # What was submitted is told of the array alone (OpenPBS 23).
-    scripts = {one.job: one.script for one in told if one.task is None}
+    wholes = {one.job: one for one in told if one.task is None}
     counts = {
         name: _count(attributes.get("array_indices_submitted", "")) for name, attributes in held.items()
     }
     cut = {array for array, count in counts.items() if members[array] < count}
     # Of an array itself only where it has told of no member: its state B may be any of theirs.
     return [
-        one._replace(script=one.script or scripts.get(one.job, ""))
+        _of_array(one, wholes.get(one.job))
         for one in told
         if one.job not in cut and (one.task is not None or one.job not in members)
     ]
+
+
+def _of_array(one: JobTold, whole: JobTold | None) -> JobTold:
+    """A job, with what PBS tells of its array alone: what was submitted, and that it is held (OpenPBS 23)."""
+    if whole is None:
+        return one
+    one = one._replace(script=one.script or whole.script)
+    if one.stage != "pending" or whole.word != "H":
+        return one
+    return one._replace(waits=whole.waits, is_stuck=whole.is_stuck)
 
 
 def blocks(answer: str) -> Iterator[tuple[str, dict[str, str]]]:

@@ -135,7 +135,8 @@ def _waiting(told: JobTold, reason: str) -> JobTold:
     known = text.replace(" ", "_")
     if known not in _WAITING:  # the nodes that are meant may follow it
         known = re.split(r"[ ,:(]", text, maxsplit=1)[0]
-    return told._replace(waits=_waiting_words(told, reason, known), is_stuck=known in _STUCK)
+    told = told._replace(waits=_waiting_words(told, reason, known), is_stuck=known in _STUCK)
+    return told._replace(is_void=known == "DependencyNeverSatisfied")
 
 
 def _waiting_words(told: JobTold, reason: str, known: str) -> str:

@@ -179,6 +179,24 @@ def test_term_during_setup(bench: Benches) -> None:
     assert here.calls("srun") == []
 
 
+@pytest.mark.parametrize(("kind", "asks"), [("srun", "squeue"), ("pals", "date")])
+def test_term_in_the_first_moment(kind: str, asks: str, bench: Benches) -> None:
+    """While the script still finds out when its walltime ends: nobody could call that a failure."""
+    here = bench(kind)
+    here.stub(
+        asks,
+        '#!/bin/bash\n[ -s "${CASTOFF_ATTEMPT_DIR-}/start.json" ] && mkdir "$PROBE_FOLDER/ready-0" 2>/dev/null &&\n'
+        '  until [ -e "$PROBE_FOLDER/go" ]; do sleep 0.1; done\n[ "${0##*/}" = squeue ] || exec /bin/date "$@"\n',
+    )
+    running = here.start(ranks_per_node=1, walltime="30m")
+    running.wait_for("ready", 1)
+    running.process.terminate()
+    (here.seen / "go").touch()
+    ended = running.end()
+    assert (ended.code, ended.ending) == (143, ("cancelled", 143)), ended.output
+    assert here.ranks() == []
+
+
 def test_the_last_of_the_walltime_is_no_cancellation(bench: Benches) -> None:
     """PBS sends TERM at the walltime."""
     running = bench("pals").start(walltime="5m", ranks_per_node=1, env={"PROBE": "wait again"})

@@ -73,6 +73,40 @@ class TestWhatIsAsked:
         )
 
 
+class TestCancelledWithoutAHistory:
+    """What castoff itself has cancelled and the server has forgotten at once; nothing else is guessed."""
+
+    @pytest.mark.parametrize("attempts", [0, 1])
+    def test_is_cancelled(self, pbs: FakePbs, made: OnPbs, attempts: int) -> None:
+        for number in range(attempts):
+            made.attempt(f"0.{number}")
+        pbs.tells({"7.head": RUNNING if attempts else QUEUED}, made.run)
+        pbs.selects("7.head")
+        pbs.program("qdel", f": >{pbs.answer}")
+        (wish,) = end([made.run])
+        assert (wish.problem, wish.goes_on) == (None, False)
+        assert ending(status(made.run)) == ("ended", "cancelled", 143)
+        pbs.questions()
+        assert ending(status(made.run)) == ("ended", "cancelled", 143) and pbs.questions() == []
+
+    def test_its_own_record_counts_more(self, pbs: FakePbs, made: OnPbs) -> None:
+        folder = made.attempt()
+        pbs.tells({"7.head": RUNNING}, made.run)
+        record = '{"ending": "done", "code": 0, "time": 1010}'
+        pbs.program("qdel", f": >{pbs.answer}; echo '{record}' >{folder}/ending.json")
+        end([made.run])
+        assert ending(status(made.run)) == ("ended", "done", 0)
+
+    def test_not_what_pbs_refused_to_end(self, pbs: FakePbs, made: OnPbs) -> None:
+        made.attempt()
+        pbs.tells({"7.head": RUNNING}, made.run)
+        pbs.program("qdel", "echo 'qdel: Unauthorized Request  7.head' >&2; exit 15")
+        (wish,) = end([made.run])
+        assert wish.problem is not None and "Unauthorized" in wish.problem
+        pbs.tells({})
+        assert ending(status(made.run)) == ("unknown", "unknown", None)
+
+
 class TestLeftOut:
     """A job that qstat was asked about and says nothing of, not even that it does not know it."""
 
@@ -324,6 +358,15 @@ class TestStates:
         now = status(made.run)
         assert (now.ending, now.counts) == ("cancelled", {"cancelled": 2})
         assert [one.attempts[0].reason for one in now.members] == [None, None]
+
+    def test_a_held_array(self, pbs: FakePbs, tmp_path: Path) -> None:
+        """PBS tells of the hold with the array, and not with its members."""
+        made = OnPbs(tmp_path, members=2)
+        array = {"job_state": "H", "Hold_Types": "u", "array": "True", "array_indices_submitted": "0-1"}
+        pbs.tells({"7[].head": array, **{f"7[{index}].head": QUEUED for index in (0, 1)}}, made.run)
+        now = status(made.run)
+        assert now.state == "pending"
+        assert now.reason == "it is held (Hold_Types u); `qrls -h u 7[].head` lets it go"
 
     def test_another_servers_job(self, pbs: FakePbs, made: OnPbs) -> None:
         pbs.tells({"7.head": {**RUNNING, "Submit_arguments": "other.sh"}})

@@ -107,6 +107,26 @@ class TestStates:
         assert condition_holds("after", made.run) is None
         assert summary(now).reason == now.reason
 
+    def test_what_never_begins_is_not_waited_for(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        """But it is not over: Slurm has it until somebody cancels it."""
+        slurm.program("sbatch", "exit 1")
+        slurm.tells(("7", "PENDING"), run=made.run, reason="DependencyNeverSatisfied")
+        now = wait(made.run)
+        assert ending(now) == ("pending", None, None) and now.never_begins and not now.over
+        with pytest.raises(CastoffError, match="still running"):
+            resubmit(made.run)
+
+    def test_some_of_which_never_begin(self, slurm: FakeSlurm, tmp_path: Path) -> None:
+        made = OnSlurm(tmp_path, members=2)
+        made.attempt("0.0", "done")
+        lines = [
+            f"7|{task}|PENDING|{why}|900|N/A|N/A|{made.run.script}\n" for task, why in ((1, "Priority"),)
+        ]
+        slurm.queue.write_text("".join(lines))
+        assert not status(made.run).never_begins
+        slurm.queue.write_text(lines[0].replace("Priority", "DependencyNeverSatisfied"))
+        assert wait(made.run).never_begins
+
     def test_an_attempt_that_has_just_made_its_folder(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         (made.run.path / "attempts/0.0").mkdir()
         slurm.tells(("7", "RUNNING"), run=made.run)
