@@ -185,8 +185,9 @@ def test_term_in_the_first_moment(kind: str, asks: str, bench: Benches) -> None:
     here = bench(kind)
     here.stub(
         asks,
-        '#!/bin/bash\n[ -s "${CASTOFF_ATTEMPT_DIR-}/start.json" ] && mkdir "$PROBE_FOLDER/ready-0" 2>/dev/null &&\n'
-        '  until [ -e "$PROBE_FOLDER/go" ]; do sleep 0.1; done\n[ "${0##*/}" = squeue ] || exec /bin/date "$@"\n',
+        '#!/bin/bash\ncd "$PROBE_FOLDER"\n'
+        '[ -s "${CASTOFF_ATTEMPT_DIR-}/start.json" ] && mkdir ready-0 2>/dev/null &&\n'
+        '  until [ -e go ]; do sleep 0.1; done\n[ "${0##*/}" = squeue ] || exec /bin/date "$@"\n',
     )
     running = here.start(ranks_per_node=1, walltime="30m")
     running.wait_for("ready", 1)

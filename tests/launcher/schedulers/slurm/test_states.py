@@ -119,12 +119,10 @@ class TestStates:
     def test_some_of_which_never_begin(self, slurm: FakeSlurm, tmp_path: Path) -> None:
         made = OnSlurm(tmp_path, members=2)
         made.attempt("0.0", "done")
-        lines = [
-            f"7|{task}|PENDING|{why}|900|N/A|N/A|{made.run.script}\n" for task, why in ((1, "Priority"),)
-        ]
-        slurm.queue.write_text("".join(lines))
+        line = f"7|1|PENDING|Priority|900|N/A|N/A|{made.run.script}\n"
+        slurm.queue.write_text(line)
         assert not status(made.run).never_begins
-        slurm.queue.write_text(lines[0].replace("Priority", "DependencyNeverSatisfied"))
+        slurm.queue.write_text(line.replace("Priority", "DependencyNeverSatisfied"))
         assert wait(made.run).never_begins
 
     def test_an_attempt_that_has_just_made_its_folder(self, slurm: FakeSlurm, made: OnSlurm) -> None:
