@@ -95,6 +95,8 @@ class TrainerDDP:
         self.state = TrainingState(training.seed, rank, device, drawn_from, training.precision, folder)
         agree_on_configuration(config, self.task, self.place)
         self.task.state = self.state
+        if isinstance(self.task, ConfiguredTask):
+            self.task.trainer = self
         self.task.setup(self.place)
         seed_all(derived(MODEL, config.training.seed))  # the same weights on every rank
         self.model = prepared_model(self.task, config, self.place)
@@ -141,7 +143,8 @@ class TrainerDDP:
     def prepare_dataloaders(self) -> tuple[TrainingLoader, EvaluationLoader, EvaluationLoader]:
         """This rank's loaders of the training, validation and test set.
 
-        Training and validation are dealt out over the ranks; a test loader has the whole set.
+        Training and validation are dealt out over the ranks; a test loader has the whole set, and so has one
+        for an evaluator that judges alone.
         """
         config, collate = self.config, self.task.collate
         seed_all(derived(MODEL, config.training.seed, 1))
@@ -150,9 +153,10 @@ class TrainerDDP:
         self.reports.sizes(splits)
         share = {"rank": self.rank, "world_size": self.place.world_size}
         whole = {"rank": 0, "world_size": 1}
+        judging = share if self.task.evaluator is None else whole
         return (
             training_loader(splits.train, config.training, self.place, collate),
-            evaluation_loader(splits.validation, config.validation, config.training, collate, **share),
+            evaluation_loader(splits.validation, config.validation, config.training, collate, **judging),
             evaluation_loader(splits.test, config.testing, config.training, collate, **whole),
         )
 
@@ -335,7 +339,7 @@ class TrainerDDP:
             self.run_folder.write_config(self.config)
             return
         record = self.keeper.load(newest)
-        if self.state.validating and record is not None:
+        if self.state.validating and record is not None and self.task.evaluator is None:
             self._take(Measures.of_record(record), val)
         elif self.state.validating:
             self._judge(val)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,14 @@ class Evaluated(NamedTuple):
     sums: Mapping[str, Sum]
     kept: Any
     """Small, and on the CPU: it stays until the set is over, and `measure` gets that of all batches."""
+
+
+class WholeSetEvaluator(Protocol):
+    """Judges a whole set by itself, on rank 0 alone, while the others wait."""
+
+    def __call__(self, model: nn.Module, batches: Any) -> Mapping[str, float]:
+        """Measures by name; `batches` are a DataLoader's, on the CPU."""
+        ...
 
 
 class Splits(NamedTuple):
@@ -74,6 +82,10 @@ class Task(ABC):
     told_arguments: Collection[str] = ()
     """Which take effect from a checkpoint on, as the log then says. All others matter: with another value it
     would be another training, which is refused."""
+
+    evaluator: WholeSetEvaluator | None = None
+    """What judges a whole set in the place of `evaluate`; what it keeps from one validation to the next is
+    part of `state_dict`."""
 
     @abstractmethod
     def build_model(self) -> nn.Module:

@@ -58,7 +58,7 @@ def _train_causets(config: Config) -> None:
 
 
 def _graph_trainer() -> type[TrainerDDP]:
-    from trainers.gnn.ddp import TrainerDDP
+    from trainers.gnn.train_ddp import TrainerDDP
 
     return TrainerDDP
 

@@ -151,7 +151,6 @@ def test_every_mistake_at_once() -> None:
     [
         ("training.lr", "training.optimizer_kwargs.lr"),
         ("training.warmup_steps", "training.schedule.warmup_steps"),
-        ("early_stopping.mode", "early_stopping.kwargs.mode"),
         ("validation.every", "every_steps"),
         ("parallel.device", "training.device"),
         ("training.every_steps", "validation.every_steps"),
@@ -363,7 +362,10 @@ def test_numbers_and_texts_of_other_libraries_are_written_as_numbers_and_texts()
         ("training.seed={on: 3}", "training.seed: is {True: 3}, but takes a whole number"),
         ("parallel=3", "parallel: holds 3, but takes a section of fields"),
         ("validation.validator.evalutor_tusks=5", "no such field; did you mean evaluator_tasks?"),
-        ("testing.tester.x=5", "there are type, device, criterion, apply_model, evaluator_tasks"),
+        (
+            "testing.tester.x=5",
+            "there are type, args, kwargs, device, criterion, apply_model, evalua",
+        ),
         ("testing.tester.device=gpu", "is 'gpu', but takes auto, cpu, cuda, xpu, mps"),
         ("testing.tester.evaluator_tasks=f1", "tester.evaluator_tasks: is 'f1', but takes a list, of fields"),
         ("testing.tester.evaluator_tasks=[f1]", "tester.evaluator_tasks.0: holds 'f1', but takes a section"),

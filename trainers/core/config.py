@@ -29,6 +29,12 @@ DEVICES = ("auto", "cpu", "cuda", "xpu", "mps")
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A section of fields."""
 
+    def __getitem__(self, name: str) -> Any:
+        """A field by its name, as of the plain data that the section was made of."""
+        if name not in self.__struct_fields__:
+            raise KeyError(name)
+        return getattr(self, name)
+
 
 class Parallel(Section, frozen=True, kw_only=True):
     """How ranks meet, and what DistributedDataParallel is told."""
@@ -158,7 +164,12 @@ class Evaluator(Section, frozen=True, kw_only=True):
     """How a model that the configuration describes is validated, or tested."""
 
     type: Any = None
-    """There is one alone, under the names that others have for it."""
+    """A class of the user's own with `validate` or `test`, which rank 0 alone calls with the whole set; None:
+    the one that all ranks share, also under QuantumGrav's names for it."""
+    args: list[Any] = []
+    """Of such a class."""
+    kwargs: dict[str, Any] = {}
+    """The same, by name."""
     device: Literal["auto", "cpu", "cuda", "xpu", "mps"] = "auto"
     """The one that trains, since each rank judges where it trains."""
     criterion: Any = None
@@ -205,6 +216,10 @@ class EarlyStopping(Section, frozen=True, kw_only=True):
     kwargs: Annotated[
         dict[str, Any], msgspec.Meta(examples=[{"patience": 5, "mode": "any", "tasks": {}}])
     ] = {}
+    tasks: dict[Any, Any] | None = None
+    """The same as in `kwargs`, as are the two below."""
+    mode: Literal["any", "all"] | None = None
+    patience: Positive | None = None
 
 
 class Wandb(Section, frozen=True, kw_only=True):

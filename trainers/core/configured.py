@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +12,8 @@ from torch.nn.utils.rnn import PackedSequence
 from trainers.core import config as core
 from trainers.core.config import Config
 from trainers.core.contract import a_task, in_words, made
+from trainers.core.criterion import Criterion
+from trainers.core.custom_evaluator import CustomEvaluator
 from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError, gathered
 from trainers.core.monitors import Monitors, targets_in, to_keep
@@ -24,25 +25,10 @@ from trainers.task import Evaluated, Loss, Splits, Sum, Task
 class Judging(NamedTuple):
     """How a batch is judged."""
 
-    field: str
-    """Where its criterion stands."""
-    criterion: Callable[[Any, Any], Any]
+    criterion: Criterion
     apply: Callable[[nn.Module, Any], Any]
     monitors: Monitors
 
-    def mean(self, outputs: Any, batch: Any) -> Tensor:
-        """The criterion's mean over the samples of a batch.
-
-        Raises:
-            ConfigError: it gives something else.
-        """
-        mean = self.criterion(outputs, batch)
-        if not isinstance(mean, Tensor) or mean.dim():
-            raise ConfigError([f"{self.field}: gave {in_words(mean)}; {_WRITE_MEAN}"])
-        return mean
-
-
-_WRITE_MEAN = "name a function(outputs, batch) that gives the mean loss of a batch, a tensor with one number"
 
 _EXAMPLES = {
     "model": "!pyobject my_package.MyModel",
@@ -55,21 +41,27 @@ _TYPES = {
     "validation.validator": ("DefaultValidator", "Validator"),
     "testing.tester": ("DefaultTester", "Tester"),
 }
-"""Where a set's evaluator stands, and what QuantumGrav calls the one that there is."""
+"""Where a set's evaluator stands, and what QuantumGrav calls the one that all ranks share."""
+
+_METHODS = {"validation.validator": "validate", "testing.tester": "test"}
+"""What is called of an evaluator of the user's own."""
 
 
 class ConfiguredTask(Task):
     """A model, a data set and a criterion by their import paths.
 
-    `criterion(outputs, batch)` gives the mean loss of a batch; the number of its samples is
-    `len(batch)` of the first tensor in it, or its `num_graphs`. Validation and test have a criterion and
-    monitors of their own, if the configuration says so.
+    `criterion(outputs, batch)`, or `criterion(outputs, batch, trainer)`, gives the mean loss of a batch; the
+    number of its samples is `len(batch)` of the first tensor in it, or its `num_graphs`. Validation and test
+    have a criterion and monitors, or an evaluator, of their own, if the configuration says so.
 
     Raises:
         ConfigError: with everything that the configuration lacks.
     """
 
     arguments = None
+
+    trainer: Any = None
+    """What criteria that take it get; the trainer sets it."""
 
     def __init__(self, config: Config):
         self.config = config
@@ -83,6 +75,10 @@ class ConfiguredTask(Task):
             with gathered(problems):
                 told = config.testing.tester or core.Evaluator()
                 self._testing = self._judging("testing.tester.", told)
+        with gathered(problems):
+            self.evaluator = self._validator = _custom("validation.validator", config.validation.validator)
+        with gathered(problems):
+            self._tester = _custom("testing.tester", config.testing.tester)
         if missing or problems:
             raise ConfigError([*missing, *dict.fromkeys(problems)])
 
@@ -134,7 +130,7 @@ class ConfiguredTask(Task):
         apply = self.apply
         with gathered(problems):
             value = self.config.criterion if told.criterion is None else told.criterion
-            criterion = of_two(self.find(value, where["criterion"], "criterion"), where["criterion"])
+            criterion = Criterion(self.find(value, where["criterion"], "criterion"), where["criterion"])
         with gathered(problems):
             value = self.config.apply_model if told.apply_model is None else told.apply_model
             if value is not None:
@@ -143,7 +139,7 @@ class ConfiguredTask(Task):
             monitors = Monitors(told.evaluator_tasks, f"{within}evaluator_tasks", self.find)
         if problems:
             raise ConfigError(problems)
-        return Judging(where["criterion"], criterion, apply, monitors)
+        return Judging(criterion, apply, monitors)
 
     def setup(self, place: Place) -> None:
         """See that the device is the one that the evaluators were promised, now that it is known."""
@@ -169,13 +165,14 @@ class ConfiguredTask(Task):
     def loss(self, model: nn.Module, batch: Any) -> Loss:
         """The criterion's mean, weighted by the number of samples."""
         judging, count = self._training, samples_in(batch)
-        return Loss(judging.mean(judging.apply(model, batch), batch) * count, count)
+        outputs = judging.apply(model, batch)
+        return Loss(judging.criterion.mean(outputs, batch, self.trainer, training=True) * count, count)
 
     def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum] | Evaluated:
         """The same by the evaluator's criterion, and what its monitors are to see."""
         judging, count = self._evaluating, samples_in(batch)
         outputs = judging.apply(model, batch)
-        sums: dict[str, Sum] = {"loss": (judging.mean(outputs, batch) * count, count)}
+        sums: dict[str, Sum] = {"loss": (judging.criterion.mean(outputs, batch, self.trainer) * count, count)}
         if not judging.monitors:
             return sums
         return Evaluated(sums, (to_keep(outputs), to_keep(targets_in(batch))))
@@ -187,8 +184,19 @@ class ConfiguredTask(Task):
     def tester(self) -> Task:
         """With the test set's evaluator."""
         other = copy.copy(self)
-        other._evaluating = self._testing
+        other._evaluating, other.evaluator = self._testing, self._tester
         return other
+
+    # --- State ---------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """What an evaluator of the user's own keeps of the validations so far."""
+        return {} if self._validator is None else {"evaluator": self._validator.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up the same; nothing where the checkpoint was made without one."""
+        if self._validator is not None and "evaluator" in state:
+            self._validator.load_state_dict(state["evaluator"])
 
 
 def task_of(
@@ -222,26 +230,25 @@ def evaluators(config: Config) -> dict[str, core.Evaluator | None]:
     return dict(zip(_TYPES, (config.validation.validator, config.testing.tester), strict=True))
 
 
-def of_two(criterion: Any, field: str) -> Any:
-    """The criterion, if it can be called with (outputs, batch).
+def _custom(field: str, told: core.Evaluator | None) -> CustomEvaluator | None:
+    """The evaluator that a class of the user's makes; None: nothing names one.
 
     Raises:
-        ConfigError: it demands more, or takes less.
+        ConfigError: it cannot be made.
     """
-    if isinstance(criterion, type):
-        how = "write a function(outputs, batch) that makes one and calls it"
-        raise ConfigError([f"{field}: is the class {criterion.__qualname__}, which gives no loss; {how}"])
-    try:
-        inspect.signature(criterion).bind("outputs", "batch")
-    except TypeError as error:
-        name = getattr(criterion, "__qualname__", criterion)
-        raise ConfigError([f"{field}: {name} cannot be called with two ({error}); {_WRITE_TWO}"]) from error
-    except ValueError:  # of a function that is not Python's nobody knows
-        pass
-    return criterion
+    if told is None or told.type is None or isinstance(told.type, str):
+        return None
+    unused = [each for each in _FIELDS if getattr(told, each) != getattr(_DEFAULT, each)]
+    if unused:
+        kind = in_words(told.type)
+        raise ConfigError(
+            [f"{field}.{each}: {kind} judges by itself; write it in kwargs, or drop it" for each in unused]
+        )
+    return CustomEvaluator(told, field, _METHODS[field])
 
 
-_WRITE_TWO = "training, validation and test all call criterion(outputs, batch), so give others a default"
+_FIELDS = ("criterion", "apply_model", "evaluator_tasks", "device")
+_DEFAULT = core.Evaluator()
 
 
 def _shares(told: Any) -> list[float]:
@@ -262,16 +269,23 @@ def _is_named(value: Any) -> bool:
 
 
 def _wrong_evaluators(config: Config) -> list[str]:
-    """What is wrong with the evaluators' kinds, and with their devices where these are known yet."""
+    """What is wrong with the evaluators' names, and with their devices where these are known yet."""
     problems = []
     for field, told in evaluators(config).items():
-        names = _TYPES[field]
-        if told is not None and told.type is not None and told.type not in names:
-            kind = f"!pyobject {told.type.path}" if isinstance(told.type, PyObject) else repr(told.type)
+        if told is None or not (told.type is None or isinstance(told.type, str)):
+            continue
+        if told.type is not None and told.type not in _TYPES[field]:
+            method = _METHODS[field]
             problems.append(
-                f"{field}.type: is {kind}, but there is {' or '.join(names)} alone, which may be left out; "
-                "write what it measures as monitors in evaluator_tasks, or a trainers.Task"
+                f"{field}.type: is {told.type!r}, but the only names are {' and '.join(_TYPES[field])}; "
+                "leave it out and write monitors in evaluator_tasks, or write !pyobject and the import path "
+                f"of a class with {method}(model, data_loader)"
             )
+        problems += [
+            f"{field}.{each}: is for a class of your own, which type would name; drop it"
+            for each in ("args", "kwargs")
+            if getattr(told, each)
+        ]
     if config.training.device != "auto":
         problems += _wrong_devices(config, config.training.device)
     return problems

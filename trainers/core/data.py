@@ -100,7 +100,7 @@ class EvaluationLoader:
         world_size: int,
     ):
         self.dataset = dataset
-        size = settings.batch_size or training.batch_size
+        self.batch_size = size = settings.batch_size or training.batch_size
         length = _length(dataset, "validation and test sets need one, so that every sample counts once")
         lengths = lengths_of(dataset)
         order = range(length) if lengths is None else longest_first(lengths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
@@ -13,7 +14,12 @@ from trainers.core.contract import wrong_arguments
 from trainers.core.fields import ConfigError, convert, suggestion
 from trainers.core.pyobject import called, resolved
 
+logger = logging.getLogger(__name__)
+
 WHERE = "early_stopping.kwargs"
+
+_ALSO = {"loss_avg": "loss"}
+"""QuantumGrav's name for a measure, and ours, which counts where nothing else is called so."""
 
 
 class Verdict(NamedTuple):
@@ -93,14 +99,21 @@ class DefaultEarlyStopping:
         if self.found_better_model:
             self.waited = 0
             for name in better:
-                self.best[name] = float(measures[self.tasks[name].metric])
+                self.best[name] = self._value(name, self.tasks[name], measures)
         elif not any(self.grace.values()):
             self.waited += 1
         self.grace = {name: max(left - 1, 0) for name, left in self.grace.items()}
         return self.patience is not None and self.waited >= self.patience
 
     def _better(self, name: str, task: Watched, measures: Mapping[str, float]) -> bool:
-        if task.metric not in measures:
+        value = self._value(name, task, measures)
+        if task.mode == "min":
+            return self.best[name] - task.delta > value
+        return self.best[name] + task.delta < value
+
+    def _value(self, name: str, task: Watched, measures: Mapping[str, float]) -> float:
+        metric = task.metric if task.metric in measures else _ALSO.get(task.metric, task.metric)
+        if metric not in measures:
             raise ConfigError(
                 [
                     f"{WHERE}.tasks.{name}.metric: is {task.metric!r}, which validation does not measure"
@@ -109,10 +122,7 @@ class DefaultEarlyStopping:
                     "validation.validator.evaluator_tasks, or by a task's own evaluate()"
                 ]
             )
-        value = float(measures[task.metric])
-        if task.mode == "min":
-            return self.best[name] - task.delta > value
-        return self.best[name] + task.delta < value
+        return float(measures[metric])
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -130,6 +140,8 @@ class Judge:
 
     def __init__(self, config: Config):
         self._asked = _made(config)
+        self._by_default = config.early_stopping is None
+        self._warned = False
 
     @property
     def watched(self) -> tuple[str, Literal["min", "max"]]:
@@ -143,8 +155,20 @@ class Judge:
         Raises:
             ConfigError: it lacks what is watched.
         """
+        if self._by_default and "loss" not in measures:
+            self._say_that_the_newest_is_best(measures)
+            return Verdict(better=True, stop=False)
         stop = bool(self._asked(measures))
         return Verdict(bool(self._asked.found_better_model), stop)
+
+    def _say_that_the_newest_is_best(self, measures: Mapping[str, float]) -> None:
+        if not self._warned:
+            self._warned = True
+            words = (
+                "Validation measures no loss (but %s), so the newest model counts as the best; name "
+                "the measure to watch in early_stopping.kwargs.tasks"
+            )
+            logger.warning(words, ", ".join(measures))
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -170,6 +194,10 @@ def _watched(tasks: Any, problems: list[str]) -> dict[str, Watched]:
     return found
 
 
+_BESIDE = ("tasks", "mode", "patience")
+"""Arguments that may stand beside the type."""
+
+
 def _made(config: Config) -> Any:
     """What `early_stopping` names; without it, one that never stops and watches the loss."""
     asked = config.early_stopping
@@ -178,10 +206,17 @@ def _made(config: Config) -> Any:
     make = DefaultEarlyStopping
     if asked.type != "DefaultEarlyStopping":
         make = called(asked.type, "early_stopping.type", "DefaultEarlyStopping or !pyobject my_module.Mine")
-    problems = wrong_arguments(make, asked.kwargs, WHERE, given=len(asked.args))
+    beside = {name: value for name in _BESIDE if (value := getattr(asked, name)) is not None}
+    problems = [
+        f"early_stopping.{name}: is given, and so is {WHERE}.{name}; drop one of them"
+        for name in beside
+        if name in asked.kwargs
+    ]
+    given = {**beside, **asked.kwargs}
+    problems += wrong_arguments(make, given, WHERE, given=len(asked.args))
     if problems:
         raise ConfigError(problems)
-    args, kwargs = resolved(asked.args, "early_stopping.args"), resolved(asked.kwargs, WHERE)
+    args, kwargs = resolved(asked.args, "early_stopping.args"), resolved(given, WHERE)
     try:
         return make(*args, **kwargs)
     except (TypeError, ValueError) as error:

@@ -18,7 +18,7 @@ from trainers.core.contract import measures as checked
 from trainers.core.data import Batch, EvaluationLoader
 from trainers.core.distributed import Place
 from trainers.core.randomness import seed_all
-from trainers.task import Evaluated, Sum, Task, move
+from trainers.task import Evaluated, Sum, Task, WholeSetEvaluator, move
 
 _SQUARES = "loss, squared means of batches"
 
@@ -97,6 +97,19 @@ def evaluate(
     if something:
         with waiting():
             measures |= _measured(task, kept, judged.seed, place)
+    return measures
+
+
+def evaluate_whole(
+    evaluator: WholeSetEvaluator,
+    model: nn.Module,
+    batches: Any,
+    autocast: Callable[[], AbstractContextManager[Any]],
+) -> Measures:
+    """What a task's own evaluator measures, on this rank alone."""
+    with torch.no_grad(), evaluating(model), autocast():
+        measures = Measures(evaluator(model, batches))
+    measures.spread = math.nan  # of its batches nothing is known
     return measures
 
 

@@ -144,8 +144,10 @@ class Reports:
         """Tell of a validation, of which `state` knows already."""
         more = {name: value for name, value in measures.more.items() if "/" not in name}
         words = [f"{name}={value:.4g}" for name, value in {**measures, **more}.items() if name != "loss"]
-        loss, spread = measures.get("loss", float("nan")), measures.spread
-        self.logger.info("Validation: %s", ", ".join([f"loss={loss:.3f} ± {spread:.3f}", *words]))
+        if "loss" in measures:
+            spread = "" if math.isnan(measures.spread) else f" ± {measures.spread:.3f}"
+            words = [f"loss={measures['loss']:.3f}{spread}", *words]
+        self.logger.info("Validation: %s", ", ".join(words))
         written = {name if "/" in name else f"val/{name}": value for name, value in measures.more.items()}
         written |= {f"val/{name}": value for name, value in measures.items()} | _best(state)
         self._write(state, written)

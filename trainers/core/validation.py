@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
+from trainers.core.custom_evaluator import WholeSet
 from trainers.core.data import Batch, EvaluationLoader
 from trainers.core.distributed import Place
 from trainers.core.engine import Engine
-from trainers.core.evaluation import Measures, after_evaluation, evaluate
+from trainers.core.evaluation import Measures, after_evaluation, evaluate, evaluate_whole
 from trainers.core.randomness import EVALUATION, derived, seed_all
 from trainers.core.state import TrainingState
 from trainers.core.stopping import Stopping
@@ -42,21 +43,35 @@ class Validation:
             StoppedInside: the ranks have agreed to stop between two batches.
         """
         engine, state = self._engine, self._state
-        measures = evaluate(
-            *(self._task, engine.judged, val, self._place),
-            draw_from=state.draw_from,
-            autocast=engine.autocast,
-            paced=self._paced,
-            waiting=partial(self._watch.allow, "after a validation"),
-        )
+        measures = self._on_rank_0(val) if self._task.evaluator is not None else self._on_all_ranks(val)
         with self._watch.allow("after a validation"):
             if self._place.is_main:
-                seed = derived(EVALUATION, state.seed, state.step, 1)
-                state.draw_from(seed)
-                seed_all(seed)  # what a task says that it draws from is said of `loss` and `evaluate` alone
+                _seeded(state, 1)
                 measures.more = after_evaluation(self._task, engine.judged, engine.autocast)
             self._place.barrier("the end of a validation")
         return measures
+
+    def _on_all_ranks(self, val: EvaluationLoader) -> Measures:
+        return evaluate(
+            *(self._task, self._engine.judged, val, self._place),
+            draw_from=self._state.draw_from,
+            autocast=self._engine.autocast,
+            paced=self._paced,
+            waiting=partial(self._watch.allow, "after a validation"),
+        )
+
+    def _on_rank_0(self, val: EvaluationLoader) -> Measures:
+        """By the task's own evaluator, which sees the whole set, whatever the number of ranks."""
+        evaluator, engine = self._task.evaluator, self._engine
+        assert evaluator is not None
+
+        def decide() -> Measures:
+            _seeded(self._state, 2)
+            batches = WholeSet(val, partial(self._watch.each, doing="validation"))
+            return evaluate_whole(evaluator, engine.judged, batches, engine.autocast)
+
+        with self._watch.allow("a validation on rank 0"):
+            return self._place.decided(decide)
 
     def _paced(self, batches: Iterable[Batch], rounds: int) -> Iterator[Batch]:
         """The batches, before each of which the ranks may agree to stop."""
@@ -65,9 +80,20 @@ class Validation:
 
 def tested(task: Task, engine: Engine, test: EvaluationLoader, state: TrainingState) -> Measures:
     """The measures of a whole data set on this rank alone, which waits for no other."""
+    judging = task.tester()
+    if judging.evaluator is not None:
+        _seeded(state, 3)
+        return evaluate_whole(judging.evaluator, engine.judged, WholeSet(test), engine.autocast)
     alone = Place(0, 1, state.device, alone=True)
     return evaluate(
-        *(task.tester(), engine.judged, test, alone),
+        *(judging, engine.judged, test, alone),
         draw_from=state.draw_from,
         autocast=engine.autocast,
     )
+
+
+def _seeded(state: TrainingState, purpose: int) -> None:
+    """What is random from here on follows from the step and the purpose, on any number of ranks."""
+    seed = derived(EVALUATION, state.seed, state.step, purpose)
+    state.draw_from(seed)
+    seed_all(seed)  # what a task says that it draws from is said of `loss` and `evaluate` alone

@@ -10,17 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainers.core.distributed import cleanup_ddp, initialize_ddp
-    from trainers.core.early_stopping import DefaultEarlyStopping
     from trainers.core.yaml_text import get_loader
-    from trainers.gnn import models
-    from trainers.gnn.ddp import TrainerDDP
+    from trainers.gnn import early_stopping, evaluate, models, train_ddp
+    from trainers.gnn.early_stopping import DefaultEarlyStopping
+    from trainers.gnn.evaluate import (
+        DefaultEvaluator,
+        DefaultTester,
+        DefaultValidator,
+        Evaluator,
+        Tester,
+        Validator,
+    )
     from trainers.gnn.graphs.stores import zarr_file_to_dict, zarr_group_to_dict
     from trainers.gnn.models import GNNModel
+    from trainers.gnn.train_ddp import TrainerDDP
 
 _HOMES = {
-    "DefaultEarlyStopping": "trainers.core.early_stopping",
+    "DefaultEarlyStopping": "trainers.gnn.early_stopping",
+    "DefaultEvaluator": "trainers.gnn.evaluate",
+    "DefaultTester": "trainers.gnn.evaluate",
+    "DefaultValidator": "trainers.gnn.evaluate",
+    "Evaluator": "trainers.gnn.evaluate",
     "GNNModel": "trainers.gnn.models",
-    "TrainerDDP": "trainers.gnn.ddp",
+    "Tester": "trainers.gnn.evaluate",
+    "TrainerDDP": "trainers.gnn.train_ddp",
+    "Validator": "trainers.gnn.evaluate",
     "cleanup_ddp": "trainers.core.distributed",
     "get_loader": "trainers.core.yaml_text",
     "initialize_ddp": "trainers.core.distributed",
@@ -28,14 +42,25 @@ _HOMES = {
     "zarr_group_to_dict": "trainers.gnn.graphs.stores",
 }
 
+_MODULES = ("early_stopping", "evaluate", "models", "train_ddp")
+
 __all__ = [
     "DefaultEarlyStopping",
+    "DefaultEvaluator",
+    "DefaultTester",
+    "DefaultValidator",
+    "Evaluator",
     "GNNModel",
+    "Tester",
     "TrainerDDP",
+    "Validator",
     "cleanup_ddp",
+    "early_stopping",
+    "evaluate",
     "get_loader",
     "initialize_ddp",
     "models",
+    "train_ddp",
     "zarr_file_to_dict",
     "zarr_group_to_dict",
 ]
@@ -45,8 +70,8 @@ def __getattr__(name: str) -> Any:
     """Import a name's module when it is asked for (PEP 562)."""
     from importlib import import_module
 
-    if name == "models":
-        return import_module("trainers.gnn.models")
+    if name in _MODULES:
+        return import_module(f"trainers.gnn.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

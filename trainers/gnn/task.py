@@ -92,15 +92,17 @@ class GraphTask(ConfiguredTask):
         return self._applied(model, batch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Which graphs it is trained on."""
-        return {} if self._graphs is None else {"graphs": dict(self._graphs)}
+        """The same, and which graphs it is trained on."""
+        graphs = {} if self._graphs is None else {"graphs": dict(self._graphs)}
+        return {**super().state_dict(), **graphs}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See that they are still the same.
+        """Take up the same, and see that the graphs are still those.
 
         Raises:
             ConfigError: they are others, in which tested ones may have been trained on.
         """
+        super().load_state_dict(state)
         self._place.decided(partial(_see_that_they_are_the_same, state.get("graphs"), self._graphs))
 
     def _see_that_it_fits(self, train: Any) -> None:

@@ -6,10 +6,10 @@ from trainers import program
 from trainers.core.config import Config
 from trainers.core.curves import draw_curves
 from trainers.core.table import aligned
-from trainers.gnn.ddp import TrainerDDP
 from trainers.gnn.defaults import CRITERION
 from trainers.gnn.report import Report, report
 from trainers.gnn.task import GraphTask
+from trainers.gnn.train_ddp import TrainerDDP
 
 
 def train(config: Config) -> None:

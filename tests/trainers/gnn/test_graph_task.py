@@ -41,8 +41,8 @@ from trainers.core.fields import ConfigError
 from trainers.core.logs import setup_logging
 from trainers.core.pyobject import PyObject
 from trainers.gnn.causets.features import NODE
-from trainers.gnn.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.gnn.task import GraphTask
+from trainers.gnn.train_ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 
 
 def trained(told: Mapping[str, Any], rank: int = 0) -> tuple[TrainerDDP, list[dict[str, float]], Any]:
@@ -164,12 +164,6 @@ def test_a_mistake_in_somebodys_own_network_keeps_its_place(tmp_path: Path) -> N
         trainer.prepare_dataloaders()
 
 
-def test_a_criterion_that_takes_three_is_refused(tmp_path: Path) -> None:
-    told = {**described(tmp_path), "criterion": lambda outputs, batch, trainer: outputs[0].mean()}
-    with pytest.raises(ConfigError, match=r"criterion: .*<lambda> cannot be called with two .*'trainer'"):
-        TrainerDDP(0, told)
-
-
 # --- __main__ -----------------------------------------------------------------------------------------
 
 
@@ -179,7 +173,7 @@ def test_the_guides_criterion_is_the_programs_own(monkeypatch: pytest.MonkeyPatc
     vars(script)["compute_loss"] = compute_loss = lambda outputs, batch: outputs[0].mean()
     monkeypatch.setitem(sys.modules, "__main__", script)
     told = {**described(tmp_path), "criterion": PyObject("__main__.compute_loss")}
-    assert GraphTask(Config.of(told))._training.criterion is compute_loss
+    assert GraphTask(Config.of(told))._training.criterion.function is compute_loss
 
 
 def test_where_castoff_is_the_program_it_belongs_into_a_module(

@@ -1,0 +1,7 @@
+"""Early stopping, under the module's name that QuantumGrav has for it."""
+
+from __future__ import annotations
+
+from trainers.core.early_stopping import DefaultEarlyStopping
+
+__all__ = ["DefaultEarlyStopping"]

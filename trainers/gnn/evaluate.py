@@ -1,0 +1,171 @@
+"""Evaluators to derive from, with QuantumGrav's names: classes that judge a whole set by themselves.
+
+`Evaluator`, `Validator` and `Tester` keep a pandas table; `DefaultEvaluator`, `DefaultValidator` and
+`DefaultTester` are those of its older releases, which keep a list.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from trainers.core import config as core
+from trainers.core.configured import samples_in
+from trainers.core.criterion import Criterion
+from trainers.core.fields import ConfigError, convert
+from trainers.core.monitors import Monitors, targets_in, to_keep
+from trainers.core.pyobject import resolved
+from trainers.gnn import names
+from trainers.gnn.models.section import applied
+
+Kind = TypeVar("Kind", bound="Evaluator")
+
+LOSSES = ("loss_avg", "loss_min", "loss_max")
+"""Of the set's samples, and of the batches with the least and the largest."""
+
+
+class _Judging:
+    """What both kinds have in common: a model, its batches, and the criterion's mean of each."""
+
+    def __init__(self, device: Any, criterion: Callable[..., Any], apply_model: Callable[..., Any] | None):
+        self.device = device
+        self.criterion = criterion
+        self.apply_model = apply_model
+        self.logger = logging.getLogger(__name__)
+        self._mean = Criterion(criterion, "criterion").mean
+
+    @torch.no_grad()
+    def _judged(self, model: nn.Module, data_loader: Iterable[Any]) -> list[tuple[Tensor, int, Any, Any]]:
+        """The loss, the number of samples, the outputs and the batch, of each."""
+        model.eval()
+        apply = self.apply_model or applied(model)
+        judged = []
+        for each in data_loader:
+            batch = each.to(self.device)
+            outputs = apply(model, batch)
+            loss = self._mean(outputs, batch, None).detach().cpu()
+            judged.append((loss, samples_in(batch), outputs, batch))
+        return judged
+
+
+class Evaluator(_Judging):
+    """Measures the criterion and what `evaluator_tasks` name: {name, monitor, args, kwargs} of each.
+
+    `data` is a table with a row for each evaluation. To be derived from: overwrite `evaluate`, or `report`.
+
+    Raises:
+        ConfigError: a task makes no sense.
+    """
+
+    def __init__(
+        self,
+        device: Any,
+        criterion: Callable[..., Any],
+        evaluator_tasks: Sequence[Mapping[str, Any]] | None = None,
+        apply_model: Callable[..., Any] | None = None,
+    ):
+        import pandas
+
+        super().__init__(device, criterion, apply_model)
+        problems: list[str] = []
+        told = [
+            convert(dict(task), core.Monitor, f"evaluator_tasks.{number}", problems)
+            for number, task in enumerate(evaluator_tasks or [])
+        ]
+        if problems:
+            raise ConfigError(problems)
+        self.tasks = Monitors(told, "evaluator_tasks", names.found)
+        self.data = pandas.DataFrame({name: pandas.Series([], dtype=object) for name in LOSSES})
+
+    def evaluate(self, model: nn.Module, data_loader: Iterable[Any]) -> Any:
+        """Judge the model, and add a row to `data`, which is returned."""
+        judged = self._judged(model, data_loader)
+        losses = torch.stack([loss for loss, *_ in judged]).double()
+        counts = torch.tensor([count for _, count, *_ in judged], dtype=torch.float64)
+        row = {
+            "loss_avg": float((losses * counts).sum() / counts.sum()),
+            "loss_min": float(losses.min()),
+            "loss_max": float(losses.max()),
+        }
+        kept = [(to_keep(outputs), to_keep(targets_in(batch))) for _, _, outputs, batch in judged]
+        number = len(self.data)
+        for name, value in {**row, **self.tasks.measure(kept)}.items():
+            self.data.loc[number, name] = value
+        return self.data
+
+    def report(self, data: Any) -> None:
+        """Log the last row."""
+        self.logger.info("%s:\n%s", type(self).__name__, data.tail(1).to_string(float_format="{:e}".format))
+
+    @classmethod
+    def from_config(cls: type[Kind], config: Mapping[str, Any]) -> Kind:
+        """One of {device, criterion, evaluator_tasks, apply_model}."""
+        arguments = resolved(dict(config))
+        return cls(torch.device(arguments.pop("device")), **arguments)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"data": self.data}
+
+    to_state_dict = state_dict
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take it up again."""
+        self.data = state["data"]
+
+
+class Validator(Evaluator):
+    """Of the validation set."""
+
+    def validate(self, model: nn.Module, data_loader: Iterable[Any]) -> Any:
+        """Evaluate the model."""
+        return self.evaluate(model, data_loader)
+
+
+class Tester(Evaluator):
+    """Of the test set."""
+
+    def test(self, model: nn.Module, data_loader: Iterable[Any]) -> Any:
+        """Evaluate the model."""
+        return self.evaluate(model, data_loader)
+
+
+class DefaultEvaluator(_Judging):
+    """Measures the criterion; `data` is a list of (mean, standard deviation) over the batches."""
+
+    def __init__(
+        self, device: Any, criterion: Callable[..., Any], apply_model: Callable[..., Any] | None = None
+    ):
+        super().__init__(device, criterion, apply_model)
+        self.data: Any = []
+
+    def evaluate(self, model: nn.Module, data_loader: Iterable[Any]) -> Any:
+        """The losses of the batches."""
+        return [loss for loss, *_ in self._judged(model, data_loader)]
+
+    def report(self, data: Any) -> None:
+        """Keep and log what `evaluate` has returned."""
+        losses = torch.as_tensor(data, dtype=torch.float64)
+        mean, deviation = float(losses.mean()), float(losses.std(correction=0))
+        self.logger.info("%s: loss %g, standard deviation %g", type(self).__name__, mean, deviation)
+        self.data.append((mean, deviation))
+
+
+class DefaultValidator(DefaultEvaluator):
+    """Of the validation set."""
+
+    def validate(self, model: nn.Module, data_loader: Iterable[Any]) -> Any:
+        """Evaluate the model."""
+        return self.evaluate(model, data_loader)
+
+
+class DefaultTester(DefaultEvaluator):
+    """Of the test set."""
+
+    def test(self, model: nn.Module, data_loader: Iterable[Any]) -> Any:
+        """Evaluate the model."""
+        return self.evaluate(model, data_loader)
