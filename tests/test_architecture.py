@@ -182,6 +182,7 @@ FLOORS = (
     ("schedulers",),
     ("runs", "starters"),
     ("config", "ranks"),
+    ("trust",),
     ("quoting",),
     ("errors",),
 )

@@ -33,6 +33,7 @@ _VERBS = {
     "stop": "Ask runs to save their state and end.",
     "submit": "Submit a job.",
     "train": "Train a network that comes with castoff.",
+    "trust": "Trust those who can write to a folder, or list those folders.",
     "wait": "Wait until runs are over; exit with their code.",
 }
 

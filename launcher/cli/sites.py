@@ -11,7 +11,7 @@ from launcher.cli.job_options import load_site
 from launcher.cli.output import json_option, print_json, several
 from launcher.config.site import Search, Site
 from launcher.errors import CastoffError
-from launcher.schedulers.choice import choose_site, site_named
+from launcher.schedulers.choice import choose_site, profile, site_named
 
 
 @click.command("sites")
@@ -48,10 +48,11 @@ def _list(as_json: bool) -> None:
     """List all profiles; then an error with what is wrong with those that cannot be used."""
     rows: list[dict[str, str | None]] = []
     broken: list[CastoffError] = []
-    for known, files in Search.here().profiles().items():
+    search = Search.here()
+    for known, files in search.profiles().items():
         row: dict[str, str | None] = {"name": known, "from": files[0][0], "description": None, "error": None}
         try:
-            row["description"] = site_named(known).description
+            row["description"] = profile(known, search).description
         except CastoffError as error:
             row["error"] = str(error)
             broken.append(error)

@@ -21,6 +21,7 @@ from launcher.config.quantities import (
 )
 from launcher.config.structure import convert, meaning, takes
 from launcher.errors import InvalidInput, Problem, shown
+from launcher.trust.decision import check_named
 
 
 def _scalar(words: str, many: str, pattern: str) -> msgspec.Meta:
@@ -287,6 +288,8 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             CastoffError: the file cannot be read.
             InvalidInput: with every problem that the job has.
         """
+        if path is not None:
+            check_named(Path(path))
         document = Document({}, "the command line") if path is None else Document.read(Path(path))
         spec = _from_document(document, flags or {}, overrides)
         if spec.templates is not None and path is not None:

@@ -28,6 +28,7 @@ from launcher.config.job import (
 from launcher.config.quantities import CPULIST_PATTERN, END, cpus, seconds
 from launcher.config.structure import convert, fields_of, takes
 from launcher.errors import CastoffError, InvalidInput, Problem
+from launcher.trust.decision import check
 
 CpuList = Annotated[str, takes("a CPU list, as in 0-51 or 0,52", pattern=CPULIST_PATTERN)]
 Date = Annotated[str, takes("a date, YYYY-MM-DD", pattern=rf"^[0-9]{{4}}-[01][0-9]-[0-3][0-9]{END}")]
@@ -205,7 +206,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             InvalidInput: with every problem that it has.
         """
         document = Document({}, f"site {name}")
-        for layer in reversed(list(_layers(name, search or Search.here()))):
+        for _, _, layer in reversed(list(_layers(name, search or Search.here()))):
             document.merge(layer)
         document.put(["name"], Document(name, document.origin), document.origin)
         for field in ("queues", "qos", "env", "options", "directive_values"):
@@ -233,10 +234,17 @@ class Search(NamedTuple):
 
     @classmethod
     def here(cls) -> "Search":
-        """From this process's working directory and environment."""
+        """From this process's working directory and environment.
+
+        Raises:
+            CastoffError: somebody else could have written what the project's folder holds.
+        """
         folder = Path.cwd()
         found = (at for at in (folder, *folder.parents) if (at / ".castoff").is_dir())
-        return cls(os.environ, next(found, None))
+        project = next(found, None)
+        if project is not None:
+            check(project / ".castoff", otherwise="or have a project of your own here: mkdir .castoff")
+        return cls(os.environ, project)
 
     def profiles(self) -> dict[str, list[tuple[str, Path]]]:
         """Every profile's name with its files, nearest first, each with a word for where it is."""
@@ -322,13 +330,18 @@ def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
         yield ("node", "device_variable"), f"is missing: ranks are given their devices with it; {example}"
 
 
-def _layers(name: str, search: Search) -> Iterator[Document]:
-    """The profile's documents, the profile itself first, then what each extends."""
+def project_profiles(name: str, search: Search) -> list[Path]:
+    """The files of the project that the profile of that name is made of."""
+    return [path for kind, path, _ in _layers(name, search) if kind == "project"]
+
+
+def _layers(name: str, search: Search) -> Iterator[tuple[str, Path, Document]]:
+    """The profile's documents, the profile itself first, then what each extends; where each is, and whose."""
     seen: set[Path] = set()
     profiles = search.profiles()
     asked_by = ""
     while True:
-        found = next((path for _, path in profiles.get(name, []) if path not in seen), None)
+        kind, found = next((one for one in profiles.get(name, []) if one[1] not in seen), ("", None))
         if found is None and name in profiles:
             raise CastoffError(f"{asked_by}site {name}: extends itself in a circle; drop one `extends:`")
         if found is None:
@@ -338,10 +351,12 @@ def _layers(name: str, search: Search) -> Iterator[Document]:
                 f"there are: {', '.join(profiles)} (`castoff sites`)"
             )
         seen.add(found)
+        if kind != "built-in":
+            check(found)
         document = Document.read(found)
         if not isinstance(document.data, dict):
             raise invalid(document.origin, "holds no fields, so it is no site profile")
-        yield document
+        yield kind, found, document
         parent = document.data.get("extends")
         if parent is None:
             return
@@ -358,7 +373,9 @@ def project_site(path: Path) -> str:
 
     Raises:
         InvalidInput: it is no such file.
+        CastoffError: it may be somebody else's.
     """
+    check(path)
     problems: list[Problem] = []
     config = convert(Document.read(path), _Config, problems)
     if config is None or problems:

@@ -12,7 +12,7 @@ import os
 import re
 import textwrap
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -27,6 +27,7 @@ from launcher.quoting import comment, interpreter, shell_word, yaml_word
 from launcher.runs.plan import Plan
 from launcher.schedulers.registry import scheduler_of, with_directives
 from launcher.starters.registry import STARTERS
+from launcher.trust.decision import check
 
 _WIDTH = 96
 
@@ -42,7 +43,8 @@ def render(plan: Plan) -> str:
 
     Raises:
         InvalidInput: a value cannot stand in a script.
-        CastoffError: a template of the user's fails; the text names its file and line.
+        CastoffError: a template of the user's fails, and the text names its file and line; or others could
+            have written it.
     """
     texts, own = _texts(plan)
     below = machinery(plan, texts)
@@ -68,7 +70,7 @@ def _head(plan: Plan, below: Machinery) -> str:
 
 def _texts(plan: Plan) -> tuple[dict[str, str], set[str]]:
     """The machinery's parts by name, and which of them the user has replaced."""
-    own = _parts_in(template_folder() / "machinery")
+    own = {name: _part(path) for name, path in _parts_in(template_folder() / "machinery")}
     own[STALE] = stale()
     theirs = own_parts(plan)
     for name in sorted(theirs.keys() - own.keys()):
@@ -78,26 +80,46 @@ def _texts(plan: Plan) -> tuple[dict[str, str], set[str]]:
 
 
 def own_parts(plan: Plan) -> dict[str, str]:
-    """The parts that the user's template folder puts in place of castoff's, by name."""
-    return {} if plan.templates is None else _parts_in(Path(plan.templates) / "blocks")
+    """The parts that the user's template folder puts in place of castoff's, by name.
 
-
-def _parts_in(folder: Path) -> dict[str, str]:
-    """The shell files of a folder and of those in it, by their names without the ending."""
+    Raises:
+        CastoffError: one cannot be read, or others could have written it.
+    """
     found = {}
+    for name, path in [] if plan.templates is None else _parts_in(Path(plan.templates) / "blocks"):
+        check(path)
+        found[name] = _part(path)
+    return found
+
+
+def _parts_in(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The shell files of a folder and of those in it, each with its name without the ending."""
     for base, folders, names in os.walk(folder, followlinks=True):
         for path in (Path(base, name) for name in sorted([*folders, *names]) if not name.startswith(".")):
-            if path.suffix not in (".sh", ".j2"):  # a template there replaces nothing, and is refused
-                continue
-            try:
-                if not path.is_file():
-                    raise OSError("it is no file")  # and a pipe would be waited for
-                text = path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise CastoffError(f"{printable(str(path))}: cannot be read as UTF-8: {error}") from error
-            name = path.relative_to(folder).as_posix().removesuffix(".sh")
-            found[name] = text.removesuffix("\n") + "\n"
-    return found
+            if path.suffix in (".sh", ".j2"):  # a template there replaces nothing, and is refused
+                yield path.relative_to(folder).as_posix().removesuffix(".sh"), path
+
+
+def _part(path: Path) -> str:
+    try:
+        if not path.is_file():
+            raise OSError("it is no file")  # and a pipe would be waited for
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CastoffError(f"{printable(str(path))}: cannot be read as UTF-8: {error}") from error
+    return text.removesuffix("\n") + "\n"
+
+
+class _OwnFolder(jinja2.FileSystemLoader):
+    """The user's templates, which become part of scripts."""
+
+    def get_source(
+        self, environment: jinja2.Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool]]:
+        """As jinja2 has it; a CastoffError where others could have written the file."""
+        source, path, is_current = super().get_source(environment, template)
+        check(Path(path))
+        return source, path, is_current
 
 
 def example_job(site: Site) -> str:
@@ -128,7 +150,7 @@ def _environment(user_folder: str | None) -> jinja2.Environment:
     if user_folder is not None:
         if not Path(user_folder).is_dir():
             raise CastoffError(f"templates: there is no folder {user_folder}")
-        loaders.insert(0, jinja2.FileSystemLoader(user_folder))
+        loaders.insert(0, _OwnFolder(user_folder))
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         undefined=jinja2.StrictUndefined,

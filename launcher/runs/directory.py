@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from launcher.errors import CastoffError
+from launcher.trust.decision import check
+from launcher.trust.paths import user_name
 
 HIDDEN = re.compile(r"\.(?P<id>.+)\.(?P<kind>draft|swept)")
 """The name of a run directory in the making, or being taken away."""
@@ -62,8 +64,8 @@ def check_trusted(path: Path) -> None:
 def _check_ours(path: Path, about: os.stat_result) -> None:
     if about.st_uid != os.geteuid():
         raise CastoffError(
-            f"{path}: belongs to {_who(about.st_uid)} and you are {_who(os.geteuid())}: castoff neither "
-            "believes nor changes somebody else's run"
+            f"{path}: belongs to {user_name(about.st_uid)} and you are {user_name(os.geteuid())}: castoff "
+            "neither believes nor changes somebody else's run"
         )
     if about.st_mode & _OTHERS_WRITE:
         raise CastoffError(
@@ -122,32 +124,14 @@ def make_folder(folder: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Make sure that nobody else can put a directory of his in place of one in `folder`, no link.
+    """Make sure that nobody else can put a directory of theirs in place of a run in `folder`.
+
+    The script of a run is read again long after it was submitted, and so are its secrets.
 
     Raises:
-        CastoffError: somebody can.
-        OSError: it cannot be looked at.
+        CastoffError: somebody can whom the user has not trusted.
     """
-    about = folder.stat()
-    if about.st_uid not in (0, os.geteuid()):
-        why = f"belongs to {_who(about.st_uid)}"
-    elif about.st_mode & _OTHERS_WRITE and not about.st_mode & stat.S_ISVTX:
-        why = f"may be written to by others (mode {stat.S_IMODE(about.st_mode):04o})"
-    else:
-        return
-    raise CastoffError(
-        f"{folder}: {why}, who can put a directory of theirs in place of a run of yours; if it is yours, "
-        f"chmod go-w {folder}, else choose one of your own with --runs-dir (a run directory can be moved)"
-    )
-
-
-def _who(uid: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
+    check(folder, otherwise="or keep runs in a folder of your own, with --runs-dir or CASTOFF_RUNS_DIR")
 
 
 def find_run_directories(folder: Path) -> tuple[list[Path], list[str]]:

@@ -57,9 +57,9 @@ def new_run(name: str, folder: Path) -> Iterator[Draft]:
     word = _UNSAFE.sub("_", name)[:60].lstrip(".-") or "run"
     with contextlib.ExitStack() as stack:
         try:
+            check_folder(folder)
             make_folder(folder)
             home = folder.resolve()
-            check_folder(home)
             draft = None
             while draft is None:
                 stamp = time.strftime("%Y%m%d-%H%M%S")

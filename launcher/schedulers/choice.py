@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from launcher.config.site import Search, Site, project_site
-from launcher.errors import CastoffError, InvalidInput, Problem
+from launcher.config.site import Search, Site, project_profiles, project_site
+from launcher.errors import CastoffError, InvalidInput, Problem, say
 from launcher.schedulers.registry import NAMES, scheduler_of
 
 NO_SCHEDULER = scheduler_of(NAMES[-1]).found_on({}) or ""
@@ -31,6 +31,20 @@ def choose_site(*, search: Search | None = None, inside: str | None = None) -> t
 
 
 def site_named(name: str, *, search: Search | None = None) -> Site:
+    """The profile of that name; says on standard error which files of the project it is made of.
+
+    Raises:
+        CastoffError: there is none, or it extends itself in a circle.
+        InvalidInput: with every problem that it has.
+    """
+    search = search or Search.here()
+    site = profile(name, search)
+    if files := project_profiles(name, search):
+        say(f"site {name}: uses the project's {' and '.join(map(str, files))}")
+    return site
+
+
+def profile(name: str, search: Search) -> Site:
     """The profile of that name, whose scheduler castoff knows.
 
     Raises:

@@ -225,3 +225,9 @@ def umask() -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
+
+
+@pytest.fixture
+def shared_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every group has others in it, too; that of a user who runs tests may be theirs alone."""
+    monkeypatch.setattr("launcher.trust.paths._is_only_ours", lambda gid: False)

@@ -18,7 +18,7 @@ from trainers.core.config import Config, without_effect
 from trainers.core.configured import ConfiguredTask
 from trainers.core.fields import ConfigError
 from trainers.core.pyobject import PyObject
-from trainers.core.yaml_text import get_loader, read_yaml, to_yaml
+from trainers.core.yaml_text import get_loader, read_yaml, read_yaml_file, to_yaml
 from trainers.ddp import TrainerDDP
 
 GUIDE = """
@@ -452,3 +452,13 @@ def test_texts_and_numbers_stay_what_they_are_when_written(value: str | float) -
     config = Config.of({"training": {**MINIMAL, "optimizer_kwargs": {"value": value}}})
     again = Config.of(read_yaml(to_yaml(config))).training.optimizer_kwargs["value"]
     assert (again, type(again)) == (value, type(value))
+
+
+def test_a_file_that_everybody_could_have_written(tmp_path: Path) -> None:
+    """Its `!pyobject` would be imported and called."""
+    (path := tmp_path / "config.yaml").write_text("{}\n")
+    path.chmod(0o664)
+    assert read_yaml_file(path) == {}
+    path.chmod(0o666)
+    with pytest.raises(ConfigError, match=f"^{path}: is not used, since it can be changed by everybody "):
+        read_yaml_file(path)

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from launcher.ranks.trust import CastoffError, check_named
 from trainers.core.fields import ConfigError, suggestion
 from trainers.core.pyobject import PyObject, is_import_path
 from trainers.core.tags import TAGS, Place, made, text_of
@@ -49,8 +50,13 @@ def read_yaml_file(path: str | Path) -> Any:
     """The data of a YAML file.
 
     Raises:
-        ConfigError: it cannot be read, is no YAML, or uses a tag that this project does not have.
+        ConfigError: it cannot be read, is no YAML, or uses a tag that this project does not have; or
+            everybody on the machine could have written it, and what it names is imported and called.
     """
+    try:
+        check_named(Path(path))
+    except CastoffError as error:
+        raise ConfigError([str(error).removeprefix(f"{path}: ")], str(path)) from error
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

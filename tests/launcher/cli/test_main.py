@@ -13,7 +13,7 @@ from ..conftest import Castoff, objects
 
 VERBS = [
     *("cancel", "clean", "completion", "explain", "init", "launch", "list", "logs", "render", "resubmit"),
-    *("schema", "sites", "status", "stop", "submit", "train", "wait"),
+    *("schema", "sites", "status", "stop", "submit", "train", "trust", "wait"),
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")
 

@@ -45,17 +45,17 @@ def profile(folder: Path, name: str, text: str) -> Path:
 
 class TestCheck:
     def test_nothing_differs(self, castoff: Castoff, answering: Answers, tmp_path: Path) -> None:
-        profile(tmp_path, "lab", MACHINE)
+        path = profile(tmp_path, "lab", MACHINE)
         answer = castoff("sites", "check", "lab", env=answering("slurm-accounting"))
-        assert (answer.returncode, answer.stderr) == (0, "")
+        assert (answer.returncode, answer.stderr) == (0, f"castoff: site lab: uses the project's {path}\n")
         first, *rest = answer.stdout.splitlines()
         assert first == "lab and Slurm: nothing differs"
         assert rest and all(line.startswith("not compared: ") for line in rest)
 
     def test_what_differs(self, castoff: Castoff, answering: Answers, tmp_path: Path) -> None:
-        profile(tmp_path, "lab", LAB)
+        path = profile(tmp_path, "lab", LAB)
         answer = castoff("sites", "check", "lab", env=answering("slurm-accounting"))
-        assert (answer.returncode, answer.stderr) == (1, "")
+        assert (answer.returncode, answer.stderr) == (1, f"castoff: site lab: uses the project's {path}\n")
         assert answer.stdout.splitlines()[:3] == [
             "queues.debug.max_walltime: lab says 01:00:00 (a wiki, 2026-10-01); Slurm says 00:30:00",
             "queues.gone: lab says there is one (a wiki, 2026-10-01); Slurm says there is none",

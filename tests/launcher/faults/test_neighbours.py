@@ -24,6 +24,7 @@ from launcher.runs.records import Submission
 from launcher.runs.run import Run
 from launcher.submission.resubmit import resubmit
 from launcher.submission.submit import submit
+from launcher.trust.granted import grant
 
 from ..conftest import STRANGER, give_away
 from ..fake_slurm import FakeSlurm
@@ -99,6 +100,7 @@ def swap(folder: Path, script: str) -> str:
 class TestTheFolderOfRuns:
     @pytest.mark.parametrize(("umask", "mode"), [(0, 0o755), (0o002, 0o755), (0o022, 0o755), (0o077, 0o700)])
     def test_only_we_write_there(self, shared: Path, umask: int, mode: int) -> None:
+        grant(shared, os.environ)
         before = os.umask(umask)
         try:
             with new_run("x", shared / "a" / "castoff-runs"):
@@ -109,17 +111,22 @@ class TestTheFolderOfRuns:
         assert {one & 0o777 for one in found} == {mode}
 
     @pytest.mark.parametrize("mode", [0o775, 0o2775, 0o757, 0o777, 0o2777])
-    def test_one_where_others_write_is_refused(self, tmp_path: Path, mode: int) -> None:
+    @pytest.mark.parametrize("runs", ["", "inner/runs"])
+    def test_one_where_others_write_is_refused(
+        self, tmp_path: Path, mode: int, runs: str, shared_group: None
+    ) -> None:
         folder = tmp_path / "castoff-runs"
         folder.mkdir()
         folder.chmod(mode)
         (tmp_path / "link").symlink_to(folder)
-        for path in (folder, tmp_path / "link"):
-            with pytest.raises(
-                CastoffError, match=rf"\(mode 0?{mode:04o}\), who can .* chmod go-w {folder}, "
-            ):
+        for path in (folder / runs, tmp_path / "link" / runs):
+            with pytest.raises(CastoffError, match=rf"can be changed by .* mode {mode:04o}\)") as caught:
                 submitted(path)
-        assert list(folder.iterdir()) == []
+            *_, allow, shut, keep = str(caught.value).split("\n")
+            assert allow.endswith(f": castoff trust {folder}")
+            assert shut == f"or shut them out: chmod go-w {folder}"
+            assert keep.startswith("or keep runs in a folder of your own, with --runs-dir")
+        assert list(folder.rglob("job.sh")) == []
 
     def test_but_not_with_a_sticky_bit(self, tmp_path: Path) -> None:
         folder = tmp_path / "runs"
@@ -135,10 +142,12 @@ class TestTheFolderOfRuns:
         folder.mkdir()
         folder.chmod(mode)
         give_away(folder)
-        with pytest.raises(CastoffError, match=f"belongs to user {STRANGER}, who can .* with --runs-dir"):
+        with pytest.raises(CastoffError, match=f"belongs to user {STRANGER}\nif you trust them with what "):
             submitted(folder)
 
-    def test_so_is_that_of_a_run_to_send_again(self, tmp_path: Path, slurm: FakeSlurm) -> None:
+    def test_so_is_that_of_a_run_to_send_again(
+        self, tmp_path: Path, slurm: FakeSlurm, shared_group: None
+    ) -> None:
         run = submitted(tmp_path / "runs")
         slurm.tells(run=run)
         run.path.parent.chmod(0o775)
@@ -159,6 +168,9 @@ class TestSending:
         codes = []
         before_sending(monkeypatch, lambda run: codes.append(neighbour(swap(run.path, str(run.script)))))
         monkeypatch.chdir(shared)
+        with pytest.raises(CastoffError, match=f"{shared} can be changed by everybody"):
+            submitted(Path("castoff-runs"))
+        grant(shared, os.environ)
         before = os.umask(0)
         try:
             run = submitted(Path("castoff-runs"))

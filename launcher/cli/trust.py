@@ -1,0 +1,41 @@
+"""castoff trust."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from launcher.cli.output import json_option, print_facts, print_json
+from launcher.trust.granted import grant, granted, granted_file, withdraw
+from launcher.trust.paths import weaknesses
+
+
+@click.command("trust")
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[FOLDER]...")
+@click.option("--remove", is_flag=True, help="Trust them no longer.")
+@json_option
+def command(folders: tuple[Path, ...], remove: bool, as_json: bool) -> None:
+    """Trust everyone who can write to FOLDER with what castoff runs for you from there.
+
+    Without FOLDER, list those that you trust. What else castoff refuses there: docs/trust.md.
+    """
+    if remove and not folders:
+        click.get_current_context().fail("--remove takes the folders to trust no longer")
+    change = withdraw if remove else grant
+    changed = [change(folder, os.environ) for folder in folders]
+    shown = changed or granted(os.environ)
+    if as_json:
+        print_json(*({"folder": str(folder), "trusted": not remove} for folder in shown))
+        return
+    for folder in shown:
+        if folders:
+            print_facts(**{"no longer" if remove else "trusts": folder})
+        else:
+            click.echo(str(folder))
+        if not remove:
+            for one in weaknesses(folder):
+                print_facts(who=f"{one.path} {one.why}")
+    if folders:
+        print_facts(list=granted_file(os.environ))

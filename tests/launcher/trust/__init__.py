@@ -1,0 +1,1 @@
+"""Whose word castoff takes."""
