@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from trainers.core.agreement import agree_on_configuration, agree_on_sizes
+from trainers.core.best import Best
 from trainers.core.checkpoint import Checkpoints, finite
 from trainers.core.config import Config
 from trainers.core.configured import ConfiguredTask, task_of
@@ -100,7 +101,7 @@ class TrainerDDP:
         self.task.setup(self.place)
         seed_all(derived(MODEL, config.training.seed))  # the same weights on every rank
         self.model = prepared_model(self.task, config, self.place)
-        """The bare module."""
+        """The bare module: after `run_training` with the last step's weights, after `take_best` the best."""
         self.engine = Engine(self.model, make_optimizer(config, self.task, self.model), config, self.place)
         self.weights = Weights(self.task, self.engine, self.state, config, self.place)
         self.rates = LearningRate(config, self.engine.optimizer, world_size=self.place.world_size)
@@ -114,6 +115,7 @@ class TrainerDDP:
             *(self.folder / "checkpoints", config.training.keep_checkpoints),
             infinite=[name for name, each in self.model.named_buffers() if not finite(each)],
         )
+        self.best = Best(self.checkpoints, self.engine, self.place)
         self.reports = reports(self.folder, config, self.place)
         self._given = task
         self._look: Callable[[Task, Any], Loss] = first_loss
@@ -182,6 +184,7 @@ class TrainerDDP:
             raise TypeError("run_training takes the loaders of prepare_dataloaders()")
         if val is not None and not len(val.dataset):
             val = None
+        self.best.forget()
         self.search = Search(trial, self.judge.watched, self.config)
         self.place.decided(self.search.begin)
         with ExitStack() as stack:
@@ -394,12 +397,18 @@ class TrainerDDP:
         Raises:
             CheckpointError: the best one is damaged.
         """
-        best = self.checkpoints.best()
-        if best is not None:
-            self.engine.load_weights(best)
+        self.best.load()
         measures = tested(self.task, self.engine, test, self.state)
         self.reports.tested(self.state, measures)
         return measures
+
+    def take_best(self) -> None:
+        """Take the weights of the best model that was saved, if there is one; all ranks must call it.
+
+        Raises:
+            CheckpointError: the best one is damaged; on all ranks.
+        """
+        self.best.take()
 
     def save_checkpoint(self) -> Path:
         """Keep where training stands, durably. All ranks must call it, once training has begun."""
@@ -415,6 +424,7 @@ class TrainerDDP:
             CheckpointError: it is damaged.
         """
         self.engine.load_weights(self.checkpoints.whole(Path(path)))
+        self.best.forget()
 
 
 def _due(count: int, every: int | None) -> bool:

@@ -32,6 +32,7 @@ class Trained(NamedTuple):
     """What a training came to on this rank."""
 
     trainer: TrainerDDP
+    """Its `model` has the weights of the best model that was saved, on every rank: those that were tested."""
     splits: Splits
     measures: Measures | None
     """Of the test set; None on other ranks than 0."""
@@ -100,6 +101,7 @@ def _trained(config: Config, me: RankEnv, make_trainer: Callable[[], TrainerDDP]
         cleanup_ddp()
         raise
     # After any other error nobody leaves the group in order: that would wait for ranks which wait for us.
+    trainer.take_best()
     cleanup_ddp()
     measures = None
     if me.rank == 0:

@@ -334,6 +334,19 @@ class Engine:
         if self.average is not None:
             self.average.module.load_state_dict(load_part(checkpoint, "ema"))
 
+    @torch.no_grad()
+    def share_weights(self) -> None:
+        """Take rank 0's weights and buffers, averaged ones, too; all ranks must call it."""
+        if not self._place.distributed or self._place.world_size == 1:
+            return
+        for module in dict.fromkeys((self.bare, self.judged)):
+            for held in module.state_dict().values():
+                if isinstance(held, Tensor):
+                    sent = held.contiguous()
+                    dist.broadcast(sent, src=0)
+                    if sent is not held:
+                        held.copy_(sent)
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint; the weights are loaded by themselves."""
         for line in load_optimizer(self.optimizer, state["optimizer"]):
