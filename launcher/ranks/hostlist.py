@@ -102,9 +102,26 @@ def read_nodefile(text: str) -> list[str]:
     """List the hosts of a PBS nodefile, each once, in the order of their first line.
 
     PBS writes a host once per process it was asked for (`mpiprocs`), with its full name on some
-    machines; names are kept as written (see `short_name`).
+    machines; names are kept as written (see `short_name`). A short name and a full one that begins
+    with it are the same host.
     """
-    return list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
+    hosts: dict[str, None] = {}
+    shorter: set[str] = set()
+    for line in text.splitlines():
+        host = line.strip()
+        names = _shorter_names(host)
+        if host and host not in shorter and not any(name in hosts for name in (host, *names)):
+            hosts[host] = None
+            shorter.update(names)
+    return list(hosts)
+
+
+def _shorter_names(host: str) -> list[str]:
+    """What a host may be called, too: `n1.rack.site` is n1.rack and n1 where these are known."""
+    if short_name(host) == host:
+        return []
+    parts = host.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def short_name(host: str) -> str:

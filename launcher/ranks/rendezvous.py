@@ -90,17 +90,18 @@ def alone(around: Around) -> Placement:
     path = around.get("PBS_NODEFILE")
     if path is not None:
         try:
-            lines = [line for line in around.read_file(path).splitlines() if line.strip()]
+            text = around.read_file(path)
         except OSError as error:
             raise PlacementError(
                 f"PBS_NODEFILE={path} cannot be read ({error}), so nothing tells how many"
                 " processes this PBS job has. In a container, bind that file; for a single"
                 " process on purpose: unset PBS_NODEFILE PBS_JOBID"
             ) from error
+        lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) > 1:
             raise PlacementError(
                 f"this process runs in PBS job {around.get('PBS_JOBID', '?')} whose nodefile"
-                f" ({path}) has {len(lines)} lines on {len(set(lines))} host(s), one per process"
+                f" ({path}) has {len(lines)} lines on {len(read_nodefile(text))} host(s), one per process"
                 " asked for, but no starter's variables: it is no rank. Start it with: mpiexec"
                 f" -n {len(lines)} <program>. For a single process on purpose: RANK=0"
                 " WORLD_SIZE=1 LOCAL_RANK=0 <program>"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import hostlist
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.errors import CastoffError
+from launcher.planning.render import template_folder
 from launcher.ranks.hostlist import MAX_HOSTS, HostlistError, expand, read_nodefile, short_name
 
 
@@ -116,6 +120,31 @@ def test_nodefile_lists_each_host_once_in_order() -> None:
     text = f"{name}\n{name}\nx4000c0s0b0n0\r\n\n  {name}  \nx4000c0s0b0n0"
     assert read_nodefile(text) == [name, "x4000c0s0b0n0"]
     assert read_nodefile("") == []
+
+
+NODEFILES = [
+    ("n1\n\nn2\n \n", ["n1", "n2"]),
+    ("n1\nn1.cluster\nn2.cluster\nn2\n", ["n1", "n2.cluster"]),
+    ("n1.rack.site\nn1.rack\nn1\nn1.rack.site\n", ["n1.rack.site"]),
+    ("n1.a\nn1.b\nn11\nn1.a\n", ["n1.a", "n1.b", "n11"]),
+    ("10.0.0.1\n10.0.0.2\n10.0.0.1\n10\n", ["10.0.0.1", "10.0.0.2", "10"]),
+    ("fe80::1\nfe80::1.2.3.4\n\nfe80::1\n", ["fe80::1", "fe80::1.2.3.4"]),
+]
+
+
+@pytest.mark.parametrize(("text", "hosts"), NODEFILES)
+def test_nodefile_counts_a_host_once_whatever_it_is_called(text: str, hosts: list[str]) -> None:
+    assert read_nodefile(text) == hosts
+
+
+def test_scripts_read_nodefiles_as_ranks_do(tmp_path: Path) -> None:
+    part = (template_folder() / "machinery" / "pbs" / "scheduler.sh").read_text()
+    for number, (text, _) in enumerate(NODEFILES):
+        (tmp_path / str(number)).write_text(text)
+    script = f"{part}\nfor PBS_NODEFILE; do castoff_hosts; echo; done"
+    files = [str(tmp_path / str(number)) for number in range(len(NODEFILES))]
+    found = subprocess.run(["bash", "-c", script, "-", *files], capture_output=True, text=True, check=True)
+    assert found.stdout.split("\n\n")[:-1] == ["\n".join(hosts) for _, hosts in NODEFILES]
 
 
 @pytest.mark.parametrize(

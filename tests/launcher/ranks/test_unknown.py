@@ -231,6 +231,7 @@ def pbs(text: str | None) -> tuple[dict[str, str], Any]:
     ("text", "words"),
     [
         ("n1\nn2\n", "2 lines on 2 host(s)"),
+        ("n1\n\nn1.cluster\n", "2 lines on 1 host(s)"),
         ("n1\nn1\nn1\n", "mpiexec -n 3"),
         (None, "Permission denied"),
     ],

@@ -133,6 +133,7 @@ class Bench:
         self.site, self.hosts = self._site(find), ["here"]
         self.array_index: int | None = None
         self.env: dict[str, str] = {}
+        self.nodefile: str | None = None
         self._stubs()
 
     def _site(self, find: Callable[[str, str], Path]) -> Site:
@@ -204,7 +205,7 @@ class Bench:
         name = "7.head" if self.array_index is None else f"7[{self.array_index}].head"
         nodefile = self.seen.parent / "aux" / name
         nodefile.parent.mkdir(exist_ok=True)
-        nodefile.write_text("".join(f"{host}\n" * 2 for host in self.hosts))
+        nodefile.write_text(self.nodefile or "".join(f"{host}\n" * 2 for host in self.hosts))
         told = {"PBS_JOBID": name, "PBS_O_WORKDIR": str(self.folder), "PBS_NODEFILE": str(nodefile)}
         if self.array_index is not None:
             told["PBS_ARRAY_INDEX"] = str(self.array_index)

@@ -174,6 +174,14 @@ def test_own_address_is_the_first_hosts_short_name(bench: Benches) -> None:
     assert numeric.ranks()[0]["environ"]["MASTER_ADDR"] == "127.0.0.2"
 
 
+def test_a_node_file_with_blank_lines_and_two_names_of_a_host(bench: Benches) -> None:
+    here = bench("pals")
+    here.nodefile = "x0\n\nx0.cluster\nx1.cluster\n  \nx1\nx1.cluster\n"
+    ended = here.run(nodes=2, ranks_per_node=2)
+    assert ended.code == 0, ended.output
+    assert (ended.run_dir / "attempts" / "0.0" / "hosts").read_text() == "x0\nx1.cluster\n"
+
+
 def test_no_address_is_run(bench: Benches, tmp_path: Path) -> None:
     """Neither what a node file holds nor a site's suffix is shell, also not to the bash that tries ports."""
     here = bench("hydra")
