@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from trainers.core.config import Config
 from trainers.core.data import EvaluationLoader
@@ -19,6 +20,7 @@ from trainers.sedd import settings
 from trainers.sedd.alphabet import MASK
 from trainers.sedd.data import ProteinBatch
 from trainers.sedd.graph import GRAPHS
+from trainers.sedd.loss import diffusion_loss, times
 from trainers.sedd.task import AT_ONCE, SeddTask
 
 
@@ -212,3 +214,54 @@ def test_graph_and_noise_are_those_that_are_asked_for() -> None:
     assert not which.build_model().scale_by_sigma and task().build_model().scale_by_sigma
     ends = which.noise.total(torch.tensor([0.0, 1.0]))
     torch.testing.assert_close(ends, torch.tensor([0.1, 30.0]))
+
+
+def gradient(model: torch.nn.Module, loss: torch.Tensor) -> torch.Tensor:
+    model.zero_grad()
+    loss.backward()
+    return torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None])
+
+
+def stepped(model: torch.nn.Module, loss: torch.Tensor, clip: float, eps: float) -> torch.Tensor:
+    """By how much AdamW moves the weights in its first step, with a clipped gradient."""
+    before = parameters_to_vector(model.parameters()).detach().clone()
+    gradient(model, loss)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+    torch.optim.AdamW(model.parameters(), lr=1e-3, eps=eps, weight_decay=0.0).step()
+    moved = parameters_to_vector(model.parameters()).detach() - before
+    vector_to_parameters(before, model.parameters())
+    return moved
+
+
+def test_the_references_grad_clip_is_ours_times_the_residues_of_a_protein() -> None:
+    """It sums over positions and takes the mean over proteins, and we take the mean over residues."""
+    which = task(data={"synthetic": 60, "split": [0.5, 0.3, 0.2]})
+    torch.manual_seed(0)
+    model = which.build_model().eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    train = which.build_data().train
+    batch = which.collate([train[index] for index in range(8)])
+    residues = float((batch.tokens < which.graph.residues).sum()) / 8
+
+    def ours() -> torch.Tensor:
+        loss = which.loss(model, batch)
+        return loss.total / float(loss.count or 0)
+
+    def theirs() -> torch.Tensor:
+        time = times(batch.time, which._power())
+        met = which._under_noise(model, batch, which.noise.total(time))
+        return diffusion_loss(which.graph, which.noise, batch.tokens, time, met).sum(dim=1).mean()
+
+    mine, reference = gradient(model, ours()), gradient(model, theirs())
+    assert residues > 20
+    torch.testing.assert_close(reference, residues * mine, rtol=1e-3, atol=1e-5 * float(reference.norm()))
+    clip = float(reference.norm()) / 3
+    eps = 1e-3 * clip  # so large that rounding in the smallest gradients moves no weight
+    torch.testing.assert_close(
+        stepped(model, ours(), clip / residues, eps / residues),
+        stepped(model, theirs(), clip, eps),
+        rtol=1e-3,
+        atol=1e-6,
+    )
+    assert clip < reference.norm() and clip > mine.norm(), "the number as it is would clip nothing here"
