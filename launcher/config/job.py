@@ -48,7 +48,11 @@ CountOrNone = Annotated[int, takes("a whole number of at least 0", ge=0, le=1_00
 Duration = Annotated[str, takes(DURATION_TAKES, pattern=DURATION_PATTERN)]
 Memory = Annotated[str, takes(MEMORY_TAKES, pattern=MEMORY_PATTERN)]
 CpuLists = Annotated[
-    str, takes("a CPU list for each rank of a node, joined by :, as in 4-7:8-11", pattern=CPULISTS_PATTERN)
+    str,
+    takes(
+        "a CPU list for each rank of a node, joined by :, as in 4-7:8-11, with numbers up to 9999",
+        pattern=CPULISTS_PATTERN,
+    ),
 ]
 DirectiveName = Annotated[
     str, takes("a directive's name (letters, digits, - and _)", pattern=rf"^[A-Za-z][A-Za-z0-9_-]*{END}")

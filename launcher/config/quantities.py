@@ -18,7 +18,7 @@ DURATION_TAKES = 'a duration: "HH:MM:SS", "D-HH:MM:SS" or with units, as in 90s,
 MEMORY_PATTERN = rf"^[1-9][0-9]{{0,9}}[KMGT]{END}"
 MEMORY_TAKES = "a size with a unit K, M, G or T (powers of 1024), as in 64G"
 
-_CPUS = "[0-9]{1,5}(?:-[0-9]{1,5})?"
+_CPUS = "[0-9]{1,4}(?:-[0-9]{1,4})?"  # Linux knows no more than 8192 of them
 _CPULIST = rf"{_CPUS}(?:,{_CPUS})*"
 CPULIST_PATTERN = rf"^{_CPULIST}{END}"
 CPULISTS_PATTERN = rf"^{_CPULIST}(?::{_CPULIST})*{END}"
@@ -59,6 +59,15 @@ def cpus(cpulist: str) -> list[int]:
         first, _, last = part.partition("-")
         numbers.extend(range(int(first), int(last or first) + 1))
     return numbers
+
+
+def descending(cpulist: str) -> str | None:
+    """The first range of such a list that descends, which would be no cores at all; None: there is none."""
+    for part in cpulist.split(","):
+        first, _, last = part.partition("-")
+        if last and int(last) < int(first):
+            return part
+    return None
 
 
 def cpulist(numbers: Sequence[int]) -> str:

@@ -25,12 +25,14 @@ from launcher.config.job import (
     Word,
     variable_problem,
 )
-from launcher.config.quantities import CPULIST_PATTERN, END, cpus, seconds
+from launcher.config.quantities import CPULIST_PATTERN, END, cpus, descending, seconds
 from launcher.config.structure import convert, fields_of, takes
 from launcher.errors import CastoffError, InvalidInput, Problem
 from launcher.trust.decision import check
 
-CpuList = Annotated[str, takes("a CPU list, as in 0-51 or 0,52", pattern=CPULIST_PATTERN)]
+CpuList = Annotated[
+    str, takes("a CPU list, as in 0-51 or 0,52, with numbers up to 9999", pattern=CPULIST_PATTERN)
+]
 Date = Annotated[str, takes("a date, YYYY-MM-DD", pattern=rf"^[0-9]{{4}}-[01][0-9]-[0-3][0-9]{END}")]
 
 Program = Annotated[
@@ -267,8 +269,11 @@ def _contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
     for path in variables:
         if problem := variable_problem(path[-1]):
             yield path, problem
-    if site.node is not None:
+    descend = [*_descending(site)]
+    yield from descend
+    if site.node is not None and not descend:
         yield from _of_node(site.node)
+        yield from _of_reserved(site, site.node)
     yield from _of_queues("queue", "queues", site.queues, site.default_queue, site.other_queues)
     yield from _of_queues("QOS", "qos", site.qos, site.default_qos, site.other_qos)
     fields = fields_of(JobSpec)
@@ -296,15 +301,37 @@ def _of_queues(
                 yield (field, name, "ranges", number), "has a longer minimum walltime than maximum"
 
 
+def _descending(site: Site) -> Iterator[tuple[FieldPath, str]]:
+    """CPU lists of which a part would be no cores at all."""
+    lists: list[tuple[FieldPath, str | None]] = [
+        (("options", name, "reserved_cores"), option.reserved_cores) for name, option in site.options.items()
+    ]
+    if node := site.node:
+        lists.append((("node", "reserved_cores"), node.reserved_cores))
+        lists += [(("node", "sockets", number), one) for number, one in enumerate(node.sockets)]
+        lists += [(("node", "device_cores", number), one) for number, one in enumerate(node.device_cores)]
+    for path, text in lists:
+        if text and (part := descending(text)):
+            yield path, f"is {text}, but {part} descends: write the smaller number first"
+
+
+def _of_reserved(site: Site, node: Node) -> Iterator[tuple[FieldPath, str]]:
+    """Reserved cores that the node has not; where its cores are unknown, nobody can say."""
+    there = {core for socket in node.sockets for core in cpus(socket)}
+    lists: list[tuple[FieldPath, str | None]] = [(("node", "reserved_cores"), node.reserved_cores)]
+    lists += [(("options", name, "reserved_cores"), one.reserved_cores) for name, one in site.options.items()]
+    for path, text in lists:
+        if there and text and not there.issuperset(cpus(text)):
+            yield path, f"is {text}, which no socket has"
+
+
 def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
     sockets = [set(cpus(socket)) for socket in node.sockets]
     seen: set[int] = set()
     for number, (socket, cores) in enumerate(zip(node.sockets, sockets, strict=True)):
-        if not cores or len(cpus(socket)) > len(cores) or not seen.isdisjoint(cores):
-            yield ("node", "sockets", number), f"is {socket}: each core stands once, and a range ascends"
+        if len(cpus(socket)) > len(cores) or not seen.isdisjoint(cores):
+            yield ("node", "sockets", number), f"is {socket}: each core stands once"
         seen |= cores
-    if sockets and node.reserved_cores and not seen.issuperset(cpus(node.reserved_cores)):
-        yield ("node", "reserved_cores"), f"is {node.reserved_cores}, which no socket has"
     if sockets and node.devices and len(node.devices) != len(sockets):
         message = (
             f"has {len(node.devices)} numbers, but there are {len(sockets)} sockets: write one "

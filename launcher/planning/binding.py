@@ -10,11 +10,12 @@ cores of each rank itself.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
 from launcher.config.job import JobSpec, StarterName
-from launcher.config.quantities import cpulist, cpus
+from launcher.config.quantities import cpulist, cpus, descending
 from launcher.config.site import Node, Site
 from launcher.runs.plan import Devices
 from launcher.starters.registry import STARTERS, Layout, binds
@@ -159,14 +160,14 @@ def problems(
     named = [core for one in lists for core in one]
     there = {core for socket in node.sockets for core in cpus(socket)} if node else set()
     usable = {core for socket in node.usable_cores() for core in socket} if node else set()
-    for text, one in zip(lists_of(spec), lists, strict=True):
-        if not one:
-            yield f"holds {text}, whose cores descend: write the smaller number first"
+    for text in lists_of(spec):
+        if part := descending(text):
+            yield f"holds {part}, which descends: write the smaller number first"
     if there and (missing := sorted({*named} - there)):
         yield f"names {cpulist(missing)}, but a node's cores are {cpulist(sorted(there))} {cited}"
     elif there and (kept := sorted({*named} - usable)):
         yield f"names {cpulist(kept)}, which {site.name} keeps for the system {cited}"
-    if twice := sorted({core for core in named if named.count(core) > 1}):
+    if twice := sorted(core for core, times in Counter(named).items() if times > 1):
         yield f"names {cpulist(twice)} more than once: no two ranks may have the same core"
     least = min(map(len, lists))
     if spec.cores_per_rank is not None and least and spec.cores_per_rank != least:

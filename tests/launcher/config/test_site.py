@@ -289,7 +289,32 @@ class TestRefusals:
         ("text", "words"),
         [
             ("node: {devices: [4], source: s, date: 2026-01-01}", "node.device_variable: is missing"),
-            ("node: {sockets: [5-2], source: s, date: 2026-01-01}", "node.sockets.0: is 5-2"),
+            (
+                "node: {sockets: ['0,5-2'], source: s, date: 2026-01-01}",
+                "node.sockets.0: is 0,5-2, but 5-2 descends: write the smaller number first",
+            ),
+            (
+                "node: {sockets: [0-9], devices: [1], device_variable: X, device_cores: ['8-5'], "
+                "source: s, date: 2026-01-01}",
+                "node.device_cores.0: is 8-5, but 8-5 descends",
+            ),
+            (
+                "node: {sockets: [0-9], reserved_cores: '8-5', source: s, date: 2026-01-01}",
+                "node.reserved_cores: is 8-5, but 8-5 descends",
+            ),
+            (
+                "options: {o: {description: d, reserved_cores: '8-5', source: s, date: 2026-01-01}}",
+                "options.o.reserved_cores: is 8-5, but 8-5 descends",
+            ),
+            (
+                "node: {sockets: [0-9], source: s, date: 2026-01-01}\n"
+                "options: {o: {description: d, reserved_cores: '8-12', source: s, date: 2026-01-01}}",
+                "options.o.reserved_cores: is 8-12, which no socket has",
+            ),
+            (
+                "node: {sockets: ['0-99999999999'], source: s, date: 2026-01-01}",
+                "node.sockets.0: is '0-99999999999', but takes a CPU list, as in 0-51 or 0,52, with numbers",
+            ),
             ("node: {sockets: [0-3, 3-5], source: s, date: 2026-01-01}", "node.sockets.1: is 3-5"),
             (
                 "node: {sockets: [0-3], reserved_cores: 0-4, source: s, date: 2026-01-01}",

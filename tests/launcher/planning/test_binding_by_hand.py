@@ -64,7 +64,9 @@ def test_on_aurora_it_replaces_the_sites_choice() -> None:
         ({"binding": "4-7:7-9"}, "names 7 more than once"),
         ({"binding": "4-7:8-12"}, "names 12, but a node's cores are 0-11 (lscpu, 2026-11-20)"),
         ({"binding": "0-3:4-7"}, "names 0, which slurm keeps for the system (lscpu, 2026-11-20)"),
-        ({"binding": "7-4:8"}, "holds 7-4, whose cores descend"),
+        ({"binding": "7-4:8"}, "holds 7-4, which descends: write the smaller number first"),
+        ({"binding": "4,7-6:8"}, "holds 7-6, which descends"),
+        ({"binding": "0-9999:4"}, "names 12-9999, but a node's cores are 0-11 (lscpu, 2026-11-20)"),
         ({"binding": "4:5", "exclusive": False}, "write exclusive: true"),
         ({"binding": "4-7:8-11", "cores_per_rank": 2}, "gives a rank 4 cores, but cores_per_rank is 2"),
         ({"binding": "4:5", "start": {"torchrun": True}}, "here torchrun starts them"),
@@ -76,6 +78,12 @@ def test_what_cannot_be(fields: dict[str, Any], words: str) -> None:
     node = Node(sockets=["0-11"], reserved_cores="0", source="lscpu", date="2026-11-20")
     at = msgspec.structs.replace(Site.load("slurm"), node=node)
     assert words in refused(at, **{**WHOLE, **fields})
+
+
+def test_a_list_as_long_as_may_be() -> None:
+    """Where the site knows no cores, nothing bounds it but the numbers: it takes no quadratic time."""
+    lists = ["0-4999", "5000-9999"]
+    assert planned("slurm", binding=":".join(lists), **WHOLE).cores_per_rank == 5000
 
 
 def test_at_home_it_is_left_out_and_said() -> None:
