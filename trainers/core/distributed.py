@@ -14,12 +14,14 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import Store
 from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeout
 
 from launcher.ranks import RankEnv
 from trainers.core.config import Config
 from trainers.core.devices import limit_memory
 from trainers.core.fields import ConfigError
+from trainers.core.one_host import meeting_store, on_one_host, stay_within
 from trainers.core.roll_call import RollCall, Verdict
 
 _PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)
@@ -229,6 +231,7 @@ def initialize_ddp(
     try:
         dist.init_process_group(
             used,
+            store=_store(os.environ, me, rank, worldsize, timeout),
             rank=rank,
             world_size=worldsize,
             timeout=timedelta(seconds=timeout),
@@ -246,6 +249,29 @@ def initialize_ddp(
     if worldsize > 1:
         _roll_call()  # now, so that every rank has left word of its host
     return Place(rank, worldsize, chosen)
+
+
+def _store(
+    environ: MutableMapping[str, str], me: RankEnv, rank: int, world_size: int, timeout: float
+) -> Store | None:
+    """Where the ranks of one host meet; None: torch makes its own, or torchrun has made one.
+
+    Raises:
+        DistributedError: something else listens there.
+    """
+    address, port = environ["MASTER_ADDR"], environ["MASTER_PORT"]
+    agents = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if agents or not on_one_host(me, rank, world_size, address):
+        return None
+    stay_within(environ)
+    try:
+        return meeting_store(rank, world_size, int(port), timeout)
+    except OSError as error:
+        raise DistributedError(
+            f"rank 0 cannot listen on port {port} of this host, where the ranks are to meet: "
+            f"{error.strerror}; `ss -ltnp` shows who does. Set another MASTER_PORT, or leave that to "
+            "castoff launch, which takes a free one"
+        ) from error
 
 
 def record_flights(environ: MutableMapping[str, str]) -> None:

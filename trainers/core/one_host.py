@@ -1,0 +1,64 @@
+"""Ranks of one host meet on its loopback interface: nothing that they listen on is seen from other hosts.
+
+torch's store has no password, and its server listens on every interface: whoever reaches the port may set
+keys. docs/ranks.md says what listens where.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import MutableMapping
+from datetime import timedelta
+
+from torch._C._distributed_c10d import Store, TCPStore  # torch.distributed does not say that it exports them
+
+from launcher.ranks import RankEnv
+
+_LOOPBACK = "127.0.0.1"
+
+_INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+"""What says where the two backends listen; by themselves they take what other hosts reach."""
+
+
+def on_one_host(me: RankEnv, rank: int, world_size: int, master_addr: str) -> bool:
+    """Whether all ranks are on this host, as every one of them finds alike."""
+    if _is_loopback(master_addr):
+        return True
+    # A guess at LOCAL_WORLD_SIZE, where somebody's own script sets RANK and no more, may differ by rank.
+    told = me.starter != "environment" or me.sources.get("local_world_size") == "LOCAL_WORLD_SIZE"
+    return told and (me.rank, me.world_size, me.local_world_size) == (rank, world_size, world_size)
+
+
+def _is_loopback(name: str) -> bool:
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def stay_within(environ: MutableMapping[str, str]) -> None:
+    """Have the backends listen on the loopback interface, unless the user names another."""
+    interface = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
+    if interface is not None:
+        for variable in _INTERFACES:
+            environ.setdefault(variable, interface)
+
+
+def meeting_store(rank: int, world_size: int, port: int, timeout: float) -> Store:
+    """torch's store, kept by rank 0; all ranks have come when it is there.
+
+    Raises:
+        OSError: something else listens at the port.
+        DistError: others do not come.
+    """
+    listening = None
+    if rank == 0:
+        with socket.socket() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as torch does
+            server.bind((_LOOPBACK, port))
+            listening = server.detach()  # the store's from here on
+    limit = timedelta(seconds=timeout)
+    return TCPStore(_LOOPBACK, port, world_size, rank == 0, limit, master_listen_fd=listening)
