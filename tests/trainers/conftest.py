@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
+THREADS = int(os.environ.get("CASTOFF_TESTS_THREADS", "1"))
+"""Read once, before a test has its clean environment."""
+
 
 @pytest.fixture(autouse=True, scope="session")
-def _one_thread() -> None:
+def _few_threads() -> None:
     """Several test processes share a few cores: threads that wait for each other make small things slow."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(THREADS)

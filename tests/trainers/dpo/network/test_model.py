@@ -13,6 +13,7 @@ from torch.testing import assert_close
 
 from tests.trainers.dpo.network.definition import Definition
 from tests.trainers.dpo.network.folds import letters, shuffled, side_by_side, wandering
+from tests.trainers.rounding import assert_rounded
 from trainers.dpo.network.features import Features, distances, nearest_residues, with_beta
 from trainers.dpo.network.model import InverseFolding
 from trainers.dpo.samples.batch import Backbones
@@ -53,7 +54,7 @@ def test_as_the_formulas_have_it(
     slow = Definition(model.state_dict(), (2, 2), neighbours)
     for number in range(2):
         expected = torch.from_numpy(slow.log_probabilities(structure, sequences[0, number], order[0]))
-        assert_close(found[0, number].double(), expected, rtol=0, atol=1e-5)
+        assert_rounded(found[0, number], expected)
 
 
 def test_as_many_parameters_as_the_public_one() -> None:
@@ -90,8 +91,8 @@ def test_padding_has_no_influence(neighbours: int) -> None:
     order = torch.cat([torch.cat([shuffled(9), torch.arange(9, 15)[None]], dim=1), shuffled(15, seed=1)])
     both = logits(model, side_by_side(short, long), sequences, order)
     alone = logits(model, short, sequences[:1, :, :9], order[:1, :9])
-    assert_close(both[:1, :, :9], alone, rtol=0, atol=1e-5)
-    assert_close(both[1:], logits(model, long, sequences[1:], order[1:]), rtol=0, atol=1e-5)
+    assert_rounded(both[:1, :, :9], alone)
+    assert_rounded(both[1:], logits(model, long, sequences[1:], order[1:]))
 
 
 @pytest.mark.parametrize("neighbours", [5, 30])
@@ -104,7 +105,7 @@ def test_residues_that_are_not_resolved_have_no_influence(neighbours: int, place
     structure.atoms[:, missing] = place
     structure.positions[:, missing] += 100
     sequences[:, :, missing] = (sequences[:, :, missing] + 1) % 21
-    assert_close(logits(model, structure, sequences, order), expected, rtol=0, atol=1e-5)
+    assert_rounded(logits(model, structure, sequences, order), expected)
 
 
 def test_without_any_neighbour_there_is_the_residue_itself() -> None:
@@ -113,9 +114,7 @@ def test_without_any_neighbour_there_is_the_residue_itself() -> None:
     alone = Backbones(*(part[:, :1] for part in crowd))
     sequences, order = letters(1, 9), shuffled(9)
     found = logits(model, crowd, sequences, order)
-    assert_close(
-        found[:, :, :1], logits(model, alone, sequences[:, :, :1], torch.tensor([[0]])), rtol=0, atol=1e-6
-    )
+    assert_rounded(found[:, :, :1], logits(model, alone, sequences[:, :, :1], torch.tensor([[0]])))
     nobody = logits(model, wandering(9, unresolved=range(9)), sequences, order)
     assert_close(nobody, model.W_out.bias.expand_as(nobody))
 
@@ -143,7 +142,7 @@ def test_many_sequences_are_as_one_by_one() -> None:
     together = logits(model, structure, sequences, order)
     for number in range(3):
         one = logits(model, structure, sequences[:, number : number + 1], order)
-        assert_close(together[:, number : number + 1], one, rtol=0, atol=1e-5)
+        assert_rounded(together[:, number : number + 1], one)
 
 
 def test_the_structure_is_encoded_once() -> None:

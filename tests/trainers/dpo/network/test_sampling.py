@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.testing import assert_close
 
 from tests.trainers.dpo.network.folds import letters, side_by_side, wandering
+from tests.trainers.rounding import assert_rounded
 from trainers.dpo.alphabet import UNKNOWN
 from trainers.dpo.network.model import InverseFolding
 from trainers.dpo.network.sampling import Sampled, sampled
@@ -68,7 +68,7 @@ def test_the_logits_are_those_of_the_whole_sequence(fixed: tuple[int, ...]) -> N
     for number in range(3):
         with torch.no_grad():
             expected = model(structure, found.sequences[:, number : number + 1], order[:, number])[:, 0]
-        assert_close(found.logits[:, number][designed], expected[designed], rtol=0, atol=1e-5)
+        assert_rounded(found.logits[:, number][designed], expected[designed])
     assert (found.logits.transpose(1, 2)[~designed] == 0).all()
 
 
@@ -80,7 +80,7 @@ def test_any_order_will_do() -> None:
     for number in range(2):
         with torch.no_grad():
             expected = model(structure, found.sequences[:, number : number + 1], order[:, number])[:, 0]
-        assert_close(found.logits[:, number][designed], expected[designed], rtol=0, atol=1e-5)
+        assert_rounded(found.logits[:, number][designed], expected[designed])
 
 
 def test_what_is_not_designed_stays() -> None:
