@@ -174,6 +174,7 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     gpu_request: Literal["gpus-per-node", "gres", "gpus-per-task"] | None = None  # Slurm's flag for devices
     gpu_type: GpuType | None = None  # the type of GPU that Slurm is asked for, in its own words: a100 …
     gpu_bind: Word | None = None  # srun's --gpu-bind, for ranks that have devices: closest, none …
+    submit_timeout: Duration = "5m"  # how long its submit command may take to answer
     local_storage: Word | None = None  # on each node's own disk, for `stage`; default: TMPDIR, else /tmp
     directives: Directives = {}  # directives of every job
     directive_values: dict[DirectiveName, Values] = {}  # what some may say; others are passed on unread

@@ -156,6 +156,7 @@ class _Planner:
             device_variable=site.node.device_variable if site.node else None,
             devices=devices,
             walltime=self.walltime,
+            submit_timeout=seconds(site.submit_timeout),
             grace=self.grace,
             inherit=self.scheduler.default_inherit if spec.inherit is None else spec.inherit or "none",
             setup=spec.setup,

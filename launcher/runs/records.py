@@ -171,6 +171,8 @@ class Facts(msgspec.Struct, frozen=True):
     array_at_most: Number | None = None
     walltime: Number | None = None
     """Seconds."""
+    submit_timeout: Number = 300
+    """Seconds that the submit command may take."""
     requeue_max: Number = 0
     requeue_how: str | None = None
     """`requeue`: the scheduler starts the same job again; `copy`: the job submits a copy of itself; `chain`:

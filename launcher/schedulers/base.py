@@ -119,8 +119,10 @@ class QueuedScheduler(Scheduler):
     """The command that submits."""
     cancels_with: ClassVar[Sequence[str]]
     """The command that ends jobs, whole arrays too."""
-    printed_id: ClassVar[re.Pattern[str]]
-    """The line that tells a job's id, which is its first group."""
+    plain_ids: ClassVar[bool] = False
+    """Whether its ids are mere numbers, which something round its submit command may print as well."""
+    unreached: ClassVar[re.Pattern[str]]
+    """What the submit command says where it has reached no scheduler."""
     no_answer: ClassVar[re.Pattern[str]]
     """What the submit command says where a job may have been taken all the same."""
     describes_itself: ClassVar[list[str]] = []
@@ -178,13 +180,17 @@ class QueuedScheduler(Scheduler):
         """
 
     def parse_submit(self, answer: str) -> str | None:
-        """The job's id that its submit command prints; None if there is none."""
-        found = self.printed_id.match(answer.strip())
-        return found and found[1]
+        """The job's id that its submit command prints; None if there is none, or more than one."""
+        found = {job for line in answer.splitlines() if (job := self.printed_job(line.strip()))}
+        return found.pop() if len(found) == 1 else None
+
+    @abstractmethod
+    def printed_job(self, line: str) -> str | None:
+        """The id of which a line of the submit command's tells, and of nothing else."""
 
     def was_refused(self, code: int, words: str) -> bool:
-        """Whether a submit command that failed has certainly queued nothing: refused, or never reached."""
-        return code > 0 and self.no_answer.search(words) is None
+        """Whether a submit command that failed says that nothing was queued: refused, or never reached."""
+        return code > 0 and bool(words.strip()) and self.no_answer.search(words) is None
 
     # Questions
 

@@ -25,12 +25,15 @@ APART = 5.0
 _POLL = 1.0
 
 
-def settle(run: Run, *, patience: float = 0.0, environ: Mapping[str, str] | None = None) -> bool:
+def settle(
+    run: Run, *, patience: float = 0.0, refused: bool = False, environ: Mapping[str, str] | None = None
+) -> bool:
     """Find out what became of a run's unclear send, and write it into submission.json.
 
     A job that was found is adopted: its id is written down. A send that two questions have not found gets an
-    error that says so, and may be repeated. Asks until that is decided, or `patience` seconds have
-    passed. The caller holds the run's lock. Whether all is certain by now.
+    error that says so, and may be repeated; of one that was `refused`, one question is enough. Asks until
+    that is decided, or `patience` seconds have passed. The caller holds the run's lock. Whether all is
+    certain by now.
 
     Raises:
         CastoffError: a record cannot be read.
@@ -41,7 +44,7 @@ def settle(run: Run, *, patience: float = 0.0, environ: Mapping[str, str] | None
     scene = Scene(run, held=True)
     if scene.queued and queue.elsewhere(scene.clusters):
         return scene.unclear is None
-    while not _decide(run, queue, queue.ask(())):
+    while not _decide(run, queue, queue.ask(()), refused=refused):
         if time.monotonic() >= give_up:
             return False
         time.sleep(_POLL)
@@ -60,7 +63,7 @@ def decide(run: Run, queue: Queue, answer: Answer, of: Send) -> None:
         _decide(run, queue, answer, of)
 
 
-def _decide(run: Run, queue: Queue, answer: Answer, of: Send | None = None) -> bool:
+def _decide(run: Run, queue: Queue, answer: Answer, of: Send | None = None, *, refused: bool = False) -> bool:
     record = run.submission()
     send = record.unclear if record else None
     if record is None or send is None:
@@ -69,16 +72,18 @@ def _decide(run: Run, queue: Queue, answer: Answer, of: Send | None = None) -> b
         return False
     if answer.silence or (candidates := _candidates(run, queue, answer, record)) is None:
         return False
-    _write_down(send, _match(record, send, candidates), time.time())
+    _write_down(send, _match(record, send, candidates), time.time(), refused)
     record.job = record.job or send.job
     run.write_submission(record)
     return record.unclear is None
 
 
-def _write_down(send: Send, job: str | None, now: float) -> None:
+def _write_down(send: Send, job: str | None, now: float, refused: bool) -> None:
     """What a question has brought to light of a send."""
     if job is not None:
         send.job = job
+    elif refused:
+        send.error = send.unclear
     elif send.asked is None or send.asked > now:  # a clock that was set back: begin anew
         send.asked = now
     elif now - send.asked >= APART:

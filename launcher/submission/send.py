@@ -7,14 +7,16 @@ only the queue knows (`launcher.schedulers.queue`), and nothing is sent again be
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from launcher.errors import CastoffError
+from launcher.errors import CastoffError, say
 from launcher.runs.records import Send, Submission
 from launcher.runs.run import Run
 from launcher.schedulers.command import command_environment
@@ -27,6 +29,9 @@ from launcher.status.settle import settle
 _PATIENCE = 5.0
 """Seconds for a scheduler's answer after somebody has interrupted us."""
 
+_SLOW = 10.0
+"""Seconds without an answer after which that is reported."""
+
 _UNCLEAR_PATIENCE = 20.0
 """Seconds in which the queue is asked after an unclear answer."""
 
@@ -34,11 +39,15 @@ _UNCLEAR_PATIENCE = 20.0
 class NotSent(CastoffError):
     """A script that its scheduler did not take."""
 
-    def __init__(self, run: Run, command: list[str], code: int, said: str):
+    def __init__(self, run: Run, command: list[str], code: int, said: str, unreached: str = ""):
+        """`unreached`: the scheduler that the command did not reach, and which does not answer otherwise."""
         self.said = said
         """The scheduler's own words."""
         how = f"{shlex.join(command)} failed with exit code {code}"
-        super().__init__(f"{how}: {said}\nnothing was started; the script is {run.script}")
+        certain = "nothing was started"
+        if unreached:
+            certain = f"it did not reach {unreached}; `castoff resubmit {run.id}` tries once more"
+        super().__init__(f"{how}: {said}\n{certain}; the script is {run.script}")
 
 
 class Unclear(CastoffError):
@@ -58,11 +67,16 @@ class _Answer(NamedTuple):
     output: str
     words: str
     interrupted: bool
+    given_up: float | None = None
+    """The seconds after which it was ended, because there was no end of it."""
 
     @property
     def said(self) -> str:
         """The scheduler's own words, or what there is instead."""
-        if words := self.words.strip() or self.output.strip():
+        words = self.words.strip() or self.output.strip()
+        if self.given_up is not None:
+            return f"no answer within {self.given_up:g} s{f': {words}' if words else ''}"
+        if words:
             return words
         return f"killed by signal {-self.code}" if self.code < 0 else "without a word"
 
@@ -120,7 +134,10 @@ def _send_all(
             raise
         variables = {**cleaned, **sending.environment}
         try:
-            answer = _answer(run, command, variables, record.directory, [lock.fileno()])
+            answer = _answer(
+                *(run, command, variables, record.directory, [lock.fileno()]),
+                limit=run.facts().submit_timeout,
+            )
             sends[-1].job = _job(run, record, command, answer, environ)
         except NotSent as refusal:
             sends.pop()
@@ -139,14 +156,17 @@ def _job(
 ) -> str:
     """The job that a command has become; where its answer does not tell, the queue is asked."""
     scheduler = queued_of(record.scheduler)
-    job = scheduler.parse_submit(answer.output) if answer.code == 0 else None
-    if job is not None:
+    job = scheduler.parse_submit(answer.output)
+    if job is not None and (answer.code == 0 or not scheduler.plain_ids):
         return job
-    if scheduler.was_refused(answer.code, answer.words):
-        raise NotSent(run, command, answer.code, answer.said)
+    refused = scheduler.was_refused(answer.code, answer.words)
+    unreached = refused and scheduler.unreached.search(answer.words) is not None
     record.sends[-1].unclear = answer.said
     run.write_submission(record)
-    if not settle(run, patience=_UNCLEAR_PATIENCE, environ=environ):
+    patience = 0.0 if unreached else _UNCLEAR_PATIENCE
+    if not settle(run, patience=patience, refused=refused, environ=environ):
+        if unreached:
+            raise NotSent(run, command, answer.code, answer.said, scheduler.title)
         raise Unclear(run, command, answer.said)
     settled = run.submission()
     found = settled.sends[-1] if settled else Send()
@@ -198,8 +218,9 @@ def _answer(
     folder: str | None,
     inherited: list[int],
     stdin: IO[str] | int = subprocess.DEVNULL,
+    limit: float | None = None,
 ) -> _Answer:
-    """Run a command to its end."""
+    """Run a command to its end, or for `limit` seconds."""
     try:
         # In a session of its own: an interrupt at the terminal is not for it.
         process = subprocess.Popen(
@@ -218,14 +239,39 @@ def _answer(
         gone = folder is not None and not Path(folder).is_dir()
         why = f"{folder} is gone, from which it is submitted" if gone else str(error)
         raise NotSent(run, command, 126, why) from error
-    interrupted = False
+    interrupted, given_up = False, None
     try:
-        output, words = process.communicate()
+        output, words = _ended(process, command[0], limit)
     except KeyboardInterrupt:
         interrupted = True
-        try:
-            output, words = process.communicate(timeout=_PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            output, words = process.communicate()
-    return _Answer(process.returncode, output, words, interrupted)
+        output, words = _cut_short(process, _PATIENCE)
+    except subprocess.TimeoutExpired:
+        given_up = limit
+        output, words = _cut_short(process, 0.0)
+    return _Answer(process.returncode, output, words, interrupted, given_up)
+
+
+def _ended(process: subprocess.Popen[str], name: str, limit: float | None) -> tuple[str, str]:
+    """What a command has printed when it ends; one that takes long is reported.
+
+    Raises:
+        subprocess.TimeoutExpired: it takes more than `limit` seconds.
+    """
+    first = _SLOW if limit is None else min(_SLOW, limit)
+    try:
+        return process.communicate(timeout=first)
+    except subprocess.TimeoutExpired:
+        if limit == first:
+            raise
+    ends = f"; castoff gives up after {limit:g} s" if limit else ""
+    say(f"still waiting for {name}, which has not answered for {first:g} s{ends}")
+    return process.communicate(timeout=None if limit is None else limit - first)
+
+
+def _cut_short(process: subprocess.Popen[str], patience: float) -> tuple[str, str]:
+    """The same of a command that is ended after `patience` seconds, with all that it has started."""
+    try:
+        return process.communicate(timeout=patience)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.communicate()

@@ -47,6 +47,7 @@ class Flux(QueuedScheduler):
         "mail": "drop it; Flux sends none",
     }
     lacks_of_site = ("qos", "default_qos", "gpu_type", "gpu_bind", "select", "array")
+    unreached = re.compile(r"unable to connect to flux|connection refused", re.IGNORECASE)
     no_answer = re.compile(r"timed? ?out|reset|broken pipe|terminated|protocol", re.IGNORECASE)
     refused = staticmethod(directives.refused)
     directives = staticmethod(directives.directives)
@@ -75,9 +76,9 @@ class Flux(QueuedScheduler):
             found.append(Sending(environment, partial(_command, told, order, link), link=link))
         return found
 
-    def parse_submit(self, answer: str) -> str | None:
-        """What flux batch prints alone, as a number."""
-        return decimal(answer.strip())
+    def printed_job(self, line: str) -> str | None:
+        """What flux batch prints, as a number."""
+        return None if line.isdecimal() else decimal(line)
 
 
 def _command(words: list[str], order: Order, link: int | None, before: str | None) -> list[str]:

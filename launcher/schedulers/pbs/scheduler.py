@@ -23,6 +23,9 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
 name is also a part of file names."""
 
 
+_ID = re.compile(r"[0-9]+(?:\[\])?\.[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
 class Pbs(QueuedScheduler):
     """OpenPBS and PBS Pro; seen from 23.06 on."""
 
@@ -43,7 +46,7 @@ class Pbs(QueuedScheduler):
         "reservation": "drop it and give its name as queue, for a reservation is one there",
     }
     lacks_of_site = ("qos", "default_qos", "gpu_type", "gpu_bind", "gpu_request")
-    printed_id = re.compile(r"([0-9]\S*)\s*$", re.MULTILINE)  # alone, as `3.head` or `7[].head`
+    unreached = re.compile(r"cannot connect to server|connection refused", re.IGNORECASE)
     no_answer = re.compile(  # pbs_messages.c
         r"timed? ?out|end of file|premature|protocol|no reply|connection reset|broken pipe|server shutting "
         r"down",
@@ -98,6 +101,10 @@ class Pbs(QueuedScheduler):
                     words += ["-J", f"{begin}-{end}{limit}{at_most}" if end > begin else alone]
                 found.append(Sending(environment, partial(_command, words, order, link), part, link))
         return found
+
+    def printed_job(self, line: str) -> str | None:
+        """`3.head` or `7[].head`."""
+        return line if _ID.fullmatch(line) else None
 
     def is_array(self, job: str, planned: int | None) -> bool:
         """PBS knows no array of one."""

@@ -15,6 +15,9 @@ from launcher.schedulers.base import Configuration, QueuedScheduler
 from launcher.schedulers.orders import Order, Part, Sending
 from launcher.schedulers.slurm import directives
 
+_PARSABLE = re.compile(r"([0-9]+)(?:;[\w.-]+)?")
+_SENTENCE = re.compile(r"Submitted batch job ([0-9]+)(?: on cluster [\w.-]+)?")
+
 
 class Slurm(QueuedScheduler):
     """https://slurm.schedmd.com; seen from 22.05 on."""
@@ -36,7 +39,8 @@ class Slurm(QueuedScheduler):
     splits_arrays = True
     warns = True
     counts_cpus = True
-    printed_id = re.compile(r"([0-9]+)(?:;|$)", re.MULTILINE)  # by --parsable, `id` or `id;cluster`
+    plain_ids = True
+    unreached = re.compile(r"connect failure|connection refused", re.IGNORECASE)
     no_answer = re.compile(  # slurm_errno.c
         r"timed out|zero bytes|(receive|send) failure|communication (shutdown|failure)|connection reset|"
         r"transport|protocol|unspecified error",
@@ -49,6 +53,11 @@ class Slurm(QueuedScheduler):
         """sbatch is Slurm's alone."""
         sbatch = shutil.which("sbatch", path=environ.get("PATH", ""))
         return sbatch and f"{sbatch} is on PATH"
+
+    def printed_job(self, line: str) -> str | None:
+        """By --parsable, `id` or `id;cluster`; a sentence where a site's own sbatch drops that."""
+        found = _PARSABLE.fullmatch(line) or _SENTENCE.fullmatch(line)
+        return found and found[1]
 
     def read_configuration(self, answer: str) -> Configuration:
         """By scontrol; without an answer a site's profile decides on limits."""
