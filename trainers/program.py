@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from launcher.ranks import RankEnv
 from trainers.core.config import Config
 from trainers.core.curves import draw_curves
 from trainers.core.distributed import Place
 from trainers.core.evaluation import Measures
-from trainers.core.failures import end
+from trainers.core.failures import reported
 from trainers.core.logs import setup_logging
 from trainers.core.reports import Reports
 from trainers.core.stopping import StoppedEarly
@@ -23,9 +21,6 @@ from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.task import Splits, Task
 
 logger = logging.getLogger(__name__)
-
-Hook: TypeAlias = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
-"""As sys.excepthook."""
 
 
 class Trained(NamedTuple):
@@ -56,27 +51,14 @@ def train(
         DistributedError: the ranks cannot meet.
         StoppedEarly: see `TrainerDDP.run_training`; uncaught, it ends the program.
 
-    Uncaught, an error that a user can mend is told in words, and once for all ranks.
+    Any error is on standard error when it leaves this: with its traceback, or in words where a user can
+    mend it, and once for all ranks that have it. A program may catch it; other ranks end meanwhile, and name
+    this one. Uncaught, it ends the process with 1.
     """
     config, me = Config.of(config), RankEnv.detect()
     setup_logging(me.rank, config.log_level)
-    before, sys.excepthook = sys.excepthook, partial(_tell, sys.excepthook, me, config.training.path)
-    trained = _trained(config, me, partial(trainer, me.rank, config, task, reports=reports))
-    sys.excepthook = before
-    return trained
-
-
-def _tell(
-    before: Hook,
-    me: RankEnv,
-    folder: str,
-    kind: type[BaseException],
-    error: BaseException,
-    trace: TracebackType | None,
-) -> None:
-    if isinstance(error, Exception) and not hasattr(sys, "ps1"):  # a person's own session goes on
-        end(error, me, folder)
-    before(kind, error, trace)
+    with reported(me, config.training.path):
+        return _trained(config, me, partial(trainer, me.rank, config, task, reports=reports))
 
 
 def _trained(config: Config, me: RankEnv, make_trainer: Callable[[], TrainerDDP]) -> Trained:

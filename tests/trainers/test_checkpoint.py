@@ -23,7 +23,7 @@ from tests import patience
 from tests.mounts import mount_read_only, mount_small, with_mounts
 from tests.trainers.toys import die_at_effect, run
 from trainers.core.checkpoint import CheckpointError, Checkpoints, NonFiniteWeights, finite, load_part
-from trainers.core.failures import explained
+from trainers.core.explanations import explained
 from trainers.core.writer import Writer
 
 BETTER = {"better": True, "measures": {"loss": 0.5}}

@@ -52,7 +52,7 @@ def test_going_on_or_beginning_anew(
 
 
 def test_a_variable_in_a_path_that_is_not_set_is_told_before_anything_is_trained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = [str(written(tmp_path)), "--set", "training.path=$NOWHERE/runs"]
     monkeypatch.setattr(sys, "argv", ["trainers.toy", *words])
@@ -61,7 +61,7 @@ def test_a_variable_in_a_path_that_is_not_set_is_told_before_anything_is_trained
     with pytest.raises(SystemExit) as ended:
         command_line.run("toy", "Train a toy.", (), lambda _: pytest.fail("it trained"))
     assert ended.value.code == 1
-    assert "training.path: is '$NOWHERE/runs', but NOWHERE is not set here" in capsys.readouterr().err
+    assert "training.path: is '$NOWHERE/runs', but NOWHERE is not set here" in capfd.readouterr().err
 
 
 def test_not_both(

@@ -6,16 +6,15 @@ Loads nothing heavy before the configuration is read: a mistake in it is said at
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from launcher.ranks import PlacementError, RankEnv
 from trainers.core.config import Config
-from trainers.core.failures import end, words
+from trainers.core.failures import reported, words
 from trainers.core.fields import ConfigError
 from trainers.core.logs import in_own_words
 from trainers.core.paths import expanded
@@ -190,14 +189,10 @@ def run_on_rank(
     messages, and of the log's lines about fields, where a system calls the core's fields by other names.
     """
     make_importable(beside)
-    folder, said = None, cast("Callable[[str], str]", str)
-    try:
+    with reported(me, ends=True):
         config = load()
-        said = own_words
+    with reported(me, own_words=own_words, ends=True):
         folder = str(expanded(config.training.path, "training.path"))
-        with in_own_words(own_words, *_SPEAK_OF_FIELDS, f"trainers.{config.name}"):
-            train(config)
-    except KeyboardInterrupt:
-        os._exit(130)
-    except Exception as error:  # noqa: BLE001  # each ends the program; what it says differs
-        end(error, me, folder, said)
+    log = in_own_words(own_words, *_SPEAK_OF_FIELDS, f"trainers.{config.name}")
+    with reported(me, folder, own_words, ends=True), log:
+        train(config)

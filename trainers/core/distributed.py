@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import re
 import socket
 from collections.abc import Callable, MutableMapping, Sequence
@@ -20,6 +21,7 @@ from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeo
 from launcher.ranks import RankEnv
 from trainers.core.config import Config
 from trainers.core.devices import limit_memory
+from trainers.core.explanations import brief
 from trainers.core.fields import ConfigError
 from trainers.core.one_host import meeting_store, on_one_host, stay_within
 from trainers.core.roll_call import RollCall, Verdict
@@ -49,12 +51,12 @@ class RanksLost(DistributedError):
     """Others do not come to where this rank waits; the text says which, and where they were last."""
 
     def __init__(self, verdict: Verdict, rank: int, more: Sequence[str] = (), before: str = ""):
-        self.in_full = verdict.reporter in (-1, rank)
-        """Whether this rank is the one that says it in full."""
+        self.told_by = rank if verdict.reporter == -1 else verdict.reporter
+        """The rank that says it in full."""
+        self.is_explained = verdict.is_explained
+        """Whether it comes of an error of another rank's, who then is the first to end."""
         first, *rest = verdict.lines
-        others = [] if self.in_full else [f"(rank {verdict.reporter} says more)"]
-        text = [" ".join([before + first, *others]), *(rest if self.in_full else ()), *more]
-        super().__init__("\n".join(text))
+        super().__init__("\n".join([before + first, *(rest if self.told_by == rank else ()), *more]))
 
 
 def lost_peers(error: BaseException) -> bool:
@@ -141,8 +143,12 @@ class Place:
                 value = decide()
             except Exception as met:  # noqa: BLE001  # whatever it is, nobody may wait for rank 0
                 error = met
-        value, error = cast("tuple[Decided, Exception | None]", self.from_main((value, error)))
+        told = self.from_main((value, None if error is None else _portable(error)))
         if error is not None:
+            raise error
+        value, error = cast("tuple[Decided, Exception | None]", told)
+        if error is not None:
+            vars(error)["told_by"] = 0  # whose traceback says where
             raise error
         return value
 
@@ -164,7 +170,7 @@ class Place:
 
     def roll_call(self) -> RollCall | None:
         """What names the ranks that are missing; None where there are no others."""
-        return _roll_call() if self.distributed and self.world_size > 1 else None
+        return None if self._alone else roll_call()
 
     def set_timeout(self, seconds: float) -> None:
         """How long this rank waits for others from now on, where the backend can be told."""
@@ -187,6 +193,15 @@ class Place:
             limit = None if self._timeout is None else timedelta(seconds=self._timeout)
             self._flags = dist.new_group(backend="gloo", timeout=limit)
         return self._flags
+
+
+def _portable(error: Exception) -> Exception:
+    """As other ranks can be given it: not every exception can be pickled, nor made again from what was."""
+    try:
+        again = pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001  whatever a class of a user's does
+        again = None
+    return error if isinstance(again, type(error)) else RuntimeError(brief(error))
 
 
 def initialize_ddp(
@@ -283,6 +298,12 @@ def record_flights(environ: MutableMapping[str, str]) -> None:
     if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in environ:  # its former name
         environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
     environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
+
+
+def roll_call() -> RollCall | None:
+    """What this process tells other ranks by; None where it has met none."""
+    met = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    return _roll_call() if met else None
 
 
 @cache

@@ -25,6 +25,8 @@ WINDOW = 10.0
 """Seconds in which ranks answer, at most; where there are many, more."""
 
 _FAILED = "castoff/failed"
+_OPEN = "castoff/open"
+_ALL_ANSWERED = "castoff/all-answered"
 
 _NAMED = 8
 """Ranks of a kind that are named one by one."""
@@ -51,6 +53,8 @@ class Verdict(msgspec.Struct, frozen=True):
     reporter: int
     """The rank that says it in full; -1: whoever has this."""
     lines: list[str]
+    is_explained: bool = False
+    """Whether a rank has told of an error of its own, to which the others' come."""
 
 
 class RollCall:
@@ -68,6 +72,7 @@ class RollCall:
         self._verdict: Verdict | None = None
         self._asking: threading.Thread | None = None
         self._heard = False
+        self._answered = False
         store.set(f"castoff/host/{rank}", host)
 
     @property
@@ -84,44 +89,67 @@ class RollCall:
 
     def _ask(self) -> None:
         try:
-            self._heard = bool(self._store.check([_FAILED]))
+            self._heard = bool(self._store.check([_OPEN]))
         except RuntimeError:  # the collectives will tell
             pass
 
     def ended(self, what: str) -> None:
         """Leave word that this rank has an error of its own, for those that will wait for it."""
+        with self._lock:
+            if self._answered:
+                return
+            self._try(lambda: self._answer(self._mine("ended", what)), None)
+
+    def first_to_tell(self, what: str) -> int:
+        """The rank that was the first to ask this about the same thing, as far as is known."""
+        me = str(self.rank)
+        return int(self._try(lambda: self._store.compare_set(f"castoff/told/{what}", "", me), me))
+
+    def linger(self, seconds: float) -> None:
+        """Keep the store, which goes with rank 0, until all ranks have answered; so long at most."""
+        if self.rank == 0:
+            self._try(lambda: _wait(self._store, _ALL_ANSWERED, seconds), None)
+
+    def _try(self, ask: Callable[[], Given], otherwise: Given) -> Given:
+        """What the store answers, if it does."""
         try:
-            _within(self.window, lambda: self._answer(self._mine("ended", what)))
-        except (TimeoutError, RuntimeError):  # its log has the error
-            pass
+            return _within(self.window, ask)
+        except (TimeoutError, RuntimeError):
+            return otherwise
 
     def hold(self, state: Literal["waits", "busy"], doing: str) -> Verdict:
-        """Say where this rank stands, with the stacks of its threads, and learn where the others do."""
+        """Say where this rank stands, and learn where the others do."""
         with self._lock:  # the watch may notice what the loop does
             if self._verdict is None:
                 mine = self._mine(state, doing)
-                _say(f"rank {mine.rank} ({mine.host}) {_stands(mine)}; its threads:")
                 try:
                     self._verdict = _within(3 * self.patience, lambda: self._hold(mine))
                 except (TimeoutError, RuntimeError):
                     self._verdict = Verdict(-1, [_no_store(self._keeper, mine)])
             return self._verdict
 
+    def show_threads(self) -> None:
+        """Where each of them is, on standard error: a rank's log."""
+        if sys.__stderr__ is not None:
+            print(f"rank {self.rank} ({self.host}): its threads:", file=sys.__stderr__, flush=True)
+            faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
+
     def _mine(self, state: Literal["waits", "busy", "ended"], doing: str) -> Answer:
         return Answer(self.rank, self.host, self.step, state, " ".join(doing.split())[:_TEXT])
 
     def _answer(self, mine: Answer) -> None:
-        store = self._store
+        store, self._answered = self._store, True
+        store.set(_OPEN, "")
         store.append("castoff/answers", msgspec.json.encode(mine).decode() + "\n")
         if store.add("castoff/answered", 1) == self.world_size:
-            store.set("castoff/all-answered", "")
+            store.set(_ALL_ANSWERED, "")
 
     def _hold(self, mine: Answer) -> Verdict:
         store = self._store
         opened_it = store.add(_FAILED, 1) == 1  # counts those that will read the verdict
         self._answer(mine)
         if opened_it:
-            _wait(store, "castoff/all-answered", self.patience)
+            _wait(store, _ALL_ANSWERED, self.patience)
             verdict = self._judge(store)
             store.set("castoff/verdict", msgspec.json.encode(verdict).decode())
         elif _wait(store, "castoff/verdict", 2 * self.patience):
@@ -175,7 +203,8 @@ def judge(answers: Iterable[Answer], world_size: int, hosts: Mapping[int, str]) 
         [f"{_ranks(ranks)} waited {_after(step)}: {doing}" for (step, doing), ranks in places.items()],
         "such places",
     )
-    return Verdict(next((each.rank for each in here if each.state != "ended"), -1), lines)
+    reporter = next((each.rank for each in here if each.state != "ended"), -1)
+    return Verdict(reporter, lines, is_explained=bool(ended))
 
 
 def _stands(answer: Answer) -> str:
@@ -226,14 +255,6 @@ def _wait(store: Any, key: str, seconds: float) -> bool:
     except dist.DistStoreError:
         return False
     return True
-
-
-def _say(line: str) -> None:
-    """One line, and the stacks of all threads, on standard error: a rank's log."""
-    stream = sys.__stderr__
-    if stream is not None:
-        print(line, file=stream, flush=True)
-        faulthandler.dump_traceback(stream, all_threads=True)
 
 
 class _Outcome(NamedTuple):

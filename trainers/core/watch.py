@@ -12,12 +12,12 @@ import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TypeVar
 
 from trainers.core.config import Parallel
 from trainers.core.distributed import Place, RanksLost, of_a_collective
+from trainers.core.explanations import brief, missing_ranks, module_of, place_in
 from trainers.core.failures import end
 from trainers.core.roll_call import WINDOW, RollCall
 
@@ -92,8 +92,8 @@ class Watch:
         if self._call is None or not isinstance(error, Exception) or isinstance(error, RanksLost):
             return
         if of_a_collective(error):
-            raise self.explained(error) from error
-        self._call.ended(_short(error))
+            raise missing_ranks(error, self._call, self._place.waits_for) from error
+        self._call.ended(brief(error))
 
     def step_done(self, step: int) -> None:
         """An optimizer step is over; from the first on the limit is the short one."""
@@ -128,14 +128,6 @@ class Watch:
             self.beat(said)
             self._set_limit(before)
 
-    def explained(self, error: Exception) -> RanksLost:
-        """Which ranks are missing, where a collective has failed on this one."""
-        assert self._call is not None  # without a group nothing fails so
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        verdict = self._call.hold("waits", self._place.waits_for or _where(frames))
-        told = " ".join(str(error).split())
-        return RanksLost(verdict, self._place.rank, [f"rank {self._place.rank} was told: {told}"])
-
     def _set_limit(self, seconds: float) -> None:
         self._limit = seconds
         if self._call is not None:
@@ -161,7 +153,8 @@ class Watch:
         """As the loop cannot: it is stuck."""
         frames = _frames(self._watched)
         waits = self._place.waits_for is not None or _is_waiting(frames)
-        doing = self._place.waits_for or " ".join(filter(None, (self._doing, _where(frames))))
+        doing = self._place.waits_for or " ".join(filter(None, (self._doing, place_in(frames))))
+        call.show_threads()
         lost = RanksLost(call.hold("waits" if waits else "busy", doing), self._place.rank, more)
         end(lost, self._place, None)
 
@@ -170,33 +163,14 @@ class Watch:
         return f"parallel.{name} is that long, and must be longer than any step"
 
 
-def _short(error: Exception) -> str:
-    """Of an error that quotes another one's traceback, as a loader worker's, what stands around that."""
-    first, *more = str(error).strip().splitlines() or [""]
-    return " … ".join([f"{type(error).__name__}: {first}", *more[-1:]])
-
-
 def _frames(thread: int) -> list[FrameType]:
     """A thread's Python frames, outermost first."""
     found = sys._current_frames().get(thread)
     return [frame for frame, _ in traceback.walk_stack(found)][::-1]
 
 
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
-
-
 def _is_waiting(frames: list[FrameType]) -> bool:
     """Whether the innermost of them is where ranks wait for each other."""
     return bool(frames) and any(
-        _module(frames[-1]) == name or _module(frames[-1]).startswith(f"{name}.") for name in _WAITING
+        module_of(frames[-1]) == name or module_of(frames[-1]).startswith(f"{name}.") for name in _WAITING
     )
-
-
-def _where(frames: list[FrameType]) -> str:
-    """The innermost place that is not torch's or Python's own."""
-    for frame in reversed(frames):
-        path = Path(frame.f_code.co_filename)
-        if _module(frame).partition(".")[0] not in ("torch", *sys.stdlib_module_names):
-            return f"in {frame.f_code.co_name} ({path.name}:{frame.f_lineno})"
-    return "in nothing of this program"

@@ -21,7 +21,8 @@ from tests.trainers.toys import Ranks, Toy
 from trainers.core.checkpoint import CheckpointError
 from trainers.core.config import Config
 from trainers.core.distributed import DistributedError
-from trainers.core.failures import end, explained, words
+from trainers.core.explanations import explained
+from trainers.core.failures import end, words
 from trainers.core.fields import ConfigError
 from trainers.gnn.__main__ import main
 from trainers.task import Loss
@@ -63,9 +64,9 @@ ONE_EPOCH = pytest.mark.filterwarnings("ignore:No artists with labels")
 class Here:
     """The same in this process, which has loaded torch already."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
         self.monkeypatch = monkeypatch
-        self.capsys = capsys
+        self.capfd = capfd
         self.stdout = self.stderr = ""
 
     def __call__(self, folder: Path, text: str, *words: str) -> int:
@@ -79,15 +80,15 @@ class Here:
             main()
         except SystemExit as ended:
             code = ended.code
-        self.stdout, self.stderr = self.capsys.readouterr()
+        self.stdout, self.stderr = self.capfd.readouterr()
         return int(code or 0)
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Here]:
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Here]:
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
-    yield Here(monkeypatch, capsys)
+    yield Here(monkeypatch, capfd)
     root.setLevel(level)
     root.handlers[:] = handlers
 
@@ -268,14 +269,14 @@ def test_every_line_says_whose_it_is() -> None:
     assert words("a\nb") == ["castoff train: a", "castoff train: b"]
 
 
-def test_a_bug_alone_is_shown_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_alone_is_shown_with_its_place(capfd: pytest.CaptureFixture[str]) -> None:
     me = RankEnv.detect({})
     with pytest.raises(RuntimeError) as bug:
         broken()
     with pytest.raises(SystemExit) as ended:
         end(bug.value, me, "out")
     assert ended.value.code == 1
-    assert "in broken" in capsys.readouterr().err
+    assert "in broken" in capfd.readouterr().err
 
 
 def broken() -> NoReturn:
@@ -335,7 +336,10 @@ def test_every_rank_finds_the_same_mistake(tmp_path: Path) -> None:
     assert [line.partition(";")[0] for line in first.splitlines()[1:]] == [
         f"castoff train: {path}: training.num_epochs: is missing"
     ]
-    assert second.splitlines() == [f"[RANK 1] {problem} (and 1 more; rank 0 has them)"]
+    # Nobody ended it while it waited, so it says the same in full.
+    assert second.splitlines() == [
+        f"[RANK 1] {line}" for line in (f"{problem} (and 1 more)", *first.splitlines())
+    ]
 
 
 @pytest.mark.long
@@ -351,7 +355,8 @@ def test_rank_0_alone_finds_one(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_another_rank_finds_one(tmp_path: Path) -> None:
     first, second = ranks_end(tmp_path, own("NeedsMore"))
-    assert "[RANK 1] castoff train: config: data: is not on this host (and 1 more" in second
+    assert "[RANK 1] castoff train: config: data: is not on this host\n" in second
+    assert "[RANK 1] castoff train: config: and neither is the rest" in second
     assert "castoff train: " in first
     assert "Traceback" not in first + second
 

@@ -176,7 +176,7 @@ def test_as_what_they_are_started() -> None:
 
 
 def test_what_is_wrong_is_said_before_anything_starts(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Once, and not by each rank."""
     monkeypatch.setattr(ranks, "become", lambda *_: pytest.fail("it started ranks"))
@@ -184,7 +184,7 @@ def test_what_is_wrong_is_said_before_anything_starts(
     with pytest.raises(SystemExit) as ended:
         program.main()
     assert ended.value.code == 1
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = capfd.readouterr().err.splitlines()
     assert line == (
         "castoff train: command line: training.accum: is 0, but takes a whole number of at least 1"
     )

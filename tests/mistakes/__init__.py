@@ -1,0 +1,1 @@
+"""What people get wrong, and what they see of it."""
