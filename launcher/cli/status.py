@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -13,6 +14,7 @@ from launcher.cli.completion import complete_runs
 from launcher.cli.output import brief, json_option, moment, print_json, print_table, say
 from launcher.config.quantities import cpulist
 from launcher.errors import printable
+from launcher.logs.failures import setup_output
 from launcher.runs.index import Index
 from launcher.runs.provenance import words
 from launcher.runs.run import Run
@@ -38,7 +40,7 @@ def command(run: str | None, as_json: bool) -> None:
     index = Index.of(os.environ)
     one = status(index.newest() if run is None else index.find(run), Asking(AT_A_GLANCE))
     if as_json:
-        print_json(msgspec.to_builtins(one))
+        print_json(_facts(one))
         return
     now = time.time()
     _print_run(one, now)
@@ -48,6 +50,15 @@ def command(run: str | None, as_json: bool) -> None:
     for member in one.members:
         for attempt in member.attempts:
             _print_attempt(one, member, attempt, now)
+
+
+def _facts(one: RunStatus) -> dict[str, Any]:
+    """All that is known; of each attempt that its setup has ended, what that printed last."""
+    told: dict[str, Any] = msgspec.to_builtins(one)
+    for member, facts in zip(one.members, told["members"], strict=True):
+        for attempt, its in zip(member.attempts, facts["attempts"], strict=True):
+            its["setup_output"] = setup_output(Run(Path(one.directory)), member.member, attempt)
+    return told
 
 
 def _print_run(one: RunStatus, now: float) -> None:
@@ -66,6 +77,8 @@ def _print_run(one: RunStatus, now: float) -> None:
 def _print_attempt(one: RunStatus, member: MemberStatus, attempt: AttemptStatus, now: float) -> None:
     _line("attempt", f"{member.member}.{attempt.attempt}  {_words(attempt, one.walltime, now)}")
     _line("", attempt.reason)
+    for line in setup_output(Run(Path(one.directory)), member.member, attempt):
+        _line("", f"  {line}")
     _line("", attempt.failure and failure_words(attempt.failure))
     _line("", attempt.started and f"logs in {attempt.logs}")
 

@@ -1,5 +1,5 @@
 """The rank of an attempt that failed first, and what its log says about it: its last traceback, whole, or its
-last lines."""
+last lines. Where setup failed instead, what it printed last."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ _LOOK_BACK = 4 * 1024 * 1024
 _LAST = 40  # lines that are shown where there is no traceback
 _AFTER = (30, 30)  # first and last lines that are shown of what follows the exception's name
 _WIDE = 4096  # bytes of a line that are shown
+
+_OF_SETUP = "setup ended the job with code "
+"""How the reason of an attempt begins that the part `setup` of the script's machinery has ended."""
+_OF_SETUP_LINES = 5
 
 _WHO = re.compile(rb"(?:\[rank\d+\]: )?")
 """What torch.distributed puts before each line of a traceback."""
@@ -68,6 +72,22 @@ def failed_rank(run: Run, member: int, attempt: AttemptStatus) -> FailedRank | N
         return FailedRank(attempt.failure, None)
     log = run.logs / f"{member}.{attempt.attempt}" / name
     return FailedRank(attempt.failure, log if log.is_file() else None)
+
+
+def setup_output(run: Run, member: int, attempt: AttemptStatus) -> list[str]:
+    """The last lines of setup before it ended an attempt; none where it did not, or its log is elsewhere."""
+    log = run.script_log(member)
+    if not (attempt.reason or "").startswith(_OF_SETUP) or not log.is_file():
+        return []
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOOK_BACK))
+        lines = [_narrow(line).decode(errors="replace") for line in file.read(_LOOK_BACK).split(b"\n")]
+    ends = [number for number, line in enumerate(lines) if line.startswith(f"castoff: {_OF_SETUP}")]
+    if not ends:
+        return []
+    before = lines[: ends[-1]]
+    own = [number for number, line in enumerate(before) if line.startswith("castoff: ")]
+    return [line for line in before[own[-1] + 1 if own else 0 :] if line.strip()][-_OF_SETUP_LINES:]
 
 
 def excerpt_of(log: Path, rank: int | None = None) -> list[bytes]:

@@ -174,6 +174,7 @@ class Follower:
             worst = next((one for _, one in last if one.code), last[0][1] if last else None)
             if worst is not None:
                 ending, code, reason = worst.ending, worst.code, worst.reason
+        reason = reason or next((one.reason for _, one in last if one.code), None)
         return End(now.id, ending or "unknown", code, reason, first)
 
     def _newest(self, member: MemberStatus) -> AttemptStatus | None:

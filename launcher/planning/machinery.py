@@ -158,6 +158,7 @@ def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
         "terminate_by_usr1" if starter.ends_by_usr1 else "terminate": True,
         "inherit": here and plan.inherit != "all",
         "snapshot": plan.snapshot,
+        "setup": True,
         "environment": True,
         STALE: True,
         "secrets": plan.env_from,

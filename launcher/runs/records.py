@@ -230,8 +230,8 @@ def decode(data: bytes, kind: type[Record]) -> Record | None:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         pass  # msgspec takes no lone surrogates, in which Python's JSON holds bytes that are no text
-    try:
-        return msgspec.convert(json.loads(data), kind, str_keys=True)
+    try:  # a script that shortens a reason may cut a letter in two
+        return msgspec.convert(json.loads(data.decode(errors="replace")), kind, str_keys=True)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 

@@ -16,9 +16,9 @@ castoff_begin() {
   castoff_begin_records
   castoff_do "${castoff_at_records[@]}"
   if ((CASTOFF_ATTEMPT)); then echo "castoff: attempt $CASTOFF_ATTEMPT begins"; fi # one log may hold several
-  castoff_ending=failed
+  castoff_ending=failed castoff_reason=
   castoff_listen # before a trap for the end, which would call what a signal ends failed
-  trap 'castoff_finish $?' EXIT # which keeps the code
+  trap 'castoff_finish $? "$BASH_COMMAND"' EXIT # which keeps the code
   if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # while it waited, somebody asked the run to stop
     echo "castoff: stopped before it began; castoff resubmit starts it again" >&2
     castoff_ending=cancelled
@@ -78,24 +78,33 @@ castoff_begin_records() {
     umask 077
     mkdir -p -- "$CASTOFF_ATTEMPT_DIR" "$CASTOFF_LOG_DIR"
     castoff_about_start >"$CASTOFF_ATTEMPT_DIR/start.json"
-    printf '%400s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
+    printf '%1000s\n' '' >"$CASTOFF_ATTEMPT_DIR/.ending.json" # room for the last word, should the disk be full
   )
 }
 castoff_record_ending() { # ENDING CODE
   if [[ $1 == failed && $2 == 0 ]]; then set -- failed 1; fi # a signal ended it, or setup's own exit
   (
     umask 077
-    printf '{"ending": "%s", "code": %s, "time": %s}\n' "$1" "$2" "$(date +%s)" \
+    printf '{"ending": "%s", "code": %s, "time": %s%s}\n' "$1" "$2" "$(date +%s)" \
+      "${castoff_reason:+, \"reason\": \"$(castoff_json "$castoff_reason")\"}" \
       1<>"$CASTOFF_ATTEMPT_DIR/.ending.json" &&
       mv "$CASTOFF_ATTEMPT_DIR/.ending.json" "$CASTOFF_ATTEMPT_DIR/ending.json"
   )
 }
-castoff_finish() { # CODE: the last that this script does
+castoff_json() { # TEXT within the quotes of a JSON string, as far as there is room
+  local LC_ALL=C castoff_text
+  castoff_text=${1:0:400}
+  castoff_text=${castoff_text//[[:cntrl:]]/ }
+  castoff_text=${castoff_text//\\/\\\\}
+  printf %s "${castoff_text//\"/\\\"}"
+}
+castoff_finish() { # CODE COMMAND: the last that this script does
   # A child that a signal ends as it begins still has this script's traps.
   if [[ $BASHPID != "$$" ]]; then builtin exit "$1"; fi
   set +e
   castoff_use_own_words
   castoff_do "${castoff_at_exit[@]}"
+  castoff_report_setup "$1" "$2"
   castoff_record_ending "$castoff_ending" "$1"
   if [[ $castoff_ending == failed && $1 == 0 ]]; then builtin exit 1; fi # or jobs that wait for it would begin
   return "$1"
@@ -105,7 +114,7 @@ castoff_keep_exit() { # a trap of setup's for the end comes after ours, rather t
   castoff_theirs=$(trap -p EXIT)
   if [[ $castoff_theirs == *'castoff_finish $?'* ]]; then return 0; fi
   builtin eval "castoff_theirs=(${castoff_theirs#trap -- })" # the command, and EXIT
-  trap 'castoff_finish $?'$'\n'"${castoff_theirs[0]-}" EXIT
+  trap 'castoff_finish $? "$BASH_COMMAND"'$'\n'"${castoff_theirs[0]-}" EXIT
 }
 castoff_write() { # FILE [VALUE...]: a program for the nodes, which begins with these values
   local castoff_name
@@ -123,4 +132,4 @@ castoff_quoted() { # WORD...: as sh reads them
   for castoff_word; do printf "'%s' " "${castoff_word//\'/"$castoff_tick"}"; done
 }
 readonly -f castoff_do castoff_begin castoff_find_run_directory castoff_count_attempts castoff_begin_records
-readonly -f castoff_record_ending castoff_finish castoff_keep_exit castoff_write castoff_quoted
+readonly -f castoff_record_ending castoff_json castoff_finish castoff_keep_exit castoff_write castoff_quoted

@@ -36,12 +36,12 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
-set +u # module files and activate scripts read variables that are not set
+castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 module load frameworks/2025.0.5
 unset MPIR_CVAR_CH4_COLL_SELECTION_TUNING_JSON_FILE MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE
 unset MPIR_CVAR_CH4_POSIX_COLL_SELECTION_TUNING_JSON_FILE
 export MPI_PROVIDER=${FI_PROVIDER:-cxi}
-set -u
+castoff_setup_over
 
 # --- Environment of the ranks
 castoff_forget # what a parent's ranks were told must not reach ours

@@ -36,7 +36,7 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
-set +u # module files and activate scripts read variables that are not set
+castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 export {http_proxy,https_proxy,HTTP_PROXY,HTTPS_PROXY,ftp_proxy}=http://proxy.alcf.anl.gov:3128
 export no_proxy='admin,polaris-adminvm-01,localhost,*.cm.polaris.alcf.anl.gov,polaris-*,*.polaris.alcf.anl.gov,*.alcf.anl.gov'
 module load frameworks
@@ -46,7 +46,7 @@ if [[ -n ${VIRTUAL_ENV:-} ]]; then
   PYTHONPATH=/tmp/$USER/copper$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')${PYTHONPATH:+:$PYTHONPATH}
   export PYTHONPATH
 fi
-set -u
+castoff_setup_over
 
 # --- Environment of the ranks
 castoff_forget # what a parent's ranks were told must not reach ours

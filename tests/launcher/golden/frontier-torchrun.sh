@@ -34,11 +34,11 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
-set +u # module files and activate scripts read variables that are not set
+castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 export MIOPEN_USER_DB_PATH=/tmp/miopen-$SLURM_JOB_ID MIOPEN_CUSTOM_CACHE_DIR=/tmp/miopen-$SLURM_JOB_ID
 module load rocm/7.1.1 rccl-net-plugin
 conda activate /path/to/my_env
-set -u
+castoff_setup_over
 
 # --- Environment of the ranks
 castoff_forget # what a parent's ranks were told must not reach ours

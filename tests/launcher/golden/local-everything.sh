@@ -21,9 +21,9 @@ castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
 castoff_inherit LD_LIBRARY_PATH WANDB_API_KEY # all else is dropped
-set +u # module files and activate scripts read variables that are not set
+castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 module load python
-set -u
+castoff_setup_over
 PATH=/opt/python/bin:$PATH
 
 # --- Environment of the ranks

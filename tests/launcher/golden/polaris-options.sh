@@ -35,14 +35,14 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
-set +u # module files and activate scripts read variables that are not set
+castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 module use /soft/modulefiles
 export {http_proxy,https_proxy,HTTP_PROXY,HTTPS_PROXY,ftp_proxy}=http://proxy.alcf.anl.gov:3128
 export no_proxy='admin,polaris-adminvm-01,localhost,*.cm.polaris.alcf.anl.gov,polaris-*,*.polaris.alcf.anl.gov,*.alcf.anl.gov'
 export LD_LIBRARY_PATH=/soft/libraries/aws-ofi-nccl/v1.9.1-aws/lib:/soft/libraries/hwloc/lib:$LD_LIBRARY_PATH
 module load conda
 conda activate
-set -u
+castoff_setup_over
 
 # --- Environment of the ranks
 castoff_forget # what a parent's ranks were told must not reach ours

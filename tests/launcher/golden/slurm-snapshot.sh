@@ -35,9 +35,9 @@ castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
 castoff_snapshot # CASTOFF_CODE_DIR: the copy of the code
-set +u # module files and activate scripts read variables that are not set
+castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 module load python
-set -u
+castoff_setup_over
 cd -P "$CASTOFF_CODE_DIR"
 
 # --- Environment of the ranks

@@ -33,9 +33,9 @@ export CASTOFF_ARRAY_COUNT=1
 castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
-set +u # module files and activate scripts read variables that are not set
+castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
 module load python
-set -u
+castoff_setup_over
 
 # --- Environment of the ranks
 castoff_forget # what a parent's ranks were told must not reach ours

@@ -352,9 +352,20 @@ class TestStart:
         assert "cannot find the program 'no-such-program'" in castoff("logs", run.path).stdout
 
     def test_setup_that_fails(self, castoff: Castoff, jobs: LocalJobs) -> None:
-        told = jobs.wait(run := jobs.submit(jobs.job("setup: ['no-such-module load x']\ncommand: [true]\n")))
+        lines = [f"echo line {number}" for number in range(9)] + ["no-such-module load x"]
+        told = jobs.wait(run := jobs.submit(jobs.job(f"setup: {lines}\ncommand: [true]\n")))
         assert (told["ending"], told["code"]) == ("failed", 127)
-        assert "no-such-module" in castoff("logs", run.path).stdout
+        reason = "setup ended the job with code 127, at this line: no-such-module load x"
+        shown = castoff("status", run.path).stdout.splitlines()
+        place = shown.index(f"           {reason}")
+        assert shown[place + 1 : place + 5] == [f"             line {number}" for number in range(5, 9)]
+        assert shown[place + 5].endswith(": no-such-module: command not found")
+        assert shown[place + 6].startswith("           logs in ")
+        (attempt,) = json.loads(castoff("status", run.path, "--json").stdout)["members"][0]["attempts"]
+        assert attempt["reason"] == reason and attempt["setup_output"][0] == "line 5"
+        assert castoff("logs", run.path).stdout.splitlines()[-1] == f"castoff: {reason}"
+        followed = castoff("logs", "-f", run.path)
+        assert (followed.returncode, followed.stderr) == (127, f"castoff: {run.id}: failed: {reason}\n")
 
     def test_a_wrong_clock_ends_nothing(self, jobs: LocalJobs, tmp_path: Path) -> None:
         """A `date` that jumps back a day, as when a clock is set: the walltime is still the walltime."""
