@@ -42,6 +42,12 @@ __all__ = list(_HOMES)
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
+        displaced = globals().get("_in_place_of")  # castoff_plugin says so
+        if displaced is not None and not name.startswith("__"):
+            raise ImportError(
+                f"castoff's launcher has no {name}, and {displaced} is not loaded: castoff's has its name; "
+                "rename that file"
+            )
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import castoff_plugin
+
+castoff_plugin.own("launcher")  # which we import from, and a file of that name may lie beside the program
+
 if TYPE_CHECKING:
     from trainers.core.config import Config
     from trainers.core.distributed import cleanup_ddp, initialize_ddp

@@ -31,11 +31,13 @@ def command(
 
     from launcher.runs.provenance import read, words
     from launcher.submission.submit import dry_run, submit
+    from launcher.submission.syntax import check_syntax
 
     spec = load_job(job, overrides, flags)
     site = load_site(site_name, spec)
     if dry:
         would = dry_run(spec, site)
+        check_syntax(would.plan, would.script)
         if as_json:
             plan = msgspec.to_builtins(would.plan)
             print_json({"plan": plan, "script": would.script, "command": would.command})

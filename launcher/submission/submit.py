@@ -61,7 +61,6 @@ def dry_run(spec: JobSpec, site: Site, *, function: bool = False) -> DryRun:
     """
     decided = plan(spec, site, function=function)
     script = render(decided)
-    check_syntax(decided, script)
     scheduler = queued(decided.scheduler)
     commands: list[tuple[dict[str, str], list[str]]] = [({}, local.submit_command(_PLACEHOLDER))]
     if scheduler is not None:

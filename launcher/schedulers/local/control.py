@@ -40,7 +40,8 @@ _CANCEL = "cancel"
 
 def submit_command(run_dir: str) -> list[str]:
     """The command that runs a job on this machine; it detaches itself and prints the job's id."""
-    return [sys.executable, "-m", _PROGRAM, run_dir]
+    # Not -m _PROGRAM: Python would first look for `launcher` in the working directory.
+    return [sys.executable, "-m", "castoff_plugin", _PROGRAM, run_dir]
 
 
 def parse_submit(answer: str) -> str | None:

@@ -10,7 +10,6 @@ import pytest
 
 from launcher import CastoffError, JobSpec, Site, plan, render
 from launcher.runs.plan import Plan
-from launcher.submission.submit import dry_run
 from launcher.submission.syntax import check_syntax
 from tests.launcher.conftest import Castoff
 
@@ -140,4 +139,5 @@ def test_what_bash_would_complain_of_itself(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("LC_ALL", "xx_YY.UTF-8")
     monkeypatch.setenv("BASH_ENV", "/nowhere")
     monkeypatch.setenv("BASH_FUNC_x%%", "() { never closed")
-    dry_run(JobSpec.of({**JOB, "setup": ["true"]}), SITE)
+    decided = planned(setup=["true"])
+    check_syntax(decided, render(decided))

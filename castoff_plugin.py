@@ -1,0 +1,85 @@
+"""The name by which castoff is found where others have files called `launcher` or `trainers`.
+
+Python looks beside a script, in the working directory and on PYTHONPATH before it looks where castoff is
+installed. So what begins from outside begins here: the castoff command, submitit's plugins, castoff's own
+processes. `python -m castoff_plugin MODULE …` runs a module of castoff's; what `launcher` offers, RankEnv for
+one, can be imported from here in every folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+TYPE_CHECKING = False  # `typing` would cost each rank some time
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any, NoReturn
+
+_HOME = Path(__file__).absolute().parent
+
+_PLUGINS = {
+    "PbsExecutor": "launcher.executors.executor",
+    "CastoffJobEnvironment": "launcher.executors.environment",
+}
+"""What submitit looks for here."""
+
+
+def own(name: str) -> ModuleType:
+    """castoff's package of that name, whatever comes before it on Python's path.
+
+    Raises:
+        ImportError: another module of that name is loaded already; the text says which file it is.
+    """
+    ours = _HOME / name / "__init__.py"
+    loaded = sys.modules.get(name)
+    if loaded is None:
+        return _load(name, ours)
+    theirs = getattr(loaded, "__file__", None) or next(iter(getattr(loaded, "__path__", [])), "something")
+    if Path(theirs).resolve() != ours.resolve():
+        raise ImportError(f"{theirs} is loaded as {name}, which is what castoff's own is called: rename it")
+    return loaded
+
+
+def _load(name: str, file: Path) -> ModuleType:
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    first = PathFinder.find_spec(name)
+    spec = spec_from_file_location(name, file, submodule_search_locations=[str(file.parent)])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"castoff is not whole: there is no {file}")
+    module = sys.modules[name] = module_from_spec(spec)
+    if first is not None and first.origin and Path(first.origin).resolve() != file.resolve():
+        vars(module)["_in_place_of"] = first.origin
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def console() -> NoReturn:
+    """The castoff command."""
+    own("launcher")
+    from launcher.cli.main import console
+
+    console()
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    launcher = own("launcher")
+    home = import_module(_PLUGINS[name]) if name in _PLUGINS else launcher
+    return getattr(home, name)
+
+
+if __name__ == "__main__":
+    import runpy
+
+    own(sys.argv[1].partition(".")[0])
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
