@@ -89,7 +89,7 @@ def console() -> NoReturn:
     except SystemExit as end:
         if sys.stderr is not None:
             sys.stderr.flush()
-        os._exit(end.code if isinstance(end.code, int) else 1)
+        os._exit(end.code & 0xFF if isinstance(end.code, int) else 1)  # as the system does with any other
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 
@@ -67,3 +68,8 @@ def member_job_id(job: str, index: int | None) -> str:
     if index is None:
         return job
     return job.replace("[]", f"[{index}]", 1) if "[]" in job else f"{job}_{index}"
+
+
+def whole(text: str | None) -> int | None:
+    """A whole number of an answer; None: it tells none, or one that no count, code or index can be."""
+    return int(text) if text is not None and re.fullmatch(r"\s*-?[0-9]{1,9}\s*", text) else None

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.jobs import JobTold, whole
 
 _ENDINGS = {"COMPLETED": "done", "CANCELED": "cancelled", "TIMEOUT": "walltime", "FAILED": "failed"}
 """By result."""
@@ -65,8 +65,8 @@ def _job(held: Mapping[str, Any]) -> JobTold:
         task=None,
         word=word,
         stage="ended" if word in _ENDINGS else "running" if word in ("RUN", "CLEANUP") else "pending",
-        submitted=held.get("t_submit"),
-        start=held.get("t_run"),
+        submitted=_time(held.get("t_submit")),
+        start=_time(held.get("t_run")),
         script=f"{held.get('cwd')}/job.sh",  # castoff has it start in its run directory
         folder=str(held.get("cwd") or ""),
     )
@@ -77,9 +77,10 @@ def _job(held: Mapping[str, Any]) -> JobTold:
 
 def _ended(told: JobTold, held: Mapping[str, Any]) -> JobTold:
     """A job that has ended, and how."""
-    wrong = held.get("exception") or {}
+    wrong = held.get("exception")
+    wrong = wrong if isinstance(wrong, dict) else {}
     fatal = str(wrong.get("type")) if wrong.get("occurred") and not wrong.get("severity") else None
-    note, code = str(wrong.get("note") or ""), held.get("returncode")
+    note, code = str(wrong.get("note") or ""), whole(str(held.get("returncode")))
     whys = {"cancel": note, "dependency": f"what it waited for can no longer be ({note})"}
     why = None if fatal in (None, "timeout") else whys.get(fatal, f"Flux ended it ({fatal}): {note}")
     ran = told.start is not None and code != _NEVER_RAN
@@ -90,14 +91,15 @@ def _ended(told: JobTold, held: Mapping[str, Any]) -> JobTold:
         exit_code=exit_code,
         is_void=fatal == "dependency",
         why=why or None,
-        end=held.get("t_cleanup") or held.get("t_inactive"),
+        end=_time(held.get("t_cleanup")) or _time(held.get("t_inactive")),
     )
 
 
 def _waiting(told: JobTold, held: Mapping[str, Any]) -> JobTold:
     """A job that waits, and why, in plain words. What can never run, Flux ends at once."""
     is_held = held.get("urgency") == 0
-    if needed := ", ".join(map(str, held.get("dependencies") or ())):
+    dependencies = held.get("dependencies")
+    if needed := ", ".join(map(str, dependencies if isinstance(dependencies, list) else ())):
         words = f"it waits for other jobs ({needed})"
     elif is_held:
         words = f"it is held (urgency 0); `flux job urgency {told.job} default` lets it go"
@@ -106,3 +108,8 @@ def _waiting(told: JobTold, held: Mapping[str, Any]) -> JobTold:
     else:
         words = "Flux has not looked at it yet"
     return told._replace(waits=words, is_stuck=is_held)
+
+
+def _time(value: object) -> float | None:
+    """Seconds since the epoch; None: it is no such time."""
+    return float(value) if isinstance(value, (int, float)) and 0 < value < 1e11 else None

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.jobs import JobTold, whole
 
 _KILLED_BY = 256
 """An Exit_status that is this much and a signal's number: the script was killed by it."""
@@ -108,7 +108,7 @@ def _count(indices: str) -> int:
 
 
 def _job(name: str, held: Mapping[str, str]) -> JobTold | None:
-    place = re.fullmatch(r"(\d+)(?:\[(\d*)\])?(\..*)?", name)
+    place = re.fullmatch(r"(\d+)(?:\[(\d{0,9})\])?(\..*)?", name)
     word = held.get("job_state")
     if place is None or word is None:
         return None
@@ -125,7 +125,7 @@ def _job(name: str, held: Mapping[str, str]) -> JobTold | None:
         folder=_folder(held.get("Variable_List") or ""),
     )
     # Of a member that never ran it tells what it has to tell of the array.
-    status = _number(held.get("Exit_status")) if not index or "array_index" in held else None
+    status = whole(held.get("Exit_status")) if not index or "array_index" in held else None
     return _ended(told, status, held) if told.stage == "ended" else _waiting(told, name, held)
 
 
@@ -144,7 +144,7 @@ def _ended(told: JobTold, status: int | None, held: Mapping[str, str]) -> JobTol
     if status >= _KILLED_BY:
         return told._replace(ending="cancelled", exit_code=128 + (status - _KILLED_BY) % 128)
     ending = "failed" if status else "done"
-    if _number(held.get("substate")) == _TERMINATED:
+    if whole(held.get("substate")) == _TERMINATED:
         ending = "cancelled"
     # Root's that were killed have an Exit_status of 0.
     killed = ending == "done" and held.get("Job_Owner", "").startswith("root@")
@@ -173,13 +173,6 @@ def _folder(variables: str) -> str:
     """Where it was submitted; a comma in a value has a backslash before it."""
     told = (found[0].partition("=") for found in re.finditer(r"(?:\\,|[^,])+", variables))
     return next((value.replace("\\,", ",") for name, _, value in told if name == "PBS_O_WORKDIR"), "")
-
-
-def _number(value: str | None) -> int | None:
-    try:
-        return None if value is None else int(value)
-    except ValueError:
-        return None
 
 
 def _seconds(value: str | None) -> float | None:

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.jobs import JobTold, whole
 
 MOST_ASKED = 10_000
 """Jobs in one question to sacct: an argument of a command can be no longer than 128 KiB."""
@@ -53,7 +53,7 @@ _HELD = {
     "JobHeldUser": "it is held",
     "launch_failed_requeued_held": "its nodes could not start it, so it is held",
     "job_requeued_in_held_state": "it was queued again, and is held",
-    "MaxRequeue": "it was queued again too often, and is held",
+    **dict.fromkeys(("JobHoldMaxRequeue", "MaxRequeue"), "it was queued again too often, and is held"),
     **dict.fromkeys(("REQUEUE_HOLD", "SPECIAL_EXIT"), "it was queued again, and is held"),
     "RESV_DEL_HOLD": "its reservation is gone, and it is held",
 }
@@ -67,12 +67,17 @@ _STUCK = {
     "PartitionTimeLimit": "its walltime is longer than its partition allows",
     "PartitionNodeLimit": "it asks for more nodes, or fewer, than its partition allows",
     "PartitionConfig": "its partition does not allow what it asks for",
+    "Constraints": "no node has what it asks for",
     "ReservationDeleted": "its reservation is gone",
+    "ReservationInvalid": "its reservation is not one that it may use",
     "InvalidAccount": "its account does not exist, or is not yours",
     "InvalidQOS": "its QOS does not exist, or is not yours",
     "QOSNotAllowed": "its partition or account does not allow its QOS",
     "AccountNotAllowed": "its partition does not allow its account",
-    "BurstBufferOperation": "its burst buffer could not be made",
+    **dict.fromkeys(
+        ("BurstBufferOperation", "Burst_buffer_stage-in_timeout", "Burst_buffer_pre_run_error"),
+        "its burst buffer could not be made",
+    ),
     "DeadLine": "it can no longer meet its deadline",
 }
 """Why a job waits for ever unless somebody does something."""
@@ -87,7 +92,17 @@ _WAITING = {
     "JobArrayTaskLimit": "enough of its array run already",
     "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
     "Nodes_required_for_job_are_DOWN": "nodes that it needs are down, drained or reserved",
-    "NodeDown": "a node that it needs is down",
+    **dict.fromkeys(("NodeDown", "FrontEndDown"), "a node that it needs is down"),
+    **dict.fromkeys(
+        ("PowerNotAvail", "PowerReserved"), "there is no power for more nodes now, or it is reserved"
+    ),
+    **dict.fromkeys(
+        ("BurstBufferResources", "BurstBufferStageIn"), "its burst buffer is being filled, or has no room"
+    ),
+    "AccountingPolicy": "a limit of your account or QOS is reached",
+    "FedJobLock": "another cluster of the federation may be starting it",
+    "SchedDefer": "it could not start at once, and is looked at later",
+    "SystemFailure": "Slurm, or one of its nodes, failed while it was started",
     "PartitionDown": "its partition starts no jobs at the moment",
     "PartitionInactive": "its partition is shut",
     "Reservation": "its reservation has not begun",
@@ -132,16 +147,17 @@ def _waiting(told: JobTold, reason: str) -> JobTold:
     if told.word in _WAITING:
         reason = told.word
     text = (reason or "None").strip("() ")
-    known = text.replace(" ", "_")
-    if known not in _WAITING:  # the nodes that are meant may follow it
-        known = re.split(r"[ ,:(]", text, maxsplit=1)[0]
+    # The nodes that are meant may follow it; in sentences some versions write _ for spaces.
+    known = re.split(r"[,:(]", text, maxsplit=1)[0].strip().replace(" ", "_")
+    if known not in _WAITING:
+        known = re.split(r"[ _]", known, maxsplit=1)[0]
     told = told._replace(waits=_waiting_words(told, reason, known), is_stuck=known in _STUCK)
     return told._replace(is_void=known == "DependencyNeverSatisfied")
 
 
 def _waiting_words(told: JobTold, reason: str, known: str) -> str:
     """Why a job waits, in plain words, and with Slurm's own."""
-    limit = known.startswith(("QOS", "Assoc", "MaxJobs", "MaxMem", "MaxCpu", "MaxNode"))
+    limit = known.startswith(("QOS", "Assoc", "Max"))
     other = "a limit of your account or QOS is reached" if limit else "Slurm has a reason of its own"
     words = _WAITING.get(known, other)
     words = f"{words} ({reason})" if reason not in ("", "None") else words
@@ -212,7 +228,7 @@ def _lines(text: str, fields: Sequence[str]) -> Iterator[list[str]]:
 
 def _exit_code(text: str) -> int | None:
     """`3:0` is what a script exited with, `0:9` the signal that ended it."""
-    code, _, signal = (int(part) if part.isdecimal() else None for part in text.partition(":"))
+    code, _, signal = map(whole, text.partition(":"))
     return 128 + signal if signal else code
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import ClassVar
 
 from launcher.schedulers.base import Configuration, QueuedScheduler
+from launcher.schedulers.jobs import whole
 from launcher.schedulers.orders import Order, Part, Sending
 from launcher.schedulers.slurm import directives
 
@@ -62,8 +63,9 @@ class Slurm(QueuedScheduler):
     def read_configuration(self, answer: str) -> Configuration:
         """By scontrol; without an answer a site's profile decides on limits."""
         name = re.search(r"^ClusterName *= *(\S+)", answer, re.MULTILINE)
-        limits = [int(number) for number in re.findall(r"^MaxArraySize *= *(\d+)", answer, re.MULTILINE)]
-        limits += [int(number) for number in re.findall(r"\bmax_array_tasks=(\d+)", answer)]
+        found = re.findall(r"^MaxArraySize *= *(\d+)", answer, re.MULTILINE)
+        found += re.findall(r"\bmax_array_tasks=(\d+)", answer)
+        limits = [number for text in found if (number := whole(text)) is not None]
         return Configuration(name[1] if name else None, min(limits, default=None))
 
     def sendings(self, order: Order, largest: int | None) -> list[Sending]:

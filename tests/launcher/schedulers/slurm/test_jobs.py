@@ -214,3 +214,46 @@ class TestWords:
 )
 def test_whose_script_it_is(script: str, is_it: bool) -> None:
     assert JobTold("1", None, "RUNNING", script=script).runs("/runs/a-1/job.sh") is is_it
+
+
+REASONS = """
+None Prolog Priority Dependency Resources PartitionNodeLimit PartitionTimeLimit PartitionDown
+PartitionInactive JobHeldAdmin JobHeldUser BeginTime Licenses AssociationJobLimit AssociationResourceLimit
+AssociationTimeLimit Reservation ReqNodeNotAvail FrontEndDown SchedDefer NodeDown BadConstraints SystemFailure
+JobLaunchFailure InvalidAccount InvalidQOS QOSUsageThreshold QOSJobLimit QOSResourceLimit QOSTimeLimit Cleaning QOSNotAllowed
+AccountNotAllowed DependencyNeverSatisfied QOSGrpCpuLimit QOSMaxWallDurationPerJobLimit QOSMinCpuNotSatisfied
+AssocGrpJobsLimit AssocMaxSubmitJobLimit JobHoldMaxRequeue JobArrayTaskLimit BurstBufferResources
+BurstBufferStageIn BurstBufferOperation PowerNotAvail PowerReserved AssocGrpUnknown QOSMinGRES DeadLine
+MaxBBPerAccount MaxCpuPerAccount MaxEnergyPerAccount MaxGRESPerAccount MaxNodePerAccount MaxLicensePerAccount
+MaxMemoryPerAccount MaxUnknownPerAccount MaxJobsPerAccount MaxSubmitJobsPerAccount MaxBillingPerAccount
+PartitionConfig AccountingPolicy FedJobLock MaxMemPerLimit QOSMinBilling ReservationDeleted ReservationInvalid
+Constraints
+"""
+"""Reasons for which a job may wait, by Slurm's own table (src/common/job_state_reason.c, read on 2026-11-25);
+of the limits of associations and QOS, of which there are a hundred, some."""
+
+DOWN = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+
+SENTENCES = {
+    DOWN: "nodes that it needs are down, drained or reserved",
+    DOWN.replace(" ", "_"): "nodes that it needs are down, drained or reserved",
+    "ReqNodeNotAvail, May be reserved for other job": "nodes that it needs are down, drained or reserved",
+    "ReqNodeNotAvail, Reserved for maintenance": "nodes that it needs are down, drained or reserved",
+    "ReqNodeNotAvail,_UnavailableNodes:n[1-2]": "nodes that it needs are down, drained or reserved",
+    "Burst buffer pre_run error": "its burst buffer could not be made",
+    "launch_failed_requeued_held": "its nodes could not start it, so it is held",
+}
+"""What it says in more words."""
+
+
+@pytest.mark.parametrize("reason", REASONS.split())
+def test_every_reason_has_words(reason: str) -> None:
+    words = queued("PENDING", reason).waits
+    assert words and "a reason of its own" not in words
+
+
+@pytest.mark.parametrize(("reason", "words"), SENTENCES.items())
+def test_a_reason_in_a_sentence(reason: str, words: str) -> None:
+    told = queued("PENDING", reason)
+    assert told.waits.startswith(words) and f"({reason})" in told.waits
+    assert told.is_stuck == ("burst" in words or "held" in words)
