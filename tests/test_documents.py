@@ -643,6 +643,15 @@ def test_inline_verbs_exist(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_programs_of_a_page_that_works_beside_its_checkout_are_there(document: Path) -> None:
+    """Who follows it installs ./castoff, and has examples/ where commands run only by copying it."""
+    text = document.read_text(encoding="utf-8")
+    runs = re.search(r"^(?:\$ .*|command: .*)\bexamples/", text, re.MULTILINE)
+    if "./castoff # a checkout" in text and runs is not None:
+        assert "\ncp -r castoff/examples ." in text[: runs.start()], runs[0]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document: Path) -> None:
     prose = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", prose):

@@ -13,7 +13,7 @@ import msgspec
 from launcher.cli.output import brief, duration, json_option, print_json, print_table, say, several
 from launcher.runs.index import Index
 from launcher.runs.states import ENDINGS, members_words
-from launcher.status.overview import Overview, Row, rebuild
+from launcher.status.overview import Overview, Row, adopt_unlisted, alone_in, rebuild
 from launcher.status.watch import AT_A_GLANCE
 
 _NEWEST = 20
@@ -56,10 +56,14 @@ def command(
     scan: Path | None,
     as_json: bool,
 ) -> None:
-    """List your runs, the newest last; with --json all of them."""
+    """List your runs, the newest last; with --json all of them.
+
+    Those in the working directory whose scripts stood alone are added first.
+    """
     index = Index.of(os.environ)
     if scan is not None:
         _scan(index, scan)
+    adopt_unlisted(os.environ, alone_in(Path()))
     overview = Overview(index, names=() if name is None else (name,), patience=AT_A_GLANCE)
     now = time.time()
 

@@ -10,8 +10,8 @@ from typing import Any
 import click
 import msgspec
 
-from launcher.cli.completion import complete_runs
 from launcher.cli.output import brief, json_option, moment, print_json, print_table, say
+from launcher.cli.run_options import run_options, runs_meant
 from launcher.config.quantities import cpulist
 from launcher.errors import printable
 from launcher.logs.failures import setup_output
@@ -19,7 +19,8 @@ from launcher.runs.index import Index
 from launcher.runs.provenance import words
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure_words, members_words
-from launcher.status.watch import AT_A_GLANCE, Asking, status
+from launcher.status.overview import adopt_unlisted
+from launcher.status.watch import AT_A_GLANCE, Asking, statuses
 
 _ROWS = 20
 """Members that have a row each; more are grouped by what became of them."""
@@ -29,20 +30,29 @@ _DETAILS = 5
 
 
 @click.command("status")
-@click.argument("run", required=False, shell_complete=complete_runs)
+@run_options
 @json_option
-def command(run: str | None, as_json: bool) -> None:
-    """Say what became of a run: its members, their attempts, and the rank that failed first.
+def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> None:
+    """Say what became of runs: their members, their attempts, and the rank that failed first.
 
-    RUN is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory;
-    without it, the newest run. `castoff list` lists all.
+    Each of RUNS is an id, the beginning of one, a name (its newest run), a scheduler's id or a directory;
+    without any, the newest run is meant. `castoff list` lists all.
     """
     index = Index.of(os.environ)
-    one = status(index.newest() if run is None else index.find(run), Asking(AT_A_GLANCE))
+    meant = runs_meant(runs, names, newest_too=True) if runs or names else [index.newest()]
+    told = statuses(meant, Asking(AT_A_GLANCE))
+    adopt_unlisted(os.environ, meant)
     if as_json:
-        print_json(_facts(one))
+        print_json(*map(_facts, told))
         return
     now = time.time()
+    for number, one in enumerate(told):
+        if number:
+            click.echo()
+        _print_whole(one, now)
+
+
+def _print_whole(one: RunStatus, now: float) -> None:
     _print_run(one, now)
     if len(one.members) > 1:
         _print_members(one, now)

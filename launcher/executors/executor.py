@@ -76,8 +76,9 @@ class CastoffExecutor(core.Executor):
         import msgspec
 
         from launcher.config.job import JobSpec
-        from launcher.executors.parameters import job_of
+        from launcher.executors.parameters import check_arguments, job_of
 
+        check_arguments(spec, site, folder)
         super().__init__(folder, msgspec.to_builtins(spec) if isinstance(spec, JobSpec) else dict(spec or {}))
         self.spec: JobSpec = spec if isinstance(spec, JobSpec) else job_of(self.parameters)
         """The job; what it does not say follows from the functions."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from launcher.config.job import Array, JobSpec, program_name
 from launcher.config.site import Site
-from launcher.errors import InvalidInput, Problem
+from launcher.errors import CastoffError, InvalidInput, Problem
 from launcher.executors.stopping import can_go_on
 
 _REQUEUES = 3
@@ -91,3 +92,24 @@ def with_tasks(spec: JobSpec, gpus_per_node: int | None) -> JobSpec:
             raise InvalidInput([Problem("executor", "gpus_per_node", message)])
         devices = gpus_per_node // tasks
     return spec.changed(ranks_per_node=tasks, devices_per_rank=devices)
+
+
+def check_arguments(spec: object, site: object, folder: object) -> None:
+    """See that the arguments of `executor` are what they are taken for.
+
+    Raises:
+        CastoffError: one of them cannot be; submitit's own executors take a folder first.
+    """
+    if spec is not None and not isinstance(spec, (JobSpec, Mapping)):
+        hint = ""
+        if isinstance(spec, (str, Path)):
+            is_file = str(spec).endswith((".yaml", ".yml"))
+            hint = f"; write JobSpec.load({str(spec)!r})" if is_file else f"; write folder={str(spec)!r}"
+        takes = "takes a JobSpec or fields of a job file, as in {'walltime': '10m'}"
+        raise CastoffError(f"executor: spec is {spec!r}, but {takes}{hint}")
+    if site is not None and not isinstance(site, (str, Site)):
+        raise CastoffError(f"executor: site is {site!r}, but takes a Site or a site's name, as in 'slurm'")
+    if not isinstance(folder, (str, Path)):
+        raise CastoffError(
+            f"executor: folder is {folder!r}, but takes the path of a folder for run directories"
+        )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 from launcher.errors import CastoffError
-from launcher.runs.directory import check_trusted, find_run_directories
-from launcher.runs.index import Entry, Index
+from launcher.runs.directory import check_trusted, find_run_directories, is_run_directory
+from launcher.runs.index import Entry, Index, write_down
 from launcher.runs.run import Run
 from launcher.runs.states import RunStatus, RunSummary, summary
 from launcher.status.survey import Scene
@@ -128,6 +129,30 @@ class Overview:
         except CastoffError as error:
             if str(error) not in self.notes:
                 self.notes.append(str(error))
+
+
+def alone_in(folder: Path) -> list[Run]:
+    """This user's runs in a folder whose scripts stood alone: nobody has submitted them, nor listed them."""
+    found = []
+    with contextlib.suppress(OSError):  # the working directory itself may be gone
+        for path in sorted(folder.resolve().glob("castoff-*")):
+            if is_run_directory(path):
+                with contextlib.suppress(CastoffError):  # somebody else's, in a folder that many use
+                    check_trusted(path)
+                    found.append(Run(path))
+    return found
+
+
+def adopt_unlisted(environ: Mapping[str, str], runs: Iterable[Run]) -> None:
+    """Add runs to the user's index that it does not have."""
+
+    def add(index: Index) -> None:
+        known = {entry.path for entry in index.entries()}
+        new = [run for run in runs if str(run.path) not in known]
+        if new:
+            index.adopt((run, *_name_and_time(run)) for run in new)
+
+    write_down(environ, add, "no list shows the runs here that nobody has submitted")
 
 
 class Rebuilt(NamedTuple):

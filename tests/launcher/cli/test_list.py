@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,10 +20,11 @@ from tests.bench.many_runs import make_runs
 from tests.command_line import NO_BYTECODE
 from tests.launcher.status.test_watch import Made
 
-from ..conftest import Castoff, LocalJobs, objects
+from ..conftest import Castoff, LocalJobs, give_away, objects
 from ..terminal import on_terminal
 
 Until = Callable[..., None]
+COMMAND = str(Path(sys.executable).with_name("castoff"))
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
 LAST_TO_GO = ["attempts", "site", "code", "took", "members", "age", "state", "run"]
 HEADINGS = ["run", "site", "state", "code", "attempts", "age", "took", "members"]
@@ -40,6 +42,44 @@ def runs(tmp_path: Path, index: Index) -> list[Run]:
 
 def columns(output: str) -> list[list[str]]:
     return [re.split(r"  +", line) for line in output.splitlines()]
+
+
+def alone(castoff: Castoff, folder: Path, name: str) -> Run:
+    """A run whose script was not submitted: somebody handed it to a shell."""
+    folder.mkdir(exist_ok=True)
+    script = castoff("render", "--site", "local", "--name", name, "--", "true").stdout
+    (folder / f"{name}.sh").write_text(script)
+    before = {*folder.glob("castoff-*")}
+    subprocess.run(
+        ["bash", f"{name}.sh"], cwd=folder, env={**os.environ, "CASTOFF_COMMAND": COMMAND}, check=True
+    )
+    (made,) = {*folder.glob("castoff-*")} - before
+    return Run(made)
+
+
+@pytest.mark.usefixtures("for_real")
+class TestScriptsThatStoodAlone:
+    def test_they_are_listed_where_they_are(self, castoff: Castoff, tmp_path: Path) -> None:
+        run = alone(castoff, tmp_path, "mine")
+        (tmp_path / "castoff-runs").mkdir()
+        for _ in range(2):
+            (row,) = objects(castoff("list", "--json").stdout)
+            assert (row["id"], row["directory"], row["state"]) == (run.id, str(run.path), "ended")
+        (tmp_path / "elsewhere").mkdir()  # from now on it is one of all
+        assert run.id in castoff("list", cwd=tmp_path / "elsewhere").stdout
+        assert castoff("status", run.id, cwd=tmp_path / "elsewhere").returncode == 0
+
+    def test_what_status_was_asked_about_is_listed(self, castoff: Castoff, tmp_path: Path) -> None:
+        runs = [alone(castoff, tmp_path / "there", name) for name in ("one", "two")]
+        assert objects(castoff("list", "--json").stdout) == []
+        told = objects(castoff("status", "--json", *(run.path for run in runs)).stdout)
+        assert [one["id"] for one in told] == [run.id for run in runs]
+        assert {row["id"] for row in objects(castoff("list", "--json").stdout)} == {run.id for run in runs}
+
+    def test_somebody_elses_are_not(self, castoff: Castoff, tmp_path: Path) -> None:
+        give_away(alone(castoff, tmp_path, "theirs").path)
+        answer = castoff("list", "--json")
+        assert (answer.returncode, answer.stdout) == (0, "")
 
 
 class TestList:

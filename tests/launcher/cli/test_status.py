@@ -53,6 +53,23 @@ class TestStatus:
             assert lines[6].endswith(" failed first: exit code 3")
             assert lines[7:] == [f"           logs in {run.path}/logs/0.0"]
 
+    def test_of_several(self, castoff: Castoff, jobs: LocalJobs) -> None:
+        """Each once, in the order given; those of --name are found as `wait` finds them."""
+        first, second = (
+            jobs.submit("--name", name, sh=f"exit {code}") for name, code in (("a", 3), ("b", 0))
+        )
+        jobs.wait(first), jobs.wait(second)
+        answer = castoff("status", "b", "a", second.id)
+        starts = [line for line in answer.stdout.splitlines() if line.startswith("run ")]
+        assert starts == [f"run        {second.id}", f"run        {first.id}"]
+        assert f"\n\nrun        {first.id}\n" in answer.stdout and answer.returncode == 0
+        assert [one["id"] for one in objects(castoff("status", "--name", "[ab]", "--json").stdout)] == [
+            *(first.id, second.id)
+        ]
+        answer = castoff("status", "a", "nothing", "neither")
+        assert (answer.returncode, answer.stdout) == (1, "")
+        assert [line.split(":")[1] for line in answer.stderr.splitlines()] == [" nothing", " neither"]
+
     def test_while_it_runs(self, castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
         run = jobs.submit(sh="echo half; touch here; while [ ! -e go ]; do sleep 0.05; done")
         until((jobs.folder / "here").exists)

@@ -388,6 +388,28 @@ def test_entry_points() -> None:
     assert {one.name: one.load().name() for one in found} == {"executor": "pbs", "job_environment": "castoff"}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("runs", "local"),
+            "spec is 'runs', but takes a JobSpec or fields of a job file, as in {'walltime': '10m'}",
+        ),
+        (("runs", "local"), "; write folder='runs'"),
+        ((Path("/a/runs"), "local"), "; write folder='/a/runs'"),
+        (("job.yaml", "local"), "; write JobSpec.load('job.yaml')"),
+        ((3, "local"), "spec is 3, but takes a JobSpec"),
+        (({}, 3), "site is 3, but takes a Site or a site's name, as in 'slurm'"),
+        (({}, "local", 3), "folder is 3, but takes the path of a folder"),
+    ],
+)
+def test_arguments_in_another_order(arguments: tuple[Any, ...], words: str) -> None:
+    """As submitit's own executors have them: the folder first."""
+    with pytest.raises(CastoffError) as error:
+        launcher.executor(*arguments)
+    assert words in str(error.value)
+
+
 def test_what_auto_executor_says_is_asked_of_pbs(tmp_path: Path) -> None:
     auto_executor, executor = auto(tmp_path, pbs_spec={"queue": "workq", "directives": {"k": "doe"}})
     auto_executor.update_parameters(

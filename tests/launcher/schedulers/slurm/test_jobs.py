@@ -219,15 +219,15 @@ def test_whose_script_it_is(script: str, is_it: bool) -> None:
 REASONS = """
 None Prolog Priority Dependency Resources PartitionNodeLimit PartitionTimeLimit PartitionDown
 PartitionInactive JobHeldAdmin JobHeldUser BeginTime Licenses AssociationJobLimit AssociationResourceLimit
-AssociationTimeLimit Reservation ReqNodeNotAvail FrontEndDown SchedDefer NodeDown BadConstraints SystemFailure
-JobLaunchFailure InvalidAccount InvalidQOS QOSUsageThreshold QOSJobLimit QOSResourceLimit QOSTimeLimit Cleaning QOSNotAllowed
-AccountNotAllowed DependencyNeverSatisfied QOSGrpCpuLimit QOSMaxWallDurationPerJobLimit QOSMinCpuNotSatisfied
-AssocGrpJobsLimit AssocMaxSubmitJobLimit JobHoldMaxRequeue JobArrayTaskLimit BurstBufferResources
-BurstBufferStageIn BurstBufferOperation PowerNotAvail PowerReserved AssocGrpUnknown QOSMinGRES DeadLine
-MaxBBPerAccount MaxCpuPerAccount MaxEnergyPerAccount MaxGRESPerAccount MaxNodePerAccount MaxLicensePerAccount
-MaxMemoryPerAccount MaxUnknownPerAccount MaxJobsPerAccount MaxSubmitJobsPerAccount MaxBillingPerAccount
-PartitionConfig AccountingPolicy FedJobLock MaxMemPerLimit QOSMinBilling ReservationDeleted ReservationInvalid
-Constraints
+AssociationTimeLimit Reservation ReqNodeNotAvail FrontEndDown SchedDefer NodeDown BadConstraints
+SystemFailure JobLaunchFailure InvalidAccount InvalidQOS QOSUsageThreshold QOSJobLimit QOSResourceLimit
+QOSTimeLimit Cleaning QOSNotAllowed AccountNotAllowed DependencyNeverSatisfied QOSGrpCpuLimit
+QOSMaxWallDurationPerJobLimit QOSMinCpuNotSatisfied AssocGrpJobsLimit AssocMaxSubmitJobLimit
+JobHoldMaxRequeue JobArrayTaskLimit BurstBufferResources BurstBufferStageIn BurstBufferOperation
+PowerNotAvail PowerReserved AssocGrpUnknown QOSMinGRES DeadLine MaxBBPerAccount MaxCpuPerAccount
+MaxEnergyPerAccount MaxGRESPerAccount MaxNodePerAccount MaxLicensePerAccount MaxMemoryPerAccount
+MaxUnknownPerAccount MaxJobsPerAccount MaxSubmitJobsPerAccount MaxBillingPerAccount PartitionConfig
+AccountingPolicy FedJobLock MaxMemPerLimit QOSMinBilling ReservationDeleted ReservationInvalid Constraints
 """
 """Reasons for which a job may wait, by Slurm's own table (src/common/job_state_reason.c, read on 2026-11-25);
 of the limits of associations and QOS, of which there are a hundred, some."""
