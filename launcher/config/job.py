@@ -103,6 +103,10 @@ class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         list[Word],
         meaning("Further flags, each one word, for the starter of the site that the job is meant for."),
     ] = []
+    timeout: Annotated[
+        Duration | None,
+        meaning("How long ranks on several nodes may take to start, before the job is ended; default 10m."),
+    ] = None
 
 
 class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -141,6 +141,7 @@ def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
     member = "waiting_member" if plan.after else "member"
     variant = "own" if plan.own_distribution else "uneven" if len(plan.layout) > 1 else "even"
     variant = f"starters/{plan.starter}_{variant}"
+    several = not here and plan.nodes > 1
     return {
         "begin": True,
         f"{own}/scheduler": True,
@@ -165,13 +166,16 @@ def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
         "rendezvous": not here,
         variant: not here,
         f"starters/{plan.starter}": not here and variant not in known,
-        "look": not here and plan.nodes > 1,
+        "look": several,
         "rank_logs" if plan.per_rank_logs else "node_logs": not here,
         "one_a_node" if plan.torchrun else "ranks": not here,
         "torchrun": plan.torchrun,
         "waiting": True,
         "start_here" if here else "start": True,
         "watch": starter.goes_on,
+        "start_timeout": several,
+        f"unstarted_by_{'number' if plan.own_distribution else 'host'}": several,
+        f"start_advice/{plan.starter}": several,
         "other_mpiexec": starter.is_mpiexec,
         "containers/container": container,
         "containers/image_file": runtime and runtime.image_is_file and image.startswith("/"),
@@ -216,6 +220,7 @@ def _rank(plan: Plan) -> dict[str, object]:
         "node_log": torchrun,
         "rank_log": own_log,
         "buffered_log_of_pyxis" if _in_starter(plan) else "buffered_log": not torchrun and not own_log,
+        "started": plan.nodes > 1,
         "rank": True,
         "usr1_ends" if starter.ends_by_usr1 else "usr1": True,
         "program": True,

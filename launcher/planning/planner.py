@@ -30,6 +30,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 DEFAULT_GRACE = 120
 """Seconds between the request to stop and the walltime, where the job does not say."""
 
+START_TIMEOUT = 600
+"""Seconds until ranks that have not started end the job, where the job does not say."""
+
 PER_RANK_LOGS = 256
 """Up to so many ranks, each has a log file of its own; more would hurt a parallel file system."""
 
@@ -149,6 +152,7 @@ class _Planner:
             own_distribution=processes.own_distribution,
             starter=starter,
             start=start(starter, processes, self.site_args, spec.start.args if self.queued else []),
+            start_timeout=self._start_timeout(),
             torchrun=spec.start.torchrun,
             cores_per_rank=cores,
             cpu_lists=cpu_lists,
@@ -356,6 +360,13 @@ class _Planner:
         whole = [cpulist(numbers) for numbers in binding.cores(site.node, 1, None)] if site.node else []
         cores, devices = cores and cores * layout.most, self.per_rank * layout.most
         return Request(Layout([(1, layout.nodes)]), cores, whole, devices, self.node_devices, site)
+
+    def _start_timeout(self) -> int | None:
+        """None by default where the starter itself makes each node's container, maybe of a large image."""
+        if self.spec.start.timeout:
+            return seconds(self.spec.start.timeout)
+        container = self.spec.container
+        return None if container.image and container.runtime == "pyxis" else START_TIMEOUT
 
     def _own_distribution(self) -> bool:
         flags = [*self.site_args, *self.spec.start.args]

@@ -54,6 +54,8 @@ class Plan(Facts, frozen=True, kw_only=True):
     """Whether the job's own flags for srun say where each rank starts; `layout` is then what it asks for."""
     start: list[str]
     """The starter's argv, up to the program."""
+    start_timeout: int | None
+    """Seconds after which ranks that have not started end the job; None: it is only told of them."""
     torchrun: bool
     cpu_lists: list[str]
     """Of each local rank; empty where Slurm binds or the starter decides on the host."""

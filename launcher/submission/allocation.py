@@ -61,11 +61,14 @@ def plan_in(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[
     """
     job, here = _job_in(allocation, spec, site, environ)
     decided = plan(job, here)
+    timeout = spec.start.timeout or site.defaults.start.timeout
     counts = [count for count, times in decided.layout for _ in range(times)]
     shares = [cpus // count for cpus, count in zip(allocation.cpus, counts, strict=False)]
     share = min(shares, default=0)  # of the CPUs that Slurm has given; none where that is not told
     if decided.cores_per_rank is None and share:
         decided = plan(job.changed(cores_per_rank=share), here)
+    if timeout is None:  # its ranks may well have to wait for those of another launch
+        decided = msgspec.structs.replace(decided, start_timeout=None)
     if decided.starter == "srun" and not {"-O", "--overcommit"} & {*decided.start}:
         _check_cpus(allocation, decided, counts)
     return decided

@@ -19,6 +19,11 @@ castoff_start() { # STARTER... RANK_PROGRAM PROGRAM...
   castoff_do "${castoff_at_over[@]}"
   builtin wait "$castoff_tail" || true
 }
+castoff_end_starter() { # what watches beside it does so, and never reads anything from 9
+  builtin kill -s TERM "$castoff_starter" 2>/dev/null || true
+  read -r -t 6 -u 9 _ || true
+  builtin kill -s KILL "$castoff_starter" 2>/dev/null || true
+}
 castoff_show_failure() {
   local castoff_log castoff_who
   castoff_log=$(castoff_field log)
@@ -41,4 +46,4 @@ castoff_check_success() { # srun exits 0, too, when it loses a node: rank 0 itse
 }
 castoff_at_failure+=(castoff_show_failure)
 castoff_at_success+=(castoff_check_success)
-readonly -f castoff_start castoff_show_failure castoff_ended_well castoff_check_success
+readonly -f castoff_start castoff_end_starter castoff_show_failure castoff_ended_well castoff_check_success

@@ -8,9 +8,7 @@ castoff_watch() {
     read -r -t 4 -u 9 _ || true
     builtin kill -0 "$castoff_starter" 2>/dev/null || exit 0
     echo "castoff: a rank has failed and $castoff_starter_name lets the others go on, so they are ended" >&2
-    builtin kill -s TERM "$castoff_starter" 2>/dev/null || true
-    read -r -t 6 -u 9 _ || true
-    builtin kill -s KILL "$castoff_starter" 2>/dev/null || true
+    castoff_end_starter
   ) &
   castoff_watcher=$!
   disown "$castoff_watcher"

@@ -175,3 +175,37 @@ def test_a_rank_that_fails_ends_the_job_at_once(failing: int, job: Job) -> None:
     assert f"castoff: rank {failing} on {host} was the first to fail, with code 7" in ended.output
     assert ended.record("ending")["ending"] == "failed"
     assert job.hosts.run("n1", ["pgrep", "-af", "probe.py"]).stdout == ""  # on any host: all are seen
+
+
+# --- A host that cannot be reached --------------------------------------------------------------------
+
+REMEDIES = {
+    "hydra": "HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=WRAPPER",
+    "intelmpi": "I_MPI_HYDRA_BOOTSTRAP=ssh I_MPI_HYDRA_BOOTSTRAP_EXEC=WRAPPER",
+    "openmpi": "OMPI_MCA_plm_rsh_agent=WRAPPER",
+}
+
+
+def test_a_host_that_does_not_answer(job: Job) -> None:
+    """mpiexec waits for it, where ssh is closed between nodes: the job says so, and ends after a while."""
+    remote = Path(str(job.site.start_args[-1]))
+    reached = remote.rename(remote.with_name("reached"))
+    over = remote.with_name("over")
+    waits = f"exec >/dev/null 2>&1; until [ -e {over} ]; do sleep 0.1; done; exit 255"
+    remote.write_text(f'#!/bin/sh\ncase " $* " in *" n3 "*) {waits} ;; esac\nexec {reached} "$@"\n')
+    remote.chmod(0o755)
+    spec = JobSpec.of({**SEVEN, "command": ["sleep", "600"], "start": {"timeout": "2s"}})
+    try:
+        ended = job.run("nothing", spec)
+    finally:
+        over.touch()
+    assert ended.code == 1, ended.output
+    assert (ended.record("ending")["ending"], ended.record("ending")["code"]) == ("failed", 1)
+    first, last = (line for line in ended.output.splitlines() if "not started: " in line)
+    assert "n3 (ranks 5, 6)" in first and "n3 (ranks 5, 6)" in last
+    assert REMEDIES[job.site.starter] in ended.output
+
+    def left() -> str:
+        return job.hosts.run("n1", ["pgrep", "-xaf", "sleep 600"]).stdout
+
+    patience.until(lambda: not left(), "ranks that have started are ended, too")

@@ -25,7 +25,7 @@ if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = 
 fi
 eval "${castoff_below:LINENO-1}" # so that their errors name the right lines
 
-castoff_nodes=256 castoff_ranks=3072 castoff_ranks_per_node=12 castoff_full_nodes=256
+castoff_nodes=256 castoff_ranks=3072 castoff_ranks_per_node=12 castoff_full_nodes=256 castoff_start_timeout=600
 castoff_walltime=21600 castoff_grace=120 # seconds; the program is asked to stop in its last ones
 castoff_device_step=1
 export CASTOFF_ARRAY_COUNT=1

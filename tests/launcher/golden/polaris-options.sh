@@ -27,7 +27,7 @@ if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = 
 fi
 eval "${castoff_below:LINENO-1}" # so that their errors name the right lines
 
-castoff_nodes=2 castoff_ranks=8 castoff_ranks_per_node=4 castoff_full_nodes=2
+castoff_nodes=2 castoff_ranks=8 castoff_ranks_per_node=4 castoff_full_nodes=2 castoff_start_timeout=600
 castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
 castoff_device_variable=CUDA_VISIBLE_DEVICES castoff_visible=3,2,1,0
 castoff_device_step=1

@@ -396,6 +396,24 @@ class TestStarters:
         assert not [word for word in planned("slurm").start if "mpi" in word]
 
 
+class TestStartTimeout:
+    @pytest.mark.parametrize(
+        ("site", "fields", "seconds"),
+        [
+            ("slurm", {}, 600),
+            ("pbs", {"start": {"timeout": "90s"}}, 90),
+            ("slurm", {"container": {"runtime": "pyxis", "image": "i"}}, None),  # srun imports it first
+            ("slurm", {"container": {"runtime": "pyxis", "image": "i"}, "start": {"timeout": "1h"}}, 3600),
+            ("slurm", {"container": {"runtime": "apptainer", "image": "/i"}}, 600),
+        ],
+    )
+    def test_from_the_job_or_by_default(self, site: str, fields: dict[str, Any], seconds: int | None) -> None:
+        assert planned(site, nodes=2, **fields).start_timeout == seconds
+
+    def test_a_sites_default(self) -> None:
+        assert planned(derived("slurm", defaults={"start": {"timeout": "30m"}})).start_timeout == 1800
+
+
 class TestNothingSlipsPast:
     """What is checked in a field is not taken as a raw directive."""
 

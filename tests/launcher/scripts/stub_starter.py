@@ -9,6 +9,8 @@ With STUB_LOCAL_STORAGE, a folder, each node but the first has one of its own in
 folder beside it with the node's number at its end, or a file system of 64 KiB where there is none.
 The node's name is then its number too.
 
+With STUB_HUNG_NODE, a node's number, that node starts its ranks once there is the file STUB_GO.
+
 After a TERM, srun starts nothing any more, since Slurm does not in a job that is being ended.
 """
 
@@ -76,7 +78,12 @@ exec "$@"
 """
 
 
+GO = 'until [ -e "$STUB_GO" ]; do sleep 0.05; done; exec "$@"'
+
+
 def on_node(node: int, program: list[str]) -> list[str]:
+    if os.environ.get("STUB_HUNG_NODE") == str(node):
+        return ["sh", "-c", GO, "sh", *program]
     storage = os.environ.get("STUB_LOCAL_STORAGE")
     if not storage or node == 0:
         return program

@@ -165,6 +165,10 @@ class TestJob:
         assert decided(THREE, walltime="1m").grace == 120
         assert decided(PbsAllocation("7", ["x1"]), "pbs", walltime="30m").walltime == 1800
 
+    def test_ranks_may_wait_for_those_of_another_launch(self) -> None:
+        assert decided(THREE).start_timeout is None
+        assert decided(THREE, start={"timeout": "2m"}).start_timeout == 120
+
     def test_cores_are_shared_out(self) -> None:
         given = replace(THREE, cpus=(12, 9, 12))
         found = decided(given, ranks_per_node=4)

@@ -1,0 +1,114 @@
+"""Ranks on several hosts that do not start: the job says which, and ends when that has taken too long."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.planning.render import template_folder
+from tests import patience
+
+from .conftest import Benches
+from .harness import Bench, Started
+
+MACHINERY = template_folder() / "machinery"
+ADVICE = {"srun": "squeue --steps --job 12", "pals": "pbsnodes NODE"}
+
+
+def hung(here: Bench, timeout: str = "2s", **fields: Any) -> Started:
+    """A job on three nodes whose second does not start its ranks before the file `go` is there."""
+    told = {"STUB_HUNG_NODE": "1", "STUB_GO": str(here.seen / "go")}
+    return here.start(nodes=3, ranks_per_node=2, start={"timeout": timeout, **fields}, env=told)
+
+
+@pytest.mark.parametrize("kind", ["srun", "pals"])
+def test_a_node_that_does_not_start(kind: str, bench: Benches) -> None:
+    ended = hung(bench(kind)).end()
+    assert (ended.code, ended.ending) == (1, ("failed", 1)), ended.output
+    suffix = ".hostmgmt2.cm.aurora.alcf.anl.gov" if kind == "pals" else ""
+    first, last = (line for line in ended.output.splitlines() if "not started: " in line)
+    assert first.startswith("castoff: after 1 s these have not started: ")
+    assert last.startswith("castoff: the job is ended: start.timeout is 2 s, and after ")
+    assert f"x1{suffix} (ranks 2, 3)" in first and f"x1{suffix} (ranks 2, 3)" in last
+    assert ADVICE[kind] in ended.output
+    assert "castoff: if they have not after 2 s (start.timeout), the job is ended" in ended.output
+
+
+def test_a_node_that_is_only_slow(bench: Benches) -> None:
+    """It is told of, and ends nothing."""
+    here = bench("srun")
+    part = (MACHINERY / "start_timeout.sh").read_text()
+    assert part.count("castoff_patience=20") == 1
+    own = here.folder / "own" / "blocks"
+    own.mkdir(parents=True)
+    (own / "start_timeout.sh").write_text(part.replace("castoff_patience=20", "castoff_patience=0"))
+    told = {"STUB_HUNG_NODE": "1", "STUB_GO": str(here.seen / "go")}
+    started = here.start(nodes=2, ranks_per_node=2, templates=str(own.parent), env=told)
+    try:
+        assert started.process.stdout is not None
+        lines = iter(started.process.stdout.readline, "")
+        said = next(line for line in lines if line.startswith("castoff: if they have not after 600 s"))
+    finally:
+        (here.seen / "go").touch()
+    ended = started.end()
+    assert said and (ended.code, ended.ending) == (0, ("done", 0)), ended.output
+    assert len(here.ranks()) == 4
+
+
+def test_one_node_is_not_watched(bench: Benches) -> None:
+    here = bench("srun")
+    ended = here.run(start={"timeout": "1s"})
+    assert ended.code == 0, ended.output
+    assert "start_timeout" not in (ended.run_dir / "job.sh").read_text()
+
+
+UNSTARTED = [
+    # part, logs, first is marked, ranks on the first nodes, how many such nodes, hosts; what is said
+    ("host", "rank-0 rank-1 rank-2 rank-3", False, 2, 2, 2, ""),
+    ("host", "rank-0 rank-1 rank-2 rank-3", True, 2, 2, 2, "h0 (rank 0)"),
+    ("host", "rank-0", False, 3, 1, 2, "h0 (ranks 1, 2), h1 (ranks 3, 4)"),
+    ("host", "rank-0", True, 3, 2, 2, "h0 (ranks 0-2), h1 (ranks 3-5)"),
+    ("host", "rank-0 rank-2 rank-4", False, 1, 5, 5, "h1 (rank 1), h3 (rank 3)"),
+    ("host", "node-0 node-2 rank-9", False, 4, 3, 3, "h1 (ranks 4-7)"),
+    ("host", "node-0", True, 4, 1, 1, "h0 (ranks 0-3)"),
+    (
+        *("host", "node-0", False, 1, 11, 11),
+        ", ".join(f"h{rank} (rank {rank})" for rank in range(1, 9)) + " and those of 2 other hosts",
+    ),
+    ("number", "rank-0 rank-3", False, 2, 2, 2, "ranks 1, 2"),
+    ("number", "node-0 node-2 rank-1", False, 4, 3, 3, "node 1"),
+    ("number", "rank-0 rank-1 rank-2 rank-3", False, 2, 2, 2, ""),
+]
+
+
+@pytest.mark.parametrize(("part", "logs", "starting", "most", "full", "hosts", "said"), UNSTARTED)
+def test_who_has_not_started(
+    part: str, logs: str, starting: bool, most: int, full: int, hosts: int, said: str, tmp_path: Path
+) -> None:
+    for name in logs.split():
+        kind, _, number = name.partition("-")
+        (tmp_path / f"{kind}-{int(number):05d}.log").touch()
+    (tmp_path / "hosts").write_text("".join(f"h{number}\n" for number in range(hosts)))
+    if starting:
+        (tmp_path / "starting").touch()
+    first = f"{logs.partition('-')[0]}-00000.log"
+    texts = [(MACHINERY / f"{name}.sh").read_text() for name in ("start_timeout", f"unstarted_by_{part}")]
+    values = {
+        **{"CASTOFF_LOG_DIR": str(tmp_path), "CASTOFF_ATTEMPT_DIR": str(tmp_path)},
+        **{"castoff_first_log": first, "castoff_nodes": str(hosts), "castoff_ranks_per_node": str(most)},
+        **{"castoff_full_nodes": str(full), "castoff_ranks": str(most * hosts - (hosts - full))},
+    }
+    script = f"set -euo pipefail\n{''.join(texts)}castoff_unstarted"
+    answer = subprocess.run(
+        ["bash", "-c", script],
+        env={**os.environ, **values},
+        capture_output=True,
+        text=True,
+        timeout=patience.SECONDS,
+        check=True,
+    )
+    assert (answer.stdout.strip(), answer.stderr) == (said, "")
