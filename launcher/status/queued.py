@@ -300,6 +300,10 @@ class Told:
 
     def _past(self, number: int, one: Attempt, *, requeued: bool) -> AttemptStatus:
         """An attempt that others have followed, or that will be followed by one."""
+        if (
+            requeued and one.gave_up and one.end is not None
+        ):  # Slurm had not answered, and did it all the same
+            return one.status("ended", "again", 0, None, one.end.time)
         if one.is_certain or one.goes_on:
             return one.by_records()
         told = self._start_of(self.run.key(number, one.job), one)

@@ -3,11 +3,12 @@ scripts wrote down."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 from launcher.runs.records import Cancelled, Ending, Failure, LastWord, Next, Send, Start, begins, read
-from launcher.runs.run import SETTLED, STOP, Run, names_in
+from launcher.runs.run import AGAIN, SETTLED, STOP, Run, names_in
 from launcher.runs.states import AttemptStatus, known_ending
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.local.control import is_alive, took_newest
@@ -19,6 +20,10 @@ LAST_WORD = "scheduler.json"
 
 CANCELLED = "cancelled.json"
 """The jobs that castoff has cancelled, in the run directory."""
+
+REQUEUE_MEMORY = 3600.0
+"""Seconds after which no scheduler starts an ended job again by itself or when asked: Slurm has
+forgotten it (MinJobAge, 300 s unless a site says otherwise), and PBS reruns none that has ended."""
 
 _KILLED = (137, 143)
 """Codes of what TERM or KILL has ended, which its scheduler may have sent."""
@@ -41,6 +46,8 @@ class Attempt(NamedTuple):
     """Whether its local scheduler has seen to it that nothing of it is left."""
     requeue: bool = False
     """Whether its local scheduler is to begin another one."""
+    requeues: bool = False
+    """Whether its script has its scheduler start the same job again."""
 
     @property
     def job(self) -> str | None:
@@ -62,8 +69,20 @@ class Attempt(NamedTuple):
         if self.last is not None:
             return not self.last.requeued
         return self.end is not None and not (
-            self.end.ending == "cancelled" or self.goes_on or self.was_killed
+            self.end.ending == "cancelled" or self.goes_on or self.was_killed or self._may_be_requeued
         )
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether its script wanted its job started again and did not hear that this was done: it may be."""
+        return (
+            self.requeues and self.end is not None and (self.end.ending, self.end.code) == ("walltime", AGAIN)
+        )
+
+    @property
+    def _may_be_requeued(self) -> bool:
+        ended = self.end.time if self.end and self.end.time else 0.0
+        return self.gave_up and time.time() - ended < REQUEUE_MEMORY
 
     @property
     def was_killed(self) -> bool:
@@ -105,7 +124,7 @@ class Attempt(NamedTuple):
         return self.status("ended", known_ending(told.ending), told.code, told.reason, ended)
 
 
-def _attempt(number: int, folder: Path) -> Attempt:
+def _attempt(number: int, folder: Path, requeues: bool) -> Attempt:
     """The records of an attempt.
 
     Raises:
@@ -124,6 +143,7 @@ def _attempt(number: int, folder: Path) -> Attempt:
         finished="finished" in held,
         settled=SETTLED in held,
         requeue="requeue" in held,
+        requeues=requeues,
     )
 
 
@@ -150,10 +170,11 @@ class Scene:
         self.submission = submission = run.submission()
         """None where castoff did not submit it."""
         self.plan = run.facts()
+        requeues = self.plan.requeue_how == "requeue" and queued(self.plan.scheduler) is not None
         self.attempts: dict[int, list[Attempt]] = {}
         """Of each member its attempts."""
         for member, number, folder in run.attempts():
-            self.attempts.setdefault(member, []).append(_attempt(number, folder))
+            self.attempts.setdefault(member, []).append(_attempt(number, folder, requeues))
         self.begin = begins(submission, self.plan)
         """The members that the newest submission starts, and with which attempt."""
         self.numbers = sorted({*range(self.plan.array_count or 1), *self.attempts})
@@ -223,7 +244,7 @@ class Scene:
             return True
         for found in self.attempts.values():
             *past, newest = found
-            if not newest.is_certain or not all(one.is_certain or one.goes_on for one in past):
+            if not newest.is_certain or not all(one.is_certain or one.goes_on or one.gave_up for one in past):
                 return True
             if newest.last is None and self.following(newest) is not None:
                 return True

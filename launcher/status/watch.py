@@ -26,7 +26,7 @@ from launcher.schedulers.queue import NOT_ASKED, Answer
 from launcher.schedulers.registry import is_own, queued_of
 from launcher.status import local, queued
 from launcher.status.settle import decide
-from launcher.status.survey import LAST_WORD, Scene
+from launcher.status.survey import LAST_WORD, REQUEUE_MEMORY, Scene
 
 AT_A_GLANCE = 5.0
 """Seconds for a scheduler's answer that a person waits for."""
@@ -34,10 +34,6 @@ AT_A_GLANCE = 5.0
 _POLL = 0.2
 _SLOWEST_POLL = 2.0
 """Seconds between two looks at a run: more of them the longer it takes, but never more than these."""
-
-_REQUEUE_MEMORY = 3600.0
-"""Seconds after which no scheduler starts an ended job again by itself or when asked: Slurm has
-forgotten it (MinJobAge, 300 s unless a site says otherwise), and PBS reruns none that has ended."""
 
 _ASK = 2.0
 _SLOWEST_ASK = 30.0
@@ -171,7 +167,7 @@ def _is_final(scene: Scene, members: list[MemberStatus]) -> bool:
     ended = max((attempt.ended or time.time() for attempt in last), default=0.0)
     submitted = scene.queued and scene.submission is not None
     may_go_on = not submitted and any(one.ending == "again" for one in last)
-    return time.time() - ended > _REQUEUE_MEMORY and not may_go_on
+    return time.time() - ended > REQUEUE_MEMORY and not may_go_on
 
 
 def _reason(

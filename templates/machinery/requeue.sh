@@ -5,10 +5,15 @@ castoff_start_again() {
       castoff_ending=again
       exit 0
     fi
+    if [[ -e $CASTOFF_RUN_DIR/stop ]]; then # castoff stop was here meanwhile
+      castoff_ending=again
+      exit 75
+    fi
     echo "castoff: stopped early, but could not be started again" >&2
   else
     echo "castoff: stopped early once more, and requeue.max ($castoff_requeue_max) is used up" >&2
   fi
 }
+castoff_pause() { read -r -t "$1" _ <> <(:) || true; } # SECONDS; a trap runs meanwhile, unlike with sleep
 castoff_at_again+=(castoff_start_again)
-readonly -f castoff_start_again
+readonly -f castoff_start_again castoff_pause

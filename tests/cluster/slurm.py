@@ -194,6 +194,18 @@ class SlurmCluster(Cluster):
         self._until(lambda: self._does(HEAD, ["scontrol", "show", "config"]))
 
     @contextlib.contextmanager
+    def without_controller(self) -> Iterator[None]:
+        """No slurmctld while this lasts: connections are refused. Jobs run on, and are known to it after."""
+        self._signal(HEAD, "TERM", "slurmctld")
+        self._until(lambda: not self._does(HEAD, ["pgrep", "-F", "/run/slurm/slurmctld.pid"]))
+        try:
+            yield
+        finally:
+            self._must(HEAD, ["slurmctld"])
+            self._until(lambda: self._does(HEAD, ["scontrol", "show", "config"]))
+            self.wait_for_nodes()
+
+    @contextlib.contextmanager
     def without_accounting(self) -> Iterator[None]:
         """No slurmdbd: sacct fails at once, and Slurm keeps what it has to tell for later."""
         self._signal(HEAD, "KILL", "slurmdbd")

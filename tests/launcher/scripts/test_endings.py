@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.cases import others_long
 
 from .conftest import Benches
+from .harness import Bench
 
 KINDS = others_long(["local", "hydra", "openmpi", "pals", "srun"], ("pals", "srun"))
 
@@ -290,7 +292,7 @@ def test_pbs_is_given_a_copy_that_carries_the_count_on(bench: Benches) -> None:
 @pytest.mark.parametrize(("kind", "refusal"), [("pals", "STUB_QSUB_CODE"), ("srun", "STUB_SCONTROL_CODE")])
 def test_a_refused_restart_is_said(kind: str, refusal: str, bench: Benches) -> None:
     here = bench(kind)
-    here.stub("scontrol", "#!/bin/sh\n[ $1 = show ] && echo x0\n")
+    here.stub("scontrol", "#!/bin/sh\n[ $1 = show ] && echo x0 && exit\necho it is disabled\nexit 1\n")
     ended = here.run(ranks_per_node=1, requeue={"max": 1}, env={"PROBE": "outcome again", refusal: "1"})
     assert ended.ending == ("walltime", 75)
     assert "stopped early, but could not be started again" in ended.output
@@ -303,6 +305,67 @@ def test_slurm_may_end_scontrol_with_the_job_that_it_queues_again(told: str, ben
     here.stub("scontrol", f'#!/bin/sh\n[ "$1" = show ] && echo x0 && exit\nkill -s TERM {told}\nsleep 5\n')
     ended = here.run(ranks_per_node=1, requeue={"max": 1}, env={"PROBE": "outcome again"})
     assert ended.ending == ("again", 0)
+
+
+class TestSlurmDoesNotAnswer:
+    """At the moment at which a script wants its job started again."""
+
+    AWAY = "echo Unexpected message received >&2; exit 1"
+    ASKED: ClassVar[dict[str, Any]] = {
+        "ranks_per_node": 1,
+        "requeue": {"max": 1},
+        "env": {"PROBE": "outcome again"},
+    }
+
+    def here(self, bench: Benches, requeue: str, squeue: str) -> Bench:
+        """Where each of the two programs knows by `$n` how often it was called before."""
+        here = bench("srun")
+        count = 'n=0; while ! mkdir "$PROBE_FOLDER/${0##*/}-$n" 2>/dev/null; do n=$((n + 1)); done'
+        show = '[ "$1" = show ] && echo x0 && exit'
+        here.stub("scontrol", f"#!/bin/bash\n{show}\n{count}\n{requeue}\n")
+        here.stub("squeue", f"#!/bin/bash\n[[ $* == *State* ]] || exit 0\n{count}\n{squeue}\n")
+        return here
+
+    def requeues(self, here: Bench) -> int:
+        return len([*here.seen.glob("scontrol-*")])
+
+    def test_it_is_asked_again_once_slurm_still_runs_the_job(self, bench: Benches) -> None:
+        here = self.here(
+            bench, f"((n)) || {{ {self.AWAY}; }}", f"((n)) || {{ {self.AWAY}; }}; echo 'RUNNING  0 '"
+        )
+        ended = here.run(**self.ASKED)
+        assert (ended.code, ended.ending) == (0, ("again", 0)), ended.output
+        assert self.requeues(here) == 2
+        assert "castoff: scontrol requeue 12: Unexpected message received\n" in ended.output
+
+    @pytest.mark.parametrize("state", ["COMPLETING 0", "PENDING 0", "RUNNING 1"])
+    def test_but_not_where_it_has_happened(self, state: str, bench: Benches) -> None:
+        """A second request would end the next attempt."""
+        here = self.here(bench, self.AWAY, f"echo '{state}'")
+        assert here.run(**self.ASKED).ending == ("again", 0)
+        assert self.requeues(here) == 1
+
+    def test_until_the_grace_period_is_over(self, bench: Benches) -> None:
+        here = self.here(bench, self.AWAY, self.AWAY)
+        ended = here.run(**self.ASKED, walltime="1h", grace="1s")
+        assert (ended.code, ended.ending) == (75, ("walltime", 75)), ended.output
+        assert self.requeues(here) == 1
+
+    def test_or_somebody_asks_it_to_stop(self, bench: Benches) -> None:
+        here = self.here(bench, self.AWAY, f': >"$CASTOFF_RUN_DIR/stop"; {self.AWAY}')
+        assert here.run(**self.ASKED).ending == ("again", 75)
+        assert self.requeues(here) == 1
+
+    def test_or_ends_it(self, bench: Benches) -> None:
+        """Whether to queue it again or not: Slurm knows."""
+        waits = 'until [ -e "$PROBE_FOLDER/go" ]; do sleep 0.1; done'
+        here = self.here(bench, self.AWAY, f': >"$PROBE_FOLDER/ready-0"; {waits}; {self.AWAY}')
+        running = here.start(**self.ASKED)
+        running.wait_for("ready", 1)
+        running.process.terminate()
+        (here.seen / "go").touch()
+        assert running.end().ending == ("again", 0)
+        assert self.requeues(here) == 1
 
 
 def test_nobody_starts_a_lone_local_script_again(bench: Benches) -> None:

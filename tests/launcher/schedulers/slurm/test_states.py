@@ -285,6 +285,35 @@ class TestStates:
 
 
 class TestStartedAgain:
+    def test_by_its_own_wish_though_its_script_gave_up(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        """Slurm was hung, and did what it was asked to once it was back."""
+        made.write("plan.json", {"name": "made", "scheduler": "slurm", "requeue_how": "requeue"})
+        made.attempt("0.0", "walltime", 75, time=int(time.time()))
+        slurm.program("squeue", "exit 1")
+        assert status(made.run).unsettled  # nothing is over while nobody knows
+        slurm.program("squeue", f"cat {slurm.queue}")
+        slurm.tells(("7", "PENDING"), run=made.run, reason="BeginTime")
+        now = status(made.run)
+        assert (now.state, [one.ending for one in now.members[0].attempts]) == ("pending", ["again"])
+        made.attempt("0.1", "done", time=int(time.time()))
+        slurm.questions()
+        now = status(made.run)
+        assert ending(now) == ("ended", "done", 0) and slurm.questions() == []
+        assert [one.ending for one in now.members[0].attempts] == ["again", "done"]
+
+    def test_its_script_gave_up_for_good(self, slurm: FakeSlurm, made: OnSlurm) -> None:
+        """Which one question tells, and no other within the time that Slurm remembers jobs for."""
+        made.write("plan.json", {"name": "made", "scheduler": "slurm", "requeue_how": "requeue"})
+        folder = made.attempt("0.0", "walltime", 75, time=(began := int(time.time()) - 100))
+        slurm.tells(("7", "FAILED"), run=made.run)
+        slurm.remembers(("7", "FAILED", "75:0", began, began + 10), run=made.run)
+        assert ending(status(made.run)) == ("ended", "walltime", 75)
+        slurm.questions()
+        assert ending(status(made.run)) == ("ended", "walltime", 75) and slurm.questions() == []
+        (folder / "scheduler.json").unlink()
+        made.write("attempts/0.0/ending.json", {"ending": "walltime", "code": 75, "time": began - 3600})
+        assert ending(status(made.run)) == ("ended", "walltime", 75) and slurm.questions() == []
+
     def test_by_its_own_wish(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         made.attempt("0.0", "again")
         slurm.tells(("7", "COMPLETING"), run=made.run)

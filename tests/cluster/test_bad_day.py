@@ -1,0 +1,81 @@
+"""A controller that is away or hung just as a job wants to be started again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.runs.run import Run
+from tests.patience import until
+
+from .desk import Desk
+from .slurm import SlurmCluster
+
+AGAIN = """\
+[ $CASTOFF_ATTEMPT = 0 ] || exit 0
+touch runs
+until [ -e go ]; do sleep 0.1; done
+echo again >"$CASTOFF_OUTCOME_FILE"
+"""
+
+
+@pytest.fixture
+def desk(slurm: SlurmCluster, tmp_path: Path) -> Desk:
+    return Desk(slurm, tmp_path / "desk")
+
+
+def submitted(desk: Desk, grace: str) -> Run:
+    """A job that runs, and wants to start again once there is a file `go`; its scontrol waits for 2 s."""
+    conf = desk.folder / "slurm.conf"
+    conf.write_text(desk.slurm("cat", "/etc/slurm/slurm.conf") + "\nMessageTimeout=2\n")
+    run = desk.submit(
+        *("--walltime", "30m", "--set", f"grace={grace}", "--set", "requeue.max=1"),
+        *("--set", f"env.SLURM_CONF={conf}"),
+        sh=AGAIN,
+    )
+    until((desk.folder / "runs").exists, "its start")
+    return run
+
+
+def refused(run: Run) -> bool:
+    return "castoff: scontrol requeue " in run.script_log().read_text()
+
+
+def endings(desk: Desk, run: Run) -> list[str]:
+    """How its attempts ended, once it is over."""
+    told: dict[str, Any] = json.loads(desk.castoff("wait", run.id, "--json").output)
+    return [one["ending"] for one in told["members"][0]["attempts"]]
+
+
+@pytest.mark.parametrize("how", ["away", "hung"])
+def test_it_is_asked_until_it_answers(desk: Desk, slurm: SlurmCluster, how: str) -> None:
+    run = submitted(desk, "10m")
+    go = desk.folder / "go"
+    if how == "away":
+        with slurm.without_controller():
+            go.touch()
+            until(lambda: refused(run), "a requeue that fails")
+    else:
+        slurm.stop_controller()
+        go.touch()
+        until(lambda: refused(run), "a requeue without an answer")
+        slurm.continue_controller()
+    assert endings(desk, run) == ["again", "done"]
+    assert len(run.attempts()) == 2
+
+
+def test_it_does_so_after_the_script_has_given_up(desk: Desk, slurm: SlurmCluster) -> None:
+    """Slurm has the last word: what it has queued again is not over, whatever the script wrote."""
+    run = submitted(desk, "1s")
+    slurm.stop_controller()
+    (desk.folder / "go").touch()
+    ending = run.path / "attempts" / "0.0" / "ending.json"
+    until(lambda: ending.exists() and json.loads(ending.read_text())["ending"] == "walltime", "its end")
+    waiting = desk.start("castoff", "wait", run.id)
+    slurm.continue_controller()
+    answer = desk.end(waiting)
+    assert (answer.code, answer.output) == (0, f"{run.id}: done\n"), answer.errors
+    assert endings(desk, run) == ["again", "done"]
