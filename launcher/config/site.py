@@ -110,7 +110,7 @@ class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Required(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A field without which the scheduler refuses a job."""
+    """A field without which the scheduler refuses a job, or makes of it what nobody meant."""
 
     field: Word  # the job file's field: account, directives.filesystems …
     because: Text  # what the scheduler says, or why

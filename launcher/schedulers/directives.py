@@ -173,4 +173,5 @@ def _not_among(value: str, known: Values, site: Site) -> str | None:
     hint = did_you_mean(wrong[0], known.among)
     join = f", joined by {known.separator}" if known.separator else ""
     there = f"there are: {', '.join(known.among)}{join} {source}"
-    return f"is {shown(value)}, but {site.name} has no {shown(wrong[0])}{hint}; {there}"
+    newer = f"; one that is newer: directive_values in a profile that extends {site.name}"
+    return f"is {shown(value)}, but {site.name} has no {shown(wrong[0])}{hint}; {there}{newer}"

@@ -11,10 +11,10 @@
 #PBS -k doe
 
 # causets on aurora: 12 ranks, 12 on 1 node.
-# ccl: torch 2.5, whose collectives are ccl and not yet xccl
 # ccl-workers: oneCCL's threads have cores of their own
 # ccl-tuning: oneCCL as ALCF tunes it beyond the minimal set
 # event-queues: larger event queues, for programs that overflow those of Slingshot
+# ccl-application: oneCCL's and Slingshot's settings that help some applications, against hangs at large scale too
 # 12 ranks per node: what ccl-workers is made for
 # OMP_NUM_THREADS=7: a rank's cores
 POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
@@ -37,9 +37,9 @@ castoff_begin # the run directory and its records; what asks this job to stop
 
 # --- Setup
 castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
-module load frameworks/2025.0.5
 unset MPIR_CVAR_CH4_COLL_SELECTION_TUNING_JSON_FILE MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE
 unset MPIR_CVAR_CH4_POSIX_COLL_SELECTION_TUNING_JSON_FILE
+ulimit -c unlimited || true
 export MPI_PROVIDER=${FI_PROVIDER:-cxi}
 castoff_setup_over
 
@@ -49,9 +49,8 @@ export ZE_FLAT_DEVICE_HIERARCHY=FLAT
 export CCL_PROCESS_LAUNCHER=pmix
 export CCL_ATL_TRANSPORT=mpi
 export CCL_KVS_MODE=mpi
-export FI_MR_CACHE_MONITOR=userfaultfd
+export FI_MR_CACHE_MONITOR=disabled
 export TMPDIR=/tmp
-export CCL_OP_SYNC=1
 export CCL_WORKER_AFFINITY=42,43,44,45,46,47,94,95,96,97,98,99
 export CCL_ALLREDUCE_SCALEOUT='direct:0-1048576;rabenseifner:1048577-max'
 export CCL_BCAST=double_tree
@@ -60,9 +59,17 @@ export CCL_CONFIGURATION_PATH=''
 export CCL_KVS_CONNECTION_TIMEOUT=600
 export CCL_KVS_USE_MPI_RANKS=1
 export CCL_ZE_CACHE_OPEN_IPC_HANDLES_THRESHOLD=1024
-export FI_CXI_DEFAULT_CQ_SIZE=131072
+export FI_CXI_DEFAULT_CQ_SIZE=1048576
 export FI_CXI_OFLOW_BUF_SIZE=8388608
-export FI_CXI_CQ_FILL_PERCENT=20
+export FI_CXI_CQ_FILL_PERCENT=30
+export FI_MR_ZE_CACHE_MONITOR_ENABLED=0
+export FI_CXI_RX_MATCH_MODE=hybrid
+export INTELGT_AUTO_ATTACH_DISABLE=1
+export PALS_PING_PERIOD=240
+export PALS_RPC_TIMEOUT=240
+export MPIR_CVAR_GATHERV_INTER_SSEND_MIN_PROCS=-1
+export CCL_ATL_SYNC_COLL=1
+export CCL_OP_SYNC=1
 export OMP_NUM_THREADS=7
 castoff_rendezvous .hsn.cm.aurora.alcf.anl.gov # MASTER_ADDR and MASTER_PORT
 

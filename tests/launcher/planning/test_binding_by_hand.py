@@ -18,6 +18,7 @@ from launcher.planning.planner import plan
 from launcher.runs.plan import Plan
 from launcher.starters.registry import STARTERS, Layout, Request
 
+CHARGED: dict[str, Any] = {"account": "m1234", "walltime": "30m"}
 AURORA: dict[str, Any] = {"account": "a", "walltime": "30m", "directives": {"filesystems": "home"}}
 WHOLE: dict[str, Any] = {"ranks_per_node": 2, "exclusive": True}
 
@@ -95,8 +96,8 @@ def test_at_home_it_is_left_out_and_said() -> None:
     [
         ("aurora", {**AURORA, "start": {"args": ["--cpu-bind", "depth"]}}, "--cpu-bind", ["depth"]),
         ("aurora", {**AURORA, "start": {"args": ["--cpu-bind=verbose,depth"]}}, "--cpu-bind", []),
-        ("perlmutter", {"start": {"args": ["--cpu-bind=none"]}}, "--cpu-bind", []),
-        ("perlmutter", {"binding": "0-15:16-31:32-47:48-63"}, "--cpu-bind", []),
+        ("perlmutter", {**CHARGED, "start": {"args": ["--cpu-bind=none"]}}, "--cpu-bind", []),
+        ("perlmutter", {**CHARGED, "binding": "0-15:16-31:32-47:48-63"}, "--cpu-bind", []),
         ("pbs", {"start": {"starter": "openmpi", "args": ["--bind-to", "core"]}}, "--bind-to", ["core"]),
     ],
 )

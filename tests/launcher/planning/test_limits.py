@@ -217,7 +217,8 @@ class TestNewSites:
         ],
     )
     def test_edges(self, name: str, fields: dict[str, Any], path: str | None) -> None:
-        needed: dict[str, Any] = {"constraint": "gpu"} if name == "perlmutter" else {}
+        needed: dict[str, Any] = {"account": "m1234"} if name in ("perlmutter", "frontier") else {}
+        needed |= {"constraint": "gpu"} if name == "perlmutter" else {}
         if name == "polaris":
             needed = {**GOOD, "directives": {"filesystems": "home:eagle"}}
         found = problems(Site.load(name), **{"walltime": "30m", **needed, **fields})
@@ -246,15 +247,24 @@ class TestNewSites:
 
     def test_what_sbatch_insists_on(self) -> None:
         found = problems(Site.load("perlmutter"), qos="debug")
-        assert set(found) == {"constraint"}
+        assert set(found) == {"account", "walltime", "constraint"}
         assert (
             '"Job request does not match any supported policy"; write, for example, constraint: gpu'
             in (found["constraint"])
         )
 
+    @pytest.mark.parametrize("name", ["perlmutter", "frontier"])
+    def test_who_pays_and_for_how_long_is_said(self, name: str) -> None:
+        at = Site.load(name)
+        found = problems(at, constraint="gpu")
+        for field, example in (("account", "account: "), ("walltime", 'walltime: "00:30:00"')):
+            assert f"is missing, and {name} needs it: " in found[field]
+            assert f"; write, for example, {example}" in found[field]
+        assert {"account", "walltime"} & set(problems(at, account="a", walltime="30m")) == set()
+
     def test_a_limit_that_a_project_changed_is_the_one_that_counts(self) -> None:
         mine = Queue(ranges=[Range(max_nodes=16, max_walltime="2h")], **FACT)
-        at = msgspec.structs.replace(Site.load("perlmutter"), qos={"debug": mine})
+        at = msgspec.structs.replace(Site.load("perlmutter"), qos={"debug": mine}, required=[])
         assert problems(at, constraint="gpu", qos="debug", nodes=16, walltime="2h") == {}
         assert "(the guide, 2026-08-19)" in problems(at, constraint="gpu", qos="debug", nodes=17)["qos"]
 

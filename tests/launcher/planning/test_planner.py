@@ -31,7 +31,10 @@ POLARIS = {**AURORA, "queue": "debug", "directives": {"filesystems": "home:eagle
 
 def planned(site: Site | str, **fields: Any) -> Plan:
     at = Site.load(site) if isinstance(site, str) else site
-    base = {"aurora": AURORA, "polaris": POLARIS}.get(at.name, {"command": ["python", "train.py"]})
+    simple = {"command": ["python", "train.py"]}
+    charged = {**simple, "account": "m1234", "walltime": "30m"}
+    of_site = {"aurora": AURORA, "polaris": POLARIS, "perlmutter": charged, "frontier": charged}
+    base = of_site.get(at.name, simple)
     return plan(JobSpec.of({**base, **fields}), at)
 
 

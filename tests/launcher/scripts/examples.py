@@ -144,7 +144,7 @@ EXAMPLES: dict[str, Example] = {
         },
     ),
     "aurora-ccl": Example(
-        "aurora", {"setup": [], "options": ["ccl", "ccl-workers", "ccl-tuning", "event-queues"]}
+        "aurora", {"setup": [], "options": ["ccl-workers", "ccl-tuning", "event-queues", "ccl-application"]}
     ),
     "aurora-2048-nodes": Example("aurora", {"nodes": 2048, "queue": "prod", "walltime": "12h"}),
     "aurora-stage": Example("aurora", {"nodes": 2, "queue": "debug", "stage": STAGE}),

@@ -166,6 +166,8 @@ class Bench:
         needed: dict[str, Any] = {}
         if self.site.starter == "pals":
             needed = {"account": "p", "walltime": "30m", "directives": {"filesystems": "home"}}
+        if self.kind in ("perlmutter", "frontier"):
+            needed = {"account": "p", "walltime": "30m"}
         if self.kind == "polaris":  # its default queue takes ten nodes and more
             needed["queue"] = "preemptable"
         return plan(JobSpec.of({"name": "probed", "command": PROBE, **needed, **fields}), self.site)
