@@ -26,7 +26,7 @@ from trainers.core.contract import (
     declared_generators,
     first_loss,
 )
-from trainers.core.data import EvaluationLoader, Group, TrainingLoader, evaluation_loader, training_loader
+from trainers.core.data import EvaluationLoader, Group, TrainingLoader, loaders
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp, place_of
 from trainers.core.early_stopping import Judge
 from trainers.core.engine import Engine
@@ -153,14 +153,7 @@ class TrainerDDP:
         self.splits = splits = built_data(self.task, self.task.build_data())
         agree_on_sizes(splits, self.place)
         self.reports.sizes(splits)
-        share = {"rank": self.rank, "world_size": self.place.world_size}
-        whole = {"rank": 0, "world_size": 1}
-        judging = share if self.task.evaluator is None else whole
-        return (
-            training_loader(splits.train, config.training, self.place, collate),
-            evaluation_loader(splits.validation, config.validation, config.training, collate, **judging),
-            evaluation_loader(splits.test, config.testing, config.training, collate, **whole),
-        )
+        return loaders(splits, config, self.place, collate, whole=self.task.evaluator is not None)
 
     # --- The loop ---------------------------------------------------------------------------------
 

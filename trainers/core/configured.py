@@ -230,6 +230,12 @@ def evaluators(config: Config) -> dict[str, core.Evaluator | None]:
     return dict(zip(_TYPES, (config.validation.validator, config.testing.tester), strict=True))
 
 
+def judges_alone(config: Config) -> bool:
+    """Whether the validation set is judged by a class of the user's, on rank 0 alone."""
+    told = config.validation.validator
+    return told is not None and told.type is not None and not isinstance(told.type, str)
+
+
 def _custom(field: str, told: core.Evaluator | None) -> CustomEvaluator | None:
     """The evaluator that a class of the user's makes; None: nothing names one.
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
-from trainers.core.config import Evaluation, Training
+from trainers.core.config import Config, Evaluation, Training
 from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
 from trainers.core.iterable import IterableLoader
@@ -28,6 +28,7 @@ from trainers.core.permutation import Permutation
 from trainers.core.randomness import EVALUATION, SAMPLE, Stream, seed_all
 from trainers.core.sampling import Deal, Order, deal, micro_batches, order_of
 from trainers.core.similar_lengths import arranged, lengths_of, longest_first
+from trainers.task import Splits
 
 __all__ = [
     "Batch",
@@ -37,6 +38,7 @@ __all__ = [
     "Micro",
     "TrainingLoader",
     "evaluation_loader",
+    "loaders",
     "training_loader",
 ]
 
@@ -66,6 +68,10 @@ class MapLoader(TrainingLoader):
     def steps(self) -> int:
         """Optimizer steps of an epoch, on every rank."""
         return self._deal.steps
+
+    def __len__(self) -> int:
+        """The same, which is batches of this rank where none are accumulated."""
+        return self.steps
 
     def groups(self, epoch: int, consumed: int) -> Iterator[Group]:
         """The groups of an epoch, without the first `consumed`."""
@@ -127,6 +133,23 @@ class EvaluationLoader:
         """This rank's batches."""
         for number, data in zip(self._share.numbers, iterate(self._loader), strict=True):
             yield Batch(data, len(self._share.samples(number)), number, self._stream.seed(number))
+
+
+def loaders(
+    splits: Splits, config: Config, place: Place, collate: Collate, *, whole: bool
+) -> tuple[TrainingLoader, EvaluationLoader, EvaluationLoader]:
+    """A rank's loaders of the training, validation and test set.
+
+    Training and validation are dealt out over the ranks, or with `whole` training alone; a test loader has
+    the whole set.
+    """
+    training, all_of_it = config.training, {"rank": 0, "world_size": 1}
+    share = all_of_it if whole else {"rank": place.rank, "world_size": place.world_size}
+    return (
+        training_loader(splits.train, training, place, collate),
+        evaluation_loader(splits.validation, config.validation, training, collate, **share),
+        evaluation_loader(splits.test, config.testing, training, collate, **all_of_it),
+    )
 
 
 def training_loader(dataset: Any, training: Training, place: Place, collate: Collate) -> TrainingLoader:

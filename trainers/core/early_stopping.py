@@ -57,8 +57,8 @@ class DefaultEarlyStopping:
     """Stops when nothing has got better for `patience` evaluations, as QuantumGrav has it; None: never.
 
     `tasks` maps any name to {metric, delta, grace_period, init_best_score, mode: min or max};
-    without it the loss is to fall. Better is less than best - delta (min), more than best + delta
-    (max). With `mode` any, one task that got better is enough, with all, every one must. Getting
+    without it the loss is to fall, by `min_delta`. Better is less than best - delta (min), more than
+    best + delta (max). With `mode` any, one task that got better is enough, with all, every one must. Getting
     better resets the patience; not getting better costs one, but only when every grace period is
     over.
 
@@ -71,6 +71,7 @@ class DefaultEarlyStopping:
         tasks: Mapping[Any, Mapping[str, Any]] | None = None,
         patience: int | None = 5,
         mode: str = "any",
+        min_delta: float = 0.0,
     ):
         problems: list[str] = []
         convert({"patience": patience, "mode": mode}, _Asked, WHERE, problems)
@@ -79,7 +80,7 @@ class DefaultEarlyStopping:
         self.waited = 0
         """Evaluations in a row that were no better, grace periods apart."""
         self.found_better_model = False
-        self.tasks = _watched(tasks or {"loss": {"metric": "loss"}}, problems)
+        self.tasks = _watched(tasks or {"loss": {"metric": "loss", "delta": min_delta}}, problems)
         if problems:
             raise ConfigError(problems)
         self.best = {
@@ -172,7 +173,8 @@ class Judge:
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        kept: dict[str, Any] = self._asked.state_dict()
+        own = getattr(self._asked, "state_dict", None) or self._asked.to_state_dict
+        kept: dict[str, Any] = own()
         return kept
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -31,20 +31,22 @@ class Monitors:
     """Each is a function of (predictions, targets), two lists with an item for each batch.
 
     A class is made first; so is what a function gives that has `args` or `kwargs`. `find` gives what a
-    monitor's name stands for.
+    monitor's name stands for; none has a name of `taken`, the criterion's.
 
     Raises:
         ConfigError: with everything that is wrong with them.
     """
 
-    def __init__(self, told: Sequence[core.Monitor], field: str, find: Find):
+    def __init__(
+        self, told: Sequence[core.Monitor], field: str, find: Find, taken: Collection[str] = ("loss",)
+    ):
         problems: list[str] = []
         self._each: list[_Monitor] = []
         for number, each in enumerate(told):
             where = f"{field}.{number}"
-            if each.name == "loss" or each.name in [other.name for other in self._each]:
-                taken = "the criterion's" if each.name == "loss" else "another monitor's"
-                problems.append(f"{where}.name: is {each.name}, which is {taken}; take another name")
+            if each.name in taken or each.name in [other.name for other in self._each]:
+                whose = "the criterion's" if each.name in taken else "another monitor's"
+                problems.append(f"{where}.name: is {each.name}, which is {whose}; take another name")
             with gathered(problems):
                 self._each.append(_Monitor(each.name, where, _made(each, where, find)))
         if problems:

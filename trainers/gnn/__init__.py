@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainers.core.distributed import cleanup_ddp, initialize_ddp
     from trainers.core.yaml_text import get_loader
-    from trainers.gnn import early_stopping, evaluate, models, train_ddp
+    from trainers.gnn import dataloaders, early_stopping, evaluate, models, train, train_ddp
+    from trainers.gnn.dataloaders import DataLoaderFactory, DistributedDataLoaderFactory
     from trainers.gnn.early_stopping import DefaultEarlyStopping
     from trainers.gnn.evaluate import (
         DefaultEvaluator,
@@ -23,16 +24,20 @@ if TYPE_CHECKING:
     )
     from trainers.gnn.graphs.stores import zarr_file_to_dict, zarr_group_to_dict
     from trainers.gnn.models import GNNModel
+    from trainers.gnn.train import Trainer
     from trainers.gnn.train_ddp import TrainerDDP
 
 _HOMES = {
+    "DataLoaderFactory": "trainers.gnn.dataloaders",
     "DefaultEarlyStopping": "trainers.gnn.early_stopping",
     "DefaultEvaluator": "trainers.gnn.evaluate",
     "DefaultTester": "trainers.gnn.evaluate",
     "DefaultValidator": "trainers.gnn.evaluate",
+    "DistributedDataLoaderFactory": "trainers.gnn.dataloaders",
     "Evaluator": "trainers.gnn.evaluate",
     "GNNModel": "trainers.gnn.models",
     "Tester": "trainers.gnn.evaluate",
+    "Trainer": "trainers.gnn.train",
     "TrainerDDP": "trainers.gnn.train_ddp",
     "Validator": "trainers.gnn.evaluate",
     "cleanup_ddp": "trainers.core.distributed",
@@ -42,24 +47,29 @@ _HOMES = {
     "zarr_group_to_dict": "trainers.gnn.graphs.stores",
 }
 
-_MODULES = ("early_stopping", "evaluate", "models", "train_ddp")
+_MODULES = ("dataloaders", "early_stopping", "evaluate", "models", "train", "train_ddp")
 
 __all__ = [
+    "DataLoaderFactory",
     "DefaultEarlyStopping",
     "DefaultEvaluator",
     "DefaultTester",
     "DefaultValidator",
+    "DistributedDataLoaderFactory",
     "Evaluator",
     "GNNModel",
     "Tester",
+    "Trainer",
     "TrainerDDP",
     "Validator",
     "cleanup_ddp",
+    "dataloaders",
     "early_stopping",
     "evaluate",
     "get_loader",
     "initialize_ddp",
     "models",
+    "train",
     "train_ddp",
     "zarr_file_to_dict",
     "zarr_group_to_dict",

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from trainers.core.config import Config, Evaluator, Monitor
+from trainers.core.pyobject import resolved
 from trainers.gnn.causets.features import NODE, SCALARS
 
 HIDDEN = 64
@@ -67,7 +69,10 @@ def with_defaults(config: Config) -> Config:
     A `model` that names no encoder has its own fields over those of MODEL. With the criterion that is built
     in, heads that are active are measured; of a class of somebody's own nobody knows its heads.
     """
-    if config.task is not None or "causets" not in config.data:
+    if config.task is not None:
+        return config
+    config = _stepped_each_epoch(config)
+    if "causets" not in config.data:
         return config
     model = dict(config.model)
     if not {"type", "encoder_type"} & model.keys():
@@ -79,6 +84,17 @@ def with_defaults(config: Config) -> Config:
         changes["validation"] = replace(validation, validator=_measuring(validation.validator, monitors))
         changes["testing"] = replace(testing, tester=_measuring(testing.tester, monitors))
     return replace(config, **changes)
+
+
+def _stepped_each_epoch(config: Config) -> Config:
+    """As QuantumGrav has it, a scheduler of torch's is stepped after each epoch if nothing else is said."""
+    training = config.training
+    if training.lr_scheduler_type is None or training.lr_scheduler_per is not None:
+        return config
+    kind = resolved(training.lr_scheduler_type, "training.lr_scheduler_type")
+    if isinstance(kind, type) and issubclass(kind, ReduceLROnPlateau):
+        return config
+    return replace(config, training=replace(training, lr_scheduler_per="epoch"))
 
 
 def _over(told: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

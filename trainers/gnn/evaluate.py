@@ -29,7 +29,10 @@ LOSSES = ("loss_avg", "loss_min", "loss_max")
 
 
 class _Judging:
-    """What both kinds have in common: a model, its batches, and the criterion's mean of each."""
+    """What both kinds have in common: a model, its batches, and the criterion's mean of each.
+
+    `device`: None means the model's.
+    """
 
     def __init__(self, device: Any, criterion: Callable[..., Any], apply_model: Callable[..., Any] | None):
         self.device = device
@@ -43,9 +46,10 @@ class _Judging:
         """The loss, the number of samples, the outputs and the batch, of each."""
         model.eval()
         apply = self.apply_model or applied(model)
+        device = next(model.parameters()).device if self.device is None else self.device
         judged = []
         for each in data_loader:
-            batch = each.to(self.device)
+            batch = each.to(device)
             outputs = apply(model, batch)
             loss = self._mean(outputs, batch, None).detach().cpu()
             judged.append((loss, samples_in(batch), outputs, batch))
@@ -78,7 +82,7 @@ class Evaluator(_Judging):
         ]
         if problems:
             raise ConfigError(problems)
-        self.tasks = Monitors(told, "evaluator_tasks", names.found)
+        self.tasks = Monitors(told, "evaluator_tasks", names.found, LOSSES)
         self.data = pandas.DataFrame({name: pandas.Series([], dtype=object) for name in LOSSES})
 
     def evaluate(self, model: nn.Module, data_loader: Iterable[Any]) -> Any:

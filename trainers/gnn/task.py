@@ -14,6 +14,7 @@ from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
 from trainers.gnn import names
 from trainers.gnn.graphs import settings
+from trainers.gnn.graphs.dataset import Graphs
 from trainers.gnn.graphs.splits import prepared
 from trainers.gnn.models.parts import of_libraries
 from trainers.gnn.models.section import applied, model_of
@@ -76,11 +77,19 @@ class GraphTask(ConfiguredTask):
         else:
             seed, folder = self.config.training.seed, self.state.folder
             splits = prepared(self.config.data, seed, self._place, beside=folder)
-            if "files" in self.config.data:
-                graphs = splits.train.dataset
-                self._graphs = {"number": len(graphs), "digest": graphs.digest}
-        self._see_that_it_fits(splits.train)
+        self.trained_on(splits.train)
         return splits
+
+    def trained_on(self, train: Any) -> None:
+        """Take note of the graphs that are trained on, and see that the network can take them.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+        graphs = getattr(train, "dataset", None)
+        if "files" in self.config.data and isinstance(graphs, Graphs):
+            self._graphs = {"number": len(graphs), "digest": graphs.digest}
+        self._see_that_it_fits(train)
 
     @staticmethod
     def collate(samples: list[Any]) -> Any:

@@ -362,8 +362,8 @@ def test_scripts_find_the_names_that_they_know() -> None:
     assert there.DefaultEarlyStopping is DefaultEarlyStopping
     assert there.get_loader is trainers.get_loader
     assert PyObject("trainers.gnn.models.GNNBlock").resolve() is GNNBlock
-    with pytest.raises(AttributeError, match=r"module 'trainers\.gnn' has no attribute 'Trainer'"):
-        there.Trainer  # noqa: B018
+    with pytest.raises(AttributeError, match=r"module 'trainers\.gnn' has no attribute 'JuliaWorker'"):
+        there.JuliaWorker  # noqa: B018
 
 
 def test_completion_offers_them() -> None:

@@ -28,9 +28,9 @@ SETS, LARGEST = 5, 12
 """In each of three stores; elements of the largest set."""
 
 
-def stores(folder: Path) -> list[str]:
+def stores(folder: Path, seed: int = 0) -> list[str]:
     """Stores as QuantumGrav has them: an array for each quantity, filled up with zeros to the largest set."""
-    draw = torch.Generator().manual_seed(0)
+    draw = torch.Generator().manual_seed(seed)
     paths = []
     for number in range(3):
         path = folder / f"sets_{number}.zarr"

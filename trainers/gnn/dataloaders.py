@@ -1,0 +1,133 @@
+"""Loaders that are made apart from a trainer, as QuantumGrav's scripts do it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch.distributed as dist
+
+from trainers.core.agreement import agree_on_sizes
+from trainers.core.config import Config
+from trainers.core.configured import judges_alone
+from trainers.core.contract import made
+from trainers.core.data import EvaluationLoader, TrainingLoader, loaders
+from trainers.core.distributed import place_of
+from trainers.core.fields import ConfigError
+from trainers.core.paths import expanded
+from trainers.core.pyobject import resolved
+from trainers.core.randomness import MODEL, derived, seed_all
+from trainers.core.sampling import split as split_in_parts
+from trainers.gnn.graphs.splits import prepared
+from trainers.gnn.task import GraphTask
+from trainers.task import Splits
+
+Kind = TypeVar("Kind", bound="DataLoaderFactory")
+
+DEFAULT_SPLIT = (0.8, 0.1, 0.1)
+
+
+class DataLoaderFactory:
+    """Makes the data sets and loaders of a configuration, on this rank.
+
+    `rank`: None means that of the process group, or 0 without one.
+
+    Raises:
+        ConfigError: the configuration is wrong.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | Config,
+        logger: logging.Logger | None = None,
+        rank: int | None = None,
+    ):
+        self.config = Config.of(config)
+        self.logger = logger or logging.getLogger(__name__)
+        self.rank = joined_rank() if rank is None else rank
+        self.place = place_of(self.rank, self.config)
+
+    @classmethod
+    def from_config(cls: type[Kind], config: Mapping[str, Any] | Config) -> Kind:
+        """The factory of a configuration."""
+        return cls(config)
+
+    def prepare_dataset(
+        self,
+        dataset: Any = None,
+        split: Sequence[float] | None = None,
+        train_dataset: Any = None,
+        val_dataset: Any = None,
+        test_dataset: Any = None,
+    ) -> Splits:
+        """The three data sets: those given, parts of the one given, or what the section `data` says.
+
+        All ranks must call it.
+
+        Raises:
+            ConfigError: both are given, or some of the three are missing.
+        """
+        three = (train_dataset, val_dataset, test_dataset)
+        given = [each for each in three if each is not None]
+        if given and (dataset is not None or len(given) < len(three)):
+            raise ConfigError(
+                [
+                    "prepare_dataset: takes train_dataset, val_dataset and test_dataset, or dataset, which "
+                    "it splits; give all three or the one"
+                ]
+            )
+        if given:
+            return Splits(*three)
+        training, data = self.config.training, self.config.data
+        seed_all(derived(MODEL, training.seed, 1))
+        if dataset is None and "dataset" not in data:
+            folder = expanded(training.path, "training.path").absolute()
+            return prepared(data, training.seed, self.place, beside=folder)
+        fractions = list(data.get("split") or split or DEFAULT_SPLIT)
+        if dataset is None:
+            arguments = {name: each for name, each in resolved(dict(data), "data").items() if name != "split"}
+            dataset = made(arguments.pop("dataset"), arguments, "data", "data.dataset")
+        return Splits(*split_in_parts(dataset, fractions, training.seed))
+
+    def prepare_dataloaders(
+        self,
+        dataset: Any = None,
+        split: Sequence[float] | None = None,
+        train_dataset: Any = None,
+        val_dataset: Any = None,
+        test_dataset: Any = None,
+        training_sampler: Any = None,
+    ) -> tuple[TrainingLoader, EvaluationLoader, EvaluationLoader]:
+        """Loaders for a trainer's `run_training` and `run_test`, of what `prepare_dataset` gives.
+
+        All ranks must call it.
+
+        Raises:
+            ConfigError: there is a sampler, but the trainer decides which samples come when.
+        """
+        if training_sampler is not None:
+            kind = f"a {type(training_sampler).__name__}"
+            raise ConfigError(
+                [
+                    f"training_sampler: is {kind}, but the trainer decides which samples come when, so that "
+                    "a run can resume anywhere; weight the samples in the criterion, or give a train_dataset "
+                    "in which some come more often"
+                ]
+            )
+        splits = self.prepare_dataset(dataset, split, train_dataset, val_dataset, test_dataset)
+        agree_on_sizes(splits, self.place)
+        if self.place.is_main:
+            words = "Training set size: %d, Validation set size: %d, Test set size: %d"
+            self.logger.info(words, *map(len, splits))
+        whole = judges_alone(self.config)
+        return loaders(splits, self.config, self.place, GraphTask.collate, whole=whole)
+
+
+class DistributedDataLoaderFactory(DataLoaderFactory):
+    """The same under another name: ranks share what there is, on one of them and on many."""
+
+
+def joined_rank() -> int:
+    """This process's rank in its group; 0 without one."""
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0

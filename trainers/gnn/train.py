@@ -1,0 +1,71 @@
+"""A trainer as QuantumGrav's scripts for one process have it, whose results are pandas tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch.distributed as dist
+from msgspec.structs import asdict, replace
+
+from trainers.core import config as core
+from trainers.core.config import Config
+from trainers.core.fields import ConfigError
+from trainers.gnn.evaluate import Evaluator, Tester, Validator
+from trainers.gnn.train_ddp import TrainerDDP
+from trainers.task import Task
+
+
+class Trainer(TrainerDDP):
+    """`TrainerDDP` for one process: a `Validator` and a `Tester` judge, and their tables are the results.
+
+    Raises:
+        ConfigError: there are several ranks, for which `TrainerDDP` is.
+    """
+
+    def __init__(self, rank: int, config: Mapping[str, Any] | Config, task: Task | None = None, **more: Any):
+        ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+        if ranks > 1:
+            raise ConfigError([f"Trainer: is for one process, not for {ranks}; use TrainerDDP"])
+        super().__init__(rank, with_tables(Config.of(config)) if task is None else config, task, **more)
+
+    def run_training(self, train_loader: Any, val_loader: Any, trial: Any = None) -> Any:
+        """Train to the end: a table of the epochs' means, and that of the validator."""
+        import pandas
+
+        trained, validated = super().run_training(train_loader, val_loader, trial)
+        kept = getattr(self.validator, "data", None)
+        return pandas.DataFrame(trained), pandas.DataFrame(validated) if kept is None else kept
+
+    def run_test(self, test_loader: Any) -> Any:
+        """Test the best model: the tester's table."""
+        import pandas
+
+        measures = super().run_test(test_loader)
+        kept = getattr(self.tester, "data", None)
+        return pandas.DataFrame([measures]) if kept is None else kept
+
+
+def with_tables(config: Config) -> Config:
+    """The configuration, with evaluators that keep tables where it names none of the user's own."""
+    validation, testing = config.validation, config.testing
+    validator = _keeping(validation.validator, Validator, config)
+    tester = _keeping(testing.tester, Tester, config)
+    return replace(
+        config,
+        validation=replace(validation, validator=validator),
+        testing=replace(testing, tester=tester),
+    )
+
+
+def _keeping(told: core.Evaluator | None, kind: type[Evaluator], config: Config) -> core.Evaluator:
+    told = told or core.Evaluator()
+    if told.type is not None and not isinstance(told.type, str):
+        return told
+    arguments = {
+        "device": None,
+        "criterion": config.criterion if told.criterion is None else told.criterion,
+        "evaluator_tasks": [asdict(task) for task in told.evaluator_tasks],
+        "apply_model": config.apply_model if told.apply_model is None else told.apply_model,
+    }
+    return core.Evaluator(type=kind, kwargs=arguments)
