@@ -64,6 +64,7 @@ Directives = Annotated[
 ]
 Sha256 = Annotated[str, takes("a SHA-256 sum: 64 hexadecimal digits", pattern=rf"^[0-9A-Fa-f]{{64}}{END}")]
 StarterName = Literal["srun", "pals", "hydra", "intelmpi", "openmpi", "flux", "local"]
+OwnDistribution = Literal["arbitrary", "own"]  # srun's: along a host file, or in another order
 RuntimeName = Literal["apptainer", "shifter", "podman-hpc", "pyxis"]
 Gpus = Literal["nvidia", "amd", "intel", "none"]
 Condition = Literal["after", "afterok", "afternotok", "afterany"]

@@ -49,6 +49,11 @@ GpuType = Annotated[
     ),
 ]
 
+HostSuffix = Annotated[
+    str,
+    takes("what ends a host's name, as in .hsn.example.org", pattern=rf"^[A-Za-z0-9._-]*{END}"),
+]
+
 _BUILT_IN = Path(__file__).parents[1] / "sites"
 
 
@@ -160,7 +165,9 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     shell: Word = "/bin/bash"  # the job script's interpreter line
     mpiexec: Program = "mpiexec"  # the mpiexec program, where the starter is one
     start_args: list[Word] = []  # further flags of the starter
-    master_suffix: Text = ""  # what follows a host's short name in MASTER_ADDR: the fast network's domain
+    master_suffix: HostSuffix = (
+        ""  # what follows a host's short name in MASTER_ADDR: the fast network's domain
+    )
     node: Node | None = None
     queues: dict[Word, Queue] = {}
     other_queues: bool = True  # whether there are queues that are not listed here

@@ -25,7 +25,7 @@ STALE = "stale"
 
 _VALUE = re.compile(
     r"\bcastoff_(?:nodes|ranks|ranks_per_node|full_nodes|starter_name|device_variable|visible|masks|"
-    r"device_step|staged_path|items|image|mounts|runtime|bind_flag|kept|given|python_folder)\b"
+    r"device_step|meeting_host|meeting_names|staged_path|items|image|mounts|runtime|bind_flag|kept|given|python_folder)\b"
 )
 """What programs of the nodes read of the head's values, and of what follows from them in the job."""
 
@@ -139,8 +139,8 @@ def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
     told = f"{own}/end_time" in known
     ends = told or plan.walltime
     member = "waiting_member" if plan.after else "member"
-    variant = "own" if plan.own_distribution else "uneven" if len(plan.layout) > 1 else "even"
-    variant = f"starters/{plan.starter}_{variant}"
+    layout = "uneven" if len(plan.layout) > 1 else "even"
+    variant = f"starters/{plan.starter}_{plan.own_distribution or layout}"
     several = not here and plan.nodes > 1
     return {
         "begin": True,
@@ -163,9 +163,11 @@ def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
         "environment": True,
         STALE: True,
         "secrets": plan.env_from,
-        "rendezvous": not here,
         variant: not here,
         f"starters/{plan.starter}": not here and variant not in known,
+        "rendezvous": not here,
+        "rendezvous_hosts" if several else "rendezvous_here": not here,
+        "host_of_rank_0": several and plan.own_distribution != "arbitrary",
         "look": several,
         "rank_logs" if plan.per_rank_logs else "node_logs": not here,
         "one_a_node" if plan.torchrun else "ranks": not here,
@@ -211,6 +213,7 @@ def _rank(plan: Plan) -> dict[str, object]:
         f"starters/{starter.tells}": True,
         "one_a_node" if torchrun else "blocks": not starter.tells_node,
         "layout_of_srun" if plan.own_distribution else "layout": True,
+        "rendezvous": plan.nodes > 1,
         "visible": devices.visible,
         "path": _activates(plan) and not plan.container,
         "torchrun" if torchrun else "ranks": True,

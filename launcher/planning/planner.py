@@ -6,12 +6,23 @@ profile knows of, is said here before anything is queued.
 
 from __future__ import annotations
 
+import re
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import msgspec
 
 from launcher.config.document import Document, FieldPath, dotted
-from launcher.config.job import Container, Directives, JobSpec, Snapshot, StarterName, check, program_name
+from launcher.config.job import (
+    Container,
+    Directives,
+    JobSpec,
+    OwnDistribution,
+    Snapshot,
+    StarterName,
+    check,
+    program_name,
+)
 from launcher.config.options import fixed_ranks, option_problems, with_options
 from launcher.config.quantities import cpulist, cpus, seconds
 from launcher.config.site import Site
@@ -355,7 +366,8 @@ class _Planner:
         """What the starter starts: the ranks, or one torchrun a node that owns all of it."""
         spec, site, layout = self.spec, self.site, self.layout
         if not spec.start.torchrun:
-            own, by_hand = self.starter == "srun" and self._own_distribution(), spec.binding is not None
+            own = self._own_distribution() if self.starter == "srun" else None
+            by_hand = spec.binding is not None
             return Request(layout, cores, cpu_lists, self.per_rank, self.node_devices, site, own, by_hand)
         whole = [cpulist(numbers) for numbers in binding.cores(site.node, 1, None)] if site.node else []
         cores, devices = cores and cores * layout.most, self.per_rank * layout.most
@@ -368,12 +380,18 @@ class _Planner:
         container = self.spec.container
         return None if container.image and container.runtime == "pyxis" else START_TIMEOUT
 
-    def _own_distribution(self) -> bool:
+    def _own_distribution(self) -> OwnDistribution | None:
         flags = [*self.site_args, *self.spec.start.args]
-        of_site, of_job = self.site.directives, self.spec.directives
-        named = directives.merged(of_site, of_job, self.site.scheduler)
-        words = any(flag.startswith(("--dist", "-m")) for flag in flags)
-        return words or any(named.get(name) for name in ("distribution", "m"))
+        named = directives.merged(self.site.directives, self.spec.directives, self.site.scheduler)
+        asked = [
+            f"{flag} {after}"
+            for flag, after in zip_longest(flags, flags[1:])
+            if flag.startswith(("--dist", "-m"))
+        ]
+        asked = asked or [str(named[name]) for name in ("distribution", "m") if named.get(name)]
+        if not asked:
+            return None
+        return "arbitrary" if re.search(r"\barb", asked[-1]) else "own"
 
     def _container(self) -> ContainerPlan | None:
         decided = containers.decide(self.spec.container, self.site, self.per_rank)

@@ -141,6 +141,9 @@ def first_host(starter: str, around: Around) -> tuple[str, str] | None:
 
     Never SLURM_LAUNCH_NODE_IPADDR: that is where srun runs, often a login node.
     """
+    along = starter == "srun" and around.get("SLURM_DISTRIBUTION", "").startswith("arbitrary")
+    if along and (path := around.get("SLURM_HOSTFILE")):
+        return _first_of_host_file(path, around), "SLURM_HOSTFILE"
     lists = ["SLURM_JOB_NODELIST"]
     # Open MPI runs its daemons on all hosts but the first in a step; that step's list lacks the
     # host of rank 0. Hydra's step has all of its hosts.
@@ -155,6 +158,21 @@ def first_host(starter: str, around: Around) -> tuple[str, str] | None:
             return hosts[0], name
     hosts = node_hosts(around)
     return (short_name(hosts[0]), "PBS_NODEFILE") if hosts else None
+
+
+def _first_of_host_file(path: str, around: Around) -> str:
+    """Read where srun's arbitrary distribution starts rank 0; a line is a host list, or one with *COUNT."""
+    try:
+        lines = [line.split() for line in around.read_file(path).splitlines()]
+    except OSError:
+        lines = []
+    hosts = [words[0].partition("*")[0] for words in lines if words and not words[0].startswith("#")]
+    if not hosts:
+        raise PlacementError(
+            f"srun placed these ranks along a host file (SLURM_HOSTFILE={path}), which names none or cannot"
+            " be read here, so nothing tells where rank 0 is. Set MASTER_ADDR to its host, the same for all."
+        )
+    return expand(hosts[0])[0]
 
 
 def address(placement: Placement, around: Around) -> tuple[str, str] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from launcher.config.job import Gpus, RuntimeName, Snapshot, Stage, StarterName
+from launcher.config.job import Gpus, OwnDistribution, RuntimeName, Snapshot, Stage, StarterName
 from launcher.runs.records import Facts
 
 
@@ -50,8 +50,9 @@ class Plan(Facts, frozen=True, kw_only=True):
     function: bool
     """Whether the program is submitit's `_submit` on the run directory instead of `command`."""
     nodes: int
-    own_distribution: bool
-    """Whether the job's own flags for srun say where each rank starts; `layout` is then what it asks for."""
+    own_distribution: OwnDistribution | None
+    """Whether the job's own flags for srun say where each rank starts, and whether that follows a host file;
+    `layout` is then what it asks for."""
     start: list[str]
     """The starter's argv, up to the program."""
     start_timeout: int | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from launcher.config.job import StarterName
+from launcher.config.job import OwnDistribution, StarterName
 from launcher.config.quantities import cpus
 from launcher.config.site import Site
 
@@ -66,7 +66,7 @@ class Request(NamedTuple):
     node_devices: int
     """Devices of each node that the job has: all of them where it has the node for itself."""
     site: Site
-    own_distribution: bool = False
+    own_distribution: OwnDistribution | None = None
     """Whether further flags of the job say where srun starts each process."""
     by_hand: bool = False
     """Whether the job itself names the cores of each process."""

@@ -27,6 +27,18 @@ TORCHRUN = [
 THREE_AND_ONE = (
     'scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "1{p;p}" >placed; export SLURM_HOSTFILE=$PWD/placed'
 )
+BACKWARDS = 'scontrol show hostnames "$SLURM_JOB_NODELIST" | tac >placed; export SLURM_HOSTFILE=$PWD/placed'
+# What srun tells a step, of which sbatch in that step hands on all, whatever its --export says.
+OUTER_STEP = {
+    **{
+        "SLURM_CPU_BIND": "quiet,mask_cpu:0x1",
+        "SLURM_CPU_BIND_LIST": "0x1",
+        "SLURM_CPU_BIND_TYPE": "mask_cpu:",
+    },
+    **{"SLURM_CPU_BIND_VERBOSE": "quiet", "SLURM_DISTRIBUTION": "cyclic", "SLURM_CPUS_PER_TASK": "5"},
+    **{"SLURM_MEM_BIND": "quiet,local", "SLURM_MEM_BIND_TYPE": "local", "SLURM_STEP_ID": "0"},
+}
+A_STEP_IN_SETUP = "srun --overlap --nodes=1 --ntasks=1 env >step-of-setup"
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +63,15 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
     submit(
         "three-and-one", setup=[THREE_AND_ONE], start={"args": ["--distribution=arbitrary"]}, nodes=2, ranks=4
     )
+    submit(
+        *("backwards",),
+        command=[*PROGRAMS, "env"],
+        setup=[BACKWARDS],
+        start={"args": ["--distribution=arbitrary"]},
+        nodes=2,
+        ranks=2,
+    )
+    submit("in-a-step", env=OUTER_STEP, setup=[A_STEP_IN_SETUP], **two)
     submit("cyclic", start={"args": ["--distribution=cyclic"]}, **two)
     submit("cyclic-uneven", directives={"distribution": "cyclic"}, nodes=2, ranks=3)
     submit("stale", env=STALE, inherit="all", **two)
@@ -68,7 +89,7 @@ def placed(job: Submitted) -> list[tuple[Any, ...]]:
     hosts = (job.run_dir / "attempts/0.0/hosts").read_text().split()
     ranks = job.ranks()
     assert {rank["detected"]["world_size"] for rank in ranks} == {len(ranks)}
-    assert {rank["environ"]["MASTER_ADDR"] for rank in ranks} == {hosts[0]}
+    assert {rank["environ"]["MASTER_ADDR"] for rank in ranks} == {hosts[0] if hosts[1:] else "127.0.0.1"}
     fields = ("rank", "local_rank", "local_world_size", "node_rank")
     return [
         (*(rank["detected"][field] for field in fields), hosts.index(rank["environ"]["SLURMD_NODENAME"]))
@@ -90,6 +111,30 @@ def test_on_some_hosts(hosts: int, jobs: dict[str, Submitted]) -> None:
 def test_uneven_layouts(jobs: dict[str, Submitted]) -> None:
     assert placed(jobs["uneven"]) == blocks(3, 2, 2)
     assert placed(jobs["three-and-one"]) == blocks(3, 1)
+
+
+def test_ranks_meet_where_rank_0_is(jobs: dict[str, Submitted]) -> None:
+    """With the arbitrary distribution, that is the host file's first line."""
+    job = jobs["backwards"]
+    assert job.ending() == ("done", 0), job.output()
+    hosts = (job.run_dir / "attempts/0.0/hosts").read_text().split()
+    assert [rank["host"] for rank in job.ranks()] == hosts[::-1]
+    assert [rank["total"] for rank in job.ranks()] == [3, 3], "they met, and added up their numbers"
+
+
+def test_a_script_submitted_in_a_step_has_none_of_its_bindings(jobs: dict[str, Submitted]) -> None:
+    job = jobs["in-a-step"]
+    assert placed(job) == blocks(2, 2)
+    told = {name: text for rank in job.ranks() for name, text in rank["environ"].items()}
+    assert not [name for name, text in told.items() if "BIND" in name and ("0x1" in text or "local" in text)]
+    assert told.get("SLURM_CPUS_PER_TASK", "1") == "1"
+
+
+def test_a_step_of_setup_begins_with_the_jobs_environment(jobs: dict[str, Submitted]) -> None:
+    """Although sbatch was told to export nothing."""
+    job = jobs["in-a-step"]
+    assert job.ending() == ("done", 0), job.output()
+    assert "PATH=" in (job.folder / "step-of-setup").read_text()
 
 
 def test_cyclic_layouts(jobs: dict[str, Submitted]) -> None:

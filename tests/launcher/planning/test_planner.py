@@ -380,19 +380,25 @@ class TestStarters:
     @pytest.mark.parametrize(
         ("fields", "own"),
         [
-            ({"start": {"args": ["--distribution=cyclic"]}}, True),
-            ({"start": {"args": ["-m", "cyclic"]}}, True),
-            ({"directives": {"distribution": "cyclic"}}, True),
-            ({"directives": {"distribution": None}}, False),
-            ({"start": {"args": ["--mem=4G", "--multi-prog"]}}, False),
-            ({"start": {"args": ["--distribution=cyclic"], "torchrun": True}}, False),
+            ({"start": {"args": ["--distribution=cyclic"]}}, "own"),
+            ({"start": {"args": ["-m", "cyclic"]}}, "own"),
+            ({"directives": {"distribution": "cyclic"}}, "own"),
+            ({"start": {"args": ["--distribution=arbitrary"]}}, "arbitrary"),
+            ({"start": {"args": ["-m", "arbitrary"]}}, "arbitrary"),
+            ({"directives": {"distribution": "arbitrary"}}, "arbitrary"),
+            ({"directives": {"distribution": "arbitrary"}, "start": {"args": ["-m", "cyclic"]}}, "own"),
+            ({"directives": {"distribution": None}}, None),
+            ({"start": {"args": ["--mem=4G", "--multi-prog"]}}, None),
+            ({"start": {"args": ["--distribution=cyclic"], "torchrun": True}}, None),
         ],
     )
-    def test_the_jobs_own_distribution_is_not_overruled(self, fields: dict[str, Any], own: bool) -> None:
+    def test_the_jobs_own_distribution_is_not_overruled(
+        self, fields: dict[str, Any], own: str | None
+    ) -> None:
         found = planned("slurm", nodes=2, ranks=3, **fields)
         assert found.own_distribution == own
-        if not found.torchrun:
-            assert ("--distribution=arbitrary" in found.start) == (not own)
+        if not found.torchrun and own != "arbitrary":
+            assert ("--distribution=arbitrary" in found.start) == (own is None)
 
     def test_no_mpi_plugin_unless_asked_for(self) -> None:
         # NeMo Speech 14829: a default of --mpi=pmix breaks launches.

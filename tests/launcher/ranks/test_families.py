@@ -118,6 +118,26 @@ def test_master_that_is_set_is_kept_and_the_rest_found() -> None:
     assert me.master_port == detect(rank("srun-two-nodes", 2)).master_port
 
 
+ARBITRARY = {"SLURM_DISTRIBUTION": "arbitrary", "SLURM_HOSTFILE": "/placed"}
+
+
+def test_along_a_host_file_the_master_is_on_its_first_line() -> None:
+    """Which may be a host list or have a count; Slurm's own list of the step's nodes is in another order."""
+    environ = {**rank("srun-two-nodes"), **ARBITRARY}
+    for text in ("n2\nn1\n", "# ours\n\n n2*3\nn1\n", "n[2,1]\n"):
+        files = {"/placed": text}
+        assert RankEnv.detect(environ, read_file=files.__getitem__).master_addr == "n2"
+    assert RankEnv.detect({**environ, "MASTER_ADDR": "x"}, read_file=files.__getitem__).master_addr == "x"
+
+
+def test_a_host_file_that_cannot_be_read_leaves_the_master_unknown() -> None:
+    def missing(path: str) -> str:
+        raise FileNotFoundError(path)
+
+    with pytest.raises(PlacementError, match=r"SLURM_HOSTFILE=/placed.* Set MASTER_ADDR"):
+        RankEnv.detect({**rank("srun-two-nodes"), **ARBITRARY}, read_file=missing)
+
+
 def test_launch_address_of_srun_is_never_the_master() -> None:
     environ = {**rank("srun-two-nodes", 2), "SLURM_LAUNCH_NODE_IPADDR": "10.77.0.10"}
     assert detect(environ).master_addr == "n1"

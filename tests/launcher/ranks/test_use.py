@@ -222,7 +222,7 @@ def test_import_and_detect_load_nothing_slow() -> None:
 
 def test_commands_and_code_of_the_documentation_run() -> None:
     blocks = (ROOT / "docs/ranks.md").read_text().split("```")[1::2]
-    assert [block.partition("\n")[0] for block in blocks] == ["python", "sh", "sh"]
+    assert [block.partition("\n")[0] for block in blocks] == ["python", "sh", "python", "sh"]
     for block in blocks:
         kind, _, text = block.partition("\n")
         words = ["sh", "-ec", text] if kind == "sh" else [sys.executable, "-c", text]

@@ -183,6 +183,9 @@ EXAMPLES: dict[str, Example] = {
         "slurm",
         {"nodes": 3, "ranks_per_node": None, "ranks": 8, "start": {"args": ["--distribution=cyclic"]}},
     ),
+    "slurm-arbitrary": Example(
+        "slurm", {"nodes": 2, "ranks_per_node": 2, "start": {"args": ["--distribution=arbitrary"]}}
+    ),
     "slurm-torchrun": Example("slurm", {"nodes": 2, "start": {"torchrun": True}}),
     "slurm-snapshot": Example("slurm", {"snapshot": True, "workdir": "src"}),
     "slurm-gpus-per-task": Example("slurm", {}, changes={"gpu_request": "gpus-per-task"}),

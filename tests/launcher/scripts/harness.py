@@ -154,6 +154,7 @@ class Bench:
         modules = ["module"] if any("module" in line for line in self.site.setup) else []
         for name in ("qsub", "scontrol", "squeue", *modules):
             self.stub(name, RECORDER)
+        self.stub("getent", RESOLVER)
 
     def stub(self, name: str, text: str) -> None:
         """A program on the job's PATH."""
@@ -258,6 +259,12 @@ sys.path.insert(0, {str(CHECKOUT)!r})
 from tests.launcher.scripts.stub_starter import main
 sys.exit(main())
 """
+
+RESOLVER = """#!/bin/sh
+case ${STUB_UNKNOWN-} in *"|$2|"*) exit 2 ;; esac
+echo "10.0.0.7        STREAM $2"
+"""
+"""Stands in for getent: it knows each name but those in STUB_UNKNOWN, as |a|b|."""
 
 RECORDER = f"""#!{sys.executable}
 import json, os, sys

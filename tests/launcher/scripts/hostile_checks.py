@@ -203,7 +203,7 @@ def _expected_environment(trial: Trial, stage_dir: str) -> dict[bytes, bytes]:
     expected[b"CASTOFF_ARRAY_INDEX"] = str(case.member).encode()
     expected[b"CASTOFF_ARRAY_COUNT"] = str(fields.get("array", {}).get("count", 1)).encode()
     if case.kind != "local":
-        expected[b"MASTER_ADDR"] = f"localhost{profile.get('master_suffix', '')}".encode()
+        expected[b"MASTER_ADDR"] = b"127.0.0.1"
     return expected
 
 

@@ -398,7 +398,7 @@ def _profiles(kind: Kind) -> st.SearchStrategy[Fields]:
         "setup": SHELL_TEXTS.map(lambda text: [f"export SITE_SETUP={shlex.quote(text)}"]),
         "start_args": st.lists(LINES, max_size=2),
         "mpiexec": LINE_FILE_NAMES.map(lambda name: f"{HERE}/mpi/{name}"),
-        "master_suffix": TEXTS,
+        "master_suffix": st.from_regex(r"[A-Za-z0-9._-]{0,20}", fullmatch=True),
         "local_storage": LINE_FILE_NAMES.map(lambda name: f"{HERE}/disk/{name}"),
         "shell": st.sampled_from(["/bin/bash", "/opt/a b/bash -l", "/bin/bash $(touch CANARY)"]),
         "defaults": st.fixed_dictionaries({"env": default_env}, optional={"account": _lines(kind)}),

@@ -15,7 +15,7 @@ import pytest
 from tests.cases import others_long
 
 from .conftest import Benches
-from .harness import CASTOFF, PROBE, STALE, STALE_SLURM, STARTER
+from .harness import CASTOFF, PROBE, STALE, STALE_SLURM, STARTER, Bench
 
 HOSTILE = [
     *("", "a b", " lead", "it's", '"', "\\", "$(touch x)", "`touch y`", "$HOME", "*", "?", "~", "!!"),
@@ -164,14 +164,64 @@ def test_shared_tiles_have_a_mask_each(bench: Benches) -> None:
     assert {seen["detected"]["device"] for seen in here.ranks()} == {0}
 
 
-def test_own_address_is_the_first_hosts_short_name(bench: Benches) -> None:
+def addresses(here: Bench) -> set[str]:
+    """Where the ranks are told to meet."""
+    return {seen["environ"]["MASTER_ADDR"] for seen in here.ranks()}
+
+
+def unknown_to_ranks(here: Bench, *names: str) -> None:
+    """Names that the batch script's host knows, and those of the ranks do not."""
+    told = f'import os, sys\nos.environ["STUB_UNKNOWN"] = "|{"|".join(names)}|"'
+    here.stub("srun", (here.bin / "srun").read_text().replace("import sys", told, 1))
+
+
+def test_ranks_of_one_host_meet_on_its_loopback(bench: Benches) -> None:
     here = bench("srun")
-    assert here.run(nodes=2).code == 0
-    assert {seen["environ"]["MASTER_ADDR"] for seen in here.ranks()} == {"x0"}
-    numeric = bench("srun", folder="numeric")
-    numeric.hosts = []
-    assert numeric.run(env={"STUB_HOSTS": "127.0.0.2"}).code == 0
-    assert numeric.ranks()[0]["environ"]["MASTER_ADDR"] == "127.0.0.2"
+    assert here.run(ranks_per_node=2).code == 0
+    assert addresses(here) == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("unknown", "address"),
+    [
+        ([], "x0.fast"),
+        (["x0.fast"], "x0"),
+        (["x0.fast", "x0"], "x0.slow.example"),
+        (["x0.fast", "x0", "x0.slow.example"], "10.0.0.7"),
+    ],
+)
+def test_ranks_meet_by_the_first_name_that_their_hosts_know(
+    unknown: list[str], address: str, bench: Benches
+) -> None:
+    """The short name with the site's suffix, the short name, the full name, the address."""
+    here = bench("srun")
+    here.site = msgspec.structs.replace(here.site, master_suffix=".fast")
+    unknown_to_ranks(here, *unknown)
+    ended = here.run(nodes=2, env={"STUB_HOSTS": "x0.slow.example\nx1.slow.example"})
+    assert ended.code == 0, ended.output
+    assert addresses(here) == {address}
+
+
+def test_an_address_is_taken_whole(bench: Benches) -> None:
+    here = bench("srun")
+    assert here.run(nodes=2, env={"STUB_HOSTS": "10.0.0.7\n10.0.0.8"}).code == 0
+    assert addresses(here) == {"10.0.0.7"}
+
+
+def test_a_host_that_knows_no_name_of_rank_0s_host_is_an_error(bench: Benches) -> None:
+    here = bench("srun")
+    unknown_to_ranks(here, "x0", "10.0.0.7")
+    ended = here.run(nodes=2)
+    assert ended.code != 0 and not here.ranks()
+    assert "knows no address of rank 0's host, so the ranks cannot meet; it tried x0" in ended.output
+    assert "master_suffix" in ended.output
+
+
+def test_rank_0_on_another_host_than_the_meeting_place_is_an_error(bench: Benches) -> None:
+    here = bench("srun")
+    ended = here.run(nodes=2, env={"SLURMD_NODENAME": "x1"})
+    assert ended.code != 0 and not here.ranks()
+    assert "rank 0 runs on x1, but the ranks are to meet on x0" in ended.output
 
 
 def test_a_node_file_with_blank_lines_and_two_names_of_a_host(bench: Benches) -> None:
@@ -183,12 +233,11 @@ def test_a_node_file_with_blank_lines_and_two_names_of_a_host(bench: Benches) ->
 
 
 def test_no_address_is_run(bench: Benches, tmp_path: Path) -> None:
-    """Neither what a node file holds nor a site's suffix is shell, also not to the bash that tries ports."""
-    here = bench("hydra")
-    here.site = msgspec.structs.replace(here.site, master_suffix=f"$(touch {tmp_path}/run)")
-    ended = here.start_plan(here.plan_of(env={"BASH_ENV": f"$(touch {tmp_path}/sourced)"})).end()
-    assert ended.code == 0, ended.output
-    assert here.ranks()[0]["environ"]["MASTER_ADDR"].endswith(f"$(touch {tmp_path}/run)")
+    """What a node file holds is no shell, also not to the bash that tries ports."""
+    here = bench("srun")
+    hosts = f"$(touch {tmp_path}/run)\nx1"
+    decided = here.plan_of(nodes=2, env={"BASH_ENV": f"$(touch {tmp_path}/sourced)"})
+    here.start_plan(decided, env={"STUB_HOSTS": hosts}).end()
     assert not (tmp_path / "run").exists() and not (tmp_path / "sourced").exists()
 
 

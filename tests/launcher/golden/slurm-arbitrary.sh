@@ -1,0 +1,52 @@
+#!/bin/bash -l
+#SBATCH --job-name=causets
+#SBATCH --account=my-project
+#SBATCH --partition=gpu
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=8
+#SBATCH --gpus-per-node=2
+#SBATCH --time=00:30:00
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR2@120
+#SBATCH --no-requeue
+#SBATCH --export=NIL
+
+# causets on slurm: 4 ranks, 2 on each of 2 nodes.
+# OMP_NUM_THREADS=8: a rank's cores
+POSIXLY_CORRECT=1 # unset is then bash's own, whatever functions the environment holds
+unset -f awk builtin echo eval exit export readonly set shopt unset; unset -v POSIXLY_CORRECT
+set -euo pipefail
+# First of all, castoff's functions: they stand below the last line that begins with "# === castoff".
+if ! castoff_below=$(LC_ALL=C awk '/^# === castoff / { last = NR } { line[NR] = $0 }
+    END { while (last && ++i <= NR) print (i > last ? line[i] : "") }' <"$0") ||
+  [[ $castoff_below != *$'\ncastoff_loaded=1' ]]; then
+  echo "castoff: the functions at the end of $0 cannot be read: is all of it there?" >&2
+  exit 1
+fi
+eval "${castoff_below:LINENO-1}" # so that their errors name the right lines
+
+castoff_nodes=2 castoff_ranks=4 castoff_ranks_per_node=2 castoff_full_nodes=2 castoff_start_timeout=600
+castoff_walltime=1800 castoff_grace=120 # seconds; the program is asked to stop in its last ones
+castoff_device_step=1
+export CASTOFF_ARRAY_COUNT=1
+castoff_begin # the run directory and its records; what asks this job to stop
+
+# --- Setup
+castoff_setup # a line that fails ends the job and is reported; variables that are not set are empty
+module load python
+castoff_setup_over
+
+# --- Environment of the ranks
+castoff_forget # what a parent's ranks were told must not reach ours
+export OMP_NUM_THREADS=8
+castoff_rendezvous # MASTER_ADDR and MASTER_PORT
+
+# --- Start
+castoff_start srun --nodes=2 --ntasks=4 --cpus-per-task=8 --kill-on-bad-exit=1 --wait=0 --export=ALL \
+  --distribution=arbitrary \
+  "$castoff_rank" \
+  python -m trainers.gnn --config causets.yaml
+castoff_end # its ending, on record; starts it again where that is due
+# === castoff for slurm and srun, nodes, distribution, devices: nothing below is about this job ===
