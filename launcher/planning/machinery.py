@@ -154,6 +154,7 @@ def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
         f"{own}/end_time": True,
         "end_time": plan.walltime and not told,
         "timer": ends and not scheduler_of(own).warns,
+        f"{own}/walltime": ends and f"{own}/walltime" in known,
         "deadline" if ends else "no_deadline": True,
         "signals": True,
         "terminate_by_usr1" if starter.ends_by_usr1 else "terminate": True,

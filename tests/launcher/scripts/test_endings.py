@@ -223,6 +223,12 @@ def test_the_timer_asks_to_stop_before_the_walltime(kind: str, bench: Benches) -
     assert ended.code == 75
 
 
+def test_a_script_that_nobody_ends_holds_its_walltime(bench: Benches) -> None:
+    """On this machine, where somebody started it by hand."""
+    ended = bench("local").run(walltime="2s", grace="1s", command=["sleep", "600"])
+    assert (ended.code, ended.ending) == (143, ("walltime", 143)), ended.output
+
+
 def test_slurm_tells_the_deadline(bench: Benches) -> None:
     here = bench("srun")
     assert here.run(walltime="30m", env={"SLURM_JOB_END_TIME": "1900000000"}).code == 0

@@ -19,6 +19,7 @@ import pytest
 
 from launcher.runs.run import Run
 from launcher.starters.local.processes import allowed_cores, shares
+from tests.cases import others_long
 
 from ...conftest import DAEMON, STUBBORN, Castoff, LocalJobs
 
@@ -248,6 +249,16 @@ class TestWalltime:
         assert (told["ending"], told["code"]) == ("walltime", 143)
         assert attempt["failure"] is None
         assert (jobs.folder / "stopped").exists()
+        until(lambda: jobs.nothing_left(run))
+
+    @pytest.mark.parametrize("program", others_long(["sleep 600", STUBBORN], ["sleep 600"]))
+    def test_it_holds_without_a_scheduler(self, jobs: LocalJobs, until: Until, program: str) -> None:
+        """The script ends itself; what takes no notice is killed by its starter."""
+        setup = """setup=["kill -KILL $PPID"]"""
+        run = jobs.submit("--walltime", "2s", "--set", "grace=1s", "--set", setup, sh=program)
+        told = jobs.wait(run)
+        assert (told["state"], told["ending"]) == ("ended", "walltime") and told["code"] in (137, 143)
+        assert "castoff_enforce" not in jobs.log(run)
         until(lambda: jobs.nothing_left(run))
 
     @pytest.mark.long
