@@ -28,13 +28,13 @@ from launcher.config.quantities import cpulist, cpus, seconds
 from launcher.config.site import Site
 from launcher.config.structure import fields_of
 from launcher.errors import InvalidInput, Problem
-from launcher.planning import binding, containers, limits, staging
+from launcher.planning import binding, containers, limits, near, staging
 from launcher.runs.plan import ContainerPlan, Devices, Plan
 from launcher.schedulers import directives
 from launcher.schedulers.choice import check_profile
 from launcher.schedulers.directives import of_scheduler, own_dependency
 from launcher.schedulers.registry import queued, scheduler_of
-from launcher.starters.registry import STARTERS, Layout, Request, start
+from launcher.starters.registry import STARTERS, Layout, Request, shows_devices, start
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -119,9 +119,12 @@ class _Planner:
         self.of_node = site.node.device_count if site.node else 0
         self.problems: list[Problem] = []
         self.notes: list[str] = []
+        self._numbered: Devices | None = None  # those that castoff itself gives the ranks, by their numbers
         self.layout = self._layout()
         self.starter = self._starter()
         self.site_args = site.start_args if self.queued and self.starter == site.starter else []
+        chosen = self._chosen_by_flags()
+        self.binds_devices = site.binds_devices if chosen is None else chosen
         self.per_rank = int(self.of_node > 0) if spec.devices_per_rank is None else spec.devices_per_rank
         self.node_devices = self.layout.most * self.per_rank
         if self.of_node and self.node_devices:
@@ -139,6 +142,7 @@ class _Planner:
             after=own_dependency(dict(spec.after)),
         )
         self._check(processes)
+        self._check_binding(devices)
         if self.problems:
             raise InvalidInput(self.problems)
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
@@ -218,6 +222,18 @@ class _Planner:
         for field, message in directives.directive_problems(site.directives, spec, site, asked, of_site=True):
             field = directives.place(field, site.directives, site.scheduler)
             self.problems.append(Problem(f"site {site.name}", field, message))
+
+    def _check_binding(self, devices: Devices) -> None:
+        """Whether ranks that something else than castoff binds are beside the devices that it gives them."""
+        spec, site, node = self.spec, self.site, self.site.node
+        said = near.by_hand(spec, self.starter, self.site_args)
+        if said is None or node is None or spec.start.torchrun or devices != self._numbered:
+            return
+        for message in near.problems(node, devices, self.layout.most, self.starter, said):
+            if said.field == "start_args":
+                self.problems.append(Problem(f"site {site.name}", said.field, message))
+            else:
+                self._report(said.field, message)
 
     def _report(self, field: str, message: str) -> None:
         field = directives.place(field, self.given, self.site.scheduler)
@@ -305,7 +321,7 @@ class _Planner:
         site, node, layout, per_rank = self.site, self.site.node, self.layout, self.per_rank
         torchrun = self.spec.start.torchrun  # the shim runs once a node, so no rank is given its own
         # Of those that the scheduler chooses, each rank sees its own alone, or all of its node's.
-        chosen = Devices(step=(0 if site.binds_devices else per_rank) if per_rank else None)
+        chosen = Devices(step=(0 if self.binds_devices else per_rank) if per_rank else None)
         if node is None or not self.of_node:
             return Devices() if torchrun else chosen
         try:
@@ -319,14 +335,15 @@ class _Planner:
             self._report_ranks(f"{given}; {fits}, or another {shared.field}")
         # A scheduler that hands out some of a node's devices numbers those alone, from 0.
         whole = not self.scheduler.hands_out_devices(site) or self.node_devices == self.of_node
-        numbered = whole and not site.binds_devices
+        numbered = whole and not self.binds_devices
         if torchrun:
             if devices.per_rank:
                 self.notes.append("torchrun hands out no devices: each rank sees all those of its node")
             return Devices(visible=devices.visible) if numbered else Devices()
         if numbered:
+            self._numbered = devices if per_rank else None
             return devices
-        if site.binds_devices and per_rank:
+        if self.binds_devices and per_rank:
             shows = f"{self.scheduler.starters[0]} shows each rank its own devices alone"
             self.notes.append(f"{shows}: the first is 0 (CASTOFF_DEVICE)")
         return chosen
@@ -382,7 +399,7 @@ class _Planner:
 
     def _own_distribution(self) -> OwnDistribution | None:
         flags = [*self.site_args, *self.spec.start.args]
-        named = directives.merged(self.site.directives, self.spec.directives, self.site.scheduler)
+        named = self._named()
         asked = [
             f"{flag} {after}"
             for flag, after in zip_longest(flags, flags[1:])
@@ -392,6 +409,18 @@ class _Planner:
         if not asked:
             return None
         return "arbitrary" if re.search(r"\barb", asked[-1]) else "own"
+
+    def _chosen_by_flags(self) -> bool | None:
+        """Whether flags of srun's show each rank its own devices alone; None where none says of it."""
+        if self.starter != "srun":
+            return None
+        own = self._named().get("gpu-bind")
+        of_directives = [f"--gpu-bind={own}"] if isinstance(own, str) else []
+        return shows_devices([*of_directives, *self.site_args, *self.spec.start.args])
+
+    def _named(self) -> Directives:
+        """The directives of site and job, by their names."""
+        return directives.merged(self.site.directives, self.spec.directives, self.site.scheduler)
 
     def _container(self) -> ContainerPlan | None:
         decided = containers.decide(self.spec.container, self.site, self.per_rank)

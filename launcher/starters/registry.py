@@ -249,6 +249,19 @@ def binds(name: StarterName, words: list[str]) -> bool:
     return any(word.partition("=")[0] in STARTERS[name].bind_flags for word in words)
 
 
+def shows_devices(words: list[str]) -> bool | None:
+    """Whether these flags have srun show each rank its own GPUs alone; None where they say nothing of it."""
+    shows = None
+    for at, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name == "--gpu-bind":
+            kind = (value if equals else next(iter(words[at + 1 :]), "")).removeprefix("verbose,")
+            shows = kind != "none"
+        elif name in ("--gpus-per-task", "--ntasks-per-gpu") and shows is None:
+            shows = True  # unless --gpu-bind says otherwise
+    return shows
+
+
 def _without(flags: tuple[str, ...], words: list[str]) -> list[str]:
     left, after = [], False
     for word in words:

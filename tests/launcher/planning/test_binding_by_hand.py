@@ -20,6 +20,9 @@ from launcher.starters.registry import STARTERS, Layout, Request
 
 CHARGED: dict[str, Any] = {"account": "m1234", "walltime": "30m"}
 AURORA: dict[str, Any] = {"account": "a", "walltime": "30m", "directives": {"filesystems": "home"}}
+NO_TILES: dict[str, Any] = {**AURORA, "devices_per_rank": 0}
+POLARIS: dict[str, Any] = {**AURORA, "queue": "preemptable"}
+BASES = {"polaris": POLARIS, "aurora": AURORA, "perlmutter": CHARGED, "frontier": CHARGED}
 WHOLE: dict[str, Any] = {"ranks_per_node": 2, "exclusive": True}
 
 
@@ -94,8 +97,8 @@ def test_at_home_it_is_left_out_and_said() -> None:
 @pytest.mark.parametrize(
     ("site", "fields", "flag", "words"),
     [
-        ("aurora", {**AURORA, "start": {"args": ["--cpu-bind", "depth"]}}, "--cpu-bind", ["depth"]),
-        ("aurora", {**AURORA, "start": {"args": ["--cpu-bind=verbose,depth"]}}, "--cpu-bind", []),
+        ("aurora", {**NO_TILES, "start": {"args": ["--cpu-bind", "depth"]}}, "--cpu-bind", ["depth"]),
+        ("aurora", {**NO_TILES, "start": {"args": ["--cpu-bind=verbose,depth"]}}, "--cpu-bind", []),
         ("perlmutter", {**CHARGED, "start": {"args": ["--cpu-bind=none"]}}, "--cpu-bind", []),
         ("perlmutter", {**CHARGED, "binding": "0-15:16-31:32-47:48-63"}, "--cpu-bind", []),
         ("pbs", {"start": {"starter": "openmpi", "args": ["--bind-to", "core"]}}, "--bind-to", ["core"]),
@@ -108,6 +111,113 @@ def test_nothing_is_bound_twice(site: str, fields: dict[str, Any], flag: str, wo
     args = fields.get("start", {}).get("args", [])
     assert found[len(found) - len(args) :] == args
     assert "list:" not in " ".join(found) and "none" not in found
+
+
+ON_POLARIS = "0-7:8-15:16-23:24-31"
+THE_OTHER_WAY = "24-31:16-23:8-15:0-7"
+SIX_AND_SIX = ":".join(f"{first}-{first + 7}" for first in (*range(1, 48, 8), *range(53, 100, 8)))
+ON_ONE_SOCKET = ":".join(f"{first}-{first + 3}" for first in range(1, 48, 4))
+
+
+def args(*words: str) -> dict[str, Any]:
+    return {"start": {"args": list(words)}}
+
+
+@pytest.mark.parametrize(
+    ("site", "fields"),
+    [
+        ("polaris", {"binding": ON_POLARIS}),
+        ("polaris", {"binding": "0-15:16-31", "ranks_per_node": 2}),
+        ("polaris", {"binding": THE_OTHER_WAY, "devices_per_rank": 0, "ranks_per_node": 4}),
+        ("polaris", args("--depth=8", "--cpu-bind", "depth")),  # ALCF's own example
+        ("polaris", args("--cpu-bind", f"verbose,list:{ON_POLARIS}")),
+        ("polaris", args("--cpu-bind=none")),
+        ("aurora", {"binding": SIX_AND_SIX}),
+        ("aurora", args(f"--cpu-bind=list:{SIX_AND_SIX}")),
+        ("perlmutter", {"binding": "0-15:16-31:32-47:48-63"}),
+        ("perlmutter", args("--cpu-bind=map_cpu:0,80,32,0x30")),  # 80 is core 16's second thread
+        ("perlmutter", args("--cpu-bind=v,cores")),
+        ("frontier", {"binding": "1:2:3:4:5:6:7:9"}),  # srun shows each rank the device beside its cores
+        ("perlmutter", {"binding": THE_OTHER_WAY, **args("--gpu-bind=closest")}),  # the same
+        ("pbs", {"binding": "4-7:8-11", **WHOLE}),  # nobody knows which device is where
+    ],
+)
+def test_cores_beside_the_devices(site: str, fields: dict[str, Any]) -> None:
+    base = BASES.get(site, {})
+    assert planned(site, **{**base, **fields}).start
+
+
+@pytest.mark.parametrize(
+    ("site", "fields", "field", "words"),
+    [
+        ("polaris", {"binding": THE_OTHER_WAY}, "binding", "local rank 0 to cores 24-31"),
+        (
+            "polaris",
+            {"binding": THE_OTHER_WAY},
+            "binding",
+            "local rank 0 device 3, which is beside cores 0-7",
+        ),
+        ("polaris", {"binding": THE_OTHER_WAY}, "binding", "so it is for 4 of 4 ranks: drop it"),
+        (
+            "polaris",
+            {"binding": THE_OTHER_WAY},
+            "binding",
+            f"beside its device ({ON_POLARIS}); or set devices_",
+        ),
+        ("polaris", {"binding": "0-7:16-23:8-15:24-31"}, "binding", "local rank 1 to cores 16-23"),
+        ("polaris", args("--cpu-bind", "depth"), "start.args", "local rank 1 to cores 1 (depth)"),
+        ("polaris", args("--cpu-bind", f"list:{THE_OTHER_WAY}"), "start.args", "for 4 of 4 ranks"),
+        (
+            "polaris",
+            args("--cpu-bind", "numa"),
+            "start.args",
+            "by numa, which does not tell castoff their cores",
+        ),
+        (
+            "aurora",
+            {"binding": ON_ONE_SOCKET},
+            "binding",
+            "local rank 6 device 6, which is beside cores 52-103",
+        ),
+        ("perlmutter", args("--cpu-bind=map_cpu:48,32,16,0"), "start.args", "rank 0 to cores 48"),
+        ("perlmutter", args("--cpu-bind=mask_cpu:0xff000000000000,1,1,1"), "start.args", "cores 48-55"),
+        ("perlmutter", args("--cpu-bind=map_ldom:3,2,1,0"), "start.args", "does not tell castoff"),
+    ],
+)
+def test_cores_on_the_other_side_of_the_node(
+    site: str, fields: dict[str, Any], field: str, words: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        planned(site, **{**BASES.get(site, {}), **fields})
+    assert [problem.path for problem in caught.value.problems] == [field]
+    assert words in caught.value.problems[0].message
+
+
+def test_a_site_that_binds_otherwise_is_told_so() -> None:
+    site = msgspec.structs.replace(Site.load("polaris"), start_args=[f"--cpu-bind=list:{THE_OTHER_WAY}"])
+    with pytest.raises(InvalidInput, match=r"site polaris: start_args: binds local rank 0 to cores 24-31"):
+        planned(site, **POLARIS)
+
+
+@pytest.mark.parametrize(
+    ("site", "fields", "step", "visible"),
+    [
+        ("perlmutter", {}, 1, "3,2,1,0"),
+        ("perlmutter", args("--gpu-bind=none"), 1, "3,2,1,0"),
+        ("perlmutter", args("--gpu-bind=verbose,closest"), 0, None),
+        ("perlmutter", args("--gpu-bind", "single:1"), 0, None),
+        ("perlmutter", {"directives": {"gpu-bind": "closest"}}, 0, None),
+        ("slurm", {"devices_per_rank": 1, **WHOLE}, 1, None),
+        ("slurm", {"devices_per_rank": 1, **WHOLE, **args("--gpus-per-task=1")}, 0, None),
+        ("frontier", {}, 0, None),
+    ],
+)
+def test_flags_that_show_each_rank_its_own_devices(
+    site: str, fields: dict[str, Any], step: int, visible: str | None
+) -> None:
+    """A mask over these, or an index beyond the first, would name devices that a rank does not see."""
+    found = planned(site, **BASES.get(site, {}), **fields).devices
+    assert (found.step, found.visible) == (step, visible)
 
 
 def test_mpichs_own_mpiexec_binds_so(system_program: Callable[[str, str], Path]) -> None:

@@ -1,0 +1,151 @@
+"""Whether ranks that are bound by hand have their devices beside their cores. Pure.
+
+castoff gives each local rank a device, in the order of the cores that it would bind ranks to. Who binds them
+otherwise gets the same devices, and on some nodes each rank then reaches its own across the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from launcher.config.job import JobSpec, StarterName
+from launcher.config.quantities import cpulist, cpus
+from launcher.config.site import Node
+from launcher.planning import binding
+from launcher.runs.plan import Devices
+from launcher.starters.registry import STARTERS, binds
+
+
+class ByHand(NamedTuple):
+    """What binds the ranks of a node in the place of castoff."""
+
+    field: str
+    """Where it is said."""
+    words: list[str]
+    """The starter's flags; for the job's `binding`, its lists."""
+
+
+def by_hand(spec: JobSpec, starter: StarterName, site_args: list[str]) -> ByHand | None:
+    """The job's own binding, else its flags, else the site's."""
+    if spec.binding is not None:
+        return ByHand("binding", binding.lists_of(spec))
+    for field, words in (("start.args", spec.start.args), ("start_args", site_args)):
+        if binds(starter, words):
+            return ByHand(field, words)
+    return None
+
+
+def problems(node: Node, devices: Devices, ranks: int, starter: StarterName, said: ByHand) -> Iterator[str]:
+    """Why such a binding cannot be, read after the field's name.
+
+    A rank that has one core beside a device of its own has it near enough: castoff itself gives the only
+    rank of a node all cores. `devices`: those that castoff numbers for the ranks itself.
+    """
+    if not node.device_cores and len(node.sockets) < 2:
+        return  # all cores are alike
+    if said.field == "binding":
+        text = ":".join(said.words)
+        bound: list[set[int]] | None = [set(cpus(one)) for one in said.words]
+    else:
+        text = _value(starter, said.words)
+        bound = _bound(starter, text, said.words, ranks)
+    if bound is None:
+        unknown = f"binds ranks by {text}, which does not tell castoff their cores"
+        yield f"{unknown}; but it gives {_given(node, devices, 0)}: {_fix(node, ranks)}"
+        return
+    away = [
+        rank
+        for rank, cores in enumerate(bound[:ranks])
+        if cores and not _cores_of(node, cores) & _near(node, devices, rank)
+    ]
+    if away:
+        where = f"binds local rank {away[0]} to cores {cpulist(sorted(bound[away[0]]))} ({text})"
+        so_are = f"; so it is for {len(away)} of {ranks} ranks" if len(away) > 1 else ""
+        yield f"{where}, but castoff gives {_given(node, devices, away[0])}{so_are}: {_fix(node, ranks)}"
+
+
+def _given(node: Node, devices: Devices, rank: int) -> str:
+    """A local rank's devices, in words."""
+    numbers = ",".join(map(str, _devices_of(devices, rank)))
+    near = cpulist(sorted(_near(node, devices, rank)))
+    return f"local rank {rank} device {numbers}, which is beside cores {near} {node.cited}"
+
+
+def _fix(node: Node, ranks: int) -> str:
+    own = ""
+    with suppress(ValueError):  # so many that castoff could not bind them either
+        own = f" ({':'.join(cpulist(cores) for cores in binding.cores(node, ranks, None))})"
+    itself = f"drop it, and castoff binds each rank beside its device{own}"
+    return f"{itself}; or set devices_per_rank: 0, and choose devices in the program"
+
+
+def _devices_of(devices: Devices, rank: int) -> list[int]:
+    """The numbers of a local rank's devices on its node."""
+    if devices.per_rank:
+        return [int(number) for number in devices.per_rank[rank].split(",")]
+    place = rank * (devices.step or 0)
+    return [place if devices.visible is None else int(devices.visible.split(",")[place])]
+
+
+def _near(node: Node, devices: Devices, rank: int) -> set[int]:
+    """The cores beside a local rank's devices."""
+    own = [at for at, held in enumerate(node.devices) for _ in range(held)]  # the socket of each device
+    lists = node.device_cores or [node.sockets[socket] for socket in own]
+    return {core for device in _devices_of(devices, rank) for core in cpus(lists[device])}
+
+
+def _cores_of(node: Node, numbers: set[int]) -> set[int]:
+    """Cores, where some are named by their further hardware threads, which are numbered after all cores."""
+    there = {core for socket in node.sockets for core in cpus(socket)}
+    return {number if number in there else number % len(there) for number in numbers}
+
+
+def _value(starter: StarterName, words: list[str]) -> str:
+    """What the flag that binds says, without the words about how much it prints."""
+    found = _of_flag(STARTERS[starter].bind_flags, words) or ""
+    return ",".join(part for part in found.split(",") if part not in ("verbose", "quiet", "v", "q"))
+
+
+def _of_flag(names: tuple[str, ...], words: list[str]) -> str | None:
+    """The value of the last of these flags."""
+    found = None
+    for at, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name in names:
+            found = value if equals else next(iter(words[at + 1 :]), "")
+    return found
+
+
+def _bound(starter: StarterName, value: str, words: list[str], ranks: int) -> list[set[int]] | None:
+    """The cores of each local rank, none where the starter's own choice stays; None where nobody can tell."""
+    kind, _, listed = value.partition(":")
+    free: list[set[int]] = [set()] * ranks
+    try:
+        if kind in ("none", "no", ""):
+            return free
+        if (starter, kind) == ("pals", "list"):
+            return [set(cpus(one)) for one in listed.split(":")]
+        if (starter, kind) == ("pals", "depth"):
+            return _blocks(ranks, int(_of_flag(("-d", "--depth"), words) or 1))
+        if starter == "srun" and kind in ("cores", "threads", "sockets"):
+            return free  # in the order that srun gives them out, as without a flag
+        if starter == "srun" and kind in ("map_cpu", "mask_cpu"):
+            numbers = [int(one, 0 if kind == "map_cpu" else 16) for one in listed.split(",")]
+            return [{one} if kind == "map_cpu" else _in_mask(one) for one in numbers]
+        if starter == "hydra" and kind == "user":
+            return [{int(core) for core in one.split("+")} for one in listed.split(",")]
+        if starter == "hydra" and kind == "core":
+            return _blocks(ranks, int(listed or 1))
+    except ValueError:
+        return None
+    return None
+
+
+def _blocks(ranks: int, width: int) -> list[set[int]]:
+    return [set(range(rank * width, (rank + 1) * width)) for rank in range(ranks)]
+
+
+def _in_mask(mask: int) -> set[int]:
+    return {place for place in range(mask.bit_length()) if mask >> place & 1}
