@@ -24,7 +24,7 @@ STALE = "stale"
 """The part that is made here: what ranks of a parent may have been told."""
 
 _VALUE = re.compile(
-    r"\bcastoff_(?:nodes|ranks|ranks_per_node|full_nodes|starter_name|device_variable|visible|masks|"
+    r"\bcastoff_(?:read|nodes|ranks|ranks_per_node|full_nodes|starter_name|device_variable|visible|masks|"
     r"device_step|meeting_host|meeting_names|staged_path|items|image|mounts|runtime|bind_flag|kept|given|python_folder)\b"
 )
 """What programs of the nodes read of the head's values, and of what follows from them in the job."""
@@ -91,7 +91,7 @@ def _words(plan: Plan, names: set[str]) -> dict[str, object]:
     """What a job makes use of, as people call it."""
     return {
         "array": plan.array_count,
-        "nodes": "look" in names,
+        "nodes": not STARTERS[plan.starter].here and plan.nodes > 1,
         "uneven": len(plan.layout) > 1,
         "distribution": plan.own_distribution,
         "walltime": "timer" in names,
@@ -169,7 +169,7 @@ def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
         "rendezvous": not here,
         "rendezvous_hosts" if several else "rendezvous_here": not here,
         "host_of_rank_0": several and plan.own_distribution != "arbitrary",
-        "look": several,
+        "look": not here or plan.torchrun or plan.stage or container,
         "rank_logs" if plan.per_rank_logs else "node_logs": not here,
         "one_a_node" if plan.torchrun else "ranks": not here,
         "torchrun": plan.torchrun,

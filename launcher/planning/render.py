@@ -205,7 +205,7 @@ def _program(plan: Plan) -> str:
     if plan.torchrun and STARTERS[plan.starter].here:  # elsewhere each node's shim starts torchrun
         agent = ["python", "-m", "torch.distributed.run", "--standalone"]
         agent += [f"--nproc-per-node={plan.ranks}", "--no-python"]
-        shim = '"$CASTOFF_ATTEMPT_DIR/torchrun_rank.sh"'
+        shim = '/bin/sh -c "$castoff_read" "$CASTOFF_ATTEMPT_DIR/torchrun_rank.sh"'
         return " \\\n    ".join((_words(agent), shim, program))
     return program
 

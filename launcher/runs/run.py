@@ -5,7 +5,7 @@ castoff-runs/causets-20261120-231502-k3x9/   0700
   .gitignore       so that git takes nothing of it for code
   plan.json        every decision
   job.sh           the script
-  secrets.sh       0600, only with env_from
+  secrets.sh       0600, only with env_from, and until nothing of the run needs it any more
   submission.json  how and where it was submitted, last and before
   cancelled.json   the jobs of it that castoff has cancelled
   code.json        the code it was submitted with: commit, branch, what is in code.diff and what is not

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
+from launcher.runs.env_from import remove_secrets
 from launcher.runs.records import write
 from launcher.runs.run import Run
 from launcher.runs.states import MemberStatus, RunStatus, code_of, joint_state, worst
@@ -68,12 +69,26 @@ def judge(scenes: list[Scene], asking: Asking | None = None) -> list[RunStatus]:
     """
     told = (asking or Asking()).told(scenes)
     marks = functools.cache(marked)
-    return [
+    found = [
         _assembled(one.run, one.members, told=one)
         if (one := told.get(scene.run.path))
         else _local_status(scene, marks)
         for scene in scenes
     ]
+    for scene, now in zip(scenes, found, strict=True):
+        if _needs_no_secrets(now):
+            remove_secrets(scene.run, now.submitted)
+    return found
+
+
+_STAYS_ENDED = ("done", "failed", "out-of-memory")
+"""Endings after which no scheduler starts a job again."""
+
+
+def _needs_no_secrets(now: RunStatus) -> bool:
+    """Whether nothing of a run will begin, unless it is submitted again."""
+    ended = now.state == "ended"
+    return ended and (now.final or all(member.ending in _STAYS_ENDED for member in now.members))
 
 
 def looks(runs: list[Run], timeout: float | None = None) -> Iterator[list[RunStatus]]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from launcher.errors import CastoffError, printable
 from launcher.runs.directory import check_trusted
+from launcher.runs.env_from import remove_secrets
 from launcher.runs.records import Cancelled, write
 from launcher.runs.run import Run
 from launcher.runs.states import RunStatus
@@ -69,6 +70,9 @@ def end(runs: Iterable[Run]) -> list[Wish]:
         time.sleep(max(poll, time.monotonic() - looked))
         looked = time.monotonic()
         _look(left)
+    for wish in wishes:
+        if wish.asked and not wish.goes_on:
+            remove_secrets(wish.run, wish.before.submitted)
     return wishes
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_folder, check_trusted
+from launcher.runs.env_from import SECRETS, secrets
 from launcher.runs.index import write_down
 from launcher.runs.records import Ending, Facts, Submission, read, write_file
 from launcher.runs.run import LOCK, STOP, Run, locked
@@ -24,7 +25,6 @@ from launcher.status.survey import Scene
 from launcher.status.watch import judge
 from launcher.submission.dependencies import resolve
 from launcher.submission.send import send, unrecorded
-from launcher.submission.submit import secrets
 
 _PATIENCE = 20.0
 """Seconds in which the scheduler is asked what became of what was sent before."""
@@ -180,10 +180,15 @@ def _next_attempts(run: Run, plan: Facts, members: Collection[int], done_too: bo
 
 
 def _renew_secrets(run: Run, names: list[str], environ: Mapping[str, str]) -> None:
-    """Take the variables of env_from from the environment; where one is not set, the old ones stay."""
-    path = run.path / "secrets.sh"
-    if names and not (path.exists() and any(name not in environ for name in names)):
-        write_file(path, secrets(names, environ))
+    """Take the variables of env_from from the environment; where one is not set, what is there stays."""
+    path = run.path / SECRETS
+    if path.exists() and any(name not in environ for name in names):
+        os.utime(path)  # it is this submission's now, so whoever ended before it does not count
+    elif names:
+        try:
+            write_file(path, secrets(names, environ))
+        except CastoffError as error:
+            raise CastoffError(f"{error}; castoff keeps no values of a run that is over") from None
 
 
 def _renewed(run: Run, before: Submission, begin: dict[int, int]) -> Submission:

@@ -21,9 +21,10 @@ from launcher.config.site import Site
 from launcher.errors import CastoffError, say
 from launcher.planning.planner import plan
 from launcher.planning.render import render
-from launcher.quoting import shell_word, visible_word
+from launcher.quoting import visible_word
 from launcher.runs import provenance
 from launcher.runs.drafts import Draft, new_run
+from launcher.runs.env_from import SECRETS, secrets
 from launcher.runs.index import write_down
 from launcher.runs.plan import Plan
 from launcher.runs.records import Submission, encode, write_file
@@ -175,7 +176,7 @@ def recorded(
     """
     texts = {"job.yaml": _job_file(spec), "plan.json": encode(decided) + "\n"}
     if hidden := secrets(decided.env_from, environ):
-        texts["secrets.sh"] = hidden
+        texts[SECRETS] = hidden
     folder = runs_dir or runs_folder(environ)
     for interrupted in sweep(folder):
         say(f"{interrupted}: its submission was interrupted before anything was sent; removed")
@@ -223,17 +224,3 @@ def working_directory() -> str:
         return str(Path.cwd())
     except FileNotFoundError:
         raise CastoffError("the working directory is gone; cd to one that is there") from None
-
-
-def secrets(names: list[str], environ: Mapping[str, str]) -> str:
-    """What the script reads to have the variables of env_from.
-
-    Raises:
-        CastoffError: one is not set.
-    """
-    missing = [name for name in names if name not in environ]
-    if missing:
-        raise CastoffError(
-            f"env_from: {', '.join(missing)} not set in this environment; export before submitting"
-        )
-    return "".join(f"export {name}={shell_word(environ[name])}\n" for name in names)

@@ -1,8 +1,8 @@
 # --- Run directory: records and logs --------------------------------------------------------------
 # What parts of this machinery do at these times; each adds to them.
-castoff_at_attempt=(:) castoff_at_records=(:) castoff_at_start=(:) castoff_beside=(:) castoff_at_over=(:)
+castoff_at_attempt=(:) castoff_at_records=(:) castoff_at_begun=(:) castoff_beside=(:) castoff_at_over=(:)
 castoff_at_end=(:) castoff_at_lone_failure=(:) castoff_at_failure=(:) castoff_at_again=(:) castoff_at_success=(:)
-castoff_at_exit=(:)
+castoff_at_start=(castoff_check_run_directory) castoff_at_exit=(:)
 castoff_do() { # STEP...
   local castoff_step
   for castoff_step; do "$castoff_step"; done
@@ -24,6 +24,7 @@ castoff_begin() {
     castoff_ending=cancelled
     exit 143
   fi
+  castoff_do "${castoff_at_begun[@]}"
   castoff_set_deadline
   cd "$castoff_submit_dir" || exit
 }
@@ -41,17 +42,7 @@ castoff_find_run_directory() {
     # shellcheck disable=SC2174 # its parent is there
     [[ -L $CASTOFF_RUN_DIR ]] || mkdir -p -m 700 -- "$CASTOFF_RUN_DIR"
   fi
-  if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then # somebody put it where ours belongs
-    echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
-    exit 1
-  fi
-  local castoff_mode
-  castoff_mode=$(stat --format %a -- "$CASTOFF_RUN_DIR")
-  if ((8#$castoff_mode & 8#22)); then
-    echo "castoff: $CASTOFF_RUN_DIR: others may write to it (mode $castoff_mode), so what it says may be theirs;" \
-      "if you trust it, chmod go-w $(printf %q "$CASTOFF_RUN_DIR")" >&2
-    exit 1
-  fi
+  castoff_check_run_directory
   cmp -s -- "$0" "$CASTOFF_RUN_DIR/job.sh" || (
     umask 077
     echo '*' >"$CASTOFF_RUN_DIR/.gitignore" # git takes no run for code
@@ -59,6 +50,21 @@ castoff_find_run_directory() {
     mv -- "$CASTOFF_RUN_DIR/.job.sh.$castoff_index" "$CASTOFF_RUN_DIR/job.sh"
   )
   export CASTOFF_RUN_DIR
+}
+# Where others may write to a folder above, one of theirs may have its place by now: so this is asked again
+# before anything in it is run.
+castoff_check_run_directory() {
+  local castoff_mode
+  if [[ -L $CASTOFF_RUN_DIR || ! -O $CASTOFF_RUN_DIR ]]; then
+    echo "castoff: $CASTOFF_RUN_DIR is a link or somebody else's, so nothing is written there" >&2
+    exit 1
+  fi
+  castoff_mode=$(stat --format %a -- "$CASTOFF_RUN_DIR")
+  if ((8#$castoff_mode & 8#22)); then
+    echo "castoff: $CASTOFF_RUN_DIR: others may write to it (mode $castoff_mode), so what it says may be theirs;" \
+      "if you trust it, chmod go-w $(printf %q "$CASTOFF_RUN_DIR")" >&2
+    exit 1
+  fi
 }
 castoff_count_attempts() {
   export CASTOFF_ARRAY_INDEX=$((${CASTOFF_ARRAY_OFFSET:-0} + castoff_index))
@@ -119,7 +125,7 @@ castoff_keep_exit() { # a trap of setup's for the end comes after ours, rather t
 castoff_write() { # FILE [VALUE...]: a program for the nodes, which begins with these values
   local castoff_name
   {
-    printf '%s\n' '#!/bin/sh' 'set -u'
+    printf '%s\n' '#!/bin/sh' 'set -u' 'exec 9<&- # castoff_read has opened it'
     for castoff_name in "${@:2}"; do
       printf '%s=%s\n' "$castoff_name" "$(castoff_quoted "${!castoff_name-}")"
     done
@@ -131,5 +137,6 @@ castoff_quoted() { # WORD...: as sh reads them
   local castoff_word castoff_tick="'\\''"
   for castoff_word; do printf "'%s' " "${castoff_word//\'/"$castoff_tick"}"; done
 }
-readonly -f castoff_do castoff_begin castoff_find_run_directory castoff_count_attempts castoff_begin_records
+readonly -f castoff_do castoff_begin castoff_find_run_directory castoff_check_run_directory
+readonly -f castoff_count_attempts castoff_begin_records
 readonly -f castoff_record_ending castoff_json castoff_finish castoff_keep_exit castoff_write castoff_quoted

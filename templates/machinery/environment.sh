@@ -17,6 +17,6 @@ castoff_use_own_words() { # functions of setup's or of the environment are not w
     eval exec exit export false find getent grep head hostname id kill local mkdir mv printf qsub read \
     readonly return scontrol sed set shift sleep sort squeue stat tail timeout trap true umask wait wc : \
     .
-  unset -f df mktemp rm rmdir sh sha256sum tar tr unzip # of programs for the nodes, where sh is bash
+  unset -f df ls mktemp rm rmdir sh sha256sum tar tr unzip # of programs for the nodes, where sh is bash
 }
 readonly -f castoff_forget castoff_use_own_words

@@ -17,9 +17,9 @@ castoff_stage() { # STARTER of one process a node...
   castoff_write_stage
   castoff_place_stage
   castoff_stage=("${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"}
-    ${castoff_look[@]+"${castoff_look[@]}"} "$CASTOFF_ATTEMPT_DIR/stage.sh")
+    "${castoff_look[@]}" "$CASTOFF_ATTEMPT_DIR/stage.sh")
   : >"$CASTOFF_LOG_DIR/stage.log"
-  castoff_run "$CASTOFF_ATTEMPT_DIR/stage.sh" measure >"$CASTOFF_ATTEMPT_DIR/stage-sizes"
+  castoff_run "${castoff_look[@]}" "$CASTOFF_ATTEMPT_DIR/stage.sh" measure >"$CASTOFF_ATTEMPT_DIR/stage-sizes"
   if ((castoff_code == 0)); then
     awk '{ bytes += $2 } END { printf "castoff: staging %.1f MiB to each node\n", bytes / 1048576 }' \
       "$CASTOFF_ATTEMPT_DIR/stage-sizes"

@@ -9,7 +9,7 @@ castoff_start() { # STARTER... RANK_PROGRAM PROGRAM...
   castoff_do "${castoff_at_start[@]}"
   castoff_write_rank
   : >"$CASTOFF_LOG_DIR/$castoff_first_log"
-  "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} ${castoff_look[@]+"${castoff_look[@]}"} "$@" &
+  "${castoff_command[@]}" ${castoff_flags[@]+"${castoff_flags[@]}"} "${castoff_look[@]}" "$@" &
   castoff_starter=$!
   # The others' logs are beside it.
   tail -n +1 -f -s 0.2 --pid="$castoff_starter" "$CASTOFF_LOG_DIR/$castoff_first_log" &

@@ -26,6 +26,7 @@ import psutil
 
 from launcher.errors import CastoffError
 from launcher.runs.directory import check_trusted
+from launcher.runs.env_from import SECRETS
 from launcher.runs.records import Ending, Submission, begins, encode, read, write
 from launcher.runs.run import LOCK, SETTLED, Run, stop_asked, take
 from launcher.schedulers.local.control import cancel_asked, cancelled_members, introduce, taken
@@ -86,6 +87,8 @@ class _Scheduler:
                 member.process.wait()
             self.running.clear()
             self._end_leftovers(None)
+            with contextlib.suppress(OSError):  # nor is it needed where it is not there
+                (self.run.path / SECRETS).unlink()
             shutil.rmtree(self.run.path / "attempts" / _SPARE, ignore_errors=True)
 
     def _on_term(self, *_: object) -> None:
@@ -129,9 +132,10 @@ class _Scheduler:
     def _begin(self, start: Start) -> None:
         cores = self.free.pop(0)
         try:
+            check_trusted(self.run.path)  # before each start: meanwhile somebody else's may lie there
             where = self.submission.directory
             self.running.append(Member(self.run, self.plan, where, start, self.lock, self.mark, cores))
-        except OSError as error:
+        except (OSError, CastoffError) as error:
             self.free.append(cores)
             self._record_unstarted(start, "failed", 126, f"its script could not be started: {error}")
 

@@ -7,6 +7,7 @@ castoff_requeue() { # Flux starts no job twice: a copy of this one carries the c
     castoff_names+=("--env=$castoff_name")
   done
   castoff_said=$(
+    castoff_check_run_directory
     CASTOFF_SUBMITTED_FROM=$castoff_submit_dir CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) \
       command flux --parent batch --cwd="$castoff_path" --dependency="afterany:$castoff_job" \
       --output="$castoff_path/logs/job-0.log" --setopt=output.mode=append "${castoff_names[@]}" "$castoff_path/job.sh"

@@ -6,7 +6,8 @@ if [ "$#" -ge "$castoff_count" ]; then
   [ -z "$castoff_told" ] || castoff_limit=4
   (
     [ -z "${castoff_quiet:-}" ] || exec 2>/dev/null
-    exec timeout "$castoff_limit" "$CASTOFF_ATTEMPT_DIR/stage.sh" clean "$CASTOFF_STAGE_DIR" ""
+    exec timeout "$castoff_limit" /bin/sh -c "$castoff_read" "$CASTOFF_ATTEMPT_DIR/stage.sh" \
+      clean "$CASTOFF_STAGE_DIR" ""
   ) &
   castoff_program=$!
   while kill -s 0 "$castoff_program" 2>/dev/null; do wait "$castoff_program"; done

@@ -3,6 +3,7 @@ castoff_submit_copy() { # WORDS of qsub. PBS starts no job twice: a copy of this
   castoff_names+=${castoff_copied:+,$castoff_copied}
   if [[ ! -e $CASTOFF_RUN_DIR/secrets.sh ]]; then castoff_names+=${castoff_secrets:+,$castoff_secrets}; fi
   castoff_said=$(
+    castoff_check_run_directory
     cd "$castoff_submit_dir" &&
       CASTOFF_ATTEMPT=$((CASTOFF_ATTEMPT + 1)) qsub -v "$castoff_names" "$@" "$CASTOFF_RUN_DIR/job.sh"
   )

@@ -180,7 +180,9 @@ class TestSecrets:
     def test_they_are_in_one_private_file_only(self, jobs: LocalJobs) -> None:
         job = jobs.job(
             "name: secretive\nenv_from: [TOKEN]\ninherit: none\nranks_per_node: 1\ncommand:\n"
-            '  - sh\n  - -c\n  - test "$TOKEN" = "$(cat expected)" && ps -ww -o args= -e | grep -c s3cr3[t]\n'
+            '  - sh\n  - -c\n  - grep -rl s3cr3[t] "$CASTOFF_RUN_DIR" >held; '
+            'stat -c %a "$CASTOFF_RUN_DIR/secrets.sh" >>held; '
+            'test "$TOKEN" = "$(cat expected)" && ps -ww -o args= -e | grep -c s3cr3[t]\n'
         )
         (jobs.folder / "expected").write_text(SECRET)
         run = jobs.submit(job, env={"TOKEN": SECRET})
@@ -188,8 +190,8 @@ class TestSecrets:
         # The program got it, and no process shows it: grep counts nothing and so exits with 1.
         assert jobs.log(run).splitlines()[0] == "[0] 0"
         assert told["code"] == 1
-        assert jobs.holders(run, "s3cr3t") == ["secrets.sh"]
-        assert mode(run.path / "secrets.sh") == 0o600
+        assert (jobs.folder / "held").read_text().split() == [f"{run.path}/secrets.sh", "600"]
+        assert jobs.holders(run, "s3cr3t") == []
 
     def test_a_missing_one_is_said_before_anything_is_made(
         self, castoff: Castoff, jobs: LocalJobs, tmp_path: Path, fresh_home: Path

@@ -22,11 +22,13 @@ from launcher.runs.directory import is_draft, opened
 from launcher.runs.drafts import new_run
 from launcher.runs.records import Submission
 from launcher.runs.run import Run
+from launcher.schedulers.local.control import is_alive
 from launcher.submission.resubmit import resubmit
 from launcher.submission.submit import submit
 from launcher.trust.granted import grant
+from tests import patience
 
-from ..conftest import STRANGER, give_away
+from ..conftest import STRANGER, LocalJobs, give_away
 from ..fake_slurm import FakeSlurm
 
 HIS = "#!/bin/sh\necho his\n"
@@ -178,6 +180,37 @@ class TestSending:
             os.umask(before)
         assert codes == [1, 1] and run.job == "4711"
         assert (tmp_path / "read").read_text() == run.script.read_text() != HIS
+
+
+class TestARunningJob:
+    def test_a_neighbour_puts_a_folder_of_runs_of_his_in_its_place(
+        self, shared: Path, neighbour: Callable[[str], int], jobs: LocalJobs
+    ) -> None:
+        """Minutes after the script began: neither his secrets nor his programs are run."""
+        grant(shared, os.environ)
+        jobs.folder = shared
+        job = jobs.job(
+            "env_from: [TOKEN]\n"
+            "setup: [touch begun, 'until [ -e swapped ]; do sleep 0.05; done']\n"
+            "command: [sh, -c, 'echo $TOKEN >ran']\n"
+        )
+        before = os.umask(0)
+        try:
+            run = jobs.submit(job, env={"TOKEN": "ours"})
+        finally:
+            os.umask(before)
+        patience.until((shared / "begun").exists, "its setup")
+        his = shlex.quote(f"touch {shared}/stolen; export TOKEN=his")
+        code = neighbour(
+            f"mv castoff-runs gone && mkdir -p castoff-runs/{run.id} && "
+            f"echo {his} >castoff-runs/{run.id}/secrets.sh && touch swapped"
+        )
+        assert code == 0
+        moved = Run(shared / "gone" / run.id)
+        patience.until(lambda: not is_alive(moved), "its end")
+        assert not (shared / "stolen").exists() and not (shared / "ran").exists()
+        assert "somebody else's, so nothing is written there" in moved.script_log().read_text()
+        assert not (moved.path / "secrets.sh").exists()
 
 
 class TestUnpickling:

@@ -23,7 +23,7 @@ castoff_forget # what a parent's ranks were told must not reach ours
 # --- Start
 castoff_start "${CASTOFF_COMMAND:-castoff}" launch --here --ranks-per-node 1 -- \
   python -m torch.distributed.run --standalone --nproc-per-node=2 --no-python \
-    "$CASTOFF_ATTEMPT_DIR/torchrun_rank.sh" \
+    /bin/sh -c "$castoff_read" "$CASTOFF_ATTEMPT_DIR/torchrun_rank.sh" \
     python -m trainers.gnn --config causets.yaml
 castoff_end # its ending, on record; starts it again where that is due
 # === castoff for local and local, torchrun: nothing below is about this job ===

@@ -16,6 +16,7 @@ from launcher.config.site import Search
 from launcher.errors import CastoffError
 from launcher.planning.render import template_folder
 from launcher.runs.drafts import new_run
+from launcher.runs.env_from import secrets
 from launcher.runs.records import write_file
 from launcher.runs.run import Run
 from launcher.schedulers.local import control as local
@@ -310,7 +311,7 @@ class Trial:
                 return submission.submit(self.spec, self.site, runs_dir=runs, environ=told)
         with new_run(self.plan.name, runs) as draft:
             write_file(draft.run.script, self.script, 0o700)
-            write_file(draft.run.path / "secrets.sh", submission.secrets(self.plan.env_from, told))
+            write_file(draft.run.path / "secrets.sh", secrets(self.plan.env_from, told))
             return draft.publish()
 
 

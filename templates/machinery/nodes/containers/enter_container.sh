@@ -1,1 +1,1 @@
-set -- "$CASTOFF_ATTEMPT_DIR/container.sh" "$@"
+set -- /bin/sh -c "$castoff_read" "$CASTOFF_ATTEMPT_DIR/container.sh" "$@"
