@@ -148,6 +148,9 @@ class _Scheduler:
         if member.why is not None and said not in ("again", member.why) and not member.is_done:
             # The script knows only that it was asked to end, and tells why by a clock that may be wrong.
             self._record(member.folder, member.why, code or 143, None)
+        elif said is None and member.was_cut_short:
+            why = f"its script ended with code {code} before its end, as after `exec` or `set -n` in setup"
+            self._record(member.folder, "failed", code or 1, why)
         elif said is None:
             killer = f"killed by signal {code - 128}" if code > 128 else "unable to write its records"
             self._record(member.folder, _ENDINGS.get(code, "failed"), code, f"its script was {killer}")

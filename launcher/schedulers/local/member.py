@@ -103,6 +103,18 @@ class Member:
         return told.get(INDEX) == str(self.number)
 
     @property
+    def was_cut_short(self) -> bool:
+        """Whether the script ended by itself, and yet never came to where it records its ending.
+
+        It keeps room for that record from the start, so that no full disk can be the reason.
+        """
+        try:
+            room = (self.folder / ".ending.json").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return False
+        return 0 <= self.process.returncode <= 128 and not room.strip()
+
+    @property
     def is_done(self) -> bool:
         """Whether a program that was asked to end says that it had finished its work."""
         try:

@@ -239,6 +239,17 @@ class TestAfter:
         assert jobs.status(first)["state"] in ("pending", "running")
 
 
+@pytest.mark.parametrize(("line", "code"), [("exec true", 1), ("exec sh -c 'exit 4'", 4), ("set -n", 1)])
+def test_setup_that_ends_the_script_without_its_end(jobs: LocalJobs, line: str, code: int) -> None:
+    """The ranks never begin, and the script's own code may say that all is well."""
+    told = jobs.wait(jobs.submit("--set", f"setup={json.dumps([line])}", sh="touch here"))
+    assert (told["ending"], told["code"]) == ("failed", code)
+    assert (
+        "before its end, as after `exec` or `set -n` in setup" in told["members"][0]["attempts"][0]["reason"]
+    )
+    assert not (jobs.folder / "here").exists()
+
+
 class TestWalltime:
     def test_asked_to_stop_then_ended(self, jobs: LocalJobs, until: Until) -> None:
         program = """trap '[ ! -e "$CASTOFF_STOP_FILE" ] || touch stopped; trap - TERM; kill $$' TERM
