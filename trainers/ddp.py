@@ -153,7 +153,7 @@ class TrainerDDP:
         self.splits = splits = built_data(self.task, self.task.build_data())
         agree_on_sizes(splits, self.place)
         self.reports.sizes(splits)
-        return loaders(splits, config, self.place, collate, whole=self.task.evaluator is not None)
+        return loaders(splits, config, self.place, collate, whole=self.task.whole_set_evaluator is not None)
 
     # --- The loop ---------------------------------------------------------------------------------
 
@@ -335,7 +335,7 @@ class TrainerDDP:
             self.run_folder.write_config(self.config)
             return
         record = self.keeper.load(newest)
-        if self.state.validating and record is not None and self.task.evaluator is None:
+        if self.state.validating and record is not None and self.task.whole_set_evaluator is None:
             self._take(Measures.of_record(record), val)
         elif self.state.validating:
             self._judge(val)

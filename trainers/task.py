@@ -83,7 +83,7 @@ class Task(ABC):
     """Which take effect from a checkpoint on, as the log then says. All others matter: with another value it
     would be another training, which is refused."""
 
-    evaluator: WholeSetEvaluator | None = None
+    whole_set_evaluator: WholeSetEvaluator | None = None
     """What judges a whole set in the place of `evaluate`; what it keeps from one validation to the next is
     part of `state_dict`."""
 

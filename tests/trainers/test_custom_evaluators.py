@@ -80,8 +80,8 @@ def test_its_last_row_is_what_is_measured_and_watched(tmp_path: Path) -> None:
     _, measures = trainer.run_training(training, validation)
     task = trainer.task
     assert isinstance(task, ConfiguredTask)
-    assert isinstance(task.evaluator, CustomEvaluator)
-    made = task.evaluator.evaluator
+    assert isinstance(task.whole_set_evaluator, CustomEvaluator)
+    made = task.whole_set_evaluator.evaluator
     assert made.data.to_dict("records") == measures and len(measures) == 4
     assert measures[0]["other_loss"] == pytest.approx(3 * measures[0]["loss"])
     assert made.reported == [None] * 4, "what validate has returned"
@@ -114,8 +114,8 @@ def judged_on(told: dict[str, Any]) -> tuple[list[dict[str, float]], float, list
     finally:
         cleanup_ddp()
     assert isinstance(trainer.task, ConfiguredTask)
-    assert isinstance(trainer.task.evaluator, CustomEvaluator)
-    data = getattr(trainer.task.evaluator.evaluator, "data", None)
+    assert isinstance(trainer.task.whole_set_evaluator, CustomEvaluator)
+    data = getattr(trainer.task.whole_set_evaluator.evaluator, "data", None)
     rows = [] if data is None or me.rank else data.to_dict("records")
     return trainer.val_data, float(next(trainer.model.parameters()).detach()), rows
 
@@ -167,8 +167,8 @@ class Gives:
 def measured(given: Any = None, kept: Any = None) -> dict[str, float]:
     told = Config.of(own("x", {"type": lambda: Gives(given, kept)}))
     task = ConfiguredTask(told)
-    assert task.evaluator is not None
-    return dict(task.evaluator(Scaled(), []))
+    assert task.whole_set_evaluator is not None
+    return dict(task.whole_set_evaluator(Scaled(), []))
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,9 @@ class ConfiguredTask(Task):
                 told = config.testing.tester or core.Evaluator()
                 self._testing = self._judging("testing.tester.", told)
         with gathered(problems):
-            self.evaluator = self._validator = _custom("validation.validator", config.validation.validator)
+            self.whole_set_evaluator = self._validator = _custom(
+                "validation.validator", config.validation.validator
+            )
         with gathered(problems):
             self._tester = _custom("testing.tester", config.testing.tester)
         if missing or problems:
@@ -184,7 +186,7 @@ class ConfiguredTask(Task):
     def tester(self) -> Task:
         """With the test set's evaluator."""
         other = copy.copy(self)
-        other._evaluating, other.evaluator = self._testing, self._tester
+        other._evaluating, other.whole_set_evaluator = self._testing, self._tester
         return other
 
     # --- State ---------------------------------------------------------------------------------------
@@ -232,7 +234,11 @@ def evaluators(config: Config) -> dict[str, core.Evaluator | None]:
 
 def judges_alone(config: Config) -> bool:
     """Whether the validation set is judged by a class of the user's, on rank 0 alone."""
-    told = config.validation.validator
+    return is_custom(config.validation.validator)
+
+
+def is_custom(told: core.Evaluator | None) -> bool:
+    """Whether an evaluator is a class of the user's."""
     return told is not None and told.type is not None and not isinstance(told.type, str)
 
 
@@ -242,11 +248,11 @@ def _custom(field: str, told: core.Evaluator | None) -> CustomEvaluator | None:
     Raises:
         ConfigError: it cannot be made.
     """
-    if told is None or told.type is None or isinstance(told.type, str):
+    if told is None or not is_custom(told):
         return None
     unused = [each for each in _FIELDS if getattr(told, each) != getattr(_DEFAULT, each)]
     if unused:
-        kind = in_words(told.type)
+        kind = repr(told.type) if isinstance(told.type, PyObject) else in_words(told.type)
         raise ConfigError(
             [f"{field}.{each}: {kind} judges by itself; write it in kwargs, or drop it" for each in unused]
         )
@@ -278,7 +284,7 @@ def _wrong_evaluators(config: Config) -> list[str]:
     """What is wrong with the evaluators' names, and with their devices where these are known yet."""
     problems = []
     for field, told in evaluators(config).items():
-        if told is None or not (told.type is None or isinstance(told.type, str)):
+        if told is None or is_custom(told):
             continue
         if told.type is not None and told.type not in _TYPES[field]:
             method = _METHODS[field]

@@ -43,7 +43,8 @@ class Validation:
             StoppedInside: the ranks have agreed to stop between two batches.
         """
         engine, state = self._engine, self._state
-        measures = self._on_rank_0(val) if self._task.evaluator is not None else self._on_all_ranks(val)
+        judge = self._on_all_ranks if self._task.whole_set_evaluator is None else self._on_rank_0
+        measures = judge(val)
         with self._watch.allow("after a validation"):
             if self._place.is_main:
                 _seeded(state, 1)
@@ -62,7 +63,7 @@ class Validation:
 
     def _on_rank_0(self, val: EvaluationLoader) -> Measures:
         """By the task's own evaluator, which sees the whole set, whatever the number of ranks."""
-        evaluator, engine = self._task.evaluator, self._engine
+        evaluator, engine = self._task.whole_set_evaluator, self._engine
         assert evaluator is not None
 
         def decide() -> Measures:
@@ -81,9 +82,9 @@ class Validation:
 def tested(task: Task, engine: Engine, test: EvaluationLoader, state: TrainingState) -> Measures:
     """The measures of a whole data set on this rank alone, which waits for no other."""
     judging = task.tester()
-    if judging.evaluator is not None:
+    if judging.whole_set_evaluator is not None:
         _seeded(state, 3)
-        return evaluate_whole(judging.evaluator, engine.judged, WholeSet(test), engine.autocast)
+        return evaluate_whole(judging.whole_set_evaluator, engine.judged, WholeSet(test), engine.autocast)
     alone = Place(0, 1, state.device, alone=True)
     return evaluate(
         *(judging, engine.judged, test, alone),

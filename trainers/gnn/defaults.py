@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from trainers.core.config import Config, Evaluator, Monitor
+from trainers.core.configured import is_custom
 from trainers.core.pyobject import resolved
 from trainers.gnn.causets.features import NODE, SCALARS
 
@@ -110,7 +111,7 @@ def _over(told: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any
 
 
 def _measuring(told: Evaluator | None, monitors: list[Monitor]) -> Evaluator | None:
-    if not monitors or (told is not None and told.evaluator_tasks):
+    if not monitors or (told is not None and (told.evaluator_tasks or is_custom(told))):
         return told
     return replace(told or Evaluator(), evaluator_tasks=monitors)
 

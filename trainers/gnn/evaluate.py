@@ -36,10 +36,10 @@ class _Judging:
 
     def __init__(self, device: Any, criterion: Callable[..., Any], apply_model: Callable[..., Any] | None):
         self.device = device
-        self.criterion = criterion
+        self.criterion = names.found(criterion, "criterion", "criterion")
         self.apply_model = apply_model
         self.logger = logging.getLogger(__name__)
-        self._mean = Criterion(criterion, "criterion").mean
+        self._mean = Criterion(self.criterion, "criterion").mean
 
     @torch.no_grad()
     def _judged(self, model: nn.Module, data_loader: Iterable[Any]) -> list[tuple[Tensor, int, Any, Any]]:

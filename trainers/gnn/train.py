@@ -10,7 +10,9 @@ from msgspec.structs import asdict, replace
 
 from trainers.core import config as core
 from trainers.core.config import Config
+from trainers.core.configured import is_custom
 from trainers.core.fields import ConfigError
+from trainers.gnn.defaults import with_defaults
 from trainers.gnn.evaluate import Evaluator, Tester, Validator
 from trainers.gnn.train_ddp import TrainerDDP
 from trainers.task import Task
@@ -27,7 +29,9 @@ class Trainer(TrainerDDP):
         ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
         if ranks > 1:
             raise ConfigError([f"Trainer: is for one process, not for {ranks}; use TrainerDDP"])
-        super().__init__(rank, with_tables(Config.of(config)) if task is None else config, task, **more)
+        if task is None:
+            config = with_tables(with_defaults(Config.of(config)))
+        super().__init__(rank, config, task, **more)
 
     def run_training(self, train_loader: Any, val_loader: Any, trial: Any = None) -> Any:
         """Train to the end: a table of the epochs' means, and that of the validator."""
@@ -60,7 +64,7 @@ def with_tables(config: Config) -> Config:
 
 def _keeping(told: core.Evaluator | None, kind: type[Evaluator], config: Config) -> core.Evaluator:
     told = told or core.Evaluator()
-    if told.type is not None and not isinstance(told.type, str):
+    if is_custom(told):
         return told
     arguments = {
         "device": None,

@@ -94,4 +94,5 @@ class TrainerDDP(ddp.TrainerDDP):
 
 
 def _made(task: Task) -> Any:
-    return task.evaluator.evaluator if isinstance(task.evaluator, CustomEvaluator) else None
+    own = task.whole_set_evaluator
+    return own.evaluator if isinstance(own, CustomEvaluator) else None

@@ -122,3 +122,19 @@ def test_by_how_much_the_loss_is_to_fall() -> None:
     asked = QG.DefaultEarlyStopping(patience=1, min_delta=0.1)
     assert not asked({"loss": 1.0}) and asked.found_better_model
     assert asked({"loss": 0.95}) and not asked.found_better_model
+
+
+def test_defaults_of_generated_sets_leave_the_users_own_evaluators_alone(tmp_path: Path) -> None:
+    """Where sets are generated: tables have the measures that are built in, and another judges by itself."""
+    told = described(tmp_path, num_epochs=1)
+    for name in ("model", "criterion"):
+        del told[name]
+    told["data"] = {"causets": {"number": 30, "size": [8, 10]}, "output": str(tmp_path / "graphs")}
+    trainer = QG.Trainer.from_config(told)
+    _, table = trainer.run_training(*trainer.prepare_dataloaders()[:2])
+    assert {"loss_avg", "accuracy", "f1", "dimension_error"} <= set(table.columns)
+    told["training"]["path"] = str(tmp_path / "own")
+    own = {"type": QG.Validator, "kwargs": {"device": "cpu", "criterion": "manifold_and_dimension"}}
+    other = QG.TrainerDDP(0, {**told, "validation": {"validator": own}})
+    _, measures = other.run_training(*other.prepare_dataloaders()[:2])
+    assert set(measures[0]) == {"loss", "loss_avg", "loss_min", "loss_max"}
