@@ -20,6 +20,7 @@ _VERBS = {
     "cancel": "End runs.",
     "clean": "Remove the directories of runs that are over.",
     "completion": "Print what makes a shell complete castoff's words.",
+    "doctor": "Say who else could change what will run.",
     "explain": "Say which rank this process is, and how that is known.",
     "init": "Write a commented job file to start from.",
     "launch": "Start ranks here and now.",
@@ -37,7 +38,7 @@ _VERBS = {
     "wait": "Wait until runs are over; exit with their code.",
 }
 
-_TAKE_A_PROGRAM = ("launch", "render", "submit", "train")
+_TAKE_A_PROGRAM = ("doctor", "launch", "render", "submit", "train")
 """The verbs for which what stands after `--` is the program's, or for train the trainer's."""
 
 

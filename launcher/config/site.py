@@ -249,12 +249,10 @@ class Search(NamedTuple):
         Raises:
             CastoffError: somebody else could have written what the project's folder holds.
         """
-        folder = Path.cwd()
-        found = (at for at in (folder, *folder.parents) if (at / ".castoff").is_dir())
-        project = next(found, None)
-        if project is not None:
-            check(project / ".castoff", otherwise="or have a project of your own here: mkdir .castoff")
-        return cls(os.environ, project)
+        folder = project_folder()
+        if folder is not None:
+            check(folder, otherwise="or have a project of your own here: mkdir .castoff")
+        return cls(os.environ, folder and folder.parent)
 
     def profiles(self) -> dict[str, list[tuple[str, Path]]]:
         """Every profile's name with its files, nearest first, each with a word for where it is."""
@@ -363,6 +361,13 @@ def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
     if node.device_count and node.device_variable is None:
         example = "CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or ZE_AFFINITY_MASK"
         yield ("node", "device_variable"), f"is missing: ranks are given their devices with it; {example}"
+
+
+def project_folder() -> Path | None:
+    """The `.castoff/` of the working directory or the nearest folder above it, whoever made it."""
+    here = Path.cwd()
+    found = (at / ".castoff" for at in (here, *here.parents))
+    return next((folder for folder in found if folder.is_dir()), None)
 
 
 def project_profiles(name: str, search: Search) -> list[Path]:

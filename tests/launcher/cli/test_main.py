@@ -12,8 +12,8 @@ import pytest
 from ..conftest import Castoff, objects
 
 VERBS = [
-    *("cancel", "clean", "completion", "explain", "init", "launch", "list", "logs", "render", "resubmit"),
-    *("schema", "sites", "status", "stop", "submit", "train", "trust", "wait"),
+    *("cancel", "clean", "completion", "doctor", "explain", "init", "launch", "list", "logs", "render"),
+    *("resubmit", "schema", "sites", "status", "stop", "submit", "train", "trust", "wait"),
 ]
 COMMAND = str(Path(sys.executable).parent / "castoff")
 
