@@ -27,7 +27,7 @@ from launcher.config.options import fixed_ranks, option_problems, with_options
 from launcher.config.quantities import cpulist, cpus, seconds
 from launcher.config.site import Site
 from launcher.config.structure import fields_of
-from launcher.errors import InvalidInput, Problem
+from launcher.errors import InvalidInput, Problem, shown
 from launcher.planning import binding, containers, limits, near, staging
 from launcher.runs.plan import ContainerPlan, Devices, Plan
 from launcher.schedulers import directives
@@ -142,7 +142,7 @@ class _Planner:
             after=own_dependency(dict(spec.after)),
         )
         self._check(processes)
-        self._check_binding(devices)
+        self._check_devices(devices)
         if self.problems:
             raise InvalidInput(self.problems)
         one_a_node = Request(Layout([(1, layout.nodes)]), None, [], 0, 0, site)
@@ -223,9 +223,14 @@ class _Planner:
             field = directives.place(field, site.directives, site.scheduler)
             self.problems.append(Problem(f"site {site.name}", field, message))
 
-    def _check_binding(self, devices: Devices) -> None:
-        """Whether ranks that something else than castoff binds are beside the devices that it gives them."""
+    def _check_devices(self, devices: Devices) -> None:
+        """Whether each rank gets a device beside its cores, and the job itself sets no other."""
         spec, site, node = self.spec, self.site, self.site.node
+        masks = devices.per_rank or ([devices.visible] if devices.visible else [])
+        if node and masks and node.device_variable in spec.env:
+            told = f"is {shown(spec.env[node.device_variable])}, but castoff sets it for each rank"
+            fix = "drop it; or set devices_per_rank: 0, and castoff leaves the devices to you"
+            self._report(f"env.{node.device_variable}", f"{told} ({' '.join(masks)}): {fix}")
         said = near.by_hand(spec, self.starter, self.site_args)
         if said is None or node is None or spec.start.torchrun or devices != self._numbered:
             return

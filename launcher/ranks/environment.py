@@ -9,6 +9,7 @@ from launcher.errors import PlacementError
 from launcher.ranks.decision import MARKS, decide
 from launcher.ranks.families import PLACE, Around, read_text
 from launcher.ranks.rendezvous import address, port
+from launcher.ranks.visible import within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,8 +110,9 @@ class RankEnv(_Fields):
         ):
             if found is not None:
                 told[field], sources[field] = found
-        if "CASTOFF_DEVICE" in around:
-            told["device"], sources["device"] = around.number("CASTOFF_DEVICE"), "CASTOFF_DEVICE"
+        device = around.number("CASTOFF_DEVICE")
+        if device is not None:
+            told["device"], sources["device"] = within(around, device), "CASTOFF_DEVICE"
         return cls(**told, starter=placement.starter, sources=sources)
 
     def variables(self) -> dict[str, str]:

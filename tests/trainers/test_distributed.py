@@ -95,8 +95,13 @@ def test_q7_the_local_rank_chooses_the_device(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 4)
     assert choose_device("auto", 1) == torch.device("cuda", 1)
     assert choose_device("cuda", 5, 2) == torch.device("cuda", 2)
+    assert choose_device("cuda", 5) == torch.device("cuda", 1)
+    with pytest.raises(
+        DistributedError, match=r"is cuda:4 \(CASTOFF_DEVICE\), but it sees 4; ask for as many"
+    ):
+        choose_device("cuda", 4, 4)
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
-    assert choose_device("cuda", 3) == torch.device("cuda", 0)
+    assert choose_device("cuda", 3) == choose_device("cuda", 3, 3) == torch.device("cuda", 0)
     with pytest.raises(DistributedError, match="this host has cuda"):
         choose_device("xpu", 0)
 

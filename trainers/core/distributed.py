@@ -381,8 +381,13 @@ def choose_device(asked: str, local: int, index: int | None = None) -> torch.dev
         )
     if asked not in ("auto", found.type):
         raise DistributedError(f"training.device is {asked}, but this host has {found.type}; write auto")
-    count = torch.accelerator.device_count()
-    return torch.device(found.type, (local if index is None else index) % max(count, 1))
+    count = max(torch.accelerator.device_count(), 1)
+    if index is not None and index >= count > 1:
+        raise DistributedError(
+            f"this rank's device is {found.type}:{index} (CASTOFF_DEVICE), but it sees {count}; ask for as "
+            "many devices as the ranks of a node need, or start fewer ranks on a node"
+        )
+    return torch.device(found.type, (local if index is None else index) % count)
 
 
 def backend_for(asked: str | None, device: torch.device) -> str:

@@ -18,6 +18,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 from launcher.config.quantities import cpulist
 from launcher.errors import CastoffError
 from launcher.ranks import STALE_VARIABLES
+from launcher.ranks.visible import within
 from launcher.starters.local.ports import free_port, is_free
 from launcher.starters.local.processes import allowed_cores, on_cores
 from launcher.starters.local.streams import RankLines, RankLog, open_logs
@@ -51,7 +52,7 @@ class StartRequest(NamedTuple):
     cores_per_rank: int | None
     """Cores of each rank; None divides the cores that this process may use evenly."""
     devices_per_rank: int | None
-    """1: each rank's CASTOFF_DEVICE is its local rank; any other value sets no device."""
+    """1: each rank's CASTOFF_DEVICE is its local rank, or 0 if it sees one alone; else none is set."""
     environment: Mapping[str, str]
     """The ranks' environment, before anything that says who they are."""
     job_id: str
@@ -158,7 +159,7 @@ def rank_environment(request: StartRequest, local: int, port: int, cores: int) -
     environment.setdefault("PYTHONUNBUFFERED", "1")
     environment.setdefault("OMP_NUM_THREADS", str(cores))
     if request.devices_per_rank == 1:
-        environment["CASTOFF_DEVICE"] = str(local)
+        environment["CASTOFF_DEVICE"] = str(within(environment, local))
     return environment
 
 
@@ -179,6 +180,8 @@ def _check(request: StartRequest) -> None:
         value = getattr(request, name)
         if value is not None and value < 1:
             raise CastoffError(f"{name}={value}: must be 1 or more")
+    if request.devices_per_rank == 1:
+        within(request.environment, request.ranks - 1)  # the last one's, before any is started
     workdir = request.workdir
     if workdir is not None and not (workdir.is_dir() and os.access(workdir, os.X_OK)):
         what = "cannot be entered" if workdir.is_dir() else "is not a folder on this host"

@@ -174,6 +174,16 @@ class TestPolaris:
         found = planned("polaris", start={"torchrun": True})
         assert (found.devices.visible, found.start[-2]) == ("3,2,1,0", "list:0-31")
 
+    def test_a_mask_of_the_jobs_own(self) -> None:
+        """castoff's would come after it."""
+        mine = {"env": {"CUDA_VISIBLE_DEVICES": "0,1"}}
+        said = refused("polaris", ranks_per_node=2, **mine)["env.CUDA_VISIBLE_DEVICES"]
+        assert (
+            "is '0,1', but castoff sets it for each rank (3,1): drop it; or set devices_per_rank: 0" in said
+        )
+        found = planned("polaris", devices_per_rank=0, **mine)
+        assert (found.devices, found.env["CUDA_VISIBLE_DEVICES"]) == (Devices(), "0,1")
+
 
 class TestPerlmutter:
     def test_a_job_of_one_line(self) -> None:

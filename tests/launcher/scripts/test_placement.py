@@ -156,6 +156,26 @@ def test_each_of_frontiers_ranks_sees_one_device(bench: Benches) -> None:
     assert caches == {"/tmp/miopen-12"} == {seen["environ"]["MIOPEN_CUSTOM_CACHE_DIR"] for seen in ranks}
 
 
+def test_devices_count_within_a_mask_of_the_jobs(bench: Benches) -> None:
+    here = bench("srun")
+    devices = {"ranks_per_node": 2, "devices_per_rank": 1}
+    assert here.run(setup=["export CUDA_VISIBLE_DEVICES=6,7"], **devices).code == 0
+    assert [seen["detected"]["device"] for seen in here.ranks()] == [0, 1]
+    alone = bench("srun", folder="alone")
+    assert alone.run(env={"CUDA_VISIBLE_DEVICES": "6"}, **devices).code == 0
+    assert [seen["detected"]["device"] for seen in alone.ranks()] == [0, 0]
+
+
+def test_more_ranks_than_a_mask_shows_devices(bench: Benches) -> None:
+    """They would share devices, and nobody would say so."""
+    here = bench("pals")
+    ended = here.run(nodes=2, ranks_per_node=12, setup=["export ZE_AFFINITY_MASK=0,1,2,3"])
+    assert ended.code != 0 and ended.ending[0] == "failed"
+    assert (
+        "from 0, but ZE_AFFINITY_MASK=0,1,2,3 shows it 4. Have ZE_AFFINITY_MASK show as many" in ended.output
+    )
+
+
 def test_shared_tiles_have_a_mask_each(bench: Benches) -> None:
     here = bench("pals")
     assert here.run(nodes=1, ranks_per_node=24).code == 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import os
 import socket
 import subprocess
@@ -50,6 +51,14 @@ class TestEnvironment:
     def test_no_device_unless_one_for_each(self, devices: int | None) -> None:
         ask = request(["true"], environment={"CASTOFF_DEVICE": "1"}, devices_per_rank=devices)
         assert "CASTOFF_DEVICE" not in rank_environment(ask, 0, 20000, 1)
+
+    def test_devices_count_within_a_mask(self, run: Run) -> None:
+        one = {"CUDA_VISIBLE_DEVICES": "3"}
+        shown = run(["sh", "-c", "echo $CASTOFF_DEVICE"], 2, environment=one, devices_per_rank=1)
+        assert sorted(shown.output.split()) == ["0", "0", "[0]", "[1]"]
+        two = request(["true"], 3, environment={"CUDA_VISIBLE_DEVICES": "0,1"}, devices_per_rank=1)
+        with pytest.raises(CastoffError, match=r"number 2 of those .* CUDA_VISIBLE_DEVICES=0,1 shows it 2"):
+            starter.start_ranks(two, output=io.BytesIO(), messages=io.StringIO())
 
     def test_the_decisions_are_said_once(self, run: Run) -> None:
         said = run(["true"], 2, cores_per_rank=1).messages

@@ -1,0 +1,42 @@
+"""Which of its devices a rank is to use, counted among those that variables show it."""
+
+from __future__ import annotations
+
+from launcher.errors import PlacementError
+
+TYPE_CHECKING = False  # typing itself would cost more than all of this module
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
+"""What narrows a process to some devices, and numbers these anew from 0."""
+
+
+def shown_by(mask: str) -> int:
+    """How many devices a mask shows: `0,1` two, `0.0,0.1` one, with both of its tiles."""
+    before, count = None, 0
+    for entry in mask.split(","):
+        device, dot, _ = entry.partition(".")
+        count += not dot or device != before
+        before = device
+    return count
+
+
+def within(environ: Mapping[str, str], index: int) -> int:
+    """The index of a device among those that the masks show; the only one is 0, whatever its number.
+
+    Raises:
+        PlacementError: there are several, but not so many.
+    """
+    for name in MASKS:
+        mask = environ.get(name)
+        shown = shown_by(mask) if mask else None
+        if shown == 1:
+            index = 0
+        elif shown is not None and index >= shown:
+            raise PlacementError(
+                f"this rank's device is number {index} of those that it sees, from 0, but {name}={mask} shows"
+                f" it {shown}. Have {name} show as many as the ranks of a node need, start fewer ranks on a"
+                " node, or ask for none (devices_per_rank: 0) and choose devices in the program"
+            )
+    return index
