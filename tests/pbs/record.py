@@ -1,6 +1,9 @@
-"""What a PBS says and does: recorded from a real OpenPBS, so that its double can be held against it.
+"""What a PBS says and does: recorded from real OpenPBSs, so that its double can be held against one of them.
 
-python -m tests.pbs.record [SCENE…]   with OpenPBS on PATH: record all scenes anew, or these
+python -m tests.pbs.record VERSION [SCENE…]   with OpenPBS on PATH: record all scenes anew, or these
+
+VERSION is the tag or commit that it was built from, for many have the same `qsub --version`. Its folder holds
+the scenes that come to something else there than in the versions before it.
 
 Each scene is a function that runs commands on the cluster's head node and writes down what they print and
 how they end. Times, numbers of jobs, nodes, folders and the like are taken out, so that a record holds
@@ -28,15 +31,25 @@ from tests.pbs.cluster import PbsCluster
 AT_ONCE = 6
 """So many scenes are played at the same time."""
 RECORDS = Path(__file__).with_name("recorded")
+VERSIONS = ["v23.06.06", "v23.06.06-root", "cd7ab5e-root"]
+"""Those that were recorded, in this order; the double is like the first.
+
+Its pbs_mom leaves out the processes of root (`mom_get_sample` in src/resmom/linux/mom_mach.c), so that root's
+jobs end otherwise where they are killed. The last is of 2026-04-10.
+"""
 
 Entry = dict[str, Any]
 """A command, its words and its code; or a finding, and what was found."""
 
 _TIMES = re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
 _MOMENTS = re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d at \d\d:\d\d")
-_COUNTERS = re.compile(r'("?(?:queue_rank|history_timestamp|timestamp|session_id)"?(?: = |:))\d+')
-_USED = re.compile(r'("?(?:resources_used\.)?(cpupercent|cput|v?mem|walltime)"?(?: = |:)"?)([\d:]+(?:kb)?)')
-_PATHS = re.compile(r'(PBS_O_PATH"?(?:=|:"))[^",\n]*')
+_COUNTERS = re.compile(
+    r'("?(?:queue_rank|history_timestamp|timestamp|session_id)"?(?: = |:\s*))\d[\d.]*(?:e\+\d+)?'
+)
+_USED = re.compile(
+    r'("?(?:resources_used\.)?(cpupercent|cput|v?mem|walltime)"?(?: = |:\s*)"?)([\d:]+(?:kb)?)'
+)
+_PATHS = re.compile(r'(PBS_O_PATH"?(?:=|:\s*"))[^",\n]*')
 _JOBS = re.compile(r"\b(\d+)(?=(\[\d*\])?\.head\b|\[\])")
 _NAMED = re.compile(r"\.([oe])(\d+)\b")
 _REPORTED = re.compile(r"(line \d+): +\d+(?= \w+ {5})")
@@ -615,16 +628,18 @@ def play(cluster: PbsCluster, folder: Path, name: str) -> list[Entry]:
     return stage.entries
 
 
-def recorded(name: str) -> list[Entry]:
-    """What it came to on a real OpenPBS."""
-    entries: list[Entry] = json.loads((RECORDS / f"{name}.json").read_text())
+def recorded(name: str, version: str) -> list[Entry]:
+    """What it came to on an OpenPBS of that version."""
+    known = VERSIONS[: VERSIONS.index(version) + 1] if version in VERSIONS else VERSIONS
+    paths = [RECORDS / one / f"{name}.json" for one in known]
+    entries: list[Entry] = json.loads([path for path in paths if path.exists()][-1].read_text())
     return entries
 
 
-def differences(name: str, entries: list[Entry]) -> Iterator[str]:
+def differences(name: str, entries: list[Entry], version: str) -> Iterator[str]:
     """Where entries are not what was recorded, but for what differs from time to time on one PBS, too."""
     for entry, known in itertools.zip_longest(
-        _without_chance(name, entries), _without_chance(name, recorded(name))
+        _without_chance(name, entries), _without_chance(name, recorded(name, version))
     ):
         if entry != known:
             about = (known or entry).get("command") or (known or entry)["what"]
@@ -634,18 +649,36 @@ def differences(name: str, entries: list[Entry]) -> Iterator[str]:
 _BY_A_SIGNAL = re.compile(r"(Exit_status\W{1,5})(1[345]\d)\b")
 _END_OF_AN_ARRAY = re.compile(r"(?<=substate = )9[23]|(?<=Exit_status = )[01]\b|(?<=MOMENT and )\w+")
 
+_STAGED_OUT = re.compile(r"(?<=Stageout_status = )[01]\b")
+_TO_ONE_THAT_ENDS = re.compile(r"qsig -s (NONSENSE|SIGKILL) ")
+_AS_IT_ENDS = (0, 35, 168)
+"""qsig's codes for a job that runs, has ended, and is ending."""
+
 
 def _without_chance(name: str, entries: list[Entry]) -> list[Entry]:
     """Entries without what two processes race for.
 
     A signal ends the script's shell (256 and its number) or first what it runs (128 and its number), and an
-    array ends as that of its members does which happens to end last.
+    array ends as that of its members does which happens to end last. What root's job is sent first may end it
+    before the next.
     """
     text = _BY_A_SIGNAL.sub(lambda found: f"{found[1]}{int(found[2]) + 128}", json.dumps(entries))
     if name == "endings_of_arrays":
         text = _END_OF_AN_ARRAY.sub("SOMEHOW", text)
+    if name == "signals":
+        text = _STAGED_OUT.sub("SOMEHOW", text)
     told: list[Entry] = json.loads(text)
+    if name == "signals":
+        told = [_as_it_ends(one) for one in told]
     return told
+
+
+def _as_it_ends(entry: Entry) -> Entry:
+    """What qsig says of a job of root's that the signal before may have ended."""
+    command = entry.get("command", "")
+    if _TO_ONE_THAT_ENDS.match(command) and entry["code"] in _AS_IT_ENDS:
+        return {"command": command}
+    return entry
 
 
 def _side_by_side(known: Entry | None, entry: Entry | None) -> str:
@@ -655,15 +688,19 @@ def _side_by_side(known: Entry | None, entry: Entry | None) -> str:
     return "\n".join(difflib.unified_diff(told[0], told[1], "recorded", "here", lineterm="", n=2))
 
 
-def main(names: list[str]) -> int:
+def main(version: str, *names: str) -> int:
     """Record scenes."""
+    folder = RECORDS / version
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "cluster").mkdir()
         cluster = PbsCluster(Path(place, "cluster"))
 
         def take(name: str) -> None:
-            text = json.dumps(play(cluster, Path(place), name), indent=1, ensure_ascii=False)
-            (RECORDS / f"{name}.json").write_text(text + "\n")
+            entries, path = play(cluster, Path(place), name), folder / f"{name}.json"
+            path.unlink(missing_ok=True)
+            if version == VERSIONS[0] or any(differences(name, entries, version)):
+                folder.mkdir(exist_ok=True)
+                path.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
             print(name, flush=True)
 
         try:
@@ -682,4 +719,4 @@ def main(names: list[str]) -> int:
 
 if __name__ == "__main__":
     os.umask(0o22)
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:]) if sys.argv[1:] else __doc__)

@@ -1,6 +1,7 @@
-"""The PBS of the tests, against what was recorded from a real OpenPBS.
+"""The PBS of the tests, against what was recorded from real OpenPBSs.
 
-Where it is the double, this proves the double; where it is OpenPBS, it proves the record.
+Where it is the double, this proves the double, which is like one of them; where it is OpenPBS, it proves the
+records: it may be any version of them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from .cluster import PbsCluster
-from .record import ALONE, AT_ONCE, SCENES, Entry, differences, play
+from .record import ALONE, AT_ONCE, SCENES, VERSIONS, Entry, differences, play
 
 pytestmark = pytest.mark.long
 
@@ -26,15 +27,16 @@ def played(
         yield {name: pool.submit(play, pbs, folder, name) for name in SCENES}
 
 
-def agree(name: str, entries: list[Entry]) -> None:
-    """Fail with all that differs from the record."""
-    if found := "\n\n".join(differences(name, entries)):
-        pytest.fail(found, pytrace=False)
+def agree(name: str, entries: list[Entry], pbs: PbsCluster) -> None:
+    """Fail with all that differs from the record that is the most like it."""
+    versions = VERSIONS if pbs.is_real else VERSIONS[:1]
+    if found := min((list(differences(name, entries, version)) for version in versions), key=len):
+        pytest.fail("\n\n".join(found), pytrace=False)
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_what_it_says(name: str, played: dict[str, Future[list[Entry]]]) -> None:
-    agree(name, played[name].result())
+def test_what_it_says(name: str, played: dict[str, Future[list[Entry]]], pbs: PbsCluster) -> None:
+    agree(name, played[name].result(), pbs)
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -46,4 +48,4 @@ def test_what_it_says_when_things_fail(
 ) -> None:
     for other in played.values():
         other.exception()
-    agree(name, play(pbs, tmp_path_factory.mktemp("alone"), name))
+    agree(name, play(pbs, tmp_path_factory.mktemp("alone"), name), pbs)
