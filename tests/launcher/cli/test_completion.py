@@ -97,7 +97,7 @@ class TestInBash:
         assert {"cancel", "completion", "train", "wait"} <= set(every[0])
         assert some[0] == ["schema", "sites", "status", "stop", "submit"]
         assert flags[0] == ["--version", "--help"]
-        assert of_verb[0] == ["--json", "--help"]
+        assert of_verb[0] == ["--name", "--json", "--help"]
         assert wrong == ([], set())
         assert values[0] == ["bash", "zsh", "fish"]
         assert trainings[0] == ["dpo", "gnn", "sedd"]

@@ -81,7 +81,7 @@ class TestWrongWords:
             (["wait"], "missing argument 'RUNS...', or --name NAME (see castoff wait --help)"),
             (["wait", "x", "--timeout", "soon"], "'soon' is not a valid float"),
             (["cancel"], "missing argument 'RUNS...'"),
-            (["status", "a", "b"], "unexpected extra argument (b)"),
+            (["resubmit", "a", "b"], "unexpected extra argument (b)"),
             (["render"], "name a job file, or a program after --, as in castoff render -- python train.py"),
             (["submit"], "as in castoff submit -- python train.py"),
             (["launch"], "name a program after --"),
