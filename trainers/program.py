@@ -55,7 +55,9 @@ def train(
     mend it, and once for all ranks that have it. A program may catch it; other ranks end meanwhile, and name
     this one. Uncaught, it ends the process with 1.
     """
-    config, me = Config.of(config), RankEnv.detect()
+    me = RankEnv.detect()
+    with reported(me):
+        config = Config.of(config)
     setup_logging(me.rank, config.log_level)
     with reported(me, config.training.path):
         return _trained(config, me, partial(trainer, me.rank, config, task, reports=reports))

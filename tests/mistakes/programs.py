@@ -10,11 +10,11 @@ MARK = "# the mistake"
 """Ends the line of a program that is its mistake."""
 
 _HEAD = f"""\
-import ctypes, os, signal, sys, threading, time
+import ctypes, os, queue, signal, sys, threading, time
 import torch
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
-from trainers import Loss, Splits, Task, split, train
+from trainers import Evaluated, Loss, Splits, Task, split, train
 
 RANK, LAST = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)) - 1
 
@@ -53,8 +53,10 @@ class Mistake(NamedTuple):
     shows: str
     """The cause, in words that are shown once."""
     code: int
-    alone: bool
+    alone: bool = False
     """Whether the last rank alone makes it."""
+    again: bool = False
+    """Whether it is made by a program that goes on from where another was."""
 
     def write(self, folder: Path) -> Path:
         """Its file."""
@@ -68,6 +70,7 @@ def task(
     shows: str = MARK,
     code: int = 1,
     alone: bool = False,
+    again: bool = False,
     training: Mapping[str, Any] = {},
     before: str = "",
     after: str = "",
@@ -83,19 +86,23 @@ def task(
         *(
             f"\n\n\nCONFIG = {config!r}\n",
             f'CONFIG["training"] |= {_OPTIMIZER}\n',
+            "CONFIG['training']['num_epochs'] += os.path.exists('out')\n",
             "train(CONFIG, Wrong())\n",
         ),
     ]
-    return Mistake("".join([*parts, after]), shows, code, alone)
+    return Mistake("".join([*parts, after]), shows, code, alone, again)
 
 
-_AT_STEP_3 = "if self.state.step == 3 and RANK == LAST: "
-_REST = "; return super().loss(model, batch)"
+def _lines(*lines: str) -> str:
+    return "\n        ".join(lines)
 
 
 def at_step_3(statement: str, *, shows: str = MARK, code: int = 1, **more: Any) -> Mistake:
     """The last rank does this in its fourth step."""
-    body = f"{_AT_STEP_3}{statement}\n        return super().loss(model, batch)"
+    body = _lines(
+        *("if self.state.step == 3 and RANK == LAST:", f"    {statement}  {MARK}"),
+        "return super().loss(model, batch)",
+    )
     return task(f"loss(self, model, batch): {body}", shows=shows, code=code, alone=True, **more)
 
 
@@ -114,6 +121,90 @@ MISTAKES: dict[str, Mistake] = {
     "after_evaluation": task("after_evaluation(self, model): wrong()"),
     "export": task("export(self, model, folder, *, better): wrong()"),
     "state_dict": task("state_dict(self): wrong()"),
-    # On one rank alone
-    "loss on one rank": at_step_3("wrong()"),
+    "load_state_dict": task(
+        *("load_state_dict(self, state): wrong()", "state_dict(self): return {'seen': 1}"),
+        again=True,
+    ),
+    "measure": task(
+        "evaluate(self, model, batch): return Evaluated({'loss': (torch.ones(()), 1)}, [1])",
+        "measure(self, kept): wrong()",
+    ),
+    # Of one rank alone
+    "loss of one rank": at_step_3("raise ValueError('a sample is bad')"),
+    "setup of one rank": task(f"setup(self, place): assert RANK < LAST  {MARK}", alone=True),
+    "data of one rank": task(
+        "build_data(self): "
+        + _lines(f"if RANK == LAST: open('/nowhere/data.pt')  {MARK}", "return super().build_data()"),
+        alone=True,
+    ),
+    "assertion on rank 0": task(
+        "loss(self, model, batch): "
+        + _lines(f"if RANK == 0: assert self.state.step < 3  {MARK}", "return super().loss(model, batch)")
+    ),
+    # What ends a rank without an error
+    "sys.exit": at_step_3("sys.exit(3)", shows="sys.exit(3) in loss (wrong.py:", code=3),
+    "os._exit": at_step_3("os._exit(3)", shows="does not answer", code=3),
+    "segfault": at_step_3("ctypes.string_at(0)", shows="Segmentation fault", code=139),
+    "abort": at_step_3("os.abort()", shows="Aborted", code=134),
+    "out of memory": at_step_3("os.kill(os.getpid(), signal.SIGKILL)", shows="does not answer", code=137),
+    "MemoryError": at_step_3("bytearray(1 << 60)"),
+    # Elsewhere than in the loop's own thread
+    "worker": task(
+        "collate(self, samples): wrong()", training={"num_workers": 1, "persistent_workers": False}
+    ),
+    "killed worker": task(
+        "collate(self, samples): os.kill(os.getpid(), signal.SIGKILL)",
+        shows="is killed by signal: Killed",
+        training={"num_workers": 1},
+    ),
+    "thread": task(
+        "loss(self, model, batch): "
+        + _lines(
+            "self.queue = queue.Queue()",
+            "threading.Thread(target=self.fetch, daemon=True).start()",
+            "self.queue.get()",
+        ),
+        "fetch(self): wrong()",
+        parallel={"start_timeout": 4, "timeout": 4},
+    ),
+    # Shapes, devices, parameters
+    "shape": task(f"loss(self, model, batch): return Loss(model(batch[0].T).sum())  {MARK}"),
+    "device": task(f"loss(self, model, batch): return Loss(model(batch[0].to('cuda')).sum())  {MARK}"),
+    "other device": task(shows="training.device is xpu", training={"device": "xpu"}),
+    "meta device": task(f"loss(self, model, batch): return Loss(model(batch[0].to('meta')).sum())  {MARK}"),
+    "nothing returned": task("loss(self, model, batch): pass", shows="Wrong.loss gave None"),
+    "unused parameter": task(
+        "build_model(self): "
+        + _lines("model = super().build_model()", "model.more = nn.Linear(2, 2)", "return model"),
+        shows="more.weight",
+    ),
+    # Ranks that do not do the same
+    "collective of one rank": at_step_3(
+        "torch.distributed.all_reduce(torch.ones(3))",
+        shows="the ranks have begun different numbers of collectives (rank",
+        parallel={"start_timeout": 4, "timeout": 4},
+    ),
+    "stuck rank": at_step_3(
+        "time.sleep(10000)",
+        shows="is busy after step 3: in loss",
+        parallel={"start_timeout": 4, "timeout": 4},
+    ),
+    "sizes": task(
+        "build_data(self): "
+        + _lines("data = super().build_data()", "return data._replace(train=torch.ones(40 + RANK, 4))"),
+        shows="samples of build_data's train",
+    ),
+    # The configuration
+    "typo in the configuration": task(
+        shows="training.num_epoch: there is no such field", training={"num_epoch": 2}
+    ),
+    "two missing fields": Mistake(
+        _HEAD + "train({'name': 'mine', 'training': {'path': 'out'}}, Mine())\n",
+        "training.optimizer_type: is missing",
+        1,
+    ),
+    # Around the training
+    "module": task(before=f"import not_there  {MARK}\n"),
+    "before": task(before=f"1 / 0  {MARK}\n"),
+    "after": task(after=f"1 / 0  {MARK}\n"),
 }

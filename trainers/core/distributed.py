@@ -312,8 +312,17 @@ def _roll_call() -> RollCall:
     keeper = f"rank 0 ({os.environ.get('MASTER_ADDR', 'its host')})"
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         keeper = f"torchrun's agent on {os.environ.get('MASTER_ADDR', 'the first host')}"
-    store = _get_default_store()
-    return RollCall(store, dist.get_rank(), dist.get_world_size(), socket.gethostname(), keeper)
+    rank, size, host = dist.get_rank(), dist.get_world_size(), socket.gethostname()
+    return RollCall(_get_default_store(), rank, size, host, keeper, _collectives)
+
+
+def _collectives() -> int:
+    """How many this rank has begun; 0 where the backend does not count."""
+    world: Any = dist.group.WORLD
+    try:
+        return int(world._get_sequence_number_for_group())
+    except RuntimeError:
+        return 0
 
 
 def cleanup_ddp() -> None:

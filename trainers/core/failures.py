@@ -10,6 +10,7 @@ import faulthandler
 import hashlib
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -56,7 +57,8 @@ def reported(
     if _reporting or _is_interactive():
         yield
         return
-    _reporting = True
+    _reporting, in_threads = True, threading.excepthook
+    threading.excepthook = partial(_thread_ended, in_threads, me)
     _have_crashes_told()
     try:
         yield
@@ -72,7 +74,7 @@ def reported(
             _exit(_INTERRUPTED)
         raise
     finally:
-        _reporting = False
+        _reporting, threading.excepthook = False, in_threads
 
 
 def end(error: Exception, me: Rank, folder: str | None, own_words: OwnWords = str) -> NoReturn:
@@ -92,7 +94,7 @@ def leave(me: Rank, *, at_once: bool) -> NoReturn:
     if not at_once:
         time.sleep(_MOMENT)
     elif call is not None:
-        call.linger(_MOMENT)
+        call.linger()
     _exit(1)
 
 
@@ -115,6 +117,7 @@ def report(error: Exception, me: Rank, folder: str | None, own_words: OwnWords =
         _write(_marked(_in_a_line(known or brief(error), len(lines), teller), me))
     if call is not None:
         call.ended(brief(error))
+        call.has_reported()
     if teller is None and len(lines) > 1:
         time.sleep(_MOMENT)  # had rank 0 the same error, this rank would be ended meanwhile
         _write(lines)
@@ -137,7 +140,7 @@ def _teller(error: Exception, known: str | None, me: Rank, call: RollCall | None
     return None if me.rank and known is not None else me.rank
 
 
-def _key(error: Exception, known: str | None) -> str:
+def _key(error: BaseException, known: str | None) -> str:
     """The same for ranks that have the same error."""
     if known is None:
         lines = [(each.filename, each.lineno) for each in traceback.extract_tb(error.__traceback__)]
@@ -145,7 +148,7 @@ def _key(error: Exception, known: str | None) -> str:
     return hashlib.sha256(known.encode(errors="replace")).hexdigest()[:16]
 
 
-def _traceback(error: Exception, me: Rank) -> list[str]:
+def _traceback(error: BaseException, me: Rank) -> list[str]:
     """With the rank before each line, as torch has it."""
     mark = f"[rank{me.rank}]: " if me.world_size > 1 else ""
     trace = error.__traceback__
@@ -230,6 +233,21 @@ def _interrupted(
         before(kind, error, trace)
         return
     _exit(_INTERRUPTED)
+
+
+def _thread_ended(before: Callable[[Any], Any], me: Rank, ended: threading.ExceptHookArgs) -> None:
+    """Instead of threading.excepthook: with the rank, and once for all ranks. The program still runs on."""
+    error = ended.exc_value
+    if error is None or isinstance(error, SystemExit) or me.world_size == 1:
+        before(ended)
+        return
+    name = "a thread" if ended.thread is None else ended.thread.name
+    call = _roll_call()
+    teller = me.rank if call is None else call.first_to_tell(_key(error, None))
+    if teller == me.rank:
+        _write([f"[rank{me.rank}]: Exception in thread {name}:", *_traceback(error, me)])
+    else:
+        _write(_marked(_in_a_line(f"in thread {name}: {brief(error)}", 1, teller), me))
 
 
 def _is_interactive() -> bool:

@@ -27,6 +27,10 @@ WINDOW = 10.0
 _FAILED = "castoff/failed"
 _OPEN = "castoff/open"
 _ALL_ANSWERED = "castoff/all-answered"
+_ALL_REPORTED = "castoff/all-reported"
+
+_GIVEN = 2.0
+"""Seconds in which ranks answer once one of them has told of an error of its own: others matter less then."""
 
 _NAMED = 8
 """Ranks of a kind that are named one by one."""
@@ -45,6 +49,8 @@ class Answer(msgspec.Struct, frozen=True):
     state: Literal["waits", "busy", "ended"]
     """It waits for other ranks, is in code of its own, or has an error of its own."""
     doing: str
+    collectives: int = 0
+    """How many it has begun."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -58,15 +64,27 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class RollCall:
-    """This rank's part in it. `keeper`: who answers for the store, and on which host."""
+    """This rank's part in it.
 
-    def __init__(self, store: Any, rank: int, world_size: int, host: str, keeper: str):
+    `keeper`: who answers for the store, and on which host; `collectives`: how many this rank has begun.
+    """
+
+    def __init__(
+        self,
+        store: Any,
+        rank: int,
+        world_size: int,
+        host: str,
+        keeper: str,
+        collectives: Callable[[], int] = lambda: 0,
+    ):
         self.rank, self.world_size, self.host = rank, world_size, host
         self.step = 0
         """Optimizer steps that this rank has done."""
         self.window = WINDOW
         """Seconds."""
         self._keeper = keeper
+        self._collectives = collectives
         self._store = store
         self._lock = threading.Lock()
         self._verdict: Verdict | None = None
@@ -105,10 +123,18 @@ class RollCall:
         me = str(self.rank)
         return int(self._try(lambda: self._store.compare_set(f"castoff/told/{what}", "", me), me))
 
-    def linger(self, seconds: float) -> None:
-        """Keep the store, which goes with rank 0, until all ranks have answered; so long at most."""
-        if self.rank == 0:
-            self._try(lambda: _wait(self._store, _ALL_ANSWERED, seconds), None)
+    def has_reported(self) -> None:
+        """This rank has said what is wrong, and needs the store no more."""
+        self._try(self._count_report, None)
+
+    def _count_report(self) -> None:
+        if self._store.add("castoff/reported", 1) == self.world_size:
+            self._store.set(_ALL_REPORTED, "")
+
+    def linger(self) -> None:
+        """Keep the store, which goes with rank 0, until all ranks have said what is wrong."""
+        if self.rank == 0 and self._verdict is None:
+            self._try(lambda: _wait(self._store, _ALL_REPORTED, self.window), False)
 
     def _try(self, ask: Callable[[], Given], otherwise: Given) -> Given:
         """What the store answers, if it does."""
@@ -135,7 +161,8 @@ class RollCall:
             faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
 
     def _mine(self, state: Literal["waits", "busy", "ended"], doing: str) -> Answer:
-        return Answer(self.rank, self.host, self.step, state, " ".join(doing.split())[:_TEXT])
+        said = " ".join(doing.split())[:_TEXT]
+        return Answer(self.rank, self.host, self.step, state, said, self._collectives())
 
     def _answer(self, mine: Answer) -> None:
         store, self._answered = self._store, True
@@ -149,7 +176,8 @@ class RollCall:
         opened_it = store.add(_FAILED, 1) == 1  # counts those that will read the verdict
         self._answer(mine)
         if opened_it:
-            _wait(store, _ALL_ANSWERED, self.patience)
+            if not _wait(store, _ALL_ANSWERED, min(_GIVEN, self.patience)) and not _is_explained(store):
+                _wait(store, _ALL_ANSWERED, self.patience)
             verdict = self._judge(store)
             store.set("castoff/verdict", msgspec.json.encode(verdict).decode())
         elif _wait(store, "castoff/verdict", 2 * self.patience):
@@ -194,6 +222,8 @@ def judge(answers: Iterable[Answer], world_size: int, hosts: Mapping[int, str]) 
     for each in waiting:
         places.setdefault((each.step, each.doing), []).append(each.rank)
     if not lines:
+        lines += _counted(waiting)
+    if not lines:
         lines.append(
             "the ranks wait for different things, so none of them can go on"
             if len(places) > 1
@@ -205,6 +235,20 @@ def judge(answers: Iterable[Answer], world_size: int, hosts: Mapping[int, str]) 
     )
     reporter = next((each.rank for each in here if each.state != "ended"), -1)
     return Verdict(reporter, lines, is_explained=bool(ended))
+
+
+def _counted(waiting: list[Answer]) -> list[str]:
+    """Who has begun more collectives than others: one that only some ranks call makes all of them wait."""
+    counts: dict[int, list[int]] = {}
+    for each in waiting:
+        counts.setdefault(each.collectives, []).append(each.rank)
+    if len(counts) < 2:
+        return []
+    said = [f"{_ranks(ranks)}: {count}" for count, ranks in sorted(counts.items(), reverse=True)]
+    return [
+        f"the ranks have begun different numbers of collectives ({'; '.join(said[:_NAMED])}): "
+        "some call one that others do not, perhaps under `if rank == ...`"
+    ]
 
 
 def _stands(answer: Answer) -> str:
@@ -242,6 +286,10 @@ def _ranks(ranks: list[int]) -> str:
 def _named(lines: list[str], kind: str) -> list[str]:
     more = len(lines) - _NAMED
     return [*lines[:_NAMED], f"and {more} more {kind}"] if more > 0 else lines
+
+
+def _is_explained(store: Any) -> bool:
+    return any(_decode(line).state == "ended" for line in store.get("castoff/answers").splitlines())
 
 
 def _decode(line: bytes) -> Answer:
