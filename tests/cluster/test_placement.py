@@ -40,6 +40,12 @@ OUTER_STEP = {
 }
 A_STEP_IN_SETUP = "srun --overlap --nodes=1 --ntasks=1 env >step-of-setup"
 
+HOLD = [
+    "srun --ntasks=4 --ntasks-per-node=2 sh -c ': >held-$SLURM_PROCID; exec sleep 600' &",
+    "until [ -e held-0 ] && [ -e held-1 ] && [ -e held-2 ] && [ -e held-3 ]; do sleep 0.1; done",
+]
+"""A step that has all CPUs of the job."""
+
 
 @pytest.fixture(scope="module")
 def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Submitted]:
@@ -79,6 +85,7 @@ def jobs(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
         submit(request, gpus=request, devices_per_rank=1, **two)
     submit("gpus-shared", devices_per_rank=2, nodes=1, ranks_per_node=2)
     submit("cores", cores_per_rank=3, **two)
+    submit("held-up", setup=HOLD, start={"timeout": "2s"}, **two)
     return submitted
 
 
@@ -232,3 +239,14 @@ def test_cores_of_the_job_are_cores_of_its_step(jobs: dict[str, Submitted]) -> N
             rank["environ"].get(n) for n in ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "OMP_NUM_THREADS")
         )
         assert [*told] == ["3", "6", "3"]
+
+
+def test_ranks_that_another_step_holds_up(jobs: dict[str, Submitted]) -> None:
+    """srun waits for its CPUs: the job says whom it misses, and ends."""
+    job = jobs["held-up"]
+    assert job.ending() == ("failed", 1), job.output()
+    first, second = (job.run_dir / "attempts/0.0/hosts").read_text().split()
+    missing = f"have not started: {first} (ranks 0, 1), {second} (ranks 2, 3)\n"
+    assert job.output().count(missing) == 2
+    assert f"squeue --steps --job {job.id}" in job.output()
+    assert not job.ranks()
