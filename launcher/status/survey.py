@@ -233,7 +233,7 @@ class Scene:
     def following(self, one: Attempt) -> str | None:
         """The job that goes on after an attempt; on PBS alone it is another one."""
         if one.next is not None:
-            return one.next
+            return one.next if one.end is None or one.end.ending == "again" else None
         if one.job not in self._chain or (one.end and one.end.ending not in ("again", "walltime")):
             return None
         return next(iter(self._chain[self._chain.index(one.job) + 1 :]), None)

@@ -38,7 +38,7 @@ castoff_find_run_directory() {
   fi
   if [[ -z ${CASTOFF_RUN_DIR:-} ]] || ! cmp -s -- "$0" "$CASTOFF_RUN_DIR/job.sh"; then
     CASTOFF_RUN_DIR=$castoff_submit_dir/castoff-$castoff_job
-    unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET CASTOFF_FIRST_ATTEMPT CASTOFF_CHAIN
+    unset -v CASTOFF_ATTEMPT CASTOFF_ARRAY_OFFSET CASTOFF_FIRST_ATTEMPT CASTOFF_CHAIN CASTOFF_FOLLOWS
     # shellcheck disable=SC2174 # its parent is there
     [[ -L $CASTOFF_RUN_DIR ]] || mkdir -p -m 700 -- "$CASTOFF_RUN_DIR"
   fi

@@ -14,7 +14,7 @@ castoff_use_own_words() { # functions of setup's or of the environment are not w
   unset -v POSIXLY_CORRECT
   shopt -u inherit_errexit 2>/dev/null || ((1)) # which bash before 5.2 keeps of that
   unset -f awk bash break cat cd chmod cksum cmp command compgen continue cp date declare disown echo env \
-    eval exec exit export false find getent grep head hostname id kill local mkdir mv printf qsub read \
+    eval exec exit export false find getent grep head hostname id kill local mkdir mv printf qdel qsub read \
     readonly return scontrol sed set shift sleep sort squeue stat tail timeout trap true umask wait wc : \
     .
   unset -f df ls mktemp rm rmdir sh sha256sum tar tr unzip # of programs for the nodes, where sh is bash

@@ -191,6 +191,35 @@ class TestGoingOn:
         jobs = {json.loads(path.read_text())["job"] for path in run.path.glob("attempts/*/start.json")}
         assert len(jobs) == 3
 
+    def test_a_server_that_hangs_just_then(self, desk: PbsDesk, pbs: PbsCluster) -> None:
+        """The copy waits since the job began."""
+        program = "[ $CASTOFF_ATTEMPT = 0 ] || exit 0; touch runs; until [ -e go ]; do sleep 0.1; done; "
+        run = desk.submit("--walltime", "5m", "--set", "requeue={max: 1}", sh=program + AGAIN.format(1))
+        until((desk.folder / "runs").exists, "its start")
+        with pbs.stopped_server():
+            (desk.folder / "go").touch()
+            until((run.path / "attempts/0.0/ending.json").exists, "its end")
+        assert desk.castoff("wait", run.id).output == f"{run.id}: done\n"
+        assert desk.endings(run) == ["again", "done"]
+
+    def test_a_copy_that_is_not_needed(self, desk: PbsDesk) -> None:
+        """It goes with the job, whether that was done or failed."""
+        for code in (0, 3):
+            run = desk.submit("--walltime", "5m", "--set", "requeue={max: 1}", sh=f"exit {code}")
+            assert desk.castoff("wait", run.id).code == code
+            until(lambda of=run.id: of not in desk.run("qstat", "-f", "-w").output, "the copy's end")  # type: ignore[misc]
+            assert len(desk.endings(run)) == 1
+        assert desk.castoff("resubmit", run.id).code == 0
+
+    def test_a_path_with_quotes(self, desk: PbsDesk) -> None:
+        folder = desk.folder / "o'b\"rien's 50%27"
+        folder.mkdir()
+        going = ("--walltime", "5m", "--set", "requeue={max: 1}")
+        run = desk.submit(*going, sh=AGAIN.format(1), env={"CASTOFF_RUNS_DIR": str(folder)})
+        assert run.path.parent == folder
+        assert desk.castoff("wait", run.path).code == 0
+        assert desk.endings(run) == ["again", "done"]
+
     def test_a_chain_that_fails(self, desk: PbsDesk) -> None:
         """Its later jobs do not begin, though the one before them did not exit with 0."""
         going = ("--walltime", "5m", "--set", "requeue={max: 2, how: chain}")

@@ -170,9 +170,9 @@ def _waiting(told: JobTold, name: str, held: Mapping[str, str]) -> JobTold:
 
 
 def _folder(variables: str) -> str:
-    """Where it was submitted; a comma in a value has a backslash before it."""
-    told = (found[0].partition("=") for found in re.finditer(r"(?:\\,|[^,])+", variables))
-    return next((value.replace("\\,", ",") for name, _, value in told if name == "PBS_O_WORKDIR"), "")
+    """Where it was submitted; a comma in a value has a backslash before it, and so have quotes."""
+    told = (found[0].partition("=") for found in re.finditer(r"(?:\\.|[^,])+", variables))
+    return next((re.sub(r"\\(.)", r"\1", value) for name, _, value in told if name == "PBS_O_WORKDIR"), "")
 
 
 def _seconds(value: str | None) -> float | None:

@@ -38,7 +38,10 @@ class Pbs(QueuedScheduler):
     submits_with = ("qsub",)
     cancels_with = ("qdel",)
     # prepare_path() in src/lib/Libcmds.
-    unfit: ClassVar[Mapping[str, str]] = {"[^ -~]": "qsub's -o takes a path of plain ASCII"}
+    unfit: ClassVar[Mapping[str, str]] = {
+        "[^ -~]": "qsub's -o takes a path of plain ASCII",
+        r"\\": "qsub -v doubles a backslash",
+    }
     lacks: ClassVar[Mapping[str, str]] = {
         "qos": "drop it, or use a queue that stands for it",
         "constraint": "drop it, or use a queue of such nodes",
@@ -90,6 +93,7 @@ class Pbs(QueuedScheduler):
         for members in _spans(order.begin):
             for link in order.links:
                 environment = order.variables(order.begin[members[0]], link=link)
+                environment["CASTOFF_RUN_DIR"] = _for_qsub(order.run_dir)
                 names = order.names(passed, environment)
                 words = ["-o", f"{order.run_dir}/logs/job-{log}.log", "-v", names]
                 part = None if array is None else Part(members)
@@ -109,6 +113,13 @@ class Pbs(QueuedScheduler):
     def is_array(self, job: str, planned: int | None) -> bool:
         """PBS knows no array of one."""
         return "[" in job
+
+
+def _for_qsub(path: str) -> str:
+    """A path as qsub -v can hand it on: with no quotes, which its script puts back."""
+    if not re.search("['\"]", path):
+        return path
+    return "%" + path.replace("%", "%25").replace("'", "%27").replace('"', "%22")
 
 
 def _is_slurms_own(qsub: str) -> bool:

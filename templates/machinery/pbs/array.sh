@@ -4,5 +4,6 @@ castoff_locate() {
   castoff_index=${PBS_ARRAY_INDEX:-0} # PBS makes no array of one
   castoff_submit_dir=$PBS_O_WORKDIR
   castoff_restarts=0
+  castoff_read_run_dir
 }
 readonly -f castoff_locate

@@ -70,7 +70,9 @@ def test_the_local_scheduler() -> None:
     assert command == [sys.executable, "-m", "launcher.cli.local_scheduler", "/runs/j-1"]
 
 
-@pytest.mark.parametrize(("site", "folder"), [("slurm", "/a\\b"), ("pbs", "/é"), ("pbs", "/a\nb")])
+@pytest.mark.parametrize(
+    ("site", "folder"), [("slurm", "/a\\b"), ("pbs", "/a\\b"), ("pbs", "/é"), ("pbs", "/a\nb")]
+)
 def test_a_run_directory_that_cannot_be_said(site: str, folder: str) -> None:
     queued_of(site).check_run_dir("/a b:'$x")
     with pytest.raises(CastoffError, match="--runs-dir") as caught:

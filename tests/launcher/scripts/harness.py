@@ -152,7 +152,7 @@ class Bench:
         for name in ("srun", "mpiexec"):
             self.stub(name, STARTER)
         modules = ["module"] if any("module" in line for line in self.site.setup) else []
-        for name in ("qsub", "scontrol", "squeue", *modules):
+        for name in ("qsub", "qdel", "scontrol", "squeue", *modules):
             self.stub(name, RECORDER)
         self.stub("getent", RESOLVER)
 
@@ -277,11 +277,11 @@ if name == "scontrol" and sys.argv[1:3] == ["show", "hostnames"]:
 elif name == "squeue":
     print(os.environ.get("STUB_END", ""))
 elif name == "qsub":
-    told = {{key: os.environ.get(key) for key in ("CASTOFF_ATTEMPT", "CASTOFF_RUN_DIR")}}
+    told = {{key: os.environ.get(key) for key in ("CASTOFF_ATTEMPT", "CASTOFF_RUN_DIR", "CASTOFF_FOLLOWS")}}
     record = json.dumps({{**told, "cwd": os.getcwd()}})
     Path(os.environ["STUB_CALLS"]).with_name("qsub.json").write_text(record)
     if "STUB_QSUB_CODE" not in os.environ:
         print(os.environ.get("STUB_QSUB_SAYS", "8.head"))
 sys.exit(int(os.environ.get("STUB_" + name.upper() + "_CODE", "0")))
 """
-"""Stands in for scontrol, squeue, qsub and module: notes how it was called, and answers."""
+"""Stands in for scontrol, squeue, qsub, qdel and module: notes how it was called, and answers."""

@@ -53,7 +53,7 @@ printf '%s\\0' scontrol "$@" >{here}/seen/requeue.$$
 
 _QSUB = """#!/bin/sh
 kind=call
-if [ -e {here}/again ] && [ "$1" = -v ]; then kind=requeue; fi
+if [ "$1" = -v ]; then kind=requeue; fi # castoff submit begins with -f
 printf '%s\\0' qsub "$@" >{here}/seen/$kind.$$
 [ $kind = call ] || echo 8.head
 """

@@ -156,7 +156,7 @@ def test_what_is_cancelled_is_not_started_again(bench: Benches) -> None:
     running.wait_for("stopping", 1)
     running.process.send_signal(signal.SIGTERM)
     assert running.end().ending == ("cancelled", 143)
-    assert here.calls("qsub") == []
+    assert here.calls("qdel") == [["8.head"]]
 
 
 def test_ranks_that_leave_on_term_without_a_word_were_cancelled(bench: Benches) -> None:
@@ -278,18 +278,20 @@ def test_pbs_is_given_a_copy_that_carries_the_count_on(bench: Benches) -> None:
         requeue={"max": 1}, inherit=["LANG"], workdir="inner", ranks_per_node=1,
         env={"PROBE": "outcome again"},
     )  # fmt: skip
-    assert (ended.code, ended.ending) == (0, ("again", 0)), ended.output
+    assert (ended.code, ended.ending) == (75, ("again", 75)), ended.output
     (call,) = here.calls("qsub")
-    assert call[:2] == ["-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT,LANG"]
-    assert call[2:4] == ["-W", "depend=afterany:7.head"]
+    names = "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT,CASTOFF_FOLLOWS,LANG"
+    assert call[:4] == ["-v", names, "-W", "depend=afternotok:7.head"]
     assert call[4:] == ["-o", f"{ended.run_dir}/logs/job-0.log", f"{ended.run_dir}/job.sh"]
-    # qsub takes values from its environment, so a comma in the path does not split them.
+    # qsub takes values from its environment, so a comma in the path does not split them; it takes no quotes.
     told = json.loads((here.seen.parent / "qsub.json").read_text())
-    assert told == {"CASTOFF_RUN_DIR": str(ended.run_dir), "CASTOFF_ATTEMPT": "1", "cwd": str(here.folder)}
+    path = "%" + str(ended.run_dir).replace("'", "%27")
+    assert told.pop("cwd") == str(here.folder)
+    assert told == {"CASTOFF_RUN_DIR": path, "CASTOFF_ATTEMPT": "1", "CASTOFF_FOLLOWS": "7.head"}
 
     again = here.run(
         requeue={"max": 1}, inherit=["LANG"], workdir="inner", ranks_per_node=1,
-        env={"PROBE": "outcome again", "CASTOFF_RUN_DIR": str(ended.run_dir), "CASTOFF_ATTEMPT": "1"},
+        env={"PROBE": "outcome again", **told},
     )  # fmt: skip
     assert (again.code, again.record("ending", "0.1")["ending"]) == (75, "walltime")
     assert len(here.calls("qsub")) == 1
@@ -299,7 +301,9 @@ def test_pbs_is_given_a_copy_that_carries_the_count_on(bench: Benches) -> None:
 def test_a_refused_restart_is_said(kind: str, refusal: str, bench: Benches) -> None:
     here = bench(kind)
     here.stub("scontrol", "#!/bin/sh\n[ $1 = show ] && echo x0 && exit\necho it is disabled\nexit 1\n")
-    ended = here.run(ranks_per_node=1, requeue={"max": 1}, env={"PROBE": "outcome again", refusal: "1"})
+    ended = here.run(
+        ranks_per_node=1, requeue={"max": 1}, grace="1s", env={"PROBE": "outcome again", refusal: "1"}
+    )
     assert ended.ending == ("walltime", 75)
     assert "stopped early, but could not be started again" in ended.output
 

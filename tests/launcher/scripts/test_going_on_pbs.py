@@ -36,7 +36,7 @@ class TestCopy:
 
     @pytest.mark.parametrize("env", [{"STUB_QSUB_CODE": "1"}, {"STUB_QSUB_SAYS": "qsub: later"}])
     def test_without_an_id_nobody_follows(self, env: dict[str, str], bench: Benches) -> None:
-        ended = self.go_on(bench("pals"), env)
+        ended = self.go_on(bench("pals"), env, grace="1s")
         assert ended.ending == ("walltime", 75)
         assert "castoff: stopped early, but could not be started again" in ended.output
         assert not next_of(ended).exists()
@@ -45,7 +45,7 @@ class TestCopy:
         here = bench("pals")
         here.stub("qsub", '#!/bin/sh\nmkdir "$CASTOFF_ATTEMPT_DIR/.next.json"\necho 8.head\n')
         ended = self.go_on(here)
-        assert ended.ending == ("again", 0)
+        assert ended.ending == ("again", 75)
         assert "castoff: job 8.head goes on, but could not be written down" in ended.output
 
     @pytest.mark.parametrize("kind", KINDS)
@@ -57,7 +57,8 @@ class TestCopy:
         assert ended.record("ending", "3.0")["ending"] == "again", ended.output
         assert json.loads(next_of(ended, "3.0").read_text())["job"] == "9[].head"
         (call,) = here.calls("qsub")
-        assert call[:4] == ["-v", "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT", "-J", "3-4:2"]
+        names = "CASTOFF_RUN_DIR,CASTOFF_ATTEMPT,CASTOFF_FIRST_ATTEMPT,CASTOFF_FOLLOWS"
+        assert call[:4] == ["-v", names, "-J", "3-4:2"]
         assert call[4:] == ["-o", f"{ended.run_dir}/logs/job-^array_index^.log", f"{ended.run_dir}/job.sh"]
         told = json.loads((here.seen.parent / "qsub.json").read_text())
         assert told["CASTOFF_ATTEMPT"] == "1"
@@ -75,6 +76,102 @@ class TestCopy:
         assert ended.code == 0, ended.output
         (call,) = here.calls("qsub")
         assert call[call.index("-W") + 1] == "depend=after:7[].head"
+
+    # Submitted beforehand
+
+    def test_it_waits_from_the_beginning(self, bench: Benches) -> None:
+        """Whatever is wrong with PBS when the job wants to go on."""
+        here = bench("pals")
+        here.stub(
+            "qsub", '#!/bin/sh\nmkdir "$PROBE_FOLDER/called" && ls "$PROBE_FOLDER" && echo 8.head && exit 1\n'
+        )
+        ended = self.go_on(here)
+        assert (ended.code, ended.ending) == (75, ("again", 75)), ended.output
+        assert json.loads(next_of(ended).read_text())["job"] == "8.head"
+
+    def test_it_is_tried_again_at_the_end(self, bench: Benches) -> None:
+        here = bench("pals")
+        count = 'n=0; while ! mkdir "$PROBE_FOLDER/called-$n" 2>/dev/null; do n=$((n + 1)); done'
+        here.stub(
+            "qsub", f"#!/bin/bash\n{count}\nif ((n < 2)); then echo later >&2; exit 1; fi; echo 8.head\n"
+        )
+        ended = self.go_on(here)
+        assert (ended.code, ended.ending) == (75, ("again", 75)), ended.output
+        assert "could not be submitted yet; it is tried again at the end" in ended.output
+        assert json.loads(next_of(ended).read_text())["job"] == "8.head"
+
+    @pytest.mark.parametrize(
+        ("probe", "ending", "deleted"),
+        [("outcome done", "done", []), ("fail 0 3", "failed", [["8.head"]]), ("outcome again", "again", [])],
+    )
+    def test_what_does_not_go_on_takes_it_away(
+        self, probe: str, ending: str, deleted: list[list[str]], bench: Benches
+    ) -> None:
+        """PBS does so itself after a job that ends with 0."""
+        here = bench("pals")
+        ended = self.go_on(here, {"PROBE": probe})
+        assert ended.record("ending")["ending"] == ending
+        assert here.calls("qdel") == deleted
+
+    def test_a_job_that_pbs_starts_anew_has_one_already(self, bench: Benches) -> None:
+        here = bench("pals")
+        first = self.go_on(here, {"PROBE": "nothing"}, requeue={"max": 2})
+        (first.run_dir / "attempts" / "0.0" / "ending.json").unlink()
+        again = self.go_on(here, {"CASTOFF_RUN_DIR": str(first.run_dir)}, requeue={"max": 2})
+        assert again.record("ending", "0.1")["ending"] == "again", again.output
+        assert json.loads(next_of(again, "0.1").read_text())["job"] == "8.head"
+        assert len(here.calls("qsub")) == 1
+
+    def begun(self, here: Bench, ending: str | None) -> tuple[Path, dict[str, str]]:
+        """A run whose first attempt has ended so, as job 6.head; and what its copy is told."""
+        folder = self.go_on(here).run_dir
+        attempt = folder / "attempts" / "0.0"
+        start = json.loads((attempt / "start.json").read_text())
+        (attempt / "start.json").write_text(json.dumps({**start, "job": "6.head"}) + "\n")
+        (attempt / "ending.json").unlink()
+        if ending is not None:
+            (attempt / "ending.json").write_text(json.dumps({"ending": ending, "code": 75, "time": 1}) + "\n")
+        for path in here.seen.iterdir():
+            path.unlink()
+        names = {"CASTOFF_RUN_DIR": str(folder), "CASTOFF_ATTEMPT": "1", "CASTOFF_FIRST_ATTEMPT": "0"}
+        return folder, {**names, "CASTOFF_FOLLOWS": "6.head", "PROBE": "outcome done"}
+
+    def test_it_begins_once(self, bench: Benches) -> None:
+        """Of two copies, as where qsub gave no answer and was called again, one begins."""
+        here = bench("pals")
+        folder, told = self.begun(here, "again")
+        (folder / "attempts" / "0.0" / "follower").write_text("9.head\n")
+        other = self.go_on(here, told)
+        assert (other.code, here.ranks()) == (0, [])
+        assert other.output.endswith("does not begin: another copy of job 6.head has begun\n")
+        (folder / "attempts" / "0.0" / "follower").unlink()
+        assert self.go_on(here, told).record("ending", "0.1")["ending"] == "done"
+        assert (folder / "attempts" / "0.0" / "follower").read_text() == "7.head\n"
+
+    @pytest.mark.parametrize(
+        ("ending", "why"),
+        [
+            ("failed", "attempt 0 has ended: failed"),
+            ("walltime", "attempt 0 has ended: walltime"),
+            (None, "attempt 0 has ended: it was killed"),
+            ("another", "another job has begun attempt 0 in its place"),
+            ("stop", "the run was asked to stop; castoff resubmit starts it again"),
+        ],
+    )
+    def test_it_does_not_begin(self, ending: str | None, why: str, bench: Benches) -> None:
+        here = bench("pals")
+        folder, told = self.begun(here, "again" if ending in ("stop", "another") else ending)
+        if ending == "stop":
+            (folder / "stop").touch()
+        if ending == "another":
+            told["CASTOFF_FOLLOWS"] = "5.head"
+        ended = self.go_on(here, told)
+        assert (ended.code, here.ranks()) == (0, [])
+        assert (
+            ended.output
+            == f"castoff: job 7.head, a copy of {told['CASTOFF_FOLLOWS']}, does not begin: {why}\n"
+        )
+        assert not (folder / "attempts" / "0.1").exists()
 
 
 class TestChain:

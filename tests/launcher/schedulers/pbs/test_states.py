@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -105,6 +105,32 @@ class TestCancelledWithoutAHistory:
         assert wish.problem is not None and "Unauthorized" in wish.problem
         pbs.tells({})
         assert ending(status(made.run)) == ("unknown", "unknown", None)
+
+
+class TestACopySubmittedBeforehand:
+    HELD: ClassVar[dict[str, Any]] = {"job_state": "H", "Hold_Types": "s", "depend": "afternotok:7.head@head"}
+
+    def begun(self, made: OnPbs, *own: Any) -> None:
+        made.attempt("0.0", *own)
+        made.write("attempts/0.0/next.json", {"job": "8.head", "time": 1000})
+
+    def test_waits_beside_its_job(self, pbs: FakePbs, made: OnPbs) -> None:
+        self.begun(made)
+        pbs.tells({"7.head": RUNNING, "8.head": self.HELD}, made.run)
+        now = status(made.run)
+        assert (now.state, len(now.members[0].attempts)) == ("running", 1)
+
+    def test_goes_on(self, pbs: FakePbs, made: OnPbs) -> None:
+        self.begun(made, "again", 75)
+        pbs.tells({"7.head": finished(75), "8.head": QUEUED}, made.run)
+        now = status(made.run)
+        assert (now.state, [one.ending for one in now.members[0].attempts]) == ("pending", ["again"])
+
+    @pytest.mark.parametrize("own", [("done", 0), ("failed", 3), ("walltime", 75)])
+    def test_follows_nothing_else(self, pbs: FakePbs, made: OnPbs, own: tuple[str, int]) -> None:
+        """Its job's own record is enough, whether or not PBS still has the copy."""
+        self.begun(made, *own)
+        assert ending(status(made.run)) == ("ended", *own) and pbs.questions() == []
 
 
 class TestLeftOut:
