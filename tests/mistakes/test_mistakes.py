@@ -106,6 +106,7 @@ def job(folder: Path, program: Path, ranks: int) -> Shown:
 STARTERS: dict[str, Callable[[Path, Path, int], Shown]] = {
     "forked": forked,
     "launch": launch,
+    "job": job,
     "torchrun": torchrun,
 }
 
