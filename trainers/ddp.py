@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 
+from trainers.core.additivity import Additivity
 from trainers.core.agreement import agree_on_configuration, agree_on_sizes
 from trainers.core.best import Best
 from trainers.core.checkpoint import Checkpoints, finite
@@ -37,6 +38,7 @@ from trainers.core.garbage import collected_together
 from trainers.core.learning_rate import LearningRate
 from trainers.core.optimizer import make_optimizer
 from trainers.core.paths import expanded
+from trainers.core.probing import probed
 from trainers.core.randomness import MODEL, derived, seed_all
 from trainers.core.reports import Reports
 from trainers.core.sinks import check_packages
@@ -104,6 +106,7 @@ class TrainerDDP:
         """The bare module: after `run_training` with the last step's weights, after `take_best` the best."""
         self.engine = Engine(self.model, make_optimizer(config, self.task, self.model), config, self.place)
         self.weights = Weights(self.task, self.engine, self.state, config, self.place)
+        self.additivity = Additivity(self.task, self.engine, self.state, self.place)
         self.rates = LearningRate(config, self.engine.optimizer, world_size=self.place.world_size)
         self.judge = Judge(config)
         self.place.decided(lambda: check_packages(config.logging))
@@ -118,8 +121,8 @@ class TrainerDDP:
         self.best = Best(self.checkpoints, self.engine, self.place)
         self.reports = reports(self.folder, config, self.place)
         self._given = task
-        self._look: Callable[[Task, Any], Loss] = first_loss
-        self._observed: AbstractContextManager[None] = first_step(self.task, self.weights)
+        self._look: Callable[[Task, Any], Loss]
+        self._observed: AbstractContextManager[None]
         self._collect: Callable[[int], None]
 
     @property
@@ -152,8 +155,13 @@ class TrainerDDP:
         seed_all(derived(MODEL, config.training.seed, 1))
         self.splits = splits = built_data(self.task, self.task.build_data())
         agree_on_sizes(splits, self.place)
+        checked = config.training.check_first_step
+        pair = probed(splits, config, self.place, collate) if checked else None
         self.reports.sizes(splits)
-        return loaders(splits, config, self.place, collate, whole=self.task.whole_set_evaluator is not None)
+        whole = self.task.whole_set_evaluator is not None
+        made = loaders(splits, config, self.place, collate, whole=whole)
+        made[0].pair = pair
+        return made
 
     # --- The loop ---------------------------------------------------------------------------------
 
@@ -320,6 +328,8 @@ class TrainerDDP:
             *(self.task, self.engine, self.place, self.state),
             *(self.stopping, self.watch),
         )
+        self._look = first_loss
+        self._observed = first_step(self.task, train, self.additivity, self.weights)
         self._collect = stack.enter_context(collected_together(training.collect_garbage_every))
         stack.enter_context(self.engine.wrapped())
         stack.enter_context(self.reports.opened())

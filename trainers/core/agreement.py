@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import torch
 
 from trainers.core.config import Config
+from trainers.core.content import Content
 from trainers.core.contract import declared_arguments
 from trainers.core.differences import fields, under
 from trainers.core.distributed import Place
@@ -70,11 +73,76 @@ def _agree(mine: Mapping[str, Any], place: Place, how: str) -> None:
         return
     main = place.from_main(mine)
     assert isinstance(main, Mapping)
+    _refuse(_differences(mine, main, place), place, how)
+
+
+def agree_on_samples(mine: Mapping[str, Mapping[int, Content]], place: Place) -> None:
+    """See that all ranks have read the same: samples by their set's name and their index.
+
+    What one of them has not read is not compared.
+
+    Raises:
+        ConfigError: they have not; on all ranks.
+    """
+    if not place.distributed or place.world_size == 1:
+        return
+    main = cast("Mapping[str, Mapping[int, Content]]", place.from_main(mine))
     found = [
+        f"sample {at} of build_data's {name}: has {here} on rank {place.rank}, but {there} on rank 0"
+        for name, samples in mine.items()
+        for at, here in samples.items()
+        if (there := main.get(name, {}).get(at)) is not None and not here.same(there)
+    ]
+    how = (
+        "every rank must make the same data sets, of which the trainer deals out the samples: seed what "
+        "shuffles or draws in build_data (numpy.random.default_rng(0), random.Random(0)), sort what a folder "
+        "or a set lists, and do not divide samples by rank"
+    )
+    _refuse(found, place, how)
+
+
+def agree_on_stream(
+    name: str, mine: Sequence[Content], again: Callable[[], Sequence[Content]], place: Place
+) -> None:
+    """See that the stream `name` begins alike on all ranks; all of them must call it.
+
+    `again` reads the beginning once more, where it does not: what is other each time is not compared.
+
+    Raises:
+        ConfigError: it begins otherwise; on all ranks.
+    """
+    if not place.distributed or place.world_size == 1:
+        return
+    main = cast("Sequence[Content]", place.from_main(mine))
+    other = any(not here.same(there) for here, there in zip(mine, main, strict=False))
+    if not int(place.sum(torch.tensor(int(other)))):
+        return
+    steady = [here.same(once_more) for here, once_more in zip(mine, again(), strict=False)]
+    steady_there = cast("Sequence[bool]", place.from_main(steady))
+    found = [
+        f"element {at} of the training set {name}: has {here} on rank {place.rank}, but {there} on rank 0"
+        for at, (here, there, *both) in enumerate(zip(mine, main, steady, steady_there, strict=False))
+        if all(both) and not here.same(there)
+    ]
+    how = (
+        "every rank must get the same elements in the same order, and the trainer deals them out over ranks "
+        "and workers. A set that deals them out itself, by RANK or torch.distributed, is dealt out twice, "
+        "and most of it never seen: yield all on every rank, or write shard(num_shards=, index=); and seed "
+        "what shuffles"
+    )
+    _refuse(found, place, how)
+
+
+def _differences(mine: Mapping[str, Any], main: Mapping[str, Any], place: Place) -> list[str]:
+    return [
         f"{name}: is {_words(name, mine)} on rank {place.rank}, but {_words(name, main)} on rank 0"
         for name in dict.fromkeys([*main, *mine])
         if (name in mine, mine.get(name)) != (name in main, main.get(name))
     ]
+
+
+def _refuse(found: list[str], place: Place, how: str) -> None:
+    """Refuse what any rank has found; all of them must call it."""
     every = place.gather_on_main(found[:_SHOWN])
     place.decided(lambda: _check(every, how))
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from trainers.core.additivity import Additivity
 from trainers.core.contract import drawn_as_declared
+from trainers.core.loading import TrainingLoader
 from trainers.core.weights import Weights
 from trainers.task import Task
 
 
 @contextmanager
-def first_step(task: Task, weights: Weights) -> Iterator[None]:
+def first_step(task: Task, train: TrainingLoader, additivity: Additivity, weights: Weights) -> Iterator[None]:
     """Around it.
 
     Raises:
         ConfigError: with what was found, which of the task's methods it comes of, and how to mend it.
     """
+    pair, train.pair = train.pair, None
+    additivity.check(pair)
     with drawn_as_declared(task):
         yield
     weights.check_alike()

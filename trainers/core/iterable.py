@@ -17,10 +17,14 @@ import torch.distributed as dist
 from torch.utils.data import IterableDataset, get_worker_info
 from torch.utils.data._utils import worker as torch_worker
 
+from trainers.core.agreement import agree_on_stream
+from trainers.core.beginnings import Beginning, Look
 from trainers.core.config import Training
+from trainers.core.content import Content
 from trainers.core.distributed import Place
 from trainers.core.fields import ConfigError
 from trainers.core.loading import Collate, Group, Micro, TrainingLoader, drawn_from, draws, iterate, loader
+from trainers.core.own_generators import warn_of_own_generators
 from trainers.core.randomness import SAMPLE, Stream, seed_all
 
 
@@ -32,6 +36,8 @@ class _Loaded(NamedTuple):
     worker: int
     stand: bytes
     """Pickled in the worker: the set may change what it gave while later batches are loaded."""
+    first: Beginning | None = None
+    """With the first batch that a worker loads, where it is to be looked at."""
 
 
 class _Mark(NamedTuple):
@@ -63,6 +69,8 @@ class IterableLoader(TrainingLoader):
         self._marks: dict[int, _Mark] = {}
         """By the steps of the epoch that are done; the last two, because a group that was given may not
         have been trained on yet."""
+        self._looks = training.check_first_step
+        """Whether the beginning is still to be looked at."""
         self._have_more: Callable[[], bool] = lambda: True
         """Whether there is a group after those that were given."""
 
@@ -82,13 +90,16 @@ class IterableLoader(TrainingLoader):
         """
         mark = self._mark(epoch, consumed)
         self._epoch, self._marks = epoch, {consumed: mark}
-        loaded = iterate(self._loader(epoch, mark))
+        looks, self._looks = self._looks and mark is _BEGINNING, False
+        loaded = iterate(self._loader(epoch, mark, looks))
         ahead = list(islice(loaded, self._accumulation))
         agreed = self._agreement(ahead)
         size, samples = agreed()
         self._have_more = lambda: agreed()[0] > 0
         if not size and not consumed:
             raise ConfigError([self._nothing()])
+        if looks and size:
+            self._look_at(ahead[0].first, epoch)
         while size:
             group = ahead[:size]
             for batch in group:
@@ -165,7 +176,19 @@ class IterableLoader(TrainingLoader):
             )
         return _BEGINNING
 
-    def _loader(self, epoch: int, mark: _Mark) -> Any:
+    def _look_at(self, beginning: Beginning | None, epoch: int) -> None:
+        assert beginning is not None
+        self.pair = beginning.pair
+        if self._place.is_main and not _keeps_state(self.dataset):
+            warn_of_own_generators("train", beginning.drew)
+
+        def again() -> list[Content]:
+            first = next(iterate(self._loader(epoch, _BEGINNING, looks=True))).first
+            return [] if first is None else first.contents
+
+        agree_on_stream(type(self.dataset).__name__, beginning.contents, again, self._place)
+
+    def _loader(self, epoch: int, mark: _Mark, looks: bool) -> Any:
         part = _Part(
             self.dataset,
             self._training,
@@ -176,6 +199,7 @@ class IterableLoader(TrainingLoader):
             mark=mark,
             rank=self._place.rank,
             world_size=self._place.world_size,
+            looks=looks,
         )
         return loader(part, self._training, self._training)
 
@@ -229,6 +253,7 @@ class _Part(IterableDataset[_Loaded]):
         mark: _Mark,
         rank: int,
         world_size: int,
+        looks: bool,
     ):
         self._dataset = dataset
         self._collate = collate
@@ -245,6 +270,8 @@ class _Part(IterableDataset[_Loaded]):
         self._batch_size = training.batch_size
         self._least = training.batch_size if training.drop_last else min(2, training.batch_size)
         """Samples of a last batch that is not whole; BatchNorm cannot train on one."""
+        self._looks = looks
+        self._look: Look | None = None
 
     def __iter__(self) -> Iterator[_Loaded]:
         """This worker's batches, from where it stood."""
@@ -263,7 +290,11 @@ class _Part(IterableDataset[_Loaded]):
         if self._batches_draw:
             seed_all(self._stream.seed(self._rank, worker, taken))
         stand = {"taken": taken, "own": dataset.state_dict() if _keeps_state(dataset) else None}
-        return _Loaded(self._collate(batch), len(batch), worker, pickle.dumps(stand))
+        loaded = _Loaded(self._collate(batch), len(batch), worker, pickle.dumps(stand))
+        if self._look is not None:
+            loaded = loaded._replace(first=self._look.beginning(batch, self._collate))
+            self._look = None
+        return loaded
 
     def _opened(self, worker: int) -> tuple[Any, Iterator[tuple[int, Any]]]:
         """A worker's data set, and its elements: (how many were taken of it by then, the element)."""
@@ -280,6 +311,8 @@ class _Part(IterableDataset[_Loaded]):
             dataset.set_epoch(self._epoch)
         if stand["own"] is not None:
             dataset.load_state_dict(stand["own"])
+        if self._looks:
+            self._look = Look(dataset)
         return dataset, self._elements(dataset, index, stand, shards_itself)
 
     def _elements(
@@ -290,6 +323,11 @@ class _Part(IterableDataset[_Loaded]):
         taken = stand["taken"]
         seed_all(self._stream.seed(), self._generators)
         elements = iter(dataset)
+        if self._look is not None and not shards_itself:
+            elements = self._look.passing(elements)
+        elif self._look is not None and self._world_size > 1:
+            seed_all(self._stream.seed(), self._generators)
+            self._look.read(lambda: self._dataset.shard(num_shards=self._shards, index=0))
         for number in count(0 if stand["own"] is None else taken):
             place_in_all = number * self._shards + index if shards_itself else number
             seed_all(self._stream.seed(place_in_all), self._generators)

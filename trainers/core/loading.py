@@ -51,6 +51,15 @@ class Group(NamedTuple):
     """Of all ranks together."""
 
 
+class Pair(NamedTuple):
+    """A batch, and one of the same samples twice, each as training would have it."""
+
+    once: Any
+    twice: Any
+    samples: int
+    """Of the first."""
+
+
 class Batch(NamedTuple):
     """A batch that is only looked at."""
 
@@ -67,6 +76,8 @@ class TrainingLoader(ABC):
     """This rank's part of the training set, in groups, from any step of any epoch on."""
 
     dataset: Any
+    pair: Pair | None = None
+    """For a look at the loss, before the first step."""
 
     @property
     @abstractmethod

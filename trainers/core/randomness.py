@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -85,6 +86,24 @@ def standing(generators: Collection[str]) -> dict[str, object]:
         name, keys, *rest = numpy.random.get_state()
         found["numpy"] = [name, keys.tolist(), *rest]
     return found
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Whatever is drawn meanwhile, the global generators stand as before afterwards."""
+    numpy, device = sys.modules.get("numpy"), _device_in_use()
+    torch_state, python_state = torch.default_generator.get_state(), random.getstate()
+    numpy_state = None if numpy is None else numpy.random.get_state()
+    device_state = None if device is None else device.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(torch_state)
+        random.setstate(python_state)
+        if numpy is not None:
+            numpy.random.set_state(numpy_state)
+        if device is not None:
+            device.set_rng_state(device_state)
 
 
 def _device_in_use() -> Any:

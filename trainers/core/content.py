@@ -1,0 +1,141 @@
+"""What a sample holds, as a few numbers that ranks can compare.
+
+Everything that is exact goes into a digest: structure, shapes, whole numbers, text. Floating numbers become
+two sums, which may differ by roundings: hosts of different kinds compute them with different instructions.
+What nobody can compare, such as an object of an unknown class without attributes, counts by its class alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+_ROUNDING = 1e-3
+"""Parts of the sum of sizes by which sums of the same sample may differ."""
+
+_DEEPEST = 8
+_MOST = 4096
+"""Levels and items that are looked at; a sample is rarely more."""
+
+
+class Content(NamedTuple):
+    """Of one sample."""
+
+    exact: str
+    """Digest of all but floating numbers."""
+    size: float
+    """Sum of the floating numbers' sizes."""
+    weighted: float
+    """Their sum, each times a factor of its place between -1 and 1."""
+
+    def same(self, other: Content) -> bool:
+        """Whether both can be the same sample."""
+        scale = _ROUNDING * max(self.size, other.size)
+        near = abs(self.size - other.size) <= scale and abs(self.weighted - other.weighted) <= scale
+        return self.exact == other.exact and near
+
+    def __str__(self) -> str:
+        numbers = f"numbers that sum to {self.weighted:.6g}, weighted, and " if self.size else ""
+        return f"{numbers}the digest {self.exact[:8]}"
+
+
+def content(sample: Any) -> Content:
+    """What a sample holds: tensors, arrays, containers, dataclasses, graphs, images, numbers and text."""
+    reading = _Reading()
+    reading.take(sample, 0)
+    return Content(reading.exact.hexdigest(), reading.size, reading.weighted)
+
+
+class _Reading:
+    def __init__(self) -> None:
+        self.exact = hashlib.sha256()
+        self.size = 0.0
+        self.weighted = 0.0
+        self._items = 0
+
+    def take(self, value: Any, depth: int) -> None:
+        """Take a value in, and all that it holds."""
+        self._items += 1
+        if depth > _DEEPEST or self._items > _MOST:
+            return
+        self._say(type(value).__qualname__)
+        if isinstance(value, Tensor):
+            self._tensor(value)
+        elif isinstance(value, bool | int | bytes | complex | type(None)):
+            self._say(repr(value))
+        elif isinstance(value, float):
+            self._numbers(torch.tensor([value], dtype=torch.float64))
+        elif isinstance(value, str | PurePath):
+            self._say(_text(str(value)))
+        elif isinstance(value, set | frozenset):
+            self._say(",".join(sorted(content(each).exact for each in value)))
+        elif isinstance(value, Mapping):
+            self._named(value.items(), depth)
+        elif isinstance(value, list | tuple):
+            for each in value:
+                self.take(each, depth + 1)
+        elif is_dataclass(value) and not isinstance(value, type):
+            self._named(((each.name, getattr(value, each.name, None)) for each in fields(value)), depth)
+        else:
+            self._other(value, depth)
+
+    def _other(self, value: Any, depth: int) -> None:
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(value, numpy.ndarray | numpy.generic):
+            if value.dtype.kind in "biufc":
+                self._tensor(torch.from_numpy(numpy.array(value)))
+            elif value.dtype.kind in "SU":
+                self._say(repr(value.tolist()))
+        elif callable(getattr(value, "to_dict", None)) and hasattr(value, "keys"):  # torch_geometric's Data
+            self._named(value.to_dict().items(), depth)
+        elif hasattr(value, "tobytes") and hasattr(value, "size") and hasattr(value, "mode"):  # an image
+            self._say(f"{value.size} {value.mode}")
+            self.exact.update(value.tobytes())
+        else:
+            self._named(getattr(value, "__dict__", {}).items(), depth)
+
+    def _named(self, items: Iterable[tuple[Any, Any]], depth: int) -> None:
+        for name, each in items:
+            self._say(_text(str(name)))
+            self.take(each, depth + 1)
+
+    def _tensor(self, value: Tensor) -> None:
+        value = value.detach()
+        if value.is_nested or value.layout is not torch.strided or value.is_quantized:
+            return
+        self._say(f"{tuple(value.shape)} {value.dtype}")
+        value = value.cpu().reshape(-1)
+        if value.is_complex():
+            value = torch.view_as_real(value.resolve_conj()).reshape(-1)
+        if value.is_floating_point():
+            self._numbers(value.double())
+        else:
+            self.exact.update(value.numpy().tobytes())
+
+    def _numbers(self, values: Tensor) -> None:
+        odd = ~values.isfinite()
+        self.exact.update(odd.numpy().tobytes() if bool(odd.any()) else b"")
+        values = torch.where(odd, 0.0, values)
+        places = torch.arange(1, len(values) + 1, dtype=torch.float64) + self._items
+        self.size = _finite(self.size + float(values.abs().sum()))
+        self.weighted = _finite(self.weighted + float((values * places.cos()).sum()))
+
+    def _say(self, text: str) -> None:
+        self.exact.update(text.encode(errors="replace") + b"\0")
+
+
+def _text(text: str) -> str:
+    """Without where a file lies, which may be a folder of each host's own."""
+    return Path(text).name if text.startswith("/") and "\n" not in text else text
+
+
+def _finite(number: float) -> float:
+    return number if math.isfinite(number) else 0.0
