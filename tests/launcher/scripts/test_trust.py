@@ -42,13 +42,6 @@ class TestTheRunDirectory:
         ended = here.run(ranks_per_node=1, setup=[SWAP])
         refused(ended, here, "is a link or somebody else's, so nothing is written there")
 
-    def test_no_copy_of_a_script_of_his_is_submitted(self, bench: Benches) -> None:
-        here = bench("pals")
-        program = f'echo again >"$CASTOFF_OUTCOME_FILE" && cd {here.folder} && {SWAP}'
-        ended = here.run(ranks_per_node=1, requeue={"max": 1}, command=["sh", "-c", program])
-        assert "castoff: stopped early, but could not be started again" in ended.output
-        assert here.calls("qsub") == []
-
 
 class TestProgramsOfTheNodes:
     """The starter runs them by their path, seconds after they were written."""
