@@ -35,8 +35,11 @@ ASSIGNED = re.compile(
 
 def assigned(script: str) -> set[str]:
     """The names that a script, or one that it writes, assigns: rather one too many than one too few."""
-    # What is awk's, a comment's or a directive's is no shell.
-    text = re.sub(r"""awk (?:-v \S+ )*(?:\\\n *)?'[^']*'|-W "[^"]*\"""", "", script)
+    # What is awk's, a message's, a comment's or a directive's is no shell.
+    text = re.sub(
+        r"""awk (?:-v (?:"[^"]*"|\S+) |\\\n *)*'[^']*'(?: \w+=[0-9])?(?: - \w+=[0-9])?""", "", script
+    )
+    text = re.sub(r"""-W "[^"]*"|echo (?:"[^"]*"(?: |\\\n)*)+""", "", text)
     text = re.sub(r"(?:^|(?<=\s))#.*", "", text, flags=re.MULTILINE)
     text = re.sub(r"unset -f (?:.*\\\n)*.*", "", text)  # which assigns none
     found: set[str] = set()

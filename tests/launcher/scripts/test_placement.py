@@ -158,7 +158,7 @@ def test_each_of_frontiers_ranks_sees_one_device(bench: Benches) -> None:
 
 def test_devices_count_within_a_mask_of_the_jobs(bench: Benches) -> None:
     here = bench("srun")
-    devices = {"ranks_per_node": 2, "devices_per_rank": 1}
+    devices: dict[str, Any] = {"ranks_per_node": 2, "devices_per_rank": 1}
     assert here.run(setup=["export CUDA_VISIBLE_DEVICES=6,7"], **devices).code == 0
     assert [seen["detected"]["device"] for seen in here.ranks()] == [0, 1]
     alone = bench("srun", folder="alone")
