@@ -121,15 +121,22 @@ $(TORCH_READY): constraints.txt
 	  exit 1
 	fi
 	$(PYTHON) -m venv .venv
-	ask=(.venv/bin/python -m pip --timeout 15 --retries 1 index versions torch --index-url $(CPU_INDEX))
+	has_cpu_build() { # [OPTION...] of pip's
+	  [[ $$(.venv/bin/python -m pip --timeout 15 --retries 1 index versions torch "$$@" 2>/dev/null) == \
+	    *"$(patsubst torch==%,%,$(TORCH))+cpu"* ]]
+	}
 	default="PyTorch's default build: on Linux about 2.8 GB to download, 4.6 GB on disk"
+	cpu="PyTorch's CPU build, as there is no NVIDIA device: about 0.2 GB to download, 0.8 GB on disk"
 	torch=$(TORCH) index="$(TORCH_INDEX)"
 	if [ -n "$$index" ]; then
 	  echo "Installing PyTorch from TORCH_INDEX"
 	elif [ -n "$(NVIDIA)" ] || [ "$$(uname -s)" != Linux ]; then
 	  echo "Installing $$default"
-	elif [[ $$("$${ask[@]}" 2>/dev/null) == *"$(patsubst torch==%,%,$(TORCH))+cpu"* ]]; then
-	  echo "Installing PyTorch's CPU build, as there is no NVIDIA device: about 0.2 GB to download, 0.8 GB on disk"
+	elif has_cpu_build; then # pip's own settings name a place that has it
+	  echo "Installing $$cpu"
+	  torch=$(TORCH)+cpu
+	elif has_cpu_build --index-url $(CPU_INDEX); then
+	  echo "Installing $$cpu"
 	  torch=$(TORCH)+cpu index=$(CPU_INDEX)
 	else
 	  echo "No CPU build of $(TORCH) at $(CPU_INDEX), or it cannot be reached." \

@@ -97,21 +97,23 @@ def make(folder: Path, environment: Path, default_index: str, *variables: str) -
 
 CPU, DEFAULT, SITE = f"{VERSION}+cpu", VERSION, f"{VERSION}+site"
 CASES = {
-    "no device": (["CPU_INDEX={}/cpu", "NVIDIA="], CPU, "PyTorch's CPU build, as there is no NVIDIA device"),
-    "an NVIDIA device": (["CPU_INDEX={}/cpu", "NVIDIA=/dev/nvidiactl"], DEFAULT, "about 2.8 GB to download"),
-    "CPU index unreachable": ([f"CPU_INDEX={UNREACHABLE}", "NVIDIA="], DEFAULT, "about 2.8 GB to download"),
-    "another index": (["TORCH_INDEX={}/site", "CPU_INDEX={}/cpu", "NVIDIA="], SITE, "from TORCH_INDEX"),
+    "no device": ("default", ["CPU_INDEX={}/cpu", "NVIDIA="], CPU, "CPU build, as there is no NVIDIA device"),
+    "pip's own has it": ("cpu", [f"CPU_INDEX={UNREACHABLE}", "NVIDIA="], CPU, "about 0.2 GB to download"),
+    "unreachable": ("default", [f"CPU_INDEX={UNREACHABLE}", "NVIDIA="], DEFAULT, "about 2.8 GB to download"),
+    "an NVIDIA device": ("default", ["NVIDIA=/dev/nvidiactl"], DEFAULT, "about 2.8 GB to download"),
+    "another index": ("default", ["TORCH_INDEX={}/site", "NVIDIA="], SITE, "from TORCH_INDEX"),
 }
 
 
-@pytest.mark.parametrize("case", others_long(CASES, ("no device", "CPU index unreachable")))
+@pytest.mark.parametrize("case", others_long(CASES, ("no device", "unreachable")))
 def test_the_build_that_fits_the_machine(case: str, indexes: str, environment: Path, tmp_path: Path) -> None:
-    variables, version, words = CASES[case]
-    made = make(tmp_path, environment, f"{indexes}/default", *(each.format(indexes) for each in variables))
+    of_pip, variables, version, words = CASES[case]
+    variables = [each.format(indexes) for each in variables]
+    made = make(tmp_path, environment, f"{indexes}/{of_pip}", *variables)
     assert (made.code, made.version) == (0, version), made.output
     # Its size is stated before pip takes anything.
     assert words in made.output.partition("Collecting torch")[0]
-    if case == "CPU index unreachable":
+    if case == "unreachable":
         assert UNREACHABLE in made.output and "TORCH_INDEX=URL make" in made.output
 
 
