@@ -60,7 +60,7 @@ def read_yaml_file(path: str | Path) -> Any:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"cannot be read: {error}"], str(path)) from error
+        raise ConfigError([f"cannot be read: {error}"], str(path)) from None
     return read_yaml(text, str(path))
 
 
