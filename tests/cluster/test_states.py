@@ -245,6 +245,7 @@ class TestSlurmIsSilent:
             assert desk.status(run, **forgetful)["ending"] == "cancelled"
             (run.path / "attempts/0.0/scheduler.json").unlink()
             (run.path / "attempts/0.0/ending.json").unlink()
+            (run.path / "cancelled.json").unlink()
             now = desk.status(run, **forgetful)
             assert (now["state"], now["unsettled"]) == ("unknown", False)
             assert now["reason"].startswith(f"Slurm knows nothing of job {run.job} any more")

@@ -199,7 +199,7 @@ class TestResubmission:
             env={"TOKEN": "t"},
         )
         desk.over(run, 10)
-        answer = desk.castoff("resubmit", run.id)
+        answer = desk.castoff("resubmit", run.id, env={"TOKEN": "t"})
         assert answer.code == 0 and "attempts    3.1, 9.1\n" in answer.output, answer.errors
         desk.over(run, 12)
         for member in (3, 9):

@@ -374,12 +374,12 @@ class TestCommand:
         assert (lines[2], lines[-1], len(lines)) == (f"2: {values}", "array: {count: 6}", 7)
 
     def test_a_mistake_in_one_of_them_is_told_by_the_list(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
         with pytest.raises(SystemExit):
             command(SEARCH.replace("[8, 16]", "[8, many]"), tmp_path, monkeypatch, "--members")
         assert "training.batch_size: is 'many', but takes a whole number of at least 1 (member 1, 3, 5)" in (
-            capsys.readouterr().err
+            capfd.readouterr().err
         )
 
     def test_one_is_trained(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ class Member:
         self.number = start.member
         self.cores = cores
         self.start = start
-        self.folder = attempt_folder(run, start)
+        self.folder = self._began_in = attempt_folder(run, start)
         self.kill_at: float | None = None
         self.why: str | None = None
         """Why it was asked to end; None: it was not."""
@@ -106,8 +106,11 @@ class Member:
     def was_cut_short(self) -> bool:
         """Whether the script ended by itself, and yet never came to where it records its ending.
 
-        It keeps room for that record from the start, so that no full disk can be the reason.
+        It keeps room for that record from the start, so that no full disk can be the reason. Where its run
+        directory was moved, it can write no record.
         """
+        if self.folder != self._began_in:
+            return False
         try:
             room = (self.folder / ".ending.json").read_text(encoding="utf-8", errors="replace")
         except OSError:

@@ -67,7 +67,7 @@ def test_qsub_of_an_array_that_waits() -> None:
 
 def test_the_local_scheduler() -> None:
     command = local.submit_command("/runs/j-1")
-    assert command == [sys.executable, "-m", "launcher.cli.local_scheduler", "/runs/j-1"]
+    assert command == [sys.executable, "-m", "castoff_plugin", "launcher.cli.local_scheduler", "/runs/j-1"]
 
 
 @pytest.mark.parametrize(

@@ -134,10 +134,8 @@ def _started_as_asked(trial: Trial) -> None:
     rank = f"{trial.run_directory}/attempts/{trial.case.member}.0/rank.sh"
     at = words.index(os.fsencode(rank))
     flag = HOSTFILE_FLAGS.get(trial.plan.starter)
-    first = words[len(own) : at][:1]
-    if trial.plan.nodes > 1:
-        assert words[at - 3 : at - 1] == [b"/bin/sh", b"-c"]
-        first = words[len(own) : at - 3][:1]
+    assert words[at - 3 : at - 1] == [b"/bin/sh", b"-c"]
+    first = words[len(own) : at - 3][:1]
     if trial.fields.get("container", {}).get("runtime") == "pyxis":
         assert flag is None and first[0].startswith(b"--container-image=")
     else:
@@ -203,7 +201,8 @@ def _expected_environment(trial: Trial, stage_dir: str) -> dict[bytes, bytes]:
     expected[b"CASTOFF_ARRAY_INDEX"] = str(case.member).encode()
     expected[b"CASTOFF_ARRAY_COUNT"] = str(fields.get("array", {}).get("count", 1)).encode()
     if case.kind != "local":
-        expected[b"MASTER_ADDR"] = b"127.0.0.1"
+        several = f"localhost{profile.get('master_suffix', '')}".encode()
+        expected[b"MASTER_ADDR"] = several if trial.plan.nodes > 1 else b"127.0.0.1"
     return expected
 
 

@@ -18,6 +18,7 @@ _TOOLS = [
     *("awk", "bash", "cat", "chmod", "cksum", "cmp", "cp", "date", "df", "env", "find", "grep", "hostname"),
     *(
         "id",
+        "ls",
         "mkdir",
         "mktemp",
         "mv",

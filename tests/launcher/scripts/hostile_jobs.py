@@ -199,6 +199,7 @@ FIELDS: dict[str, Callable[[Kind], st.SearchStrategy[Any] | None]] = {
     "stage.activate": _every(surroundings.ACTIVATED),
     "start.starter": lambda kind: st.sampled_from(STARTERS[kind]),
     "start.torchrun": _among(False, False, True),
+    "start.timeout": _among("10m", "1h"),
     "start.args": lambda kind: st.lists(LINES, max_size=3),
     "array.count": _not_flux(st.integers(1, 4)),
     "array.at_most": _not_flux(st.integers(1, 4)),

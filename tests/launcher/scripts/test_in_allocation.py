@@ -68,7 +68,8 @@ def test_qsub_with_a_real_mpiexec(bench: Benches) -> None:
     assert {rank["cwd"] for rank in ranks} == {str(here.folder)}
     run = the_run(here)
     assert (run.site, run.job, run.ending) == ("ours", "7.head", "done")
-    assert answer.stderr.splitlines()[:2] == [
+    assert answer.stderr.splitlines()[:3] == [
+        f"castoff: site ours: uses the project's {here.folder}/.castoff/sites/ours.yaml",
         "castoff: site ours: CASTOFF_SITE is set",
         f"castoff: PBS job 7.head (1 host: {here.hosts[0]}): 3 ranks, 3 on 1 node, started by hydra",
     ]

@@ -20,10 +20,10 @@ from trainers.dpo.network.weights import load
 class Here:
     """The program in this process, which has loaded torch already."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
         self.folder = folder
         self.monkeypatch = monkeypatch
-        self.capsys = capsys
+        self.capfd = capfd
         self.stdout = self.stderr = ""
         monkeypatch.chdir(folder)
         monkeypatch.setattr(sys, "path", list(sys.path))
@@ -36,7 +36,7 @@ class Here:
             program.main()
         except SystemExit as ended:
             code = ended.code
-        self.stdout, self.stderr = self.capsys.readouterr()
+        self.stdout, self.stderr = self.capfd.readouterr()
         return int(code or 0)
 
     def tuned(self, *words: str) -> int:
@@ -51,11 +51,11 @@ class Here:
 
 @pytest.fixture
 def here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Here]:
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
-    yield Here(tmp_path, monkeypatch, capsys)
+    yield Here(tmp_path, monkeypatch, capfd)
     root.setLevel(level)
     root.handlers[:] = handlers
 

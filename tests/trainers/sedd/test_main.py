@@ -22,10 +22,10 @@ from trainers.sedd.start.translation import core_config
 class Here:
     """The program in this process, which has loaded torch already."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
         self.folder = folder
         self.monkeypatch = monkeypatch
-        self.capsys = capsys
+        self.capfd = capfd
         self.stdout = self.stderr = ""
         (folder / "tiny.yaml").write_text(TINY)
         monkeypatch.chdir(folder)
@@ -39,7 +39,7 @@ class Here:
             program.main()
         except SystemExit as ended:
             code = ended.code
-        self.stdout, self.stderr = self.capsys.readouterr()
+        self.stdout, self.stderr = self.capfd.readouterr()
         return int(code or 0)
 
     def lines(self, run: str = "sedd") -> list[dict[str, Any]]:
@@ -50,11 +50,11 @@ class Here:
 
 @pytest.fixture
 def here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Here]:
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
-    yield Here(tmp_path, monkeypatch, capsys)
+    yield Here(tmp_path, monkeypatch, capfd)
     root.setLevel(level)
     root.handlers[:] = handlers
 
