@@ -20,8 +20,8 @@ for castoff_name in CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICE
     CASTOFF_DEVICE=0
   elif [ "$CASTOFF_DEVICE" -ge "$castoff_shown" ]; then
     castoff_refuse "the device of rank $RANK is number $CASTOFF_DEVICE of those that it sees, from 0, but" \
-      "$castoff_name=$castoff_shows shows it $castoff_shown. Have $castoff_name show as many as the ranks of a node need," \
-      "start fewer ranks on a node, or ask for none (devices_per_rank: 0) and choose devices in the program"
+      "$castoff_name=$castoff_shows shows it $castoff_shown. Have $castoff_name show as many as the ranks of a node" \
+      "need, start fewer ranks on a node, or ask for none (devices_per_rank: 0) and choose devices in the program"
   fi
 done
 export CASTOFF_DEVICE
