@@ -153,7 +153,7 @@ def test_a_mistake_is_shown_once(name: str, starter: str, ranks: int, tmp_path: 
     assert shown.code == (1 if starter == "torchrun" else mistake.code), shown.text
 
 
-_QUOTED = re.compile(r"\(rank \d+ says more\)$|castoff train: rank \d+ \(\S+\) ended ")
+_QUOTED = re.compile(r"\((?:rank \d+ says more|as on rank \d+)\)$|castoff train: rank \d+ \(\S+\) ended ")
 """Lines of other ranks, of which each says in one what another rank says in full."""
 
 _LABEL = re.compile(r"^\[\d+\] ")

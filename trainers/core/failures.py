@@ -171,7 +171,7 @@ def _in_a_line(text: str, count: int, teller: int | None) -> str:
     first = text.splitlines()[0]
     short = first if len(first) <= _SHORT else f"{first[: _SHORT - 3]}..."
     if teller is not None:
-        return f"{short} (rank {teller} says more)"
+        return f"{short} (as on rank {teller})" if count == 1 else f"{short} (rank {teller} says more)"
     return short if count == 1 else f"{short} (and {count - 1} more)"
 
 
