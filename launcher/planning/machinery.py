@@ -142,6 +142,9 @@ def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
     layout = "uneven" if len(plan.layout) > 1 else "even"
     variant = f"starters/{plan.starter}_{plan.own_distribution or layout}"
     several = not here and plan.nodes > 1
+    by_timer = ends and not scheduler_of(own).warns
+    again = how in ("requeue", "copy")
+    walltime = ends and f"{own}/walltime" in known
     return {
         "begin": True,
         f"{own}/scheduler": True,
@@ -150,11 +153,12 @@ def _parts(plan: Plan, known: Container[str]) -> dict[str, object]:
         "chain": how == "chain",
         f"{own}/{how}": how,
         f"{own}/copy_of_{member if (plan.array_count or 1) > 1 else 'job'}": how == "copy",
-        "requeue": how in ("requeue", "copy"),
+        "pause": again or by_timer or walltime,
+        "requeue": again,
         f"{own}/end_time": True,
         "end_time": plan.walltime and not told,
-        "timer": ends and not scheduler_of(own).warns,
-        f"{own}/walltime": ends and f"{own}/walltime" in known,
+        "timer": by_timer,
+        f"{own}/walltime": walltime,
         "deadline" if ends else "no_deadline": True,
         "signals": True,
         "terminate_by_usr1" if starter.ends_by_usr1 else "terminate": True,

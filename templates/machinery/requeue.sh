@@ -14,6 +14,5 @@ castoff_start_again() {
     echo "castoff: stopped early once more, and requeue.max ($castoff_requeue_max) is used up" >&2
   fi
 }
-castoff_pause() { read -r -t "$1" _ <> <(:) || true; } # SECONDS; a trap runs meanwhile, unlike with sleep
 castoff_at_again+=(castoff_start_again)
-readonly -f castoff_start_again castoff_pause
+readonly -f castoff_start_again

@@ -2,9 +2,8 @@
 castoff_timer=
 castoff_time() {
   if [[ -z ${CASTOFF_DEADLINE:-} ]]; then return 0; fi
-  ( # read -t, unlike sleep, is no process that could stay behind
-    castoff_left=$((CASTOFF_DEADLINE - CASTOFF_GRACE - $(date +%s)))
-    if ((castoff_left > 0)); then read -r -t "$castoff_left" _ <> <(:) || true; fi
+  (
+    castoff_pause $((CASTOFF_DEADLINE - CASTOFF_GRACE - $(date +%s)))
     : >>"$CASTOFF_STOP_FILE"
   ) &
   castoff_timer=$!

@@ -1,8 +1,7 @@
 # --- The walltime holds, also where castoff's scheduler is gone, or never was ----------------------
 castoff_enforcer=
 castoff_enforce() {
-  ( # read -t, unlike sleep, is no process that could stay behind
-    castoff_pause() { if (($1 > 0)); then read -r -t "$1" _ <> <(:) || true; fi; }
+  (
     castoff_pause $((CASTOFF_DEADLINE - $(date +%s)))
     if [[ -z $castoff_alone ]] && castoff_scheduler_lives; then castoff_pause 15; fi # it sees to that itself
     builtin kill -s TERM "$$"

@@ -70,6 +70,8 @@ def check(trial: Trial) -> bool:
     told, code = (b"", 0)
     if trial.case.again and trial.case.chain:
         told, code = (b"" if trial.case.submitted else _NO_CHAIN, 75)
+    elif trial.case.again and _copied_beforehand(trial):
+        code = 75  # the copy waits for another code than 0
     assert outputs == [told, *[b""] * (len(outputs) - 1)], outputs
     assert trial.codes == [code, *[0] * (len(outputs) - 1)], trial.codes
     _ended_well(trial)
@@ -81,6 +83,12 @@ def check(trial: Trial) -> bool:
     _reads_as_meant(trial)
     _submits_as_meant(trial)
     return True
+
+
+def _copied_beforehand(trial: Trial) -> bool:
+    """Whether the job that goes on after this one is submitted as this one begins."""
+    alone = (trial.plan.array_count or 1) == 1
+    return trial.case.kind == "pbs" and trial.plan.requeue_how == "copy" and alone
 
 
 def _is_refused(trial: Trial, field: str) -> None:
@@ -260,9 +268,8 @@ def _submits_as_meant(trial: Trial) -> None:
     lines = trial.command.split("\n")
     assert all(line.isprintable() for line in lines)
     assert len(lines) == (1 + trial.plan.requeue_max if trial.plan.requeue_how == "chain" else 1)
-    copies = trial.case.kind == "pbs" and trial.plan.requeue_how == "copy"  # submitted beforehand
-    copied = copies and (trial.plan.array_count or 1) == 1
-    assert len(trial.seen("requeue")) == ((trial.case.again or copied) and not trial.case.chain)
+    copied = trial.case.again or _copied_beforehand(trial)
+    assert len(trial.seen("requeue")) == (copied and not trial.case.chain)
     if trial.case.kind == "local":
         assert not trial.seen("call")
         return

@@ -149,6 +149,15 @@ def test_lines_fit_a_window() -> None:
             assert len(line) <= 120 or max(map(len, line.split())) > 60, (name, line)
 
 
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_no_function_is_defined_twice(name: str) -> None:
+    """Nor by a part within a function or a subshell: bash refuses it, for the first is read-only."""
+    outside = re.sub(r"<<'(\w+)'\n.*?\n\1\n", "", rendered(name), flags=re.DOTALL)  # what nodes run
+    names = re.findall(r"^ *(\w+)\(\) ", outside, re.MULTILINE)
+    assert len(names) > 20
+    assert sorted(names) == sorted(set(names))
+
+
 def test_words_are_not_divided_from_their_flags() -> None:
     command = ["python", "train.py"] + [word for n in range(12) for word in (f"--option-{n}", f"value-{n}")]
     script = render(plan(JobSpec.of({"command": command}), Site.load("local")))
