@@ -13,6 +13,7 @@ from launcher.logs.failures import FailedRank
 from launcher.logs.lines import Source
 from launcher.runs.states import failure_words
 from launcher.starters.local.streams import PLAIN, for_terminal
+from launcher.starters.local.tracebacks import SeenErrors
 
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 """SGR codes of the ranks, in turn; red is for failures."""
@@ -48,6 +49,10 @@ class Show(ABC):
         """That the run is over; people are told on standard error."""
         return b""
 
+    def seen_errors(self, member: int) -> SeenErrors | None:
+        """Those of a member, where an error is shown once whatever the number of ranks that had it."""
+        return None
+
 
 class Text(Show):
     """For people: `[rank] ` before each line, or `[member.attempt:rank] ` where there are several members."""
@@ -58,6 +63,7 @@ class Text(Show):
         self._terminal = terminal
         self._colours = colours
         self._labels = labels
+        self._seen: dict[int, SeenErrors] = {}
 
     def lines(self, source: Source, block: bytes) -> bytes:
         """See `Show`."""
@@ -73,9 +79,14 @@ class Text(Show):
         where = f"{source.member}.{source.attempt}: " if self._several else ""
         header = f"--- {where}{failure_words(failed.failure)} ---".encode(errors="surrogateescape")
         block = b"".join(line + b"\n" for line in excerpt)
+        self.seen_errors(source.member).shown_above(excerpt)
         if self._terminal:
             header, block = for_terminal(header), for_terminal(block)
         return self._red(header) + block + self._red(b"--- all ranks ---")
+
+    def seen_errors(self, member: int) -> SeenErrors:
+        """See `Show`."""
+        return self._seen.setdefault(member, SeenErrors())
 
     def _red(self, line: bytes) -> bytes:
         return (_FAILURE + line + PLAIN if self._colours else line) + b"\n"

@@ -21,6 +21,7 @@ from launcher.logs.show import Show
 from launcher.logs.tail import Tail, tail_start
 from launcher.runs.run import Run, names_in
 from launcher.starters.local.streams import RankLines
+from launcher.starters.local.tracebacks import ErrorLines
 from launcher.starters.registry import MERGING
 
 READ = 1024 * 1024
@@ -63,8 +64,18 @@ class Selection(NamedTuple):
 class Log:
     """A log's growth, as lines to show."""
 
-    def __init__(self, source: Source, path: Path, shown: Callable[[bytes], bytes], start: int = 0):
-        """`shown`: how whole lines are shown; `start`: the place in the file to begin at."""
+    def __init__(
+        self,
+        source: Source,
+        path: Path,
+        shown: Callable[[bytes], bytes],
+        start: int = 0,
+        lines: RankLines | None = None,
+    ):
+        """`shown`: how whole lines are shown; `start`: the place in the file to begin at.
+
+        `lines`: what makes whole lines of it.
+        """
         self.path = path
         self.of: tuple[int, int | None] = (source.member, source.attempt)
         """The member and its attempt; without one: it is of all of them."""
@@ -72,7 +83,7 @@ class Log:
         """Bytes that the last look has brought."""
         self._tail = Tail(path, start)
         self._shown = shown
-        self._lines = RankLines(b"", LINE_PATIENCE)
+        self._lines = lines or RankLines(b"", LINE_PATIENCE)
 
     @property
     def trouble(self) -> str | None:
@@ -116,6 +127,8 @@ class ScriptLog(Log):
         self._merged = is_merged(run)
         if not self._merged:  # a line is compared when it is whole
             self._lines = RankLines(b"", math.inf)
+        elif (seen := show.seen_errors(member)) is not None:
+            self._lines = ErrorLines(b"", LINE_PATIENCE, seen=seen)
         known = [number for of, number, _ in run.attempts() if of == member] or [0]
         following = ATTEMPT_BEGINS.search(Tail(path, start).read(READ))
         self._enter(int(following[1]) - 1 if following else known[-1 if start else 0])
@@ -189,7 +202,12 @@ def rank_logs(run: Run, member: int, attempt: int, ranks: Collection[int] = ()) 
 
 def rank_log(source: Source, path: Path, selection: Selection, show: Show) -> Log:
     """One of `rank_logs`, to be read from where the selection begins."""
-    return Log(source, path, partial(show.lines, source), _start(path, selection.tail))
+    seen = show.seen_errors(source.member)
+    lines = None
+    if seen is not None:
+        whose = f"node {source.node}" if source.rank is None else f"rank {source.rank}"
+        lines = ErrorLines(b"", LINE_PATIENCE, seen=seen, where=f"as on {whose}".encode())
+    return Log(source, path, partial(show.lines, source), _start(path, selection.tail), lines)
 
 
 def _start(path: Path, tail: int | None) -> int:

@@ -31,12 +31,14 @@ EVERYDAY = {
     ("loss", "launch", 3),
     ("segfault", "launch", 2),
     ("loss", "torchrun", 2),
+    ("before", "launch", 3),
     ("loss of one rank", "job", 2),
 }
 """What `make test` tries; all the others take `make test-long`."""
 
 OUTSIDE = {"init", "module", "before", "after"}
-"""Mistakes outside of a training: Python shows them on each rank, and they have no group to agree by."""
+"""Mistakes outside of a training, where ranks have no group to agree by: Python shows them on each. castoff
+launch and castoff logs show them once."""
 
 AMONG_RANKS = {"thread", "stuck rank", "os._exit", "out of memory", "sizes", "unused parameter"}
 """Mistakes that only another rank can tell of, or that one rank alone cannot make."""
@@ -48,7 +50,7 @@ STARTED = {
     (name, starter, ranks)
     for name in ("build_data", "loss", "export", "worker", "sys.exit", "two missing fields")
     for starter, ranks in (("launch", 3), ("job", 3), ("torchrun", 3), ("launch", 1), ("torchrun", 1))
-}
+} | {(name, starter, 3) for name in OUTSIDE for starter in ("launch", "job")}
 """What is tried by a starter, which ends all ranks at the first that fails."""
 
 
@@ -111,9 +113,8 @@ def job(folder: Path, program: Path, ranks: int) -> Shown:
     assert run(folder, COMMAND, "submit", "job.yaml", "--site", "local").code == 0
     code = run(folder, COMMAND, "wait", "wrong").code
     shown = run(folder, COMMAND, "logs", "wrong").text
-    why, below, all_ranks = shown.partition("--- all ranks ---\n")
-    assert "failed first" in why.splitlines()[0] or not code, shown
-    return Shown(all_ranks if below else shown, code)
+    assert "failed first" in shown.splitlines()[0] or not code, shown
+    return Shown(shown, code)
 
 
 STARTERS: dict[str, Callable[[Path, Path, int], Shown]] = {
@@ -153,7 +154,9 @@ def test_a_mistake_is_shown_once(name: str, starter: str, ranks: int, tmp_path: 
     assert shown.code == (1 if starter == "torchrun" else mistake.code), shown.text
 
 
-_QUOTED = re.compile(r"\((?:rank \d+ says more|as on rank \d+)\)$|castoff train: rank \d+ \(\S+\) ended ")
+_QUOTED = re.compile(
+    r"\((?:rank \d+ says more|as on rank \d+|shown above)\)$|castoff train: rank \d+ \(\S+\) ended "
+)
 """Lines of other ranks, of which each says in one what another rank says in full."""
 
 _LABEL = re.compile(r"^\[\d+\] ")

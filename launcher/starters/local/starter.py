@@ -21,8 +21,9 @@ from launcher.ranks import STALE_VARIABLES
 from launcher.ranks.visible import within
 from launcher.starters.local.ports import free_port, is_free
 from launcher.starters.local.processes import allowed_cores, on_cores
-from launcher.starters.local.streams import RankLines, RankLog, open_logs
+from launcher.starters.local.streams import RankLog, open_logs
 from launcher.starters.local.supervision import Rank, Report, Supervision, counted
+from launcher.starters.local.tracebacks import ErrorLines, SeenErrors
 
 NOT_FOUND = 127
 """Exit code, as a shell's, of a program that does not exist."""
@@ -117,13 +118,13 @@ def start_ranks(request: StartRequest, *, output: BinaryIO, messages: TextIO) ->
             supervision = Supervision(report, stack)
         except OSError as error:
             raise _explained(error, request, 0, request.environment) from error
+        seen = SeenErrors()
         for number in range(request.ranks):
             environment = rank_environment(request, number, port, len(cores[0]))
             environment |= supervision.guardian.environment
             log = logs[number] if logs else None
-            supervision.add(
-                _spawn(request, number, environment, cores[number], log, terminal=output.isatty())
-            )
+            lines = ErrorLines(b"[%d] " % (request.first_rank + number), terminal=output.isatty(), seen=seen)
+            supervision.add(_spawn(request, number, environment, cores[number], log, lines))
         supervision.say(_announcement(request, host, cores, port))
         return supervision.run()
 
@@ -194,8 +195,7 @@ def _spawn(
     environment: dict[str, str],
     cores: Sequence[int],
     log: RankLog | None,
-    *,
-    terminal: bool,
+    lines: ErrorLines,
 ) -> Rank:
     reading = -1
     try:
@@ -216,8 +216,7 @@ def _spawn(
         if reading >= 0:
             os.close(reading)
         raise _explained(error, request, number, environment) from error
-    rank = request.first_rank + number
-    return Rank(rank, process, reading, log, RankLines(b"[%d] " % rank, terminal=terminal))
+    return Rank(request.first_rank + number, process, reading, log, lines)
 
 
 _FIXES = {
