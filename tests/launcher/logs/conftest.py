@@ -98,9 +98,6 @@ class Followed:
         return self.shown.decode().splitlines()
 
 
-PLAIN = Text(several=False, terminal=False, colours=False)
-
-
 @pytest.fixture
 def time() -> Time:
     return Time()
@@ -111,7 +108,8 @@ def follow(time: Time, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Followe
     """`follow(run, show, members=…, …)`: follow it to its end on a host without a qstat."""
     monkeypatch.setenv("PATH", "/nowhere")
 
-    def start(run: Run, show: Show = PLAIN, **selection: Any) -> Followed:
-        return Followed(run, time, Selection(**selection), show)
+    def start(run: Run, show: Show | None = None, **selection: Any) -> Followed:
+        plain = Text(several=False, terminal=False, colours=False)
+        return Followed(run, time, Selection(**selection), show or plain)
 
     return start
