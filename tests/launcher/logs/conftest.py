@@ -98,6 +98,10 @@ class Followed:
         return self.shown.decode().splitlines()
 
 
+def plain() -> Text:
+    return Text(several=False, terminal=False, colours=False)
+
+
 @pytest.fixture
 def time() -> Time:
     return Time()
@@ -109,7 +113,6 @@ def follow(time: Time, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Followe
     monkeypatch.setenv("PATH", "/nowhere")
 
     def start(run: Run, show: Show | None = None, **selection: Any) -> Followed:
-        plain = Text(several=False, terminal=False, colours=False)
-        return Followed(run, time, Selection(**selection), show or plain)
+        return Followed(run, time, Selection(**selection), show or plain())
 
     return start

@@ -13,7 +13,7 @@ from launcher.logs.lines import Source
 from launcher.logs.sources import LINE_PATIENCE, Log, ScriptLog, Selection, rank_log, rank_logs
 from launcher.starters.local.streams import LINE_LIMIT
 
-from .conftest import PLAIN, MadeRun
+from .conftest import MadeRun, plain
 
 
 def drained(log: Log, now: float = 0.0) -> bytes:
@@ -34,7 +34,7 @@ def test_each_line_of_each_rank_once_whole_and_in_order(steps: list[tuple[int, s
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"rank-{rank:05d}.log" for rank in range(3)]
         logs = [
-            rank_log(Source(0, 0, rank=rank), path, Selection(), PLAIN) for rank, path in enumerate(paths)
+            rank_log(Source(0, 0, rank=rank), path, Selection(), plain()) for rank, path in enumerate(paths)
         ]
         written = [b"", b"", b""]
         shown = b""
@@ -57,7 +57,7 @@ class TestLog:
     def log(self, folder: Path, text: bytes = b"") -> tuple[Log, Path]:
         path = folder / "rank-00003.log"
         path.write_bytes(text)
-        return rank_log(Source(0, 0, rank=3), path, Selection(), PLAIN), path
+        return rank_log(Source(0, 0, rank=3), path, Selection(), plain()), path
 
     def test_one_that_is_emptied_begins_a_line(self, tmp_path: Path) -> None:
         log, path = self.log(tmp_path, b"whole\nhalf")
@@ -113,7 +113,7 @@ class TestMergedLines:
         made.record("plan.json", {"name": "made", "scheduler": "local", "starter": "local"})
 
     def shown(self, made: MadeRun, **selection: object) -> bytes:
-        log = ScriptLog(made, 0, Selection(**selection), PLAIN)  # type: ignore[arg-type]
+        log = ScriptLog(made, 0, Selection(**selection), plain())  # type: ignore[arg-type]
         return drained(log) + log.finish()
 
     def test_all_attempts_or_one(self, made: MadeRun, script: Path) -> None:
@@ -135,7 +135,7 @@ class TestMergedLines:
 
 class TestOwnLines:
     def log(self, made: MadeRun, **selection: object) -> ScriptLog:
-        return ScriptLog(made, 0, Selection(**selection), PLAIN)  # type: ignore[arg-type]
+        return ScriptLog(made, 0, Selection(**selection), plain())  # type: ignore[arg-type]
 
     def test_the_first_ranks_lines_are_left_out(self, made: MadeRun, script: Path) -> None:
         """As often as they are there; one that the script's own words have torn costs only itself."""
