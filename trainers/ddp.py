@@ -27,7 +27,7 @@ from trainers.core.contract import (
     declared_generators,
     first_loss,
 )
-from trainers.core.data import EvaluationLoader, Group, TrainingLoader, loaders
+from trainers.core.data import EvaluationLoader, Group, TrainingLoader, loaders, must_be
 from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp, place_of
 from trainers.core.early_stopping import Judge
 from trainers.core.engine import Engine
@@ -180,11 +180,12 @@ class TrainerDDP:
             NonFiniteError: a gradient is not finite, and such steps are not to be skipped.
             ConfigError: the run's checkpoints were made with a configuration that does not fit.
             optuna.TrialPruned: the trial was ended, on all ranks, with a checkpoint as at any other end.
+            TypeError: a loader is not one of this trainer's.
         """
-        if not isinstance(train, TrainingLoader):
-            raise TypeError("run_training takes the loaders of prepare_dataloaders()")
-        if val is not None and not len(val.dataset):
-            val = None
+        must_be(TrainingLoader, train, "train")
+        if val is not None:
+            must_be(EvaluationLoader, val, "val")
+            val = val if len(val.dataset) else None
         self.best.forget()
         self.search = Search(trial, self.judge.watched, self.config)
         self.place.decided(self.search.begin)
@@ -399,7 +400,9 @@ class TrainerDDP:
 
         Raises:
             CheckpointError: the best one is damaged.
+            TypeError: the loader is not one of this trainer's.
         """
+        must_be(EvaluationLoader, test, "test")
         self.best.load()
         measures = tested(self.task, self.engine, test, self.state)
         self.reports.tested(self.state, measures)

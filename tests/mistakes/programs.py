@@ -46,6 +46,24 @@ CONFIG: Mapping[str, Any] = {
 _OPTIMIZER = '{"optimizer_type": torch.optim.SGD, "optimizer_kwargs": {"lr": 0.01}}'
 
 
+_SAMPLERS = "from torch.utils.data import DataLoader, DistributedSampler\n"
+_OWN_LOADERS = f"""\
+from trainers import TrainerDDP
+
+
+class Own(TrainerDDP):
+    def prepare_dataloaders(self):
+        training, _, test = super().prepare_dataloaders()
+        part = DistributedSampler(self.splits.validation, LAST + 1, RANK)
+        return training, DataLoader(self.splits.validation, 4, sampler=part), test
+
+
+CONFIG = {CONFIG!r}
+CONFIG["training"] |= {_OPTIMIZER}
+train(CONFIG, Mine(), trainer=Own)
+"""
+
+
 class Mistake(NamedTuple):
     """A program, and what is to be seen when it runs."""
 
@@ -116,6 +134,10 @@ MISTAKES: dict[str, Mistake] = {
     "collate": task("collate(self, samples): wrong()"),
     "loss": task("loss(self, model, batch): wrong()"),
     "evaluate": task("evaluate(self, model, batch): wrong()"),
+    "evaluate of the last epoch": task(
+        "evaluate(self, model, batch): "
+        + _lines("if self.state.epoch > 1: wrong()", "return super().evaluate(model, batch)")
+    ),
     "finish": task("finish(self, sums): wrong()"),
     "tester": task("tester(self): wrong()"),
     "after_evaluation": task("after_evaluation(self, model): wrong()"),
@@ -178,6 +200,20 @@ MISTAKES: dict[str, Mistake] = {
         + _lines("model = super().build_model()", "model.more = nn.Linear(2, 2)", "return model"),
         shows="more.weight",
     ),
+    # A sampler: the trainer decides which samples come when
+    "sampler": task(
+        "build_data(self): "
+        + _lines(
+            "data = super().build_data()",
+            "mine = DataLoader(data.train, 4, sampler=DistributedSampler(data.train, LAST + 1, RANK))",
+            "return data._replace(train=mine)",
+        ),
+        shows="Wrong.build_data gave a DataLoader for train; give the data set",
+        before=_SAMPLERS,
+    ),
+    "sampler of validation": Mistake(
+        _SAMPLERS + _HEAD + _OWN_LOADERS, "val is a DataLoader; give what prepare_dataloaders() returns", 1
+    ),
     # Ranks that do not do the same
     "collective of one rank": at_step_3(
         "torch.distributed.all_reduce(torch.ones(3))",
@@ -208,3 +244,34 @@ MISTAKES: dict[str, Mistake] = {
     "before": task(before=f"1 / 0  {MARK}\n"),
     "after": task(after=f"1 / 0  {MARK}\n"),
 }
+
+SPAWNED = (
+    _HEAD
+    + f"""\
+from torch.multiprocessing.spawn import spawn
+from trainers import TrainerDDP, cleanup_ddp, initialize_ddp
+
+
+class Wrong(Mine):
+    def loss(self, model, batch):
+        assert self.state.step < 3 or self.state.rank < 2  {MARK}
+        return super().loss(model, batch)
+
+
+CONFIG = {CONFIG!r}
+CONFIG["training"] |= {_OPTIMIZER}
+
+
+def rank(number, port):
+    initialize_ddp(number, 3, "127.0.0.1", port, device="cpu")
+    trainer = TrainerDDP(number, CONFIG, Wrong())
+    training, validation, _ = trainer.prepare_dataloaders()
+    trainer.run_training(training, validation)
+    cleanup_ddp()
+
+
+if __name__ == "__main__":
+    spawn(rank, args=(sys.argv[1],), nprocs=3)
+"""
+)
+"""A program that spawns three ranks by itself, of which the last one makes a mistake."""

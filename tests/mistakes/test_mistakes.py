@@ -28,6 +28,7 @@ EVERYDAY = {
         for name in ("build_data", "loss", "export", "loss of one rank", "sys.exit", "worker")
     ),
     *((name, "forked", 3) for name in ("collective of one rank", "two missing fields", "unused parameter")),
+    ("sampler of validation", "forked", 2),
     ("loss", "launch", 3),
     ("segfault", "launch", 2),
     ("loss", "torchrun", 2),
@@ -113,8 +114,19 @@ def job(folder: Path, program: Path, ranks: int) -> Shown:
     assert run(folder, COMMAND, "submit", "job.yaml", "--site", "local").code == 0
     code = run(folder, COMMAND, "wait", "wrong").code
     shown = run(folder, COMMAND, "logs", "wrong").text
-    assert "failed first" in shown.splitlines()[0] or not code, shown
-    return Shown(shown, code)
+    return Shown(logged(shown) if code else shown, code)
+
+
+def logged(shown: str) -> str:
+    """What `castoff logs` shows of a job that failed, without the words of castoff that it quotes at first.
+
+    A traceback there is not shown again; what is a line anyway, is.
+    """
+    quoted, _, below = shown.partition("--- all ranks ---\n")
+    first, *lines = quoted.splitlines()
+    assert "failed first" in first, shown
+    again = {_LABEL.sub("", line) for line in below.splitlines() if "castoff train: " in line}
+    return "\n".join([first, *(line for line in lines if line not in again), below])
 
 
 STARTERS: dict[str, Callable[[Path, Path, int], Shown]] = {

@@ -166,6 +166,18 @@ def test_a_store_that_is_gone_is_said() -> None:
     )
 
 
+def test_a_store_that_is_gone_is_not_asked_again() -> None:
+    """torch writes a page on standard error about each request that fails."""
+    (call,) = calls(1, 2)
+    call._store = store = Mock()
+    store.compare_set.side_effect = dist.DistNetworkError("Connection reset by peer")
+    assert call.first_to_tell("this") == 0
+    call.ended("ValueError: no")
+    call.has_reported()
+    call.linger()
+    assert len(store.mock_calls) == 1
+
+
 # --- Real ranks -----------------------------------------------------------------------------------------
 
 LIMIT = 4.0

@@ -180,7 +180,8 @@ def built_data(task: Task, splits: Any) -> Splits:
         raise _wrong(task, "build_data", splits, _WRITE_SPLITS)
     for name, part in splits._asdict().items():
         if isinstance(part, torch.utils.data.DataLoader):
-            raise _wrong(task, "build_data", part, "give the data set; the trainer makes loaders", name)
+            write = "give the data set; the trainer makes loaders, and decides which samples come when"
+            raise _wrong(task, "build_data", part, write, name)
         if part is None and name != "train":
             raise _wrong(task, "build_data", part, "give an empty one, [], where there is none", name)
         if not (hasattr(part, "__getitem__") and hasattr(part, "__len__")) and not (

@@ -39,6 +39,7 @@ __all__ = [
     "TrainingLoader",
     "evaluation_loader",
     "loaders",
+    "must_be",
     "training_loader",
 ]
 
@@ -177,6 +178,20 @@ def evaluation_loader(
         ConfigError: it has no length.
     """
     return EvaluationLoader(dataset, settings, training, collate, rank=rank, world_size=world_size)
+
+
+def must_be(kind: type, given: Any, name: str) -> None:
+    """See that a loader is one of the trainer's.
+
+    Raises:
+        TypeError: it is not: a torch DataLoader, say, whose sampler would decide what comes when.
+    """
+    if not isinstance(given, kind):
+        raise TypeError(
+            f"{name} is a {type(given).__name__}; give what prepare_dataloaders() returns. The trainer "
+            "decides which samples come when, so that a run can go on anywhere, and takes no sampler: for "
+            "some samples to count more, weight them in the loss, or repeat them in the data set"
+        )
 
 
 def _length(dataset: Any, why: str) -> int:

@@ -91,6 +91,8 @@ class RollCall:
         self._asking: threading.Thread | None = None
         self._heard = False
         self._answered = False
+        self._lost = False
+        """Whether the connection to the store is: torch writes a page about each request after that."""
         store.set(f"castoff/host/{rank}", host)
 
     @property
@@ -138,9 +140,14 @@ class RollCall:
 
     def _try(self, ask: Callable[[], Given], otherwise: Given) -> Given:
         """What the store answers, if it does."""
+        if self._lost:
+            return otherwise
         try:
             return _within(self.window, ask)
-        except (TimeoutError, RuntimeError):
+        except TimeoutError:
+            return otherwise
+        except RuntimeError:
+            self._lost = True
             return otherwise
 
     def hold(self, state: Literal["waits", "busy"], doing: str) -> Verdict:
@@ -150,7 +157,8 @@ class RollCall:
                 mine = self._mine(state, doing)
                 try:
                     self._verdict = _within(3 * self.patience, lambda: self._hold(mine))
-                except (TimeoutError, RuntimeError):
+                except (TimeoutError, RuntimeError) as error:
+                    self._lost = not isinstance(error, TimeoutError)
                     self._verdict = Verdict(-1, [_no_store(self._keeper, mine)])
             return self._verdict
 
