@@ -6,12 +6,9 @@ nothing that comes later can lose it: torch holds back what is written at the ve
 
 from __future__ import annotations
 
-import atexit
 import faulthandler
 import hashlib
-import multiprocessing
 import os
-import signal
 import sys
 import threading
 import time
@@ -67,14 +64,12 @@ def reported(
         yield
     except Exception as error:
         at_once = report(error, me, folder, own_words)
-        atexit.register(_end_workers)
         if ends:
             leave(me, at_once=at_once)
         sys.excepthook = partial(_uncaught, sys.excepthook, error, me, at_once)
         raise
     except (KeyboardInterrupt, SystemExit) as error:
         _say_who_ends(error, me)
-        atexit.register(_end_workers)
         if ends and isinstance(error, KeyboardInterrupt):
             _exit(_INTERRUPTED)
         raise
@@ -225,14 +220,6 @@ def _uncaught(
         before(kind, error, trace)
     elif me.world_size > 1:
         leave(me, at_once=at_once)
-
-
-def _end_workers() -> None:
-    """Before Python waits for loader workers at its end: they ignore the TERM that it sends them."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch would report each as killed
-    for child in multiprocessing.active_children():
-        if child.daemon:
-            child.kill()
 
 
 def _interrupted(

@@ -144,6 +144,8 @@ def loader(
     workers = settings.num_workers
     if workers:
         _short_names_for_sockets()
+        # Not by atexit, which a process of multiprocessing, as of mp.spawn, does not call.
+        multiprocessing.util.Finalize(None, _end_workers, exitpriority=1)
     return DataLoader(
         dataset,
         batch_size=None if batches is None else 1,
@@ -195,6 +197,17 @@ def _worker_init(_: int) -> None:
     for number in _NOT_FOR_WORKERS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_WORKERS)
+
+
+def _end_workers() -> None:
+    """Before Python waits, at its end, for workers of a loader that is still in use.
+
+    They ignore the TERM that it sends them.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch would report each as killed
+    for child in multiprocessing.active_children():
+        if child.daemon:
+            child.kill()
 
 
 def iterate(loader: Iterable[Any]) -> Iterator[Any]:

@@ -36,6 +36,9 @@ from launcher.errors import CastoffError, InvalidInput
 from launcher.planning.render import FILTERS, example_job
 from launcher.schedulers.registry import with_directives
 from launcher.submission.submit import _job_file
+from launcher.trust.decision import fixes
+from launcher.trust.granted import granted
+from launcher.trust.paths import weaknesses
 
 from .hostile_checks import check
 from .hostile_cluster import make_tools
@@ -210,6 +213,27 @@ def test_what_init_says_next_is_for_a_shell(tmp_path: Path) -> None:
     what_init_says_next_is_for_a_shell(tmp_path)
 
 
+def what_mends_a_folder_is_for_a_shell(folder: Path) -> None:
+    """One that others may change, and the list of those that are trusted all the same."""
+    path = folder / "it's $(canary)\x1b \\"
+    (path / "castoff").mkdir(parents=True, exist_ok=True)
+    (path / "castoff" / "trusted").touch()
+    path.chmod(0o777)
+    told = [line.partition(": ")[2] for line in fixes(weaknesses(path))]
+    with pytest.raises(CastoffError) as refusal:
+        granted({"XDG_CONFIG_HOME": str(path)})
+    told.append(str(refusal.value).rpartition("; ")[2])
+    assert [line.split()[0] for line in told] == ["castoff", "chmod", "chmod"]
+    for line in told:
+        assert line.isprintable()
+        seen = subprocess.check_output(["bash", "-c", f"printf '%s|' {line}"], text=True)
+        assert seen.endswith(f"|{path}|")
+
+
+def test_what_mends_a_folder_is_for_a_shell(tmp_path: Path) -> None:
+    what_mends_a_folder_is_for_a_shell(tmp_path)
+
+
 def what_no_profile_says_is_refused_too() -> None:
     """A site that was made in Python, and that nobody has checked."""
     job = JobSpec.of({"command": ["true"], "name": "j"})
@@ -326,6 +350,7 @@ def everything(trials: Trials, few: list[Case]) -> None:
     """What the tests above prove, on few jobs."""
     what_no_profile_says_is_refused_too()
     what_init_says_next_is_for_a_shell(trials.folder)
+    what_mends_a_folder_is_for_a_shell(trials.folder)
     the_list_that_a_text_should_be_is_proposed("a: b")
     the_first_job_file_is_one("null", "two\nlines", "it's")
     the_first_job_file_is_one('"\\', "x", "a\x1bb")

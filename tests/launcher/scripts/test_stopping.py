@@ -35,7 +35,7 @@ def test_asked_to_stop(kind: str, requeue: int, bench: Benches) -> None:
     ended = running.end()
     assert (ended.code, ended.ending) == (75, ("again", 75)), ended.output
     # A copy on PBS was submitted as the attempt began, and is removed again.
-    copies = 1 if requeue and kind == "pals" else 0
+    copies = 1 if requeue and kind in ("hydra", "pals") else 0
     assert len(here.calls("qsub")) == copies and ["requeue", "12"] not in here.calls("scontrol")
     assert not (ended.run_dir / "attempts" / "0.0" / "requeue").exists()
 
