@@ -380,9 +380,9 @@ def _agree_on_surroundings(fields: Fields, kind: Kind) -> None:
 
 
 def _without(value: Any, character: str) -> Any:
-    """All texts without a character; no name in a mapping holds one."""
+    """All texts with another instead of a character; no name in a mapping holds one."""
     if isinstance(value, str):
-        return value.replace(character, "")
+        return value.replace(character, "r")  # not left out: it may be all there is of a file's name
     if isinstance(value, list):
         return [_without(item, character) for item in value]
     if isinstance(value, dict):

@@ -38,7 +38,7 @@ _BAD_VALUES: dict[str, list[Any]] = {
         *({name: "x"} for name in _BAD_DIRECTIVES),
         *({"pbs": {name: "x"}} for name in _BAD_DIRECTIVES),
         *({"slurm": value} for value in ("$(touch CANARY)", True, {"comment": "\ntouch CANARY"})),
-        *({"pbs": {"site": value}} for value in ("a&b", "a\ntouch CANARY")),
+        {"pbs": {"site": "a\ntouch CANARY"}},
         {"site": {"x": "$(touch CANARY)"}},
         {"slurm": {"select": "1"}},
     ],
@@ -66,7 +66,10 @@ _BAD_VALUES: dict[str, list[Any]] = {
 
 _BAD_ON_PBS: dict[str, list[Any]] = {
     "name": ["a b", "1a", "$(canary)", "é", "-x", "a\tb", "x" * 201],
-    "directives": [{"site": value} for value in ("a&b", "é", "a\tb", "'\"", "\x7f")],
+    "directives": [
+        *({"site": value} for value in ("a&b", "é", "a\tb", "'\"", "\x7f")),
+        {"pbs": {"site": "a&b"}},
+    ],
     "qos": ["x"],
 }
 
