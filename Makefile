@@ -1,7 +1,7 @@
 # make demo        show the head of a job's Aurora script, then train here on two ranks
 # make test        lint, types and the everyday tests; TEST_PROCESSES=1 runs one at a time
 # make test-fast   those that start no ranks, containers or clusters: while one works
-# make test-long   the others, which try more of what those show: less than an hour
+# make test-long   the others, which try more of what those show: about an hour
 # make bench       time the command line against bare Python, and training against a loop by hand and others
 # make bench-proteins  what a tiny diffusion learns of real ones: a quarter of an hour; Debian's mmseqs2, mmseqs2-examples
 # make bench-structures  what inverse folding learns of real ones, and preferences change: as long; mmseqs2
