@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,12 +13,18 @@ import msgspec
 from launcher.logs.failures import FailedRank
 from launcher.logs.lines import Source
 from launcher.runs.states import failure_words
-from launcher.starters.local.streams import PLAIN, for_terminal
-from launcher.starters.local.tracebacks import SeenErrors
+from launcher.starters.local.streams import PLAIN, RankLines, for_terminal
+from launcher.starters.local.tracebacks import ErrorLines, SeenErrors
 
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 """SGR codes of the ranks, in turn; red is for failures."""
 _FAILURE = b"\x1b[1;31m"
+
+LINE_PATIENCE = 2.0
+"""Seconds that an unfinished line may stand before it is shown as it is.
+
+More than in castoff's starter, which sees a program's writes: a file's end may be where a buffer ended.
+"""
 
 
 class End(NamedTuple):
@@ -49,9 +56,9 @@ class Show(ABC):
         """That the run is over; people are told on standard error."""
         return b""
 
-    def seen_errors(self, member: int) -> SeenErrors | None:
-        """Those of a member, where an error is shown once whatever the number of ranks that had it."""
-        return None
+    def whole_lines(self, member: int, whose: str | None = None) -> RankLines:
+        """What makes the lines of a log of a member; `whose`: all of them are, as in `rank 3`."""
+        return RankLines(b"", LINE_PATIENCE)
 
 
 class Text(Show):
@@ -63,7 +70,7 @@ class Text(Show):
         self._terminal = terminal
         self._colours = colours
         self._labels = labels
-        self._seen: dict[int, SeenErrors] = {}
+        self._seen: defaultdict[int, SeenErrors] = defaultdict(SeenErrors)  # by member
 
     def lines(self, source: Source, block: bytes) -> bytes:
         """See `Show`."""
@@ -79,14 +86,15 @@ class Text(Show):
         where = f"{source.member}.{source.attempt}: " if self._several else ""
         header = f"--- {where}{failure_words(failed.failure)} ---".encode(errors="surrogateescape")
         block = b"".join(line + b"\n" for line in excerpt)
-        self.seen_errors(source.member).shown_above(excerpt)
+        self._seen[source.member].shown_above(excerpt)
         if self._terminal:
             header, block = for_terminal(header), for_terminal(block)
         return self._red(header) + block + self._red(b"--- all ranks ---")
 
-    def seen_errors(self, member: int) -> SeenErrors:
-        """See `Show`."""
-        return self._seen.setdefault(member, SeenErrors())
+    def whole_lines(self, member: int, whose: str | None = None) -> RankLines:
+        """See `Show`; an error that several ranks had is shown once."""
+        where = None if whose is None else f"as on {whose}".encode()
+        return ErrorLines(b"", LINE_PATIENCE, seen=self._seen[member], where=where)
 
     def _red(self, line: bytes) -> bytes:
         return (_FAILURE + line + PLAIN if self._colours else line) + b"\n"

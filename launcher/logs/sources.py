@@ -17,21 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher.logs.lines import ATTEMPT_BEGINS, Source, by_attempt, by_rank
-from launcher.logs.show import Show
+from launcher.logs.show import LINE_PATIENCE, Show
 from launcher.logs.tail import Tail, tail_start
 from launcher.runs.run import Run, names_in
 from launcher.starters.local.streams import RankLines
-from launcher.starters.local.tracebacks import ErrorLines
 from launcher.starters.registry import MERGING
 
 READ = 1024 * 1024
 """Bytes that are read of a log at a time, so that a flood leaves the others their turn."""
-
-LINE_PATIENCE = 2.0
-"""Seconds that an unfinished line may stand before it is shown as it is.
-
-More than in castoff's starter, which sees a program's writes: a file's end may be where a buffer ended.
-"""
 
 _REPEATS = re.compile(rb"castoff: .* was the first to fail, with code .*; see .*/([^/]+\.log)$")
 _REPEATED = 40
@@ -69,13 +62,10 @@ class Log:
         source: Source,
         path: Path,
         shown: Callable[[bytes], bytes],
-        start: int = 0,
-        lines: RankLines | None = None,
+        lines: RankLines,
+        start: int,
     ):
-        """`shown`: how whole lines are shown; `start`: the place in the file to begin at.
-
-        `lines`: what makes whole lines of it.
-        """
+        """`shown`: how whole lines are shown; `lines`: what makes them; `start`: the place to begin at."""
         self.path = path
         self.of: tuple[int, int | None] = (source.member, source.attempt)
         """The member and its attempt; without one: it is of all of them."""
@@ -83,7 +73,7 @@ class Log:
         """Bytes that the last look has brought."""
         self._tail = Tail(path, start)
         self._shown = shown
-        self._lines = lines or RankLines(b"", LINE_PATIENCE)
+        self._lines = lines
 
     @property
     def trouble(self) -> str | None:
@@ -118,17 +108,15 @@ class ScriptLog(Log):
     def __init__(self, run: Run, member: int, selection: Selection, show: Show):
         path = run.script_log(member)
         start = _start(path, selection.tail)
-        super().__init__(Source(member, 0), path, self._of_attempts, start)
+        self._merged = is_merged(run)
+        # Lines that another log repeats are compared when they are whole.
+        lines = show.whole_lines(member) if self._merged else RankLines(b"", math.inf)
+        super().__init__(Source(member, 0), path, self._of_attempts, lines, start)
         self.of = (member, None)
         self._run = run
         self._member = member
         self._selection = selection
         self._show = show
-        self._merged = is_merged(run)
-        if not self._merged:  # a line is compared when it is whole
-            self._lines = RankLines(b"", math.inf)
-        elif (seen := show.seen_errors(member)) is not None:
-            self._lines = ErrorLines(b"", LINE_PATIENCE, seen=seen)
         known = [number for of, number, _ in run.attempts() if of == member] or [0]
         following = ATTEMPT_BEGINS.search(Tail(path, start).read(READ))
         self._enter(int(following[1]) - 1 if following else known[-1 if start else 0])
@@ -180,7 +168,8 @@ class ScriptLog(Log):
     def _repeated(self, name: str, tail: int | None) -> Log:
         """A log of the attempt of which this one repeats what is read of it."""
         path = self._logs / name
-        return Log(Source(self._member, self._attempt), path, self._count, _start(path, tail))
+        lines = RankLines(b"", LINE_PATIENCE)
+        return Log(Source(self._member, self._attempt), path, self._count, lines, _start(path, tail))
 
     def _count(self, lines: bytes) -> bytes:
         self._copies.update(lines.split(b"\n")[:-1])
@@ -202,12 +191,9 @@ def rank_logs(run: Run, member: int, attempt: int, ranks: Collection[int] = ()) 
 
 def rank_log(source: Source, path: Path, selection: Selection, show: Show) -> Log:
     """One of `rank_logs`, to be read from where the selection begins."""
-    seen = show.seen_errors(source.member)
-    lines = None
-    if seen is not None:
-        whose = f"node {source.node}" if source.rank is None else f"rank {source.rank}"
-        lines = ErrorLines(b"", LINE_PATIENCE, seen=seen, where=f"as on {whose}".encode())
-    return Log(source, path, partial(show.lines, source), _start(path, selection.tail), lines)
+    whose = f"node {source.node}" if source.rank is None else f"rank {source.rank}"
+    lines = show.whole_lines(source.member, whose)
+    return Log(source, path, partial(show.lines, source), lines, _start(path, selection.tail))
 
 
 def _start(path: Path, tail: int | None) -> int:

@@ -34,7 +34,6 @@ _ROUNDING = 1e-2
 _NOISE = 0.1
 """By which part numbers may differ that should be the same: without random numbers, and with some."""
 
-_SHOWN = 4
 """Ranks in a message."""
 
 _TOTAL = "total"
@@ -94,19 +93,16 @@ class Additivity:
 
     def _words(self, found: _Figures | None, samples: int, means: Sequence[str]) -> str:
         once, twice = (found or {}).get(_TOTAL, (None, None))
-        every = self._place.gather(torch.tensor([once or 0.0, twice or 0.0], dtype=torch.float64)).tolist()
-        shown = "; ".join(
-            f"{one:.6g}, and {two:.6g} of the same twice, on rank {rank}"
-            for rank, (one, two) in enumerate(every[:_SHOWN])
-        )
-        more = f"; and so on, on {len(every)} ranks" if len(every) > _SHOWN else ""
+        # Rank 0's, on every rank: so all have the same error, and one of them says it.
+        first = self._place.gather(torch.tensor([once or 0.0, twice or 0.0], dtype=torch.float64))[0]
         metrics = few(sorted(name for name in means if name != _TOTAL))
-        beside = f"; so are its metrics {metrics}, which are sums, too" if metrics else ""
+        beside = f" and for the metrics {metrics}" if metrics else ""
         return (
-            f"{type(self._task).__qualname__}.loss gives a mean for total where a sum is due: of {samples} "
-            f"samples it is {shown}{more}{beside}. Sum it (reduction='sum'), or give Loss(mean * samples); "
-            "of a mean over other items, as tokens, Loss(mean * tokens, tokens). If the loss is right as it "
-            "is, training.check_first_step: false leaves this out"
+            f"{type(self._task).__qualname__}.loss gives a mean for total{beside} where a sum is due: sum it "
+            "(reduction='sum'), or give Loss(mean * samples); of a mean over other items, as tokens, "
+            f"Loss(mean * tokens, tokens). Of {samples} samples the total is {first[0]:.6g}, and of the same "
+            f"twice {first[1]:.6g}, on rank 0. If the loss is right as it is, "
+            "training.check_first_step: false leaves this out"
         )
 
     def _everywhere(self, mine: bool) -> bool:

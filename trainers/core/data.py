@@ -189,7 +189,7 @@ def must_be(kind: type, given: Any, name: str) -> None:
     if not isinstance(given, kind):
         raise TypeError(
             f"{name} is a {type(given).__name__}; give what prepare_dataloaders() returns. The trainer "
-            "decides which samples come when, so that a run can go on anywhere, and takes no sampler: for "
+            "decides which samples come when, so that a run can continue anywhere, and takes no sampler: for "
             "some samples to count more, weight them in the loss, or repeat them in the data set"
         )
 

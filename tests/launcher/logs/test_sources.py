@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.logs.lines import Source
-from launcher.logs.sources import LINE_PATIENCE, Log, ScriptLog, Selection, rank_log, rank_logs
+from launcher.logs.show import LINE_PATIENCE
+from launcher.logs.sources import Log, ScriptLog, Selection, rank_log, rank_logs
 from launcher.starters.local.streams import LINE_LIMIT
 
 from .conftest import MadeRun, plain
