@@ -34,7 +34,7 @@ Hook: TypeAlias = Callable[[type[BaseException], BaseException, TracebackType | 
 _MOMENT = 5.0
 """Seconds that a rank leaves another to say the same in full: a starter ends all ranks at one failure."""
 
-_SHORT = 100
+_SHORT = 300
 """Characters of what such a rank says."""
 
 _INTERRUPTED = 130
