@@ -32,6 +32,7 @@ from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp, place_
 from trainers.core.early_stopping import Judge
 from trainers.core.engine import Engine
 from trainers.core.evaluation import Measures, evaluating
+from trainers.core.first_evaluation import FirstEvaluation
 from trainers.core.first_step import first_step
 from trainers.core.folder import RunFolder
 from trainers.core.garbage import collected_together
@@ -106,9 +107,12 @@ class TrainerDDP:
         """The bare module: after `run_training` with the last step's weights, after `take_best` the best."""
         self.engine = Engine(self.model, make_optimizer(config, self.task, self.model), config, self.place)
         self.weights = Weights(self.task, self.engine, self.state, config, self.place)
-        self.additivity = Additivity(self.task, self.engine, self.state, self.place)
+        self.additivity = Additivity(self.engine, self.state, self.place)
         self.rates = LearningRate(config, self.engine.optimizer, world_size=self.place.world_size)
         self.judge = Judge(config)
+        self.first_evaluation = FirstEvaluation(
+            *(self.task, self.engine, self.state, self.place, self.judge, self.additivity)
+        )
         self.place.decided(lambda: check_packages(config.logging))
         # What is wrong is said before an earlier run's folder is set aside.
         self.run_folder = RunFolder(config, self.place)
@@ -155,12 +159,12 @@ class TrainerDDP:
         seed_all(derived(MODEL, config.training.seed, 1))
         self.splits = splits = built_data(self.task, self.task.build_data())
         agree_on_sizes(splits, self.place)
-        checked = config.training.check_first_step
-        pair = probed(splits, config, self.place, collate) if checked else None
+        found = probed(splits, config, self.place, collate)
+        self.first_evaluation.first = found.first
         self.reports.sizes(splits)
         whole = self.task.whole_set_evaluator is not None
         made = loaders(splits, config, self.place, collate, whole=whole)
-        made[0].pair = pair
+        made[0].pair = found.pair
         return made
 
     # --- The loop ---------------------------------------------------------------------------------
@@ -191,7 +195,7 @@ class TrainerDDP:
         self.place.decided(self.search.begin)
         with ExitStack() as stack:
             stack.enter_context(self.checkpoints)
-            self._prepare(train, stack)
+            self._prepare(train, stack, validates=val is not None)
             try:
                 self._resume(val)
                 with self.reports.training(self.state, self._total, self.config.training.num_epochs):
@@ -309,7 +313,7 @@ class TrainerDDP:
 
     # --- Beginning and end ------------------------------------------------------------------------
 
-    def _prepare(self, train: TrainingLoader, stack: ExitStack) -> None:
+    def _prepare(self, train: TrainingLoader, stack: ExitStack, *, validates: bool) -> None:
         """Make what lives as long as the loop."""
         config, training = self.config, self.config.training
         self._epoch_is_over = train.is_over
@@ -330,7 +334,9 @@ class TrainerDDP:
             *(self.stopping, self.watch),
         )
         self._look = first_loss
-        self._observed = first_step(self.task, train, self.additivity, self.weights)
+        self._observed = first_step(
+            *(self.task, train, self.additivity, self.weights, self.first_evaluation), validates=validates
+        )
         self._collect = stack.enter_context(collected_together(training.collect_garbage_every))
         stack.enter_context(self.engine.wrapped())
         stack.enter_context(self.reports.opened())

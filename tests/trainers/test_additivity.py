@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy, normalize
 from tests.trainers.test_weights import met
 from tests.trainers.toys import Sensitive, Toy, config, digest, run
 from tests.trainers.toys import train as trained
+from trainers.core.additivity import LOSS
 from trainers.core.distributed import cleanup_ddp
 from trainers.core.fields import ConfigError
 from trainers.ddp import TrainerDDP
@@ -147,7 +148,7 @@ def looked_at(trainer: TrainerDDP) -> str:
     pair = trainer.prepare_dataloaders()[0].pair
     assert pair is not None
     try:
-        trainer.additivity.check(pair)
+        trainer.additivity.check(LOSS, trainer.task, pair)
     except ConfigError as error:
         return str(error)
     return ""
@@ -175,7 +176,7 @@ def test_a_metric_alone_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFi
         return Loss(cross_entropy(scores, labels, reduction="sum"), metrics={"size": size, "one": size * 0})
 
     assert looked_at(made(tmp_path, Lossy(make))) == ""
-    assert "Lossy.loss gives a mean for size where Loss.metrics takes sums" in caplog.text
+    assert "Lossy.loss gives a mean for size where a sum over the batch's items is due" in caplog.text
 
 
 def test_in_the_first_step_it_ends_training(tmp_path: Path) -> None:

@@ -82,7 +82,8 @@ class Trouble(NamedTuple):
         method = getattr(task, self.event)
 
         def counted(model: nn.Module, *more: Any) -> Any:
-            if self.event != "loss" or model.training:
+            # In the first step loss and evaluate are also called to be looked at.
+            if {"loss": model.training, "evaluate": task.state.validating}.get(self.event, True):
                 count()
             return method(model, *more)
 

@@ -1,7 +1,7 @@
 """Whether a loss is a sum, as it should be, or a mean: the same samples twice double a sum and leave a mean.
 
-Only what is unmistakable is told. A loss that draws random numbers is computed several times, and one that is
-neither, as where samples are compared with each other, is nobody's business.
+The same goes for what `evaluate` gives. Only what is unmistakable is told. What draws random numbers is
+computed several times. What is neither, as where samples are compared with each other, is left alone.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -23,108 +23,157 @@ from trainers.core.fields import ConfigError, few
 from trainers.core.loading import Pair
 from trainers.core.randomness import TASK, derived, undisturbed
 from trainers.core.state import TrainingState
-from trainers.task import Loss, Task, move
+from trainers.task import Evaluated, Sum, Task, move
 
 logger = logging.getLogger(__name__)
 
 _DRAWS = 3
-"""How often a loss that looks like a mean is computed, with other random numbers."""
+"""How often a sum that looks like a mean is computed, with other random numbers."""
 
 _ROUNDING = 1e-2
 _NOISE = 0.1
 """By which part numbers may differ that should be the same: without random numbers, and with some."""
 
-"""Ranks in a message."""
 
-_TOTAL = "total"
+class _Figure(NamedTuple):
+    """What a few samples come to, or these samples twice."""
+
+    total: float
+    items: float | None
+
+
+_Figures: TypeAlias = "dict[str, tuple[_Figure, _Figure]]"
+"""By name: of the samples, and of the samples twice."""
+
+_Sums: TypeAlias = "Callable[[Task, nn.Module, Any], Mapping[str, Sum]]"
+"""What a task makes of a batch."""
+
+
+class Kind(NamedTuple):
+    """A method of a task that gives sums."""
+
+    method: str
+    sums: _Sums
+    main: str
+    """What must be a sum: of anything else a mean is a warning."""
+    others: str
+    mend: str
+    a_sum: str
+    no_grad: bool
+
+
+def _of_loss(task: Task, model: nn.Module, batch: Any) -> dict[str, Sum]:
+    loss = task.loss(model, batch)
+    return {
+        "total": (loss.total, loss.count),
+        **{name: (value, loss.count) for name, value in loss.metrics.items()},
+    }
+
+
+def _of_evaluation(task: Task, model: nn.Module, batch: Any) -> Mapping[str, Sum]:
+    given = task.evaluate(model, batch)
+    return given.sums if isinstance(given, Evaluated) else given
+
+
+LOSS = Kind(
+    "loss",
+    _of_loss,
+    "total",
+    "metrics",
+    "sum it (reduction='sum'), or give Loss(mean * samples); of a mean over other items, as tokens, "
+    "Loss(mean * tokens, tokens)",
+    "a sum, as (guess == label).sum()",
+    no_grad=False,
+)
+EVALUATE = Kind(
+    "evaluate",
+    _of_evaluation,
+    "loss",
+    "measures",
+    'give {"loss": (sum, None)}; of a mean, (mean * samples, None), and over other items, as tokens, '
+    "(mean * tokens, tokens)",
+    "a sum and its items, as ((guess == label).sum(), len(label))",
+    no_grad=True,
+)
 
 
 class Additivity:
-    """Looks at a task's loss of a few samples, and leaves everything as it was."""
+    """Looks at what a task makes of a few samples, and leaves everything as it was."""
 
-    def __init__(self, task: Task, engine: Engine, state: TrainingState, place: Place):
-        self._task = task
+    def __init__(self, engine: Engine, state: TrainingState, place: Place):
         self._engine = engine
         self._state = state
         self._place = place
 
-    def check(self, pair: Pair | None) -> None:
-        """See that the loss is a sum; all ranks must call it.
+    def check(self, kind: Kind, task: Task, pair: Pair | None) -> None:
+        """See that a method of the task gives sums; all ranks must call it.
 
         Raises:
-            ConfigError: on all ranks its total is a mean.
+            ConfigError: on all ranks it gives a mean for what training, or the choice of the best, follows.
         """
-        if not self._everywhere(pair is not None):
-            return
-        assert pair is not None
-        with undisturbed(), _kept(self._engine.bare):
-            drawn = [self._figures(pair, 0)]
-            # All ranks compute as often: a loss may wait for other ranks.
-            if self._anywhere(bool(_means(drawn))):
-                drawn += [self._figures(pair, number) for number in range(1, _DRAWS)]
-        means = _means(drawn)
-        if self._everywhere(_TOTAL in means):
-            raise ConfigError([self._words(drawn[0], pair.samples, means)])
-        if self._place.is_main and means and _TOTAL not in means:
+        model = self._engine.judged if kind.no_grad else self._engine.bare
+        drawn, means = self._looked_at(task, model, pair, kind)
+        others = few(sorted(name for name in means if name != kind.main))
+        where = f"{type(task).__qualname__}.{kind.method} gives a mean for"
+        if self._place.everywhere(kind.main in means):
+            beside = f" and for the {kind.others} {others}" if others else ""
+            raise self._said(f"{where} {kind.main}{beside}", kind, pair, drawn)
+        if self._place.is_main and others and kind.main not in means:
             logger.warning(
-                "%s.loss gives a mean for %s where Loss.metrics takes sums over the batch's items, so it is "
-                "divided once more; give a sum, as (guess == label).sum()",
-                *(type(self._task).__qualname__, few(sorted(means))),
+                "%s %s where a sum over the batch's items is due, so it is divided once more; give %s",
+                *(where, others, kind.a_sum),
             )
 
-    def _figures(self, pair: Pair, number: int) -> _Figures | None:
-        """Of both batches: the count, the total, and the metrics; None: it cannot be computed so."""
+    def _looked_at(
+        self, task: Task, model: nn.Module, pair: Pair | None, kind: Kind
+    ) -> tuple[list[_Figures | None], list[str]]:
+        """The figures of each drawing, and the names of what is a mean; none where a rank has no samples."""
+        if not self._place.everywhere(pair is not None):
+            return [], []
+        assert pair is not None
+        with undisturbed(), kept(model), torch.set_grad_enabled(not kind.no_grad):
+            drawn = [self._figures(task, model, pair, kind.sums, 0)]
+            # All ranks compute as often: a loss may wait for other ranks.
+            if self._place.anywhere(bool(_means(drawn))):
+                drawn += [self._figures(task, model, pair, kind.sums, number) for number in range(1, _DRAWS)]
+        return drawn, _means(drawn)
+
+    def _figures(self, task: Task, model: nn.Module, pair: Pair, sums: _Sums, number: int) -> _Figures | None:
+        """None: it cannot be computed so."""
         seed = derived(TASK, self._state.seed, self._place.rank, number)
         try:
-            once, twice = (self._loss(batch, seed) for batch in (pair.once, pair.twice))
-            found = {name: (once[name], twice[name]) for name in once if name in twice}
+            once, twice = (self._of(task, model, batch, sums, seed) for batch in (pair.once, pair.twice))
         except Exception as error:  # noqa: BLE001  # in eval mode, or with fewer samples, it may take none
-            logger.debug("the loss of a few samples cannot be looked at: %r", error)
+            logger.debug("what a few samples come to cannot be looked at: %r", error)
             return None
-        return found
+        return {name: (once[name], twice[name]) for name in once if name in twice}
 
-    def _loss(self, batch: Any, seed: int) -> dict[str, float | None]:
+    def _of(self, task: Task, model: nn.Module, batch: Any, sums: _Sums, seed: int) -> dict[str, _Figure]:
         self._state.draw_from(seed)
         batch = move(copy.deepcopy(batch), self._place.device)
         # A copy of the task, so that what it counts in itself is not counted twice.
-        with evaluating(self._engine.bare) as model, self._engine.autocast():
-            loss = copy.copy(self._task).loss(model, batch)
-        return _numbers(loss)
+        with evaluating(model), self._engine.autocast():
+            found = sums(copy.copy(task), model, batch)
+        return {
+            name: _Figure(_number(value), None if count is None else _number(count))
+            for name, (value, count) in found.items()
+        }
 
-    def _words(self, found: _Figures | None, samples: int, means: Sequence[str]) -> str:
-        once, twice = (found or {}).get(_TOTAL, (None, None))
+    def _said(
+        self, what: str, kind: Kind, pair: Pair | None, drawn: Sequence[_Figures | None]
+    ) -> ConfigError:
+        assert pair is not None
+        assert drawn[0] is not None
+        once, twice = (each.total for each in drawn[0][kind.main])
         # Rank 0's, on every rank: so all have the same error, and one of them says it.
-        first = self._place.gather(torch.tensor([once or 0.0, twice or 0.0], dtype=torch.float64))[0]
-        metrics = few(sorted(name for name in means if name != _TOTAL))
-        beside = f" and for the metrics {metrics}" if metrics else ""
-        return (
-            f"{type(self._task).__qualname__}.loss gives a mean for total{beside} where a sum is due: sum it "
-            "(reduction='sum'), or give Loss(mean * samples); of a mean over other items, as tokens, "
-            f"Loss(mean * tokens, tokens). Of {samples} samples the total is {first[0]:.6g}, and of the same "
-            f"twice {first[1]:.6g}, on rank 0. If the loss is right as it is, "
-            "training.check_first_step: false leaves this out"
+        first = self._place.gather(torch.tensor([once, twice], dtype=torch.float64))[0]
+        return ConfigError(
+            [
+                f"{what} where a sum is due: {kind.mend}. Of {pair.samples} samples the {kind.main} is "
+                f"{first[0]:.6g}, and of the same twice {first[1]:.6g}, on rank 0. If it is right as it is, "
+                "training.check_first_step: false leaves this out"
+            ]
         )
-
-    def _everywhere(self, mine: bool) -> bool:
-        return self._sum(mine) == self._place.world_size
-
-    def _anywhere(self, mine: bool) -> bool:
-        return self._sum(mine) > 0
-
-    def _sum(self, mine: bool) -> int:
-        return int(self._place.sum(torch.tensor(int(mine))))
-
-
-_Figures = dict[str, tuple[float | None, float | None]]
-
-
-def _numbers(loss: Loss) -> dict[str, float | None]:
-    found = {name: _number(value) for name, value in loss.metrics.items()}
-    count = None if loss.count is None else _number(loss.count)
-    return {**found, _TOTAL: _number(loss.total), _COUNT: count}
-
-
-_COUNT = "count, of no metric"
 
 
 def _number(value: Tensor | float) -> float:
@@ -136,18 +185,23 @@ def _means(drawn: Sequence[_Figures | None]) -> list[str]:
     figures = [each for each in drawn if each is not None]
     if len(figures) < len(drawn):
         return []
-    names = [name for name in figures[0] if name != _COUNT and all(name in each for each in figures)]
-    return [name for name in names if _counted(figures) and _stays([each[name] for each in figures])]
+    names = [name for name in figures[0] if all(name in each for each in figures)]
+    return [name for name in names if _is_mean([each[name] for each in figures])]
 
 
-def _counted(figures: Sequence[_Figures]) -> bool:
-    """Whether the count grows with the samples; a loss of one item a batch may be a mean."""
-    once, twice = figures[0][_COUNT]
-    return once is None or twice is None or (once > 0 and math.isclose(twice, 2 * once, rel_tol=1e-3))
+def _is_mean(drawn: Sequence[tuple[_Figure, _Figure]]) -> bool:
+    return _counted(*drawn[0]) and _stays([(once.total, twice.total) for once, twice in drawn])
 
 
-def _stays(values: Sequence[tuple[float | None, float | None]]) -> bool:
-    ones, twos = ([each for each in side if each is not None] for side in zip(*values, strict=True))
+def _counted(once: _Figure, twice: _Figure) -> bool:
+    """Whether the count grows with the samples; what is of one item a batch may be a mean."""
+    if once.items is None or twice.items is None:
+        return True
+    return once.items > 0 and math.isclose(twice.items, 2 * once.items, rel_tol=1e-3)
+
+
+def _stays(values: Sequence[tuple[float, float]]) -> bool:
+    ones, twos = zip(*values, strict=True)
     middle = sum(ones) / len(ones)
     if not all(map(math.isfinite, [*ones, *twos])) or abs(middle) < 1e-12:
         return False
@@ -158,7 +212,7 @@ def _stays(values: Sequence[tuple[float | None, float | None]]) -> bool:
 
 
 @contextmanager
-def _kept(model: nn.Module) -> Iterator[None]:
+def kept(model: nn.Module) -> Iterator[None]:
     """Afterwards its weights and buffers hold what they held, and its parts have their attributes again."""
     tensors = [*model.parameters(), *model.buffers()]
     held = [(each, each._version, each.detach().clone()) for each in tensors]

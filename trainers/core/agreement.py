@@ -7,8 +7,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-import torch
-
 from trainers.core.config import Config
 from trainers.core.content import Content
 from trainers.core.contract import declared_arguments
@@ -115,7 +113,7 @@ def agree_on_stream(
         return
     main = cast("Sequence[Content]", place.from_main(mine))
     other = any(not here.same(there) for here, there in zip(mine, main, strict=False))
-    if not int(place.sum(torch.tensor(int(other)))):
+    if not place.anywhere(other):
         return
     steady = [here.same(once_more) for here, once_more in zip(mine, again(), strict=False)]
     steady_there = cast("Sequence[bool]", place.from_main(steady))

@@ -108,10 +108,8 @@ class EvaluationLoader:
     ):
         self.dataset = dataset
         self.batch_size = size = settings.batch_size or training.batch_size
-        length = _length(dataset, "validation and test sets need one, so that every sample counts once")
-        lengths = lengths_of(dataset)
-        order = range(length) if lengths is None else longest_first(lengths)
-        self._share = _Share(order, size, rank, world_size)
+        _length(dataset, "validation and test sets need one, so that every sample counts once")
+        self._share = _Share(evaluation_order(dataset), size, rank, world_size)
         self._stream = Stream(EVALUATION, training.seed)
         seeded = Seeded(dataset, training.seed, draws(collate))
         self._loader = loader(seeded, settings, training, self._share, collate)
@@ -178,6 +176,12 @@ def evaluation_loader(
         ConfigError: it has no length.
     """
     return EvaluationLoader(dataset, settings, training, collate, rank=rank, world_size=world_size)
+
+
+def evaluation_order(dataset: Any) -> Sequence[int]:
+    """In which order the samples of a set are judged."""
+    lengths = lengths_of(dataset)
+    return range(len(dataset)) if lengths is None else longest_first(lengths)
 
 
 def must_be(kind: type, given: Any, name: str) -> None:

@@ -101,6 +101,14 @@ class Place:
         dist.all_reduce(total)
         return total.to(values.device)
 
+    def anywhere(self, mine: bool) -> bool:
+        """Whether it is so on any rank; all must ask."""
+        return bool(self.sum(torch.tensor(int(mine))))
+
+    def everywhere(self, mine: bool) -> bool:
+        """Whether it is so on all ranks; all must ask."""
+        return not self.anywhere(not mine)
+
     def gather(self, values: Tensor) -> Tensor:
         """The same small tensor of every rank, stacked by rank."""
         if not self.distributed:

@@ -106,6 +106,15 @@ class DefaultEarlyStopping:
         self.grace = {name: max(left - 1, 0) for name, left in self.grace.items()}
         return self.patience is not None and self.waited >= self.patience
 
+    def check(self, measures: Mapping[str, float]) -> None:
+        """See that each task's metric is among an evaluation's measures.
+
+        Raises:
+            ConfigError: it is not.
+        """
+        for name, task in self.tasks.items():
+            self._value(name, task, measures)
+
     def _better(self, name: str, task: Watched, measures: Mapping[str, float]) -> bool:
         value = self._value(name, task, measures)
         if task.mode == "min":
@@ -161,6 +170,15 @@ class Judge:
             return Verdict(better=True, stop=False)
         stop = bool(self._asked(measures))
         return Verdict(bool(self._asked.found_better_model), stop)
+
+    def check(self, measures: Mapping[str, float]) -> None:
+        """See that a validation has what is watched.
+
+        Raises:
+            ConfigError: it lacks it.
+        """
+        if type(self._asked) is DefaultEarlyStopping and not self._by_default:
+            self._asked.check(measures)
 
     def _say_that_the_newest_is_best(self, measures: Mapping[str, float]) -> None:
         if not self._warned:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -15,7 +15,7 @@ from torch import nn
 
 from trainers.core.contract import first_sums
 from trainers.core.contract import measures as checked
-from trainers.core.data import Batch, EvaluationLoader
+from trainers.core.data import Batch
 from trainers.core.distributed import Place
 from trainers.core.randomness import seed_all
 from trainers.task import Evaluated, Sum, Task, WholeSetEvaluator, move
@@ -43,6 +43,24 @@ class Measures(dict[str, float]):
         return measures
 
 
+class Judged(Protocol):
+    """What a model is judged by: this rank's batches of a set."""
+
+    @property
+    def rounds(self) -> int:
+        """Batches of the rank that has most."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of what is drawn once all batches are judged; the same on any number of ranks."""
+        ...
+
+    def __iter__(self) -> Iterator[Batch]:
+        """This rank's batches."""
+        ...
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[nn.Module]:
     """The model, in eval mode; afterwards each part of it is in the mode that it was in."""
@@ -58,7 +76,7 @@ def evaluating(model: nn.Module) -> Iterator[nn.Module]:
 def evaluate(
     task: Task,
     model: nn.Module,
-    judged: EvaluationLoader,
+    judged: Judged,
     place: Place,
     *,
     draw_from: Callable[[int], None] = seed_all,

@@ -5,23 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from trainers.core.additivity import Additivity
+from trainers.core.additivity import LOSS, Additivity
 from trainers.core.contract import drawn_as_declared
+from trainers.core.first_evaluation import FirstEvaluation
 from trainers.core.loading import TrainingLoader
 from trainers.core.weights import Weights
 from trainers.task import Task
 
 
 @contextmanager
-def first_step(task: Task, train: TrainingLoader, additivity: Additivity, weights: Weights) -> Iterator[None]:
-    """Around it.
+def first_step(
+    task: Task,
+    train: TrainingLoader,
+    additivity: Additivity,
+    weights: Weights,
+    evaluation: FirstEvaluation,
+    *,
+    validates: bool,
+) -> Iterator[None]:
+    """Around it; `validates`: whether there is a validation set.
 
     Raises:
         ConfigError: with what was found, which of the task's methods it comes of, and how to mend it.
+        Exception: the task cannot evaluate the first batch of the validation or the test set.
     """
     pair, train.pair = train.pair, None
-    additivity.check(pair)
+    additivity.check(LOSS, task, pair)
     with drawn_as_declared(task):
         yield
     weights.check_alike()
     weights.check_trained()
+    evaluation.check(validates=validates)

@@ -72,6 +72,13 @@ class Batch(NamedTuple):
     """Of what is drawn while it is judged; the same on any number of ranks."""
 
 
+class FirstBatch(NamedTuple):
+    """The first batch of a set that a model is judged by, and a pair of some of its samples."""
+
+    batch: Batch
+    pair: Pair | None
+
+
 class TrainingLoader(ABC):
     """This rank's part of the training set, in groups, from any step of any epoch on."""
 

@@ -2,7 +2,7 @@
 
 They tell whether all ranks have the same sets, which sizes alone do not, and whether a set draws from a
 generator of its own. A batch of some samples, and one of the same samples twice, tell of a loss whether it is
-a sum (`additivity`).
+a sum (`additivity`); the first batches of the other sets, whether they can be judged by (`first_evaluation`).
 """
 
 from __future__ import annotations
@@ -17,63 +17,69 @@ from torch.utils.data import Dataset, IterableDataset, Sampler
 from trainers.core.agreement import agree_on_samples
 from trainers.core.config import Config, Evaluation, Training
 from trainers.core.content import Content, content
-from trainers.core.data import Seeded
+from trainers.core.data import Seeded, evaluation_order
 from trainers.core.distributed import Place
-from trainers.core.loading import Collate, Pair, draws, iterate, loader
+from trainers.core.loading import Batch, Collate, FirstBatch, Pair, draws, iterate, loader
 from trainers.core.own_generators import drawing, warn_of_own_generators
-from trainers.core.randomness import ORDER, derived, undisturbed
+from trainers.core.randomness import EVALUATION, ORDER, Stream, derived, undisturbed
 from trainers.task import Splits
 
 _SAMPLES = 4
 """Of each set, and of the batch that is read twice over."""
 
 _LONG = 10.0
-"""Seconds of reading, after which a set is left alone: what was not read is not compared."""
+"""Seconds of reading, after which a set is left alone: what was not read is not compared. Neither is a batch
+read that would take as long."""
 
 
-def probed(splits: Splits, config: Config, place: Place, collate: Collate) -> Pair | None:
+class Probed(NamedTuple):
+    """What was read; nothing of a set without a length, or of one that takes long."""
+
+    pair: Pair | None
+    """Of the training set."""
+    first: dict[str, FirstBatch]
+    """Of the validation and the test set, by name."""
+
+
+def probed(splits: Splits, config: Config, place: Place, collate: Collate) -> Probed:
     """Read the sets, and see that all ranks have the same; all of them must call it.
 
-    Returns the training set's batches for `additivity`, where it has a length.
+    Nothing is read where `training.check_first_step` is false.
 
     Raises:
         ConfigError: the ranks have other samples; on all of them.
+        Exception: the first batch of the validation or the test set cannot be read.
     """
-    contents: dict[str, dict[int, Content]] = {}
-    pair = None
+    if not config.training.check_first_step:
+        return Probed(None, {})
     settings: dict[str, Training | Evaluation] = {
         "train": config.training,
         "validation": config.validation,
         "test": config.testing,
     }
-    for name, part in splits._asdict().items():
-        if isinstance(part, IterableDataset) or not hasattr(part, "__len__") or not len(part):
-            continue
-        seed, length = config.training.seed, len(part)
-        wanted = [_Wanted([at], batch=False) for at in _chosen(length, seed)]
-        some = min(_SAMPLES, config.training.batch_size // 2)
-        if name == "train" and some:
-            indices = [derived(ORDER, seed, number, 1) % length for number in range(some)]
-            wanted += [_Wanted(indices, batch=True), _Wanted([*indices, *indices], batch=True)]
-        found = _read(part, wanted, settings[name], config.training, collate)
-        samples = {want.indices[0]: each for want, each in zip(wanted, found, strict=True) if not want.batch}
-        contents[name] = {at: each.given for at, each in samples.items() if each.given is not None}
-        drew = {which for each in samples.values() for which in each.drew}
-        if place.is_main:
-            warn_of_own_generators(name, drew)
-        batches = [each.given for want, each in zip(wanted, found, strict=True) if want.batch]
-        if batches and all(each is not None for each in batches):
-            pair = Pair(batches[0], batches[1], some)
-    agree_on_samples(contents, place)
-    return pair
+    sets = {
+        name: _Set(part, settings[name], config.training, collate, judged=name != "train")
+        for name, part in splits._asdict().items()
+        if not isinstance(part, IterableDataset) and hasattr(part, "__len__") and len(part)
+    }
+    for each in sets.values():
+        each.read()
+    if place.is_main:
+        for name, each in sets.items():
+            warn_of_own_generators(name, each.drew)
+    agree_on_samples({name: each.contents for name, each in sets.items()}, place)
+    pair = sets["train"].pair if "train" in sets else None
+    return Probed(pair, {name: each.first for name, each in sets.items() if each.first is not None})
 
 
 class _Wanted(NamedTuple):
     """Samples to be read."""
 
     indices: list[int]
-    batch: bool
+    batch: bool = True
     """Whether as a batch; else the content of one is wanted."""
+    due: bool = False
+    """Whether it must be readable: training would meet what is wrong with it late."""
 
 
 class _Found(NamedTuple):
@@ -85,33 +91,72 @@ class _Found(NamedTuple):
     """Generators of the set's own from which it was drawn."""
 
 
+class _Set:
+    """A data set of which some samples are read."""
+
+    def __init__(
+        self,
+        part: Any,
+        settings: Training | Evaluation,
+        training: Training,
+        collate: Collate,
+        *,
+        judged: bool,
+    ):
+        self._part = part
+        self._settings = settings
+        self._training = training
+        self._collate = collate
+        self._judged = judged
+        self.contents: dict[int, Content] = {}
+        self.drew: set[str] = set()
+        self.pair: Pair | None = None
+        self.first: FirstBatch | None = None
+
+    def read(self) -> None:
+        """Single samples, the batches of a pair, and of a set that a model is judged by the first one."""
+        seed, length = self._training.seed, len(self._part)
+        size = self._settings.batch_size or self._training.batch_size
+        some = min(_SAMPLES, size // 2)
+        indices = [derived(ORDER, seed, number, 1) % length for number in range(some)]
+        singles = [_Wanted([at], batch=False) for at in _chosen(length, seed)]
+        pair = [_Wanted(indices), _Wanted([*indices, *indices])] if some else []
+        first = [_Wanted(list(evaluation_order(self._part)[:size]), due=True)] if self._judged else []
+        found = self._found([*singles, *pair, *first])
+        for want, each in zip(singles, found, strict=False):
+            self.drew.update(each.drew)
+            if each.given is not None:
+                self.contents[want.indices[0]] = each.given
+        once, twice = (each.given for each in found[len(singles) :][: len(pair)]) if pair else (None, None)
+        if once is not None and twice is not None:
+            self.pair = Pair(once, twice, some)
+        if first and found[-1].given is not None:
+            stream = Stream(EVALUATION, seed)
+            batch = Batch(found[-1].given, len(first[0].indices), 0, stream.seed(0))
+            self.first = FirstBatch(batch, self.pair)
+
+    def _found(self, wanted: Sequence[_Wanted]) -> list[_Found]:
+        """In a worker, where training has some: a set may open files when it is first read, and may not be
+        forked with them open."""
+        seeded = Seeded(self._part, self._training.seed, draws(self._collate))
+        fewer = msgspec.structs.replace(
+            self._settings,
+            num_workers=min(self._settings.num_workers, 1),
+            prefetch_factor=None,
+            persistent_workers=False,
+            pin_memory=False,
+        )
+        # What is wrong with a set, training will meet itself, and say where.
+        batches = cast("Sampler[Any]", wanted)
+        made = loader(_Looked(seeded, self._collate), fewer, self._training, batches, _only)
+        with undisturbed():
+            return list(iterate(made))
+
+
 def _chosen(length: int, seed: int) -> list[int]:
     """Which samples are looked at: the first, the last, and others."""
     others = (derived(ORDER, seed, number) % length for number in range(_SAMPLES - 2))
     return sorted({0, length - 1, *others})
-
-
-def _read(
-    part: Any,
-    wanted: Sequence[_Wanted],
-    settings: Training | Evaluation,
-    training: Training,
-    collate: Collate,
-) -> list[_Found]:
-    """In a worker, where training has some: a set may open files when it is first read, and may not be forked
-    with them open."""
-    seeded = Seeded(part, training.seed, draws(collate))
-    fewer = msgspec.structs.replace(
-        settings,
-        num_workers=min(settings.num_workers, 1),
-        prefetch_factor=None,
-        persistent_workers=False,
-        pin_memory=False,
-    )
-    # What is wrong with a set, training will meet itself, and say where.
-    made = loader(_Looked(seeded, collate), fewer, training, cast("Sampler[Any]", wanted), _only)
-    with undisturbed():
-        return list(iterate(made))
 
 
 def _only(found: list[_Found]) -> _Found:
@@ -124,20 +169,29 @@ class _Looked(Dataset[Any]):
     def __init__(self, seeded: Seeded, collate: Collate):
         self._seeded = seeded
         self._collate = collate
-        self._until: float | None = None
+        self._began: float | None = None
+        self._samples = 0
 
     def __getitems__(self, wanted: _Wanted) -> list[_Found]:
         """One answer."""
-        if self._until is None:
-            self._until = time.monotonic() + _LONG
-        if time.monotonic() > self._until:
+        if self._takes_long(len(wanted.indices)):
             return [_Found(None)]
         try:
             with drawing(self._seeded.dataset) as drew:
                 given = self._batch(wanted.indices) if wanted.batch else self._content(wanted.indices)
-        except Exception:  # noqa: BLE001  # whatever it is, training meets it, too
-            return [_Found(None)]
+        except Exception:
+            if wanted.due:
+                raise
+            return [_Found(None)]  # whatever it is, training meets it, too
         return [_Found(given, drew)]
+
+    def _takes_long(self, samples: int) -> bool:
+        """Whether these would, by how long those before them took."""
+        self._began = self._began or time.monotonic()
+        taken = time.monotonic() - self._began
+        expected = taken * samples / max(self._samples, 1)
+        self._samples += samples
+        return max(taken, expected) > _LONG
 
     def _batch(self, indices: list[int]) -> Any:
         return self._collate(self._seeded.__getitems__((0, indices)))
