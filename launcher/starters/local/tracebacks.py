@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from launcher.starters.local.streams import LINE_PATIENCE, RankLines
 
 _HEADER = b"Traceback (most recent call last):"
+_HEADERS = (_HEADER, b"Original " + _HEADER)
+"""Python's, and that of the traceback which torch quotes where a loader's worker has failed."""
 _LABEL = re.compile(rb"(?:\[(?P<shown>\d+)\] )?(?:\[rank(?P<of_torch>\d+)\]: )?")
 """What castoff's starter, and torch.distributed, put before each line of a rank."""
 _LONGEST = 1000
@@ -88,7 +90,7 @@ class ErrorLines(RankLines):
             label = found[0] if found else b""
             words = line[len(label) :]
             held = self._held.get(label)
-            if words == _HEADER:
+            if words in _HEADERS:
                 shown += held or []
                 self._held[label] = [line]
             elif held is None:

@@ -57,6 +57,17 @@ def test_what_torch_puts_before_each_line_is_no_part_of_it() -> None:
     assert second.feed(marked[1], 0.0) == labelled(1, b"[rank1]: " + SHORT)
 
 
+def test_what_torch_quotes_of_a_loader_s_worker_is_shortened_too() -> None:
+    first, second = ranks(2)
+    caught = b"%sCaught ModuleNotFoundError in DataLoader worker process 0.\nOriginal %s"
+    whole = caught % (TRACEBACK.replace(b"No module named 'absent'\n", b""), TRACEBACK)
+    assert first.feed(whole, 0.0) == labelled(0, whole)
+    above = (
+        b"ModuleNotFoundError: Caught ModuleNotFoundError in DataLoader worker process 0. (as on rank 0)\n"
+    )
+    assert second.feed(whole, 0.0) == labelled(1, above + SHORT)
+
+
 def test_one_that_does_not_end_is_shown_after_a_while() -> None:
     (only,) = ranks(1)
     begin = b"".join(TRACEBACK.splitlines(keepends=True)[:2])
