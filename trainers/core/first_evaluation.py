@@ -15,6 +15,7 @@ from trainers.core.distributed import Place
 from trainers.core.early_stopping import Judge
 from trainers.core.engine import Engine
 from trainers.core.evaluation import Measures, evaluate
+from trainers.core.fields import ConfigError
 from trainers.core.loading import FirstBatch
 from trainers.core.randomness import undisturbed
 from trainers.core.state import TrainingState
@@ -74,12 +75,13 @@ class FirstEvaluation:
                     draw_from=self._state.draw_from,
                     autocast=self._engine.autocast,
                 )
-        except Exception:
-            logger.error(
-                "Evaluating the first batch of the %s set failed. This is done in the first step, so that "
-                "mistakes show before an epoch is over; training.check_first_step: false skips it",
-                name,
-            )
+        except Exception as error:
+            if self._place.is_main and not isinstance(error, ConfigError):  # which says it all
+                logger.error(
+                    "Evaluating the first batch of the %s set failed. This is done in the first step, so "
+                    "that mistakes show before an epoch is over; training.check_first_step: false skips it",
+                    name,
+                )
             raise
 
     def _see_sums(self, task: Task, first: FirstBatch) -> None:

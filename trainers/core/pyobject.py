@@ -94,7 +94,7 @@ def called(value: Any, field: str, example: str) -> Any:
     """
     found = resolved(value, field)
     if not callable(found):
-        raise ConfigError([f"{field}: is {value!r}; write {example}"])
+        raise ConfigError([f"{field}: is {value!r}; write {example}, or in Python the object itself"])
     return found
 
 
