@@ -335,7 +335,9 @@ def test_what_differs_between_ranks_is_told(world_size: int, workers: int, tmp_p
             assert ("2 ranks differ from rank 0" in said[0]) == (world_size == 3)
         else:
             assert said[0] == "", name
-    assert "seed what shuffles or draws in build_data" in answers[0]["unseeded"]
+    unseeded = answers[0]["unseeded"]
+    assert "samples that were compared differ" in unseeded and unseeded.count("build_data's") == 1
+    assert "seed what shuffles or draws in build_data" in unseeded
     assert "is dealt out twice" in answers[0]["stream by rank"]
 
 

@@ -96,7 +96,7 @@ def agree_on_samples(mine: Mapping[str, Mapping[int, Content]], place: Place) ->
         "shuffles or draws in build_data (numpy.random.default_rng(0), random.Random(0)), sort what a folder "
         "or a set lists, and do not divide samples by rank"
     )
-    _refuse(found, place, how)
+    _refuse(_the_first(found, sum(map(len, mine.values())), "samples"), place, how)
 
 
 def agree_on_stream(
@@ -128,7 +128,14 @@ def agree_on_stream(
         "and most of it never seen: yield all on every rank, or write shard(num_shards=, index=); and seed "
         "what shuffles"
     )
-    _refuse(found, place, how)
+    _refuse(_the_first(found, len(steady), "elements"), place, how)
+
+
+def _the_first(found: list[str], compared: int, what: str) -> list[str]:
+    """One difference as an example of all."""
+    if len(found) < 2:
+        return found
+    return [f"{found[0]}; {len(found)} of {compared} {what} that were compared differ"]
 
 
 def _differences(mine: Mapping[str, Any], main: Mapping[str, Any], place: Place) -> list[str]:
