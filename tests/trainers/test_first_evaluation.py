@@ -148,6 +148,7 @@ def test_a_measure_that_nobody_gives_is_told(tmp_path: Path) -> None:
     watched = {"kwargs": {"tasks": {"mine": {"metric": "accurcy"}}}}
     said = refused(Judged(right), tmp_path, early_stopping=watched)
     assert "early_stopping.kwargs.tasks.mine.metric: is 'accurcy', which validation does not measure" in said
+    assert said.endswith("training.check_first_step: false skips this")
 
 
 class Unreadable(Dataset[Any]):

@@ -55,11 +55,12 @@ class FirstEvaluation:
             Exception: whatever the task raises.
         """
         first, self.first = self.first, {}
-        task, tester = self._task, self._task.tester()
-        if validates and task.whole_set_evaluator is None and self._place.everywhere("validation" in first):
-            self._judge.check(self._measures("validation", task, first["validation"]))
+        task, place = self._task, self._place
+        if validates and place.everywhere("validation" in first) and task.whole_set_evaluator is None:
+            self._see_watched(self._measures("validation", task, first["validation"]))
             self._see_sums(task, first["validation"])
-        if tester.whole_set_evaluator is None and self._place.everywhere("test" in first):
+        tester = task.tester() if place.everywhere("test" in first) else None
+        if tester is not None and tester.whole_set_evaluator is None:
             self._measures("test", tester, first["test"])
             if tester is not task:
                 self._see_sums(tester, first["test"])
@@ -83,6 +84,13 @@ class FirstEvaluation:
                     name,
                 )
             raise
+
+    def _see_watched(self, measures: Measures) -> None:
+        try:
+            self._judge.check(measures)
+        except ConfigError as error:
+            switch = "if other batches than the first have it, training.check_first_step: false skips this"
+            raise ConfigError([f"{problem}; {switch}" for problem in error.problems]) from None
 
     def _see_sums(self, task: Task, first: FirstBatch) -> None:
         if type(task).evaluate is not Task.evaluate:  # which takes the sums of `loss`
