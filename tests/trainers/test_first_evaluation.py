@@ -128,13 +128,69 @@ class Wrong(Toy):
         return other
 
 
-@pytest.mark.parametrize("method", ["evaluate", "finish", "measure", "tester"])
+@pytest.mark.parametrize("method", ["evaluate", "finish", "measure"])
 def test_a_mistake_in_what_judges_shows_in_the_first_step(
     method: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert refused(Wrong(method), tmp_path, NameError) == f"name 'absent' in {method}"
-    which = "test" if method == "tester" else "validation"
-    assert f"Evaluating the first batch of the {which} set failed." in caplog.text
+    said = "Evaluating the first batch of the validation set failed." in caplog.text
+    assert said == (method == "evaluate")
+
+
+def test_one_in_the_test_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Perhaps nobody tests, as where a test set has no labels."""
+    trained(TrainerDDP(0, config(tmp_path, num_epochs=1), Wrong("tester")))
+    said = (
+        "The first batch of the test set cannot be evaluated: NameError: name 'absent' in tester, in _called"
+    )
+    assert caplog.text.count(said) == 1
+
+
+class OfTheSet(Judged):
+    """What it measures is defined over the whole set."""
+
+    def __init__(self) -> None:
+        super().__init__(right)
+
+    def evaluate(self, model: nn.Module, batch: Any) -> Evaluated:
+        sums = super().evaluate(model, batch)
+        assert not isinstance(sums, Evaluated)
+        return Evaluated(sums, 1)
+
+    def build_data(self) -> Splits:
+        splits = super().build_data()
+        return splits._replace(validation=splits.train)
+
+    def finish(self, sums: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
+        return {"loss": 1 / (sums["loss"][1] - 8)}
+
+    def measure(self, kept: Any) -> Mapping[str, float]:
+        return {"parts": len(kept)}
+
+
+def test_what_a_batch_alone_does_not_define_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer = TrainerDDP(0, config(tmp_path, num_epochs=1), OfTheSet())
+    trained(trainer)
+    assert "The first batch of the validation set cannot be evaluated: ZeroDivisionError" in caplog.text
+    assert trainer.val_data
+
+
+class ByBatches(Judged):
+    """Its finish divides by batches, which are of one size."""
+
+    def finish(self, sums: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
+        return {"loss": sums["loss"][0] / sums["batches"][0]}
+
+
+def test_a_finish_decides_what_is_a_mean(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def judge(scores: Tensor, labels: Tensor) -> Mapping[str, Sum]:
+        return {"loss": (scores.square().mean(), None), "batches": (1.0, None)}
+
+    with caplog.at_level(logging.WARNING):
+        trained(TrainerDDP(0, config(tmp_path, num_epochs=1), ByBatches(judge)))
+    assert caplog.text == ""
 
 
 def test_the_switch_leaves_it_out(tmp_path: Path) -> None:
@@ -172,13 +228,53 @@ def test_a_set_that_cannot_be_read_is_told_before_training(workers: int, tmp_pat
         TrainerDDP(0, fields, Unread()).prepare_dataloaders()
 
 
-def test_everything_is_left_as_it_was(tmp_path: Path) -> None:
+class Keeping(Judged):
+    """Changes what it has and gets, in ways that torch does not count, and cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__(mean_measure)
+        self.rng = torch.Generator().manual_seed(0)
+        self.center = torch.zeros(4)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+    def build_model(self) -> nn.Module:
+        model = nn.Sequential(super().build_model(), nn.BatchNorm1d(4))
+        model.register_buffer("seen", torch.zeros(()))
+        model.register_buffer("norm", torch.zeros(4))
+        return model
+
+    def build_data(self) -> Splits:
+        kept = [(torch.rand(8), torch.rand(1)) for _ in range(24)]
+        return Splits(kept, kept[:8], kept[8:16])
+
+    def collate(self, samples: list[Any]) -> Any:
+        return samples
+
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        model.seen = model.get_buffer("seen") + torch.rand((), generator=self.rng)
+        self.center.mul_(0.9)
+        return super().loss(model, [torch.stack(part) for part in zip(*batch, strict=True)])
+
+    def evaluate(self, model: nn.Module, batch: Any) -> Any:
+        for numbers, _ in batch:
+            numbers.mul_(0.9)
+        self.center += torch.rand((), generator=self.rng)
+        model.get_buffer("norm").data.add_(1)
+        model.train()
+        return super().evaluate(model, [torch.stack(part) for part in zip(*batch, strict=True)])
+
+
+@pytest.mark.parametrize("make", [lambda: Judged(mean_measure), Keeping])
+def test_everything_is_left_as_it_was(make: Callable[[], Judged], tmp_path: Path) -> None:
     found = []
     for on in (True, False):
-        task = Judged(mean_measure)
-        trainer = TrainerDDP(0, config(tmp_path / str(on), num_epochs=1, check_first_step=on), task)
+        torch.manual_seed(0)
+        trainer = TrainerDDP(0, config(tmp_path / str(on), num_epochs=1, check_first_step=on), task := make())
         trained(trainer)
-        found.append((digest(trainer.model), task.counted, trainer.train_data, trainer.val_data))
+        own = getattr(task, "center", torch.zeros(0)).tolist()
+        found.append((digest(trainer.model), task.counted, own, trainer.train_data, trainer.val_data))
     assert found[0] == found[1]
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -18,11 +17,12 @@ from torch import Tensor, nn
 
 from trainers.core.distributed import Place
 from trainers.core.engine import Engine
-from trainers.core.evaluation import evaluating
+from trainers.core.evaluation import evaluating, totals
 from trainers.core.fields import ConfigError, few
 from trainers.core.loading import Pair
-from trainers.core.randomness import TASK, derived, undisturbed
+from trainers.core.randomness import TASK, derived
 from trainers.core.state import TrainingState
+from trainers.core.untouched import untouched
 from trainers.task import Evaluated, Sum, Task, move
 
 logger = logging.getLogger(__name__)
@@ -45,8 +45,8 @@ class _Figure(NamedTuple):
 _Figures: TypeAlias = "dict[str, tuple[_Figure, _Figure]]"
 """By name: of the samples, and of the samples twice."""
 
-_Sums: TypeAlias = "Callable[[Task, nn.Module, Any], Mapping[str, Sum]]"
-"""What a task makes of a batch."""
+_Sums: TypeAlias = "Callable[[Task, nn.Module, Any, int], Mapping[str, Sum]]"
+"""What a task makes of a batch, of so many samples."""
 
 
 class Kind(NamedTuple):
@@ -62,7 +62,7 @@ class Kind(NamedTuple):
     no_grad: bool
 
 
-def _of_loss(task: Task, model: nn.Module, batch: Any) -> dict[str, Sum]:
+def _of_loss(task: Task, model: nn.Module, batch: Any, _: int) -> dict[str, Sum]:
     loss = task.loss(model, batch)
     return {
         "total": (loss.total, loss.count),
@@ -70,9 +70,11 @@ def _of_loss(task: Task, model: nn.Module, batch: Any) -> dict[str, Sum]:
     }
 
 
-def _of_evaluation(task: Task, model: nn.Module, batch: Any) -> Mapping[str, Sum]:
+def _of_evaluation(task: Task, model: nn.Module, batch: Any, samples: int) -> dict[str, Sum]:
+    """Each measure as a sum over samples: the task's `finish` decides by what it divides."""
     given = task.evaluate(model, batch)
-    return given.sums if isinstance(given, Evaluated) else given
+    sums = totals(given.sums if isinstance(given, Evaluated) else given, samples)
+    return {name: (value * samples, None) for name, value in task.finish(sums).items()}
 
 
 LOSS = Kind(
@@ -131,7 +133,7 @@ class Additivity:
         if not self._place.everywhere(pair is not None):
             return [], []
         assert pair is not None
-        with undisturbed(), kept(model), torch.set_grad_enabled(not kind.no_grad):
+        with untouched(model, task), torch.set_grad_enabled(not kind.no_grad):
             drawn = [self._figures(task, model, pair, kind.sums, 0)]
             # All ranks compute as often: a loss may wait for other ranks.
             if self._place.anywhere(bool(_means(drawn))):
@@ -142,18 +144,20 @@ class Additivity:
         """None: it cannot be computed so."""
         seed = derived(TASK, self._state.seed, self._place.rank, number)
         try:
-            once, twice = (self._of(task, model, batch, sums, seed) for batch in (pair.once, pair.twice))
+            once = self._of(task, model, pair.once, pair.samples, sums, seed)
+            twice = self._of(task, model, pair.twice, 2 * pair.samples, sums, seed)
         except Exception as error:  # noqa: BLE001  # in eval mode, or with fewer samples, it may take none
             logger.debug("what a few samples come to cannot be looked at: %r", error)
             return None
         return {name: (once[name], twice[name]) for name in once if name in twice}
 
-    def _of(self, task: Task, model: nn.Module, batch: Any, sums: _Sums, seed: int) -> dict[str, _Figure]:
+    def _of(
+        self, task: Task, model: nn.Module, batch: Any, samples: int, sums: _Sums, seed: int
+    ) -> dict[str, _Figure]:
         self._state.draw_from(seed)
         batch = move(copy.deepcopy(batch), self._place.device)
-        # A copy of the task, so that what it counts in itself is not counted twice.
         with evaluating(model), self._engine.autocast():
-            found = sums(copy.copy(task), model, batch)
+            found = sums(task, model, batch, samples)
         return {
             name: _Figure(_number(value), None if count is None else _number(count))
             for name, (value, count) in found.items()
@@ -209,21 +213,3 @@ def _stays(values: Sequence[tuple[float, float]]) -> bool:
     several = len(values) > 1  # of one alone nobody knows whether it is drawn
     allowed = _ROUNDING if several and spread <= _ROUNDING else _NOISE
     return spread <= _NOISE and all(abs(two / middle - 1) <= allowed for two in twos)
-
-
-@contextmanager
-def kept(model: nn.Module) -> Iterator[None]:
-    """Afterwards its weights and buffers hold what they held, and its parts have their attributes again."""
-    tensors = [*model.parameters(), *model.buffers()]
-    held = [(each, each._version, each.detach().clone()) for each in tensors]
-    attributes = [(module, dict(vars(module))) for module in model.modules()]
-    try:
-        yield
-    finally:
-        for module, before in attributes:
-            vars(module).clear()
-            vars(module).update(before)
-        with torch.no_grad():
-            for each, version, copied in held:
-                if each._version != version:
-                    each.copy_(copied)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,7 +15,7 @@ from torch import nn
 
 from trainers.core.contract import first_sums
 from trainers.core.contract import measures as checked
-from trainers.core.data import Batch
+from trainers.core.data import Batch, EvaluationLoader
 from trainers.core.distributed import Place
 from trainers.core.randomness import seed_all
 from trainers.task import Evaluated, Sum, Task, WholeSetEvaluator, move
@@ -43,24 +43,6 @@ class Measures(dict[str, float]):
         return measures
 
 
-class Judged(Protocol):
-    """What a model is judged by: this rank's batches of a set."""
-
-    @property
-    def rounds(self) -> int:
-        """Batches of the rank that has most."""
-        ...
-
-    @property
-    def seed(self) -> int:
-        """Of what is drawn once all batches are judged; the same on any number of ranks."""
-        ...
-
-    def __iter__(self) -> Iterator[Batch]:
-        """This rank's batches."""
-        ...
-
-
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[nn.Module]:
     """The model, in eval mode; afterwards each part of it is in the mode that it was in."""
@@ -76,7 +58,7 @@ def evaluating(model: nn.Module) -> Iterator[nn.Module]:
 def evaluate(
     task: Task,
     model: nn.Module,
-    judged: Judged,
+    judged: EvaluationLoader,
     place: Place,
     *,
     draw_from: Callable[[int], None] = seed_all,
@@ -162,6 +144,14 @@ def _add(sums: dict[str, list[float | torch.Tensor]], measured: Mapping[str, Sum
         held = sums.setdefault(_SQUARES, [0.0, 0.0])
         held[0] = held[0] + total * total / (count + (count == 0))
         held[1] = held[1] + count
+
+
+def totals(measured: Mapping[str, Sum], samples: int) -> dict[str, tuple[float, float]]:
+    """Sums and counts of one batch, as `finish` gets them of all."""
+    return {
+        name: (float(_double(total)), float(_double(samples if count is None else count)))
+        for name, (total, count) in measured.items()
+    }
 
 
 def _double(value: torch.Tensor | float) -> torch.Tensor | float:

@@ -7,21 +7,30 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
-from trainers.core.additivity import EVALUATE, Additivity, kept
+import torch
+
+from trainers.core.additivity import EVALUATE, Additivity
+from trainers.core.contract import first_sums, measures
 from trainers.core.data import Batch
-from trainers.core.distributed import Place
+from trainers.core.distributed import Place, of_a_collective
 from trainers.core.early_stopping import Judge
 from trainers.core.engine import Engine
-from trainers.core.evaluation import Measures, evaluate
+from trainers.core.evaluation import evaluating, totals
+from trainers.core.explanations import brief, place_of
 from trainers.core.fields import ConfigError
 from trainers.core.loading import FirstBatch
-from trainers.core.randomness import undisturbed
 from trainers.core.state import TrainingState
-from trainers.task import Task
+from trainers.core.untouched import untouched
+from trainers.task import Evaluated, Task, move
 
 logger = logging.getLogger(__name__)
+
+
+_SWITCH = "training.check_first_step: false skips this"
 
 
 class FirstEvaluation:
@@ -48,63 +57,104 @@ class FirstEvaluation:
         self._additivity = additivity
 
     def check(self, *, validates: bool) -> None:
-        """See that the sets can be judged by; all ranks must call it.
+        """See that the sets can be evaluated; all ranks must call it.
+
+        What may be right once there is more than a batch, or that training may never need, is a warning.
 
         Raises:
             ConfigError: what `evaluate` gives is no sum, or no measure is what early stopping watches.
-            Exception: whatever the task raises.
+            Exception: the task cannot evaluate the first batch of the validation set.
         """
         first, self.first = self.first, {}
-        task, place = self._task, self._place
-        if validates and place.everywhere("validation" in first) and task.whole_set_evaluator is None:
-            self._see_watched(self._measures("validation", task, first["validation"]))
-            self._see_sums(task, first["validation"])
-        tester = task.tester() if place.everywhere("test" in first) else None
-        if tester is not None and tester.whole_set_evaluator is None:
-            self._measures("test", tester, first["test"])
-            if tester is not task:
-                self._see_sums(tester, first["test"])
+        if validates and self._place.everywhere("validation" in first):
+            self._validated(first["validation"])
+        if self._place.everywhere("test" in first):
+            self._tested(first["test"])
 
-    def _measures(self, name: str, task: Task, first: FirstBatch) -> Measures:
-        """Of the batch, on all ranks also where one alone will test: a loss may gather from the others."""
-        model = self._engine.judged
+    def _validated(self, first: FirstBatch) -> None:
+        task = self._task
+        if task.whole_set_evaluator is not None:
+            return
         try:
-            with undisturbed(), kept(model):
-                # A copy of the task, so that what it counts in itself is not counted twice.
-                return evaluate(
-                    *(copy.copy(task), model, _One(first.batch), self._place),
-                    draw_from=self._state.draw_from,
-                    autocast=self._engine.autocast,
-                )
+            given = self._evaluated(task, first.batch)
         except Exception as error:
-            if self._place.is_main and not isinstance(error, ConfigError):  # which says it all
+            if self._place.is_main and not isinstance(error, ConfigError) and not of_a_collective(error):
                 logger.error(
-                    "Evaluating the first batch of the %s set failed. This is done in the first step, so "
-                    "that mistakes show before an epoch is over; training.check_first_step: false skips it",
-                    name,
+                    "Evaluating the first batch of the validation set failed. This is done in the first "
+                    "step, so that mistakes show before an epoch is over; %s",
+                    _SWITCH,
                 )
             raise
+        self._place.decided(partial(self._see_measures, task, given, first.batch))
+        self._see_sums(task, first)
 
-    def _see_watched(self, measures: Measures) -> None:
+    def _tested(self, first: FirstBatch) -> None:
+        wrong: Exception | None = None
+        tester = self._task
         try:
-            self._judge.check(measures)
+            tester = self._task.tester()
+            if tester.whole_set_evaluator is None:
+                given = self._evaluated(tester, first.batch)
+                if self._place.is_main:
+                    self._measures(tester, given, first.batch)
+        except Exception as error:  # noqa: BLE001  # perhaps nobody tests
+            wrong = error
+        if wrong is not None and self._place.is_main:
+            _warn("test", wrong)
+        own = tester is not self._task and tester.whole_set_evaluator is None
+        if self._place.everywhere(wrong is None and own):
+            self._see_sums(tester, first)
+
+    def _evaluated(self, task: Task, batch: Batch) -> Evaluated:
+        """What `evaluate` makes of the batch, on all ranks: it may gather from the others."""
+        model = self._engine.judged
+        data = move(_copy(batch.data), self._place.device)
+        with untouched(model, task), torch.no_grad(), evaluating(model), self._engine.autocast():
+            self._state.draw_from(batch.seed)
+            given = task.evaluate(model, data)
+        sums, kept = given if isinstance(given, Evaluated) else (given, None)
+        return Evaluated(first_sums(task, sums), kept)
+
+    def _see_measures(self, task: Task, given: Evaluated, batch: Batch) -> None:
+        try:
+            found = self._measures(task, given, batch)
+        except Exception as error:
+            if isinstance(error, (ConfigError, ImportError)) or type(error) is NameError:
+                raise
+            _warn("validation", error)
+        else:
+            self._see_watched(found)
+
+    def _measures(self, task: Task, given: Evaluated, batch: Batch) -> dict[str, float]:
+        with untouched(self._engine.judged, task):
+            found = measures(task, "finish", task.finish(totals(given.sums, batch.samples)))
+            if given.kept is not None:
+                found |= measures(task, "measure", task.measure([given.kept]))
+        return found
+
+    def _see_watched(self, found: dict[str, float]) -> None:
+        try:
+            self._judge.check(found)
         except ConfigError as error:
-            switch = "if other batches than the first have it, training.check_first_step: false skips this"
-            raise ConfigError([f"{problem}; {switch}" for problem in error.problems]) from None
+            said = f"if other batches, or later epochs, have it, {_SWITCH}"
+            raise ConfigError([f"{problem}; {said}" for problem in error.problems]) from None
 
     def _see_sums(self, task: Task, first: FirstBatch) -> None:
         if type(task).evaluate is not Task.evaluate:  # which takes the sums of `loss`
             self._additivity.check(EVALUATE, task, first.pair)
 
 
-class _One:
-    """A set of one batch, which every rank has."""
+def _copy(data: Any) -> Any:
+    """A batch may consist of the objects that the data set keeps, and be changed where it is evaluated."""
+    try:
+        return copy.deepcopy(data)
+    except Exception:  # noqa: BLE001  # not everything can be copied
+        return data
 
-    rounds = 1
 
-    def __init__(self, batch: Batch):
-        self.seed = batch.seed
-        self._batch = batch
-
-    def __iter__(self) -> Iterator[Batch]:
-        yield self._batch
+def _warn(name: str, error: Exception) -> None:
+    logger.warning(
+        "The first batch of the %s set cannot be evaluated: %s, %s. If that is right, because more is known "
+        "later, this warning can be ignored; %s",
+        *(name, brief(error), place_of(error), _SWITCH),
+    )

@@ -27,7 +27,7 @@ def first_step(
 
     Raises:
         ConfigError: with what was found, which of the task's methods it comes of, and how to mend it.
-        Exception: the task cannot evaluate the first batch of the validation or the test set.
+        Exception: the task cannot evaluate the first batch of the validation set.
     """
     pair, train.pair = train.pair, None
     additivity.check(LOSS, task, pair)

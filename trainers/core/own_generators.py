@@ -41,11 +41,13 @@ def drawing(dataset: Any) -> Iterator[list[str]]:
     """The names of those that were drawn from meanwhile, once it is over; all stand as before then."""
     before = [(each, each.state()) for each in own_generators(dataset)]
     drew: list[str] = []
-    yield drew
-    for each, state in before:
-        if each.state() != state:
-            drew.append(each.name)
-            each.put_back(state)
+    try:
+        yield drew
+    finally:
+        for each, state in before:
+            if each.state() != state:
+                drew.append(each.name)
+                each.put_back(state)
 
 
 def warn_of_own_generators(name: str, drew: Collection[str]) -> None:

@@ -48,7 +48,7 @@ def probed(splits: Splits, config: Config, place: Place, collate: Collate) -> Pr
 
     Raises:
         ConfigError: the ranks have other samples; on all of them.
-        Exception: the first batch of the validation or the test set cannot be read.
+        Exception: the first batch of the validation set cannot be read.
     """
     if not config.training.check_first_step:
         return Probed(None, {})
@@ -58,7 +58,7 @@ def probed(splits: Splits, config: Config, place: Place, collate: Collate) -> Pr
         "test": config.testing,
     }
     sets = {
-        name: _Set(part, settings[name], config.training, collate, judged=name != "train")
+        name: _Set(name, part, settings[name], config.training, collate)
         for name, part in splits._asdict().items()
         if not isinstance(part, IterableDataset) and hasattr(part, "__len__") and len(part)
     }
@@ -79,7 +79,7 @@ class _Wanted(NamedTuple):
     batch: bool = True
     """Whether as a batch; else the content of one is wanted."""
     due: bool = False
-    """Whether it must be readable: training would meet what is wrong with it late."""
+    """Whether it must be readable: training would meet late what is wrong with it."""
 
 
 class _Found(NamedTuple):
@@ -95,19 +95,13 @@ class _Set:
     """A data set of which some samples are read."""
 
     def __init__(
-        self,
-        part: Any,
-        settings: Training | Evaluation,
-        training: Training,
-        collate: Collate,
-        *,
-        judged: bool,
+        self, name: str, part: Any, settings: Training | Evaluation, training: Training, collate: Collate
     ):
+        self._name = name
         self._part = part
         self._settings = settings
         self._training = training
         self._collate = collate
-        self._judged = judged
         self.contents: dict[int, Content] = {}
         self.drew: set[str] = set()
         self.pair: Pair | None = None
@@ -121,7 +115,8 @@ class _Set:
         indices = [derived(ORDER, seed, number, 1) % length for number in range(some)]
         singles = [_Wanted([at], batch=False) for at in _chosen(length, seed)]
         pair = [_Wanted(indices), _Wanted([*indices, *indices])] if some else []
-        first = [_Wanted(list(evaluation_order(self._part)[:size]), due=True)] if self._judged else []
+        indices = list(evaluation_order(self._part)[:size])
+        first = [] if self._name == "train" else [_Wanted(indices, due=self._name == "validation")]
         found = self._found([*singles, *pair, *first])
         for want, each in zip(singles, found, strict=False):
             self.drew.update(each.drew)
