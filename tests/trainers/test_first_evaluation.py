@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import multiprocessing
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,7 @@ def test_a_set_that_cannot_be_read_is_told_before_training(workers: int, tmp_pat
     fields = {**config(tmp_path), "validation": {"num_workers": workers}}
     with pytest.raises(FileNotFoundError, match=r"validation-\d+\.pt"):
         TrainerDDP(0, fields, Unread()).prepare_dataloaders()
+    assert multiprocessing.active_children() == []
 
 
 class Keeping(Judged):

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
-from torch.utils.data import Dataset, IterableDataset, Sampler
+from torch._utils import ExceptionWrapper
+from torch.utils.data import Dataset, IterableDataset, Sampler, get_worker_info
 
 from trainers.core.agreement import agree_on_samples
 from trainers.core.config import Config, Evaluation, Training
@@ -118,6 +119,8 @@ class _Set:
         indices = list(evaluation_order(self._part)[:size])
         first = [] if self._name == "train" else [_Wanted(indices, due=self._name == "validation")]
         found = self._found([*singles, *pair, *first])
+        if isinstance(found[-1].given, ExceptionWrapper):
+            found[-1].given.reraise()
         for want, each in zip(singles, found, strict=False):
             self.drew.update(each.drew)
             if each.given is not None:
@@ -175,9 +178,12 @@ class _Looked(Dataset[Any]):
             with drawing(self._seeded.dataset) as drew:
                 given = self._batch(wanted.indices) if wanted.batch else self._content(wanted.indices)
         except Exception:
-            if wanted.due:
+            if not wanted.due:
+                return [_Found(None)]  # whatever it is, training meets it, too
+            if get_worker_info() is None:
                 raise
-            return [_Found(None)]  # whatever it is, training meets it, too
+            # Raised by the loader, it would keep the worker alive as long as anybody holds its traceback.
+            return [_Found(ExceptionWrapper(where="in DataLoader worker process 0"))]
         return [_Found(given, drew)]
 
     def _takes_long(self, samples: int) -> bool:
