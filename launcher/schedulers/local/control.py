@@ -162,16 +162,19 @@ def _end_abandoned(run: Run, mark: str, member: int | None) -> None:
                     found.append(process)
         return found
 
+    newest = {number: folder for number, _, folder in run.attempts() if member in (None, number)}
+    active = {number for number, folder in newest.items() if not (folder / "ending.json").exists()}
     if not left() or not end_all(left, KILL_AFTER):
         return
     reason = "its scheduler was killed before; what it left running was ended on request"
     record = Ending("cancelled", 143, int(time.time()), reason)
-    for number, folder in {number: folder for number, _, folder in run.attempts()}.items():  # the newest
-        if member in (None, number):
-            with contextlib.suppress(OSError):  # then nobody knows it
-                if not (folder / "ending.json").exists():
-                    write(folder / "ending.json", record)
-                (folder / SETTLED).touch(mode=0o600)
+    for number, folder in newest.items():
+        with contextlib.suppress(OSError, CastoffError):  # then nobody knows it
+            own = read(folder / "ending.json", Ending)
+            # All processes are signalled at once: a rank may die before its script receives the request.
+            if own is None or (own.ending == "failed" and number in active):
+                write(folder / "ending.json", record)
+            (folder / SETTLED).touch(mode=0o600)
 
 
 def cancel_asked(run: Run) -> bool:

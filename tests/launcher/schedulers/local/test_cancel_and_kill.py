@@ -190,6 +190,27 @@ class TestKilled:
         told = jobs.status(run)
         assert [member["ending"] for member in told["members"]] == ["cancelled", "unknown"]
 
+    def test_a_rank_that_ends_before_its_script_hears_of_it_was_cancelled(
+        self, jobs: LocalJobs, until: Until, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = jobs.submit(sh="touch here; exec sleep 600")
+        until((jobs.folder / "here").exists)
+        scheduler = jobs.scheduler(run)
+        scheduler.kill()
+        until(lambda: not scheduler.is_running())
+
+        def rank_first(left: Callable[[], list[psutil.Process]], _: float) -> bool:
+            for process in left():
+                if "sleep" in words(process)[:1]:
+                    process.terminate()
+            until(lambda: not left())
+            return True
+
+        monkeypatch.setattr(processes, "end_all", rank_first)
+        cancel(run)
+        told = jobs.status(run)
+        assert (told["ending"], told["code"]) == ("cancelled", 143)
+
     @pytest.mark.parametrize(
         "program",
         [
