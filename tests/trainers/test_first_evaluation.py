@@ -67,14 +67,14 @@ def trained(trainer: TrainerDDP) -> None:
 def refused(task: Task, path: Path, error: type[Exception] = ConfigError, **sections: Any) -> str:
     """What ends a training in its first step."""
     trainer = TrainerDDP(0, {**config(path, num_epochs=2), **sections}, task)
-    with pytest.raises(error) as told:
+    with pytest.raises(error) as raised:
         trained(trainer)
     assert trainer.step == 1
-    return str(told.value)
+    return str(raised.value)
 
 
 @pytest.mark.parametrize("judge", [mean_loss, mean_loss_of_items])
-def test_a_mean_for_the_loss_is_told(judge: Sums, tmp_path: Path) -> None:
+def test_a_mean_for_the_loss_is_an_error(judge: Sums, tmp_path: Path) -> None:
     said = refused(Judged(judge), tmp_path)
     assert "config: Judged.evaluate gives a mean for loss" in said
     assert ("and for the measures size where" in said) == (judge is mean_loss)
@@ -201,7 +201,7 @@ def test_the_switch_leaves_it_out(tmp_path: Path) -> None:
     assert trainer.epoch == 1
 
 
-def test_a_measure_that_nobody_gives_is_told(tmp_path: Path) -> None:
+def test_a_metric_that_is_not_measured_is_an_error(tmp_path: Path) -> None:
     watched = {"kwargs": {"tasks": {"mine": {"metric": "accurcy"}}}}
     said = refused(Judged(right), tmp_path, early_stopping=watched)
     assert "early_stopping.kwargs.tasks.mine.metric: is 'accurcy', which validation does not measure" in said
@@ -219,7 +219,7 @@ class Unreadable(Dataset[Any]):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_set_that_cannot_be_read_is_told_before_training(workers: int, tmp_path: Path) -> None:
+def test_a_set_that_cannot_be_read_is_an_error_before_training(workers: int, tmp_path: Path) -> None:
     class Unread(Toy):
         def build_data(self) -> Splits:
             return super().build_data()._replace(validation=Unreadable())
@@ -302,5 +302,5 @@ def test_all_ranks_agree(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_no_mean_is_judged_by_its_sums(tmp_path: Path) -> None:
-    """The default of `evaluate` repeats what `loss` gives, and nothing is told twice."""
+    """The default of `evaluate` repeats what `loss` gives, and nothing is reported twice."""
     trained(TrainerDDP(0, config(tmp_path, num_epochs=1), Lossy(mean_times_samples)))

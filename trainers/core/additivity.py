@@ -1,6 +1,6 @@
 """Whether a loss is a sum, as it should be, or a mean: the same samples twice double a sum and leave a mean.
 
-The same goes for what `evaluate` gives. Only what is unmistakable is told. What draws random numbers is
+The same goes for what `evaluate` gives. Only what is unmistakable is reported. What draws random numbers is
 computed several times. What is neither, as where samples are compared with each other, is left alone.
 """
 

@@ -62,7 +62,7 @@ class FirstEvaluation:
         What may be right once there is more than a batch, or that training may never need, is a warning.
 
         Raises:
-            ConfigError: what `evaluate` gives is no sum, or no measure is what early stopping watches.
+            ConfigError: `evaluate` returns a mean, or early stopping watches what is not measured.
             Exception: the task cannot evaluate the first batch of the validation set.
         """
         first, self.first = self.first, {}
@@ -154,7 +154,7 @@ def _copy(data: Any) -> Any:
 
 def _warn(name: str, error: Exception) -> None:
     logger.warning(
-        "The first batch of the %s set cannot be evaluated: %s, %s. If that is right, because more is known "
-        "later, this warning can be ignored; %s",
+        "The first batch of the %s set cannot be evaluated: %s, %s. Ignore this if it needs what one batch "
+        "lacks, or what training has yet to make; %s",
         *(name, brief(error), place_of(error), _SWITCH),
     )
