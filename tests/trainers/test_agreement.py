@@ -129,7 +129,7 @@ def test_parameters_without_a_gradient_are_named(tmp_path: Path) -> None:
 
 
 class Local(Toy):
-    silent_arguments = ("folder",)
+    volatile_arguments = ("folder",)
 
     def __init__(self, folder: str, samples: int):
         super().__init__(samples)

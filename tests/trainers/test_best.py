@@ -42,7 +42,7 @@ def what_is_left(folder: Path) -> tuple[str, str, bool]:
 def said_of_a_damaged_one(folder: Path) -> str:
     trainer = TrainerDDP(met().rank, config(folder, num_epochs=1), Worsens())
     trainer.run_training(*trainer.prepare_dataloaders()[:2])
-    if trainer.place.is_main:
+    if trainer.context.is_main:
         best = trainer.checkpoints.best()
         assert best is not None
         (best / "model.pt").write_bytes(b"damaged")

@@ -203,13 +203,13 @@ def test_a_damaged_one_is_refused_aloud(name: str, tmp_path: Path, caplog: pytes
 
 @pytest.mark.parametrize("content", ["3", '{"files": {"model.pt": 3}}', '{"files": 3}', "[]"])
 def test_nonsense_is_damage(content: str, tmp_path: Path) -> None:
-    from trainers.checkpointing.durable import sealed
+    from trainers.checkpointing.durable import checksummed
 
     kept = Checkpoints(tmp_path)
     good, bad = saved(kept, 1), saved(kept, 2)
     (bad / "manifest.json").write_text(content)
     assert kept.newest() == good
-    (bad / "manifest.json").write_bytes(sealed({"files": {"model.pt": 3}}))
+    (bad / "manifest.json").write_bytes(checksummed({"files": {"model.pt": 3}}))
     assert kept.newest() == good
 
 

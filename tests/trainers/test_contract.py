@@ -62,26 +62,26 @@ def refused(call: Callable[..., Any], *given: Any) -> str:
     ],
 )
 def test_build_model(given: Any, says: str) -> None:
-    assert says in refused(contract.built_model, TASK, given)
+    assert says in refused(contract.validate_model, TASK, given)
 
 
 def test_a_model_without_shapes() -> None:
     model = nn.Sequential(nn.LazyLinear(4), nn.ReLU())
     says = "gave a tensor that has no shape yet for 0.weight; call the model once on an example"
-    assert says in refused(contract.built_model, TASK, model)
+    assert says in refused(contract.validate_model, TASK, model)
     model(torch.ones(2, 3))
-    assert contract.built_model(TASK, model) is model
-    assert "for running_mean" in refused(contract.built_model, TASK, nn.LazyBatchNorm1d(affine=False))
+    assert contract.validate_model(TASK, model) is model
+    assert "for running_mean" in refused(contract.validate_model, TASK, nn.LazyBatchNorm1d(affine=False))
 
 
 @pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
 def test_gradients_that_are_sparse(kind: Any) -> None:
     model = nn.ModuleDict({"words": kind(5, 3, sparse=True), "others": kind(5, 3)})
-    says = refused(contract.built_model, TASK, model)
+    says = refused(contract.validate_model, TASK, model)
     assert f"gave an {kind.__name__} with sparse=True for words; drop sparse, because" in says
-    assert "for the model; drop" in refused(contract.built_model, TASK, model["words"])
+    assert "for the model; drop" in refused(contract.validate_model, TASK, model["words"])
     model["words"].requires_grad_(False)
-    assert contract.built_model(TASK, model) is model
+    assert contract.validate_model(TASK, model) is model
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_gradients_that_are_sparse(kind: Any) -> None:
     ],
 )
 def test_build_data(given: Any, says: str) -> None:
-    assert says in refused(contract.built_data, TASK, given)
+    assert says in refused(contract.validate_data, TASK, given)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_build_data(given: Any, says: str) -> None:
     ],
 )
 def test_loss(given: Any, says: str) -> None:
-    assert says in refused(contract.first_loss, TASK, given)
+    assert says in refused(contract.validate_first_loss, TASK, given)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_loss(given: Any, says: str) -> None:
     ],
 )
 def test_evaluate(given: Any, says: str) -> None:
-    assert says in refused(contract.first_sums, TASK, given)
+    assert says in refused(contract.validate_first_sums, TASK, given)
 
 
 @pytest.mark.parametrize(
@@ -167,13 +167,13 @@ MODEL = nn.Linear(2, 1)
 
 def test_what_is_right_is_given_back() -> None:
     splits = Splits(Stream(), [], DATA)
-    assert contract.built_data(TASK, splits) is splits
-    assert contract.built_model(TASK, MODEL) is MODEL
+    assert contract.validate_data(TASK, splits) is splits
+    assert contract.validate_model(TASK, MODEL) is MODEL
     counts = [None, 0, 3, torch.tensor(3), torch.tensor(2.5)]
     for loss in [Loss(TOTAL, count, {"right": 3, "wrong": torch.tensor(1)}) for count in counts]:
-        assert contract.first_loss(TASK, loss) is loss is contract.a_loss(TASK, loss)
+        assert contract.validate_first_loss(TASK, loss) is loss is contract.validate_loss(TASK, loss)
     sums = {"loss": (TOTAL, None), "right": (numpy.float64(3), 4), "wrong": (1, torch.tensor(2))}
-    assert contract.first_sums(TASK, sums) is sums
+    assert contract.validate_first_sums(TASK, sums) is sums
     assert contract.measures(TASK, "finish", {"f1": torch.tensor(0.5)}) == {"f1": 0.5}
 
 
@@ -215,9 +215,9 @@ def test_a_state_that_is_refused_is_named() -> None:
 
 
 def test_a_task_that_is_none() -> None:
-    assert "task: is the class Toy; give an object, Toy(…)" in refused(contract.a_task, Toy)
-    assert "which is no Task; write class Linear(trainers.Task)" in refused(contract.a_task, MODEL)
-    assert contract.a_task(TASK) is TASK
+    assert "task: is the class Toy; give an object, Toy(…)" in refused(contract.validate_task, Toy)
+    assert "which is no Task; write class Linear(trainers.Task)" in refused(contract.validate_task, MODEL)
+    assert contract.validate_task(TASK) is TASK
     told = Config.of(
         {**toy_config("x"), "task": nn.Linear, "task_kwargs": {"in_features": 1, "out_features": 1}}
     )
@@ -251,7 +251,7 @@ class Model:
 )
 def test_arguments_that_are_wrong(make: Any, arguments: dict[str, Any], problems: list[str]) -> None:
     with pytest.raises(ConfigError) as error:
-        contract.made(make, arguments, "task_kwargs", "task")
+        contract.construct(make, arguments, "task_kwargs", "task")
     assert len(error.value.problems) == len(problems)
     for said, begins in zip(error.value.problems, problems, strict=True):
         assert said.startswith(begins)
@@ -259,7 +259,7 @@ def test_arguments_that_are_wrong(make: Any, arguments: dict[str, Any], problems
 
 def test_what_goes_wrong_inside_is_the_programs_own() -> None:
     with pytest.raises(TypeError, match="unsupported operand"):
-        contract.made(lambda width: width + "", {"width": 3}, "model")
+        contract.construct(lambda width: width + "", {"width": 3}, "model")
 
 
 # --- The task that a configuration describes ----------------------------------------------------------
@@ -351,7 +351,7 @@ def test_samples_that_cannot_be_seen(batch: Any) -> None:
 @pytest.mark.parametrize("names", [(), ("torch",), ["random", "numpy"]])
 def test_a_task_says_what_it_draws_from(names: Any, tmp_path: Path) -> None:
     task = Toy()
-    task.draws_from = names
+    task.rng_sources = names
     state = TrainerDDP(0, toy_config(tmp_path), task).state
     drawn = []
     for seed in (1, 2):
@@ -372,7 +372,7 @@ class DrawsFrom(Toy):
     def __init__(self, name: str, declared: Any):
         super().__init__(dropout=0.0)
         self.name = name
-        self.draws_from = declared
+        self.rng_sources = declared
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
         draws: dict[str, Callable[[], Any]] = {"random": random.random, "numpy": numpy.random.random}
@@ -388,7 +388,7 @@ def test_a_task_that_draws_from_more_than_it_says(name: str, tmp_path: Path) -> 
     others = tuple({"torch", "random", "numpy"} - {name})
     trainer = TrainerDDP(0, {**fields, "name": "again"}, DrawsFrom(name, others))
     with pytest.raises(
-        ConfigError, match=rf"DrawsFrom\.draws_from is \(.*, but a training step .* {name}; add"
+        ConfigError, match=rf"DrawsFrom\.rng_sources is \(.*, but a training step .* {name}; add"
     ):
         trainer.run_training(trainer.prepare_dataloaders()[0], None)
 
@@ -396,7 +396,7 @@ def test_a_task_that_draws_from_more_than_it_says(name: str, tmp_path: Path) -> 
 class DrawsAfterwards(Toy):
     """Draws nothing in `loss` and `evaluate`, as it says; the generators stand anywhere after them."""
 
-    draws_from = ()
+    rng_sources = ()
 
     def __init__(self, elsewhere: int):
         super().__init__(samples=20, dropout=0.0)
@@ -424,6 +424,6 @@ def test_what_a_task_says_that_it_draws_from_is_not_said_of_its_samples(tmp_path
 @pytest.mark.parametrize("wrong", ["torch", ["torhc"], True, [["torch"]]])
 def test_generators_that_a_task_has_not(wrong: Any, tmp_path: Path) -> None:
     task = Toy()
-    task.draws_from = wrong
-    with pytest.raises(ConfigError, match=r"task: Toy\.draws_from is .*; it takes some of"):
+    task.rng_sources = wrong
+    with pytest.raises(ConfigError, match=r"task: Toy\.rng_sources is .*; it takes some of"):
         TrainerDDP(0, toy_config(tmp_path), task)

@@ -22,7 +22,7 @@ from tests.cases import others_long
 from trainers.configuration.config import Evaluation, Training
 from trainers.configuration.fields import ConfigError
 from trainers.data.loaders import Group, Seeded, TrainingLoader, evaluation_loader, training_loader
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import seed_all
 
 CPU = torch.device("cpu")
@@ -48,7 +48,7 @@ def samples(groups: Iterable[Group]) -> list[Any]:
 
 
 def loaded(world_size: int = 1, rank: int = 0, length: int = 20, **given: Any) -> TrainingLoader:
-    return training_loader(Numbers(length), training(**given), Place(rank, world_size, CPU), list)
+    return training_loader(Numbers(length), training(**given), RankContext(rank, world_size, CPU), list)
 
 
 def test_groups() -> None:
@@ -68,11 +68,11 @@ def test_groups() -> None:
 
 def test_what_is_left_out_is_told(caplog: pytest.LogCaptureFixture) -> None:
     for rank in range(2):
-        training_loader(Numbers(9), training(), Place(rank, 4, CPU), list)
+        training_loader(Numbers(9), training(), RankContext(rank, 4, CPU), list)
     assert [record.getMessage()[:46] for record in caplog.records] == []
     for rank in range(2):
         settings = Training(path="", num_epochs=1, batch_size=2, optimizer_type=None)
-        training_loader(Numbers(9), settings, Place(rank, 2, CPU), list)
+        training_loader(Numbers(9), settings, RankContext(rank, 2, CPU), list)
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith("The last 1 of 9 training samples are left out of each epoch")
     assert "on 2 ranks they make micro-batches of fewer than two samples, on which BatchNorm cannot" in told
@@ -80,7 +80,7 @@ def test_what_is_left_out_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_why_one_at_a_time_leaves_some_out(caplog: pytest.LogCaptureFixture) -> None:
     settings = Training(path="", num_epochs=1, batch_size=1, optimizer_type=None)
-    training_loader(Numbers(9), settings, Place(0, 2, CPU), list)
+    training_loader(Numbers(9), settings, RankContext(0, 2, CPU), list)
     assert "on 2 ranks they leave some with no sample. Change" in caplog.text
 
 
@@ -132,8 +132,8 @@ def test_samples_of_tensors_are_seeded_if_they_can_draw(kind: type[TensorDataset
 class Declared(Dataset[Any]):
     """Looks up, and says what it would draw from."""
 
-    def __init__(self, draws_from: Any):
-        self.draws_from = draws_from
+    def __init__(self, rng_sources: Any):
+        self.rng_sources = rng_sources
 
     def __getitem__(self, index: int) -> int:
         return index
@@ -156,7 +156,7 @@ def test_a_data_set_says_what_it_draws_from(names: Any) -> None:
 
 @pytest.mark.parametrize("wrong", ["torch", ["torhc"]])
 def test_generators_that_there_are_not(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match=r"Declared\.draws_from is .*; it takes some of"):
+    with pytest.raises(ConfigError, match=r"Declared\.rng_sources is .*; it takes some of"):
         Seeded(Declared(wrong), 0)
 
 
@@ -186,7 +186,7 @@ def test_workers_do_not_hear_signals(context: str) -> None:
     import psutil
 
     settings = training(num_workers=2, multiprocessing_context=context)
-    loader = training_loader(Slow(40), settings, Place(0, 1, CPU), list)
+    loader = training_loader(Slow(40), settings, RankContext(0, 1, CPU), list)
     others = set(psutil.Process().children(recursive=True))
     seen = []
     for group in loader.groups(0, 0):
@@ -256,6 +256,6 @@ def test_workers_where_temporary_files_have_long_names(
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.delitem(vars(multiprocessing.current_process())["_config"], "tempdir", raising=False)
     numbers = TensorDataset(torch.arange(8))
-    made = training_loader(numbers, training(num_workers=1), Place(0, 1, CPU), default_collate)
+    made = training_loader(numbers, training(num_workers=1), RankContext(0, 1, CPU), default_collate)
     assert [len(micro.data[0]) for group in made.groups(0, 0) for micro in group.micros] == [4, 4]
     assert tempfile.gettempdir() == str(folder) and not list(folder.iterdir())

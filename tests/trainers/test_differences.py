@@ -213,8 +213,8 @@ def test_the_task_of_a_program() -> None:
 class Says(Toy):
     """What its arguments are to it."""
 
-    silent_arguments = ("folder", "shown.every")
-    told_arguments = ("shown",)
+    volatile_arguments = ("folder", "shown.every")
+    changeable_arguments = ("shown",)
 
 
 @pytest.mark.parametrize(
@@ -242,10 +242,10 @@ def test_a_task_says_what_its_arguments_are_to_it(
 @pytest.mark.parametrize("wrong", ["folder", [3], [""], None])
 def test_arguments_that_are_none(wrong: Any) -> None:
     class Wrong(Toy):
-        silent_arguments = wrong
+        volatile_arguments = wrong
 
     with pytest.raises(
-        ConfigError, match=r"task: Wrong\.silent_arguments is .*; it takes names of arguments"
+        ConfigError, match=r"task: Wrong\.volatile_arguments is .*; it takes names of arguments"
     ):
         compare({}, {}, CHECKPOINT, STEP, Wrong())
 

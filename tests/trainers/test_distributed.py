@@ -14,12 +14,12 @@ from launcher.ranks import RankEnv
 from tests import patience
 from trainers.distributed.process_group import (
     DistributedError,
-    Place,
+    RankContext,
     backend_for,
     choose_device,
     device_ids,
     local_rank,
-    meet,
+    rendezvous,
 )
 
 # --- Where ---------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ def test_q4_where_torchrun_lets_ranks_meet_is_left_alone() -> None:
     told = {"MASTER_ADDR": "head", "MASTER_PORT": "29400", **TORCHRUN}
     told |= {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
     before = dict(told)
-    meet(told, RankEnv.detect(told), 1, 2, "localhost", "12345")
+    rendezvous(told, RankEnv.detect(told), 1, 2, "localhost", "12345")
     assert told == before
 
 
@@ -58,7 +58,7 @@ def test_q4_the_guides_example_under_torchrun(tmp_path: Path) -> None:
 
 def test_a_program_that_spawns_its_ranks_says_where_they_meet() -> None:
     told: dict[str, str] = {}
-    meet(told, RankEnv.detect({}), 1, 2, "localhost", "12399")
+    rendezvous(told, RankEnv.detect({}), 1, 2, "localhost", "12399")
     assert told == {"MASTER_ADDR": "localhost", "MASTER_PORT": "12399"}
 
 
@@ -66,7 +66,7 @@ def test_q4_ranks_that_are_spawned_inside_torchrun_meet_without_its_store() -> N
     """Nobody would listen at the place that they are told: torchrun's agent listens at its own."""
     told = {"MASTER_ADDR": "head", "MASTER_PORT": "29400", "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
     told |= {"LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0", **TORCHRUN}
-    meet(told, RankEnv.detect(told), 1, 2, "localhost", "12399")
+    rendezvous(told, RankEnv.detect(told), 1, 2, "localhost", "12399")
     assert (told["MASTER_ADDR"], told["MASTER_PORT"]) == ("localhost", "12399")
     assert "TORCHELASTIC_USE_AGENT_STORE" not in told
 
@@ -75,7 +75,7 @@ def test_a_job_of_several_ranks_may_not_spawn(monkeypatch: pytest.MonkeyPatch) -
     told = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "CASTOFF_STARTER": "local"}
     told |= {"CASTOFF_RANK": "1/4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
     with pytest.raises(DistributedError, match=r"rank 1 of 4 by local, but the program says rank 0 of 2"):
-        meet(told, RankEnv.detect(told), 0, 2, "localhost", "12345")
+        rendezvous(told, RankEnv.detect(told), 0, 2, "localhost", "12345")
 
 
 # --- On which device, by which backend ------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_backends(asked: str | None, device: str, backend: str) -> None:
 
 
 def test_a_place_without_a_group() -> None:
-    place = Place(0, 1, torch.device("cpu"))
-    assert torch.equal(place.sum(torch.ones(2)), torch.ones(2))
-    assert place.from_main("x") == "x"
-    place.barrier("nothing")
+    context = RankContext(0, 1, torch.device("cpu"))
+    assert torch.equal(context.sum(torch.ones(2)), torch.ones(2))
+    assert context.from_main("x") == "x"
+    context.barrier("nothing")

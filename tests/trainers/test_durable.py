@@ -12,20 +12,26 @@ from typing import IO, Any, cast
 import pytest
 import torch
 
-from trainers.checkpointing.durable import SummedFile, read_sealed, sealed, sum_of, write_sealed
+from trainers.checkpointing.durable import (
+    SummedFile,
+    checksummed,
+    read_checksummed,
+    sum_of,
+    write_checksummed,
+)
 
 
 def test_what_is_sealed_is_read(tmp_path: Path) -> None:
     content: dict[str, Any] = {"a": [1, {"b": "ü"}], "crc": None, "x": float("inf")}
-    write_sealed(tmp_path / "file", sealed(content))
-    assert read_sealed(tmp_path / "file") == content
-    write_sealed(tmp_path / "other", sealed({"x": float("nan")}))
-    assert math.isnan(read_sealed(tmp_path / "other")["x"])
+    write_checksummed(tmp_path / "file", checksummed(content))
+    assert read_checksummed(tmp_path / "file") == content
+    write_checksummed(tmp_path / "other", checksummed({"x": float("nan")}))
+    assert math.isnan(read_checksummed(tmp_path / "other")["x"])
 
 
 def test_every_byte_is_sealed(tmp_path: Path) -> None:
     """And every length."""
-    data = sealed({"step": 3, "better": True})
+    data = checksummed({"step": 3, "better": True})
     path = tmp_path / "file"
     damaged = [data[:length] for length in range(len(data))] + [data + b"\n"]
     for place, byte in enumerate(data):
@@ -33,7 +39,7 @@ def test_every_byte_is_sealed(tmp_path: Path) -> None:
     for each in damaged:
         path.write_bytes(each)
         with pytest.raises(ValueError, match="file does not have its checksum"):
-            read_sealed(path)
+            read_checksummed(path)
 
 
 def test_the_sum_of_what_torch_writes(tmp_path: Path) -> None:

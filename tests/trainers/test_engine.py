@@ -20,7 +20,7 @@ from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, run
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.optimization.engine import MOST_SKIPPED, Engine, NonFiniteError
 from trainers.optimization.optimizer import make_optimizer
 from trainers.optimization.wrapping import _Everything, distributed, prepared_model
@@ -40,9 +40,9 @@ SGD: dict[str, Any] = {"optimizer_type": torch.optim.SGD, "optimizer_kwargs": {"
 """AdamW would hide a gradient of the wrong scale."""
 
 
-def engine(place: Place, parallel: Mapping[str, Any] = {}, **training: Any) -> Engine:
+def engine(context: RankContext, parallel: Mapping[str, Any] = {}, **training: Any) -> Engine:
     made, model = Config.of({**config("out", **SGD, **training), "parallel": parallel}), layers()
-    return Engine(model, make_optimizer(made, Toy(), model), made, place)
+    return Engine(model, make_optimizer(made, Toy(), model), made, context)
 
 
 def batch(step: int) -> tuple[Tensor, Tensor]:
@@ -78,10 +78,10 @@ def expected(counted: str) -> list[Tensor]:
     return [each.detach() for each in model.parameters()]
 
 
-def trained(made: Engine, place: Place, micros: int, counted: str) -> list[Tensor]:
+def trained(made: Engine, context: RankContext, micros: int, counted: str) -> list[Tensor]:
     with made.wrapped():
         for step in range(STEPS):
-            numbers, wanted = (part[place.rank :: place.world_size] for part in batch(step))
+            numbers, wanted = (part[context.rank :: context.world_size] for part in batch(step))
             made.begin(0)
             parts = list(zip(numbers.chunk(micros), wanted.chunk(micros), strict=True))
             for number, (some, theirs) in enumerate(parts):
@@ -93,10 +93,10 @@ def trained(made: Engine, place: Place, micros: int, counted: str) -> list[Tenso
     return [each.detach() for each in made.bare.parameters()]
 
 
-def joined() -> Place:
+def joined() -> RankContext:
     me = RankEnv.detect()
     if me.world_size == 1:
-        return Place(0, 1, CPU)
+        return RankContext(0, 1, CPU)
     return initialize_ddp(me.rank, me.world_size, device="cpu")
 
 
@@ -135,8 +135,8 @@ def same(mine: list[Tensor], theirs: list[Tensor]) -> None:
 @pytest.mark.parametrize("counted", ["samples", "a number", "a tensor"])
 @pytest.mark.parametrize("micros", [1, 3])
 def test_micro_batches_are_one_batch(micros: int, counted: str) -> None:
-    place = Place(0, 1, CPU)
-    same(trained(engine(place), place, micros, counted), expected(counted))
+    context = RankContext(0, 1, CPU)
+    same(trained(engine(context), context, micros, counted), expected(counted))
 
 
 @pytest.mark.usefixtures("for_real")
@@ -228,7 +228,7 @@ def test_a_hook_that_the_backend_does_not_have(tmp_path: Path) -> None:
 
 
 def test_a_gradient_that_is_no_number_ends_training() -> None:
-    made = engine(Place(0, 1, CPU))
+    made = engine(RankContext(0, 1, CPU))
     before = weights(made)
     with pytest.raises(NonFiniteError, match=r"step 1: the loss of rank 0 is not .*0\.weight.*and 3 more"):
         one_step(made, lambda out: out.sum() * float("nan"))
@@ -236,13 +236,13 @@ def test_a_gradient_that_is_no_number_ends_training() -> None:
 
 
 def test_a_finite_loss_with_an_infinite_gradient() -> None:
-    made = engine(Place(0, 1, CPU))
+    made = engine(RankContext(0, 1, CPU))
     with pytest.raises(NonFiniteError, match="no loss is, but the gradient is"):
         one_step(made, lambda out: (out.sum() * 0).sqrt())
 
 
 def test_such_steps_can_be_skipped(caplog: pytest.LogCaptureFixture) -> None:
-    made = engine(Place(0, 1, CPU), non_finite="skip", ema_decay=0.9)
+    made = engine(RankContext(0, 1, CPU), non_finite="skip", ema_decay=0.9)
     assert made.average is not None
     before, averaged = weights(made), made.average.state_dict()
     assert not one_step(made, lambda out: out.sum() * float("inf"))
@@ -258,7 +258,7 @@ def test_what_a_skipped_step_has_shown_is_forgotten() -> None:
     """Else BatchNorm would judge by NaN for ever, and no checkpoint would take it."""
     fields, model = Config.of(config("out", **SGD, non_finite="skip")), nn.BatchNorm1d(8)
     model.register_buffer("spread", torch.ones(1).expand(3))  # cannot be written to
-    made = Engine(model, make_optimizer(fields, Toy(), model), fields, Place(0, 1, CPU))
+    made = Engine(model, make_optimizer(fields, Toy(), model), fields, RankContext(0, 1, CPU))
     for number, taken in ((1.0, True), (float("nan"), False), (2.0, True)):
         before = {name: each.clone() for name, each in model.named_buffers()}
         made.begin(0)
@@ -271,7 +271,7 @@ def test_what_a_skipped_step_has_shown_is_forgotten() -> None:
 @pytest.mark.parametrize("count", ["nan", "inf"])
 def test_a_count_that_is_none_costs_a_step_and_no_more(count: str) -> None:
     """As where items are weighed by what is in the data."""
-    made, plain = (engine(Place(0, 1, CPU), non_finite="skip") for _ in range(2))
+    made, plain = (engine(RankContext(0, 1, CPU), non_finite="skip") for _ in range(2))
     for items, taken in ((float(count), False), (2.0, True), (float(count), False), (3.0, True)):
         for each in (made, plain) if taken else (made,):
             each.begin(0)
@@ -282,7 +282,7 @@ def test_a_count_that_is_none_costs_a_step_and_no_more(count: str) -> None:
 
 
 def test_but_not_for_ever() -> None:
-    made = engine(Place(0, 1, CPU), non_finite="skip")
+    made = engine(RankContext(0, 1, CPU), non_finite="skip")
     for _ in range(MOST_SKIPPED - 1):
         assert not one_step(made, lambda out: out.sum() * float("nan"))
     with pytest.raises(NonFiniteError, match=rf"{MOST_SKIPPED} steps in a row"):
@@ -291,7 +291,7 @@ def test_but_not_for_ever() -> None:
 
 def test_a_good_step_begins_the_count_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainers.optimization.engine.MOST_SKIPPED", 2)
-    made = engine(Place(0, 1, CPU), non_finite="skip")
+    made = engine(RankContext(0, 1, CPU), non_finite="skip")
     for _ in range(2):
         assert not one_step(made, lambda out: out.sum() * float("nan"))
         assert one_step(made, torch.sum)
@@ -300,7 +300,7 @@ def test_a_good_step_begins_the_count_anew(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_step_without_any_item(caplog: pytest.LogCaptureFixture) -> None:
     """As when every token of a batch is masked: no division by zero, and weights that stay numbers."""
-    made = engine(Place(0, 1, CPU))
+    made = engine(RankContext(0, 1, CPU))
     before = weights(made)
     assert one_step(made, lambda out: out.sum() * 0, count=0)
     assert all(torch.equal(one, other) for one, other in zip(before, weights(made), strict=True))
@@ -311,7 +311,7 @@ def test_a_step_without_any_item(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_items_may_be_fractions() -> None:
     """Weights of samples, say, that add up to less than 1."""
-    few, many = engine(Place(0, 1, CPU)), engine(Place(0, 1, CPU))
+    few, many = engine(RankContext(0, 1, CPU)), engine(RankContext(0, 1, CPU))
     for made, part in ((few, 0.001), (many, 1.0)):
         for step in range(2):
             made.begin(step)
@@ -324,7 +324,7 @@ def test_items_may_be_fractions() -> None:
 
 def test_a_model_of_doubles_is_one_throughout() -> None:
     """Counts of items that come otherwise than expected are corrected for in its own precision."""
-    made = engine(Place(0, 1, CPU))
+    made = engine(RankContext(0, 1, CPU))
     made.bare.double()
     for items in (3, 7):
         made.begin(0)
@@ -411,7 +411,7 @@ def test_a_static_graph_takes_no_micro_batches() -> None:
     """torch ends in an internal assertion."""
     fields = {**config("out", **SGD, gradient_accumulation_steps=2), "parallel": {"static_graph": True}}
     with pytest.raises(ConfigError, match=r"parallel\.static_graph: is true.*accumulation_steps is 2"):
-        distributed(layers(), Config.of(fields), Place(0, 1, CPU))
+        distributed(layers(), Config.of(fields), RankContext(0, 1, CPU))
 
 
 def nan_on_rank_1() -> str:
@@ -435,8 +435,8 @@ def test_the_rank_is_named_on_all_of_them(tmp_path: Path) -> None:
 
 def test_clipping_is_after_unscaling() -> None:
     """A loss scale of thousands would leave nothing of a gradient that is clipped before."""
-    place = Place(0, 1, CPU)
-    scaled, plain = engine(place, clip_grad_norm=0.5, precision="fp16"), engine(place, clip_grad_norm=0.5)
+    context = RankContext(0, 1, CPU)
+    scaled, plain = engine(context, clip_grad_norm=0.5, precision="fp16"), engine(context, clip_grad_norm=0.5)
     for made in (scaled, plain):
         assert one_step(made, lambda out: (out**2).sum())
     assert float(plain.norm) > 0.5
@@ -446,7 +446,7 @@ def test_clipping_is_after_unscaling() -> None:
 
 
 def test_a_scale_that_is_too_large_costs_a_step_and_no_more() -> None:
-    made = engine(Place(0, 1, CPU), precision="fp16")
+    made = engine(RankContext(0, 1, CPU), precision="fp16")
     before = weights(made)
     assert not one_step(made, lambda out: (out.float() * 1e6).sum() * 100)
     assert all(torch.equal(one, other) for one, other in zip(before, weights(made), strict=True))
@@ -455,7 +455,7 @@ def test_a_scale_that_is_too_large_costs_a_step_and_no_more() -> None:
 
 def test_half_precision_sums_do_not_overflow() -> None:
     """A mean over 8,192 items is differentiated, and no sum of them."""
-    made = engine(Place(0, 1, CPU), precision="fp16")
+    made = engine(RankContext(0, 1, CPU), precision="fp16")
     numbers = torch.randn(8192, 8)
     for _ in range(3):
         made.begin(0)
@@ -468,7 +468,7 @@ def test_half_precision_sums_do_not_overflow() -> None:
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_autocast(precision: str) -> None:
-    made = engine(Place(0, 1, CPU), precision=precision)
+    made = engine(RankContext(0, 1, CPU), precision=precision)
     with made.sync(last=True), made.autocast():
         out = made.model(batch(0)[0])
     assert out.dtype == {"bf16": torch.bfloat16, "fp16": torch.float16}[precision]
@@ -476,7 +476,7 @@ def test_autocast(precision: str) -> None:
 
 def test_averaged_weights() -> None:
     """Against the formula, step by step; buffers are those of the model."""
-    made = engine(Place(0, 1, CPU), ema_decay=0.9)
+    made = engine(RankContext(0, 1, CPU), ema_decay=0.9)
     assert made.average is not None
     assert made.judged is made.average.module
     wanted = weights(made)
@@ -490,7 +490,7 @@ def test_averaged_weights() -> None:
 def test_buffers_are_not_averaged_but_those_of_the_model() -> None:
     made = Config.of(config("out", **SGD, ema_decay=0.9))
     model = nn.Sequential(layers(), nn.BatchNorm1d(1))
-    normed = Engine(model, make_optimizer(made, Toy(), model), made, Place(0, 1, CPU))
+    normed = Engine(model, make_optimizer(made, Toy(), model), made, RankContext(0, 1, CPU))
     assert one_step(normed, lambda out: (out**3).sum())
     for mine, theirs in zip(normed.judged.buffers(), model.buffers(), strict=True):
         assert torch.equal(mine, theirs)
@@ -502,7 +502,7 @@ def test_complex_weights_are_averaged() -> None:
     model = layers()
     turn = nn.Parameter(torch.ones(2, dtype=torch.complex64))
     model.register_parameter("turn", turn)
-    turning = Engine(model, make_optimizer(made, Toy(), model), made, Place(0, 1, CPU))
+    turning = Engine(model, make_optimizer(made, Toy(), model), made, RankContext(0, 1, CPU))
     for _ in range(2):
         assert one_step(turning, lambda out: out.sum() + (turn * 1j).real.sum())
     assert torch.equal(dict(turning.judged.named_parameters())["turn"], turn)
@@ -510,8 +510,8 @@ def test_complex_weights_are_averaged() -> None:
 
 def test_what_goes_on_from_its_state_is_the_same() -> None:
     """Optimizer, loss scale, average and expectation."""
-    place = Place(0, 1, CPU)
-    first, second = (engine(place, precision="fp16", ema_decay=0.9) for _ in range(2))
+    context = RankContext(0, 1, CPU)
+    first, second = (engine(context, precision="fp16", ema_decay=0.9) for _ in range(2))
     assert first.average is not None and second.average is not None
     one_step(first, lambda out: (out.float() * 1e6).sum() * 100)  # skipped: the scale is another one
     one_step(first, lambda out: (out**2).sum(), count=5)
@@ -529,14 +529,14 @@ def test_what_goes_on_from_its_state_is_the_same() -> None:
 def test_batchnorm_over_ranks_needs_an_accelerator(tmp_path: Path) -> None:
     fields = {**config(tmp_path), "parallel": {"sync_batchnorm": True}}
     with pytest.raises(ConfigError, match=r"parallel\.sync_batchnorm: is true, but torch has it on accel"):
-        prepared_model(Toy(), Config.of(fields), Place(0, 1, CPU))
+        prepared_model(Toy(), Config.of(fields), RankContext(0, 1, CPU))
 
 
 @pytest.mark.parametrize("kinds", [(torch.float32, torch.float32), (torch.float32, torch.bfloat16)])
 def test_the_norm_is_that_of_all_gradients_to_the_bit(kinds: tuple[torch.dtype, ...]) -> None:
     model = nn.ModuleList(nn.Linear(5, 7, dtype=kind) for kind in kinds)
     made = Engine(
-        model, torch.optim.SGD(model.parameters(), lr=0.1), Config.of(config("out")), Place(0, 1, CPU)
+        model, torch.optim.SGD(model.parameters(), lr=0.1), Config.of(config("out")), RankContext(0, 1, CPU)
     )
     for each in model.parameters():
         each.grad = torch.randn_like(each)

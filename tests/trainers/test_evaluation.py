@@ -14,7 +14,7 @@ from tests.trainers.toys import Toy, run
 from trainers.configuration.config import Evaluation, Training
 from trainers.configuration.fields import ConfigError
 from trainers.data.loaders import evaluation_loader
-from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.evaluation.early_stopping import DefaultEarlyStopping
 from trainers.evaluation.measures import evaluate, evaluating
 from trainers.task import Splits
@@ -133,7 +133,7 @@ def mean_loss(samples: int, size: int) -> tuple[dict[str, float], float]:
     import os
 
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    place = initialize_ddp(rank, world, device="cpu") if world > 1 else Place(0, 1, CPU)
+    context = initialize_ddp(rank, world, device="cpu") if world > 1 else RankContext(0, 1, CPU)
     model = nn.Sequential(nn.Identity(), nn.BatchNorm1d(1))
     task = Exact(samples)
     settings = Training(path="", num_epochs=1, batch_size=size, optimizer_type=None)
@@ -141,7 +141,7 @@ def mean_loss(samples: int, size: int) -> tuple[dict[str, float], float]:
     for length in range(1, samples + 1):
         data = TensorDataset(*(part[:length] for part in task.build_data().test.tensors))
         loader = evaluation_loader(data, Evaluation(), settings, task.collate, rank=rank, world_size=world)
-        found.append(evaluate(task, model, loader, place))
+        found.append(evaluate(task, model, loader, context))
     cleanup_ddp()
     return [each["loss"] for each in found], [each.spread for each in found]  # type: ignore[return-value]
 

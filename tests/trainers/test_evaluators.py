@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, run
-from trainers.checkpointing.durable import read_sealed
+from trainers.checkpointing.durable import read_checksummed
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.pyobject import PyObject
 from trainers.data.loaders import evaluation_loader
 from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.distributed.stopping import StoppedEarly
 from trainers.evaluation.measures import evaluate
 from trainers.task import Evaluated
@@ -35,7 +35,7 @@ CPU = torch.device("cpu")
 class Numbers(torch.utils.data.Dataset[Any]):
     """0, 1, 2 … as (number, number)."""
 
-    draws_from = ()
+    rng_sources = ()
 
     def __init__(self, length: int = 20):
         self.length = length
@@ -102,21 +102,21 @@ def fields(path: Path | str, *monitors: Any, **sections: Any) -> dict[str, Any]:
     }
 
 
-def judged(told: dict[str, Any], length: int, size: int, place: Place) -> dict[str, float]:
+def judged(told: dict[str, Any], length: int, size: int, context: RankContext) -> dict[str, float]:
     """The measures of numbers up to a length."""
     task = ConfiguredTask(Config.of(told))
     settings = task.config.training
     loader = evaluation_loader(
         *(Numbers(length), Config.of({**told, "validation": {"batch_size": size}}).validation, settings),
         *(task.collate,),
-        rank=place.rank,
-        world_size=place.world_size,
+        rank=context.rank,
+        world_size=context.world_size,
     )
-    return evaluate(task, task.build_model(), loader, place)
+    return evaluate(task, task.build_model(), loader, context)
 
 
 def here(told: dict[str, Any], length: int = 5, size: int = 2) -> dict[str, float]:
-    return judged(told, length, size, Place(0, 1, CPU))
+    return judged(told, length, size, RankContext(0, 1, CPU))
 
 
 # --- Everything, in order, once -----------------------------------------------------------------------
@@ -455,7 +455,7 @@ def test_a_run_that_goes_on_knows_what_they_gave(tmp_path: Path, caplog: pytest.
     """And may have others from there on, of which the log tells. The record has them, too, also NaN."""
     trained(fields(tmp_path, ("a", lambda p, t: math.nan)))
     (record,) = (tmp_path / "toy" / "checkpoints").glob("step-*/record.json")
-    assert math.isnan(read_sealed(record)["record"]["measures"]["a"])
+    assert math.isnan(read_checksummed(record)["record"]["measures"]["a"])
     again = fields(tmp_path, ("b", lambda p, t: 2.0))
     again["training"]["num_epochs"] = 2
     with caplog.at_level("INFO"):

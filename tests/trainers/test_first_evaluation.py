@@ -123,7 +123,7 @@ class Wrong(Toy):
         self._called("measure")
         return {"parts": len(kept)}
 
-    def tester(self) -> Task:
+    def test_task(self) -> Task:
         other = copy.copy(self)
         other.tests = True
         return other

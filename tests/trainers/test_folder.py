@@ -24,10 +24,10 @@ from trainers.checkpointing.run_folder import RunFolder, run_name
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.reporting import sinks
 
-ALONE = Place(0, 1, torch.device("cpu"))
+ALONE = RankContext(0, 1, torch.device("cpu"))
 
 
 def configured(path: Path | str, **training: Any) -> Config:
@@ -295,6 +295,6 @@ def test_the_configuration_of_every_start_is_kept(tmp_path: Path) -> None:
 
 def test_another_rank_writes_no_configuration(tmp_path: Path) -> None:
     made = folder(tmp_path)
-    made._place = Place(1, 2, torch.device("cpu"))
+    made._context = RankContext(1, 2, torch.device("cpu"))
     made.write_config(configured(tmp_path))
     assert not (made.path / "config.yaml").exists()

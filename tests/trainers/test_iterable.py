@@ -19,7 +19,7 @@ from trainers.configuration.config import Training
 from trainers.configuration.fields import ConfigError
 from trainers.data.loaders import Group, TrainingLoader, training_loader
 from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.task import Splits
 
 CPU = torch.device("cpu")
@@ -94,9 +94,9 @@ class Epochs(IterableDataset[Any]):
         yield from ((self.epoch,) for _ in range(8))
 
 
-def loaded(dataset: Any, place: Place | None = None, size: int = 3, **given: Any) -> TrainingLoader:
+def loaded(dataset: Any, context: RankContext | None = None, size: int = 3, **given: Any) -> TrainingLoader:
     settings = Training(path="", num_epochs=1, batch_size=size, optimizer_type=None, **given)
-    return training_loader(dataset, settings, place or Place(0, 1, CPU), list)
+    return training_loader(dataset, settings, context or RankContext(0, 1, CPU), list)
 
 
 def samples(group: Group) -> list[Any]:
@@ -105,7 +105,7 @@ def samples(group: Group) -> list[Any]:
 
 def everything(dataset: Any, world_size: int, epoch: int = 0, **given: Any) -> list[Any]:
     """What all ranks see; each without asking the others."""
-    loaders = [loaded(dataset, Place(rank, world_size, CPU), **given) for rank in range(world_size)]
+    loaders = [loaded(dataset, RankContext(rank, world_size, CPU), **given) for rank in range(world_size)]
     return [sample for each in loaders for group in each.groups(epoch, 0) for sample in samples(group)]
 
 
@@ -149,8 +149,8 @@ def test_going_on(kind: Any, workers: int) -> None:
     """From every step, on each of two ranks, as if nothing had been: also where a step was not done."""
     given: dict[str, Any] = {"num_workers": workers, "gradient_accumulation_steps": 2}
     for rank in range(2):
-        place = Place(rank, 2, CPU)
-        first = loaded(kind(), place, **given)
+        context = RankContext(rank, 2, CPU)
+        first = loaded(kind(), context, **given)
         whole, states = [], []
         for group in first.groups(4, 0):
             whole.append(group)
@@ -158,10 +158,10 @@ def test_going_on(kind: Any, workers: int) -> None:
         assert len(whole) > 4
         last = len(whole) - 1
         for saved, consumed in ((1, 1), (last, last - 1)):
-            again = loaded(kind(), place, **given)
+            again = loaded(kind(), context, **given)
             again.load_state_dict(states[saved - 1])
             assert list(again.groups(4, consumed)) == whole[consumed:]
-        assert next(again.groups(5, 0)) == next(loaded(kind(), place, **given).groups(5, 0)) != whole[0]
+        assert next(again.groups(5, 0)) == next(loaded(kind(), context, **given).groups(5, 0)) != whole[0]
 
 
 def test_a_set_that_knows_where_it_is_skips_nothing() -> None:
@@ -194,13 +194,13 @@ def stored(state: dict[str, Any]) -> Any:
 
 
 def test_what_cannot_go_on() -> None:
-    first = loaded(Plain(), Place(0, 2, CPU), num_workers=2)
+    first = loaded(Plain(), RankContext(0, 2, CPU), num_workers=2)
     next(first.groups(0, 0))
     state = first.state_dict()
     with pytest.raises(ConfigError, match=r"there are 3 ranks, .* made with 2, .* take 2, or begin"):
-        loaded(Plain(), Place(0, 3, CPU), num_workers=2).load_state_dict(state)
+        loaded(Plain(), RankContext(0, 3, CPU), num_workers=2).load_state_dict(state)
     with pytest.raises(ConfigError, match=r"training\.num_workers: there are 1 workers, .* made with 2"):
-        loaded(Plain(), Place(0, 2, CPU)).load_state_dict(state)
+        loaded(Plain(), RankContext(0, 2, CPU)).load_state_dict(state)
     with pytest.raises(ConfigError, match="nobody knows where the training set stood after 3 steps"):
         next(first.groups(0, 3))
     assert first.steps is None

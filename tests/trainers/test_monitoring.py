@@ -21,7 +21,7 @@ from trainers.ddp import TrainerDDP
 from trainers.distributed import devices
 from trainers.distributed import process_group as distributed
 from trainers.distributed.devices import Use, limit_memory, use_of
-from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.reporting.metrics_file import MetricsFile
 from trainers.reporting.monitoring import Norms, columns, devices_of_ranks, gathered, losses_of_ranks
 from trainers.reporting.running import Running
@@ -129,7 +129,7 @@ def test_what_an_accelerator_tells(
 ) -> None:
     gpus(monkeypatch, **module)
     assert use_of(GPU) == pytest.approx(Use(3.0, 1.0, 4.0, utilization), nan_ok=True)
-    running, throughput, place = Running(), Throughput(Place(0, 1, GPU), 10), Place(0, 1, GPU)
+    running, throughput, place = Running(), Throughput(RankContext(0, 1, GPU), 10), RankContext(0, 1, GPU)
     running.add(torch.tensor(1.0), 1)
     throughput.step(1)
     found = report(running, throughput, place)
@@ -153,7 +153,7 @@ def test_a_trainings_limit_reaches_its_device(tmp_path: Path, monkeypatch: pytes
     limits: list[tuple[torch.device, float]] = []
     monkeypatch.setattr(distributed, "limit_memory", lambda *told: limits.append(told))
     for part in (None, 0.5):
-        distributed.place_of(0, Config.of(config(tmp_path, max_memory_per_gpu=part)))
+        distributed.context_of(0, Config.of(config(tmp_path, max_memory_per_gpu=part)))
     assert limits == [(torch.device("cpu"), 0.5)]
 
 

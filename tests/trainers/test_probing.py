@@ -258,10 +258,10 @@ class Stream(IterableDataset[Any]):
 class Sharded(Stream):
     def shard(self, num_shards: int, index: int) -> Any:
         whole = list(iter(self))[index::num_shards]
-        return Listed(whole)
+        return FixedOrder(whole)
 
 
-class Listed(IterableDataset[Any]):
+class FixedOrder(IterableDataset[Any]):
     def __init__(self, elements: list[Any]):
         self.elements = elements
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests import patience
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.reporting.progress import Progress, spoken
 
 SHOW = """
@@ -70,7 +70,7 @@ def test_nowhere_else(rank: int, terminal: bool) -> None:
 
 def test_where_standard_error_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
-    with Progress(Place(0, 1, torch.device("cpu")), total=3, epochs=1, done=0, epoch=0) as bar:
+    with Progress(RankContext(0, 1, torch.device("cpu")), total=3, epochs=1, done=0, epoch=0) as bar:
         bar.step(1, 0)
 
 
@@ -83,7 +83,7 @@ class Clock:
         return self.now
 
 
-ALONE = Place(0, 1, torch.device("cpu"))
+ALONE = RankContext(0, 1, torch.device("cpu"))
 VALUES = {
     "train/loss": 0.52441,
     "train/accuracy": 0.91,

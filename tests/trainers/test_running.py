@@ -15,12 +15,12 @@ from launcher.ranks import RankEnv
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import run
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.reporting import running as running_module
 from trainers.reporting.running import Running
 from trainers.reporting.throughput import Throughput, report
 
-ALONE = Place(0, 1, torch.device("cpu"))
+ALONE = RankContext(0, 1, torch.device("cpu"))
 
 
 def micro_batches(number: int, rank: int = 0) -> list[tuple[torch.Tensor, torch.Tensor, dict[str, Any]]]:

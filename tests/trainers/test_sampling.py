@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
 from trainers.configuration.fields import ConfigError
-from trainers.data.sampling import Deal, deal, micro_batches, order_of
+from trainers.data.sampling import ShardPlan, micro_batches, order_of, shard
 from trainers.task.splitting import split
 
 lengths = st.integers(1, 300)
@@ -23,25 +23,25 @@ shapes = st.tuples(st.integers(1, 9), st.integers(1, 3), st.integers(1, 5))
 """(batch_size, accumulation, world size)."""
 
 
-def dealt_or_refused(length: int, shape: tuple[int, int, int]) -> Deal:
+def dealt_or_refused(length: int, shape: tuple[int, int, int]) -> ShardPlan:
     try:
-        return deal(length, *shape, drop_last=False)
+        return shard(length, *shape, drop_last=False)
     except ConfigError:
         assume(False)
         raise
 
 
-def micros(dealt: Deal, rank: int, consumed: int = 0, epoch: int = 0, *, shuffle: bool = True) -> Any:
+def micros(plan: ShardPlan, rank: int, consumed: int = 0, epoch: int = 0, *, shuffle: bool = True) -> Any:
     """A rank's micro-batches, in a list for each step."""
-    found = micro_batches(dealt, order_of(dealt.length, 5, epoch, shuffle=shuffle), rank, consumed)
-    steps = [[next(found) for _ in dealt.micros(step, rank)] for step in range(consumed, dealt.steps)]
+    found = micro_batches(plan, order_of(plan.length, 5, epoch, shuffle=shuffle), rank, consumed)
+    steps = [[next(found) for _ in plan.micros(step, rank)] for step in range(consumed, plan.steps)]
     assert next(found, None) is None
     return steps
 
 
-def together(dealt: Deal) -> list[set[int]]:
+def together(plan: ShardPlan) -> list[set[int]]:
     """What all ranks train on in each step."""
-    ranks = [micros(dealt, rank) for rank in range(dealt.world_size)]
+    ranks = [micros(plan, rank) for rank in range(plan.world_size)]
     return [
         {sample for parts in step for part in parts for sample in part} for step in zip(*ranks, strict=True)
     ]
@@ -50,13 +50,13 @@ def together(dealt: Deal) -> list[set[int]]:
 @given(lengths, shapes)
 def test_every_sample_once_in_an_epoch(length: int, shape: tuple[int, int, int]) -> None:
     """Q5, Q19: no duplicates, no gaps but what is dropped; as many steps and micro-batches on every rank."""
-    dealt = dealt_or_refused(length, shape)
+    plan = dealt_or_refused(length, shape)
     batch_size, accumulation, world_size = shape
-    ranks = [micros(dealt, rank) for rank in range(world_size)]
+    ranks = [micros(plan, rank) for rank in range(world_size)]
     seen = [sample for steps in ranks for step in steps for micro in step for sample in micro]
-    assert len(seen) == len(set(seen)) == sum(dealt.samples(step) for step in range(dealt.steps))
+    assert len(seen) == len(set(seen)) == sum(plan.samples(step) for step in range(plan.steps))
     assert set(seen) <= set(range(length))
-    assert length - len(seen) < max(dealt.global_batch / 2, 2 * accumulation * world_size)
+    assert length - len(seen) < max(plan.global_batch / 2, 2 * accumulation * world_size)
     for parts in zip(*ranks, strict=True):
         assert len({len(part) for part in parts}) == 1
         assert len(parts[0]) <= accumulation
@@ -74,24 +74,24 @@ def test_what_is_trained_on_together_does_not_depend_on_the_world_size(
     ways = [shape, (batch_size * world_size, accumulation, 1), (batch_size, accumulation * world_size, 1)]
     found = [dealt_or_refused(length, way) for way in ways]
     whole = length // found[0].global_batch
-    told = [together(dealt) for dealt in found]
+    told = [together(plan) for plan in found]
     assert told[0][: whole - 1] == told[1][: whole - 1] == told[2][: whole - 1]
-    rests = [steps for dealt, steps in zip(found, told, strict=True) if dealt.steps > whole]
+    rests = [steps for plan, steps in zip(found, told, strict=True) if plan.steps > whole]
     assert all(rest == rests[0] for rest in rests)
 
 
 @given(lengths, shapes, st.integers(0, 40))
 def test_going_on_in_the_middle(length: int, shape: tuple[int, int, int], consumed: int) -> None:
-    dealt = dealt_or_refused(length, shape)
+    plan = dealt_or_refused(length, shape)
     for rank in range(shape[2]):
-        assert micros(dealt, rank, min(consumed, dealt.steps)) == micros(dealt, rank)[consumed:]
+        assert micros(plan, rank, min(consumed, plan.steps)) == micros(plan, rank)[consumed:]
 
 
 def test_epochs_differ_and_repeat() -> None:
-    dealt = deal(50, 4, 1, 2, drop_last=False)
-    assert micros(dealt, 0) == micros(dealt, 0)
-    assert micros(dealt, 0) != micros(dealt, 0, epoch=1)
-    assert micros(dealt, 1, shuffle=False)[0] == [[1, 3, 5, 7]]
+    plan = shard(50, 4, 1, 2, drop_last=False)
+    assert micros(plan, 0) == micros(plan, 0)
+    assert micros(plan, 0) != micros(plan, 0, epoch=1)
+    assert micros(plan, 1, shuffle=False)[0] == [[1, 3, 5, 7]]
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_epochs_differ_and_repeat() -> None:
 def test_the_end_of_an_epoch(
     length: int, shape: tuple[int, int, int], drop_last: bool, steps: list[list[list[int]]]
 ) -> None:
-    dealt = deal(length, *shape, drop_last=drop_last)
-    assert [[dealt.micros(step, rank) for rank in range(shape[2])] for step in range(dealt.steps)] == steps
+    plan = shard(length, *shape, drop_last=drop_last)
+    assert [[plan.micros(step, rank) for rank in range(shape[2])] for step in range(plan.steps)] == steps
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_end_of_an_epoch(
 )
 def test_too_few_samples(length: int, shape: tuple[int, int, int], drop_last: bool, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        deal(length, *shape, drop_last=drop_last)
+        shard(length, *shape, drop_last=drop_last)
 
 
 class Numbers(Dataset[Any]):
@@ -170,9 +170,9 @@ def test_no_memory_grows_with_the_set() -> None:
     tracemalloc.start()
     try:
         training, rest = split(Numbers(60_000_000), [0.9, 0.1], 0)
-        dealt = deal(len(training), 8, 1, 2, drop_last=False)
-        order = order_of(dealt.length, 0, 3, shuffle=True)
-        first = next(micro_batches(dealt, order, 1, 1000))
+        plan = shard(len(training), 8, 1, 2, drop_last=False)
+        order = order_of(plan.length, 0, 3, shuffle=True)
+        first = next(micro_batches(plan, order, 1, 1000))
         found = training.__getitems__(first)
         _, peak = tracemalloc.get_traced_memory()
     finally:

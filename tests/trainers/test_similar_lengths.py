@@ -14,10 +14,10 @@ from torch.utils.data import Dataset, Subset
 
 from trainers.configuration.config import Evaluation, Training
 from trainers.configuration.fields import ConfigError
-from trainers.data.length_batching import arranged, lengths_of
+from trainers.data.length_batching import length_bucketed, lengths_of
 from trainers.data.loaders import evaluation_loader, training_loader
-from trainers.data.sampling import Deal, deal, micro_batches, order_of
-from trainers.distributed.process_group import Place
+from trainers.data.sampling import ShardPlan, micro_batches, order_of, shard
+from trainers.distributed.process_group import RankContext
 from trainers.task.splitting import split
 
 shapes = st.tuples(st.integers(1, 9), st.integers(1, 3), st.integers(1, 4))
@@ -26,24 +26,26 @@ samples = st.lists(st.integers(0, 60), min_size=1, max_size=300)
 """Their lengths."""
 
 
-def dealt_or_refused(length: int, shape: tuple[int, int, int], *, drop_last: bool = False) -> Deal:
+def dealt_or_refused(length: int, shape: tuple[int, int, int], *, drop_last: bool = False) -> ShardPlan:
     try:
-        return deal(length, *shape, drop_last=drop_last)
+        return shard(length, *shape, drop_last=drop_last)
     except ConfigError:
         assume(False)
         raise
 
 
-def steps(lengths: Sequence[int], dealt: Deal, epoch: int = 0, consumed: int = 0) -> list[list[list[int]]]:
+def steps(
+    lengths: Sequence[int], plan: ShardPlan, epoch: int = 0, consumed: int = 0
+) -> list[list[list[int]]]:
     """For each step the micro-batches of all ranks."""
-    order = order_of(dealt.length, 5, epoch, shuffle=True)
+    order = order_of(plan.length, 5, epoch, shuffle=True)
     assert not isinstance(order, range)
-    similar = arranged(torch.tensor(lengths), dealt, order, 5, epoch)
-    found: list[list[list[int]]] = [[] for _ in range(consumed, dealt.steps)]
-    for rank in range(dealt.world_size):
-        micros = micro_batches(dealt, similar, rank, consumed)
+    similar = length_bucketed(torch.tensor(lengths), plan, order, 5, epoch)
+    found: list[list[list[int]]] = [[] for _ in range(consumed, plan.steps)]
+    for rank in range(plan.world_size):
+        micros = micro_batches(plan, similar, rank, consumed)
         for step, into in enumerate(found, consumed):
-            into += [next(micros) for _ in dealt.micros(step, rank)]
+            into += [next(micros) for _ in plan.micros(step, rank)]
         assert next(micros, None) is None
     return found
 
@@ -53,8 +55,8 @@ def test_every_sample_once_and_neighbours_together(
     lengths: list[int], shape: tuple[int, int, int], drop_last: bool
 ) -> None:
     """Those that are dropped are those that would have been; in a step no two micro-batches overlap."""
-    dealt = dealt_or_refused(len(lengths), shape, drop_last=drop_last)
-    found = steps(lengths, dealt)
+    plan = dealt_or_refused(len(lengths), shape, drop_last=drop_last)
+    found = steps(lengths, plan)
     taken = [sample for step in found for micro in step for sample in micro]
     order = list(order_of(len(lengths), 5, 0, shuffle=True))
     assert sorted(taken) == sorted(order[: len(taken)])
@@ -69,19 +71,19 @@ def test_what_is_trained_on_together_does_not_depend_on_the_world_size(
 ) -> None:
     batch_size, accumulation, world_size = shape
     ways = [shape, (batch_size * world_size, accumulation, 1), (batch_size, accumulation * world_size, 1)]
-    dealt = [dealt_or_refused(len(lengths), way) for way in ways]
-    assume(len({each.bounds(each.steps - 1)[1] for each in dealt}) == 1)  # the same are dropped
+    plan = [dealt_or_refused(len(lengths), way) for way in ways]
+    assume(len({each.bounds(each.steps - 1)[1] for each in plan}) == 1)  # the same are dropped
     together = [
-        [{sample for micro in step for sample in micro} for step in steps(lengths, each)] for each in dealt
+        [{sample for micro in step for sample in micro} for step in steps(lengths, each)] for each in plan
     ]
     assert together[0] == together[1] == together[2]
 
 
 @given(samples, shapes, st.integers(0, 40))
 def test_going_on_in_the_middle(lengths: list[int], shape: tuple[int, int, int], consumed: int) -> None:
-    dealt = dealt_or_refused(len(lengths), shape)
-    consumed = min(consumed, dealt.steps)
-    assert steps(lengths, dealt, consumed=consumed) == steps(lengths, dealt)[consumed:]
+    plan = dealt_or_refused(len(lengths), shape)
+    consumed = min(consumed, plan.steps)
+    assert steps(lengths, plan, consumed=consumed) == steps(lengths, plan)[consumed:]
 
 
 def residues(number: int) -> list[int]:
@@ -101,26 +103,26 @@ def padding(lengths: list[int], micros: Sequence[list[int]]) -> float:
 @pytest.mark.parametrize(("number", "batch_size"), [(372, 8), (372, 2), (372, 32), (5000, 8), (20, 2)])
 def test_little_is_padded_on_any_rank(number: int, batch_size: int, world_size: int) -> None:
     """Also where an epoch is three global batches, as with 32 on 4 ranks."""
-    lengths, dealt = residues(number), deal(number, batch_size, 1, world_size, drop_last=False)
+    lengths, plan = residues(number), shard(number, batch_size, 1, world_size, drop_last=False)
     of_ranks: list[list[list[int]]] = [[] for _ in range(world_size)]
     for epoch in range(3):
-        for step in steps(lengths, dealt, epoch):
+        for step in steps(lengths, plan, epoch):
             for rank, micro in enumerate(step):
                 of_ranks[rank].append(micro)
     assert max(padding(lengths, micros) for micros in of_ranks) < 0.2
     if batch_size > 2:
         shuffled = order_of(number, 5, 0, shuffle=True)
-        assert padding(lengths, list(micro_batches(dealt, shuffled, 0, 0))) > 0.4
+        assert padding(lengths, list(micro_batches(plan, shuffled, 0, 0))) > 0.4
 
 
 def test_chance_is_left() -> None:
     """Other batches in each epoch, in an order without a trend, and each rank has the longest at times."""
-    lengths, dealt = residues(372), deal(372, 8, 1, 4, drop_last=False)
-    one, other = steps(lengths, dealt), steps(lengths, dealt, epoch=1)
+    lengths, plan = residues(372), shard(372, 8, 1, 4, drop_last=False)
+    one, other = steps(lengths, plan), steps(lengths, plan, epoch=1)
     assert not {frozenset(micro) for step in one for micro in step} & {
         frozenset(micro) for step in other for micro in step
     }
-    means = [sum(lengths[each] for micro in step for each in micro) for step in one[: dealt.steps - 1]]
+    means = [sum(lengths[each] for micro in step for each in micro) for step in one[: plan.steps - 1]]
     assert means not in (sorted(means), sorted(means, reverse=True))
     longest = [max(range(4), key=lambda rank: max(lengths[at] for at in step[rank])) for step in one + other]
     assert set(longest) == {0, 1, 2, 3}
@@ -130,9 +132,9 @@ def test_chance_is_left() -> None:
 def test_chance_is_left_in_a_small_set_too(number: int, batch_size: int) -> None:
     """No two of which are of one length: sorted, they would always lie side by side with the same ones."""
     lengths = [50 + 3 * each for each in range(number)]
-    dealt = deal(number, batch_size, 1, 1, drop_last=False)
+    plan = shard(number, batch_size, 1, 1, drop_last=False)
     epochs = [
-        {frozenset(micro) for step in steps(lengths, dealt, epoch) for micro in step} for epoch in range(5)
+        {frozenset(micro) for step in steps(lengths, plan, epoch) for micro in step} for epoch in range(5)
     ]
     assert len(set.union(*epochs)) > 0.6 * sum(map(len, epochs))
     assert padding(lengths, [list(micro) for micro in epochs[0]]) < 0.25
@@ -140,7 +142,7 @@ def test_chance_is_left_in_a_small_set_too(number: int, batch_size: int) -> None
 
 def test_a_rank_with_several_micro_batches_has_short_and_long_ones() -> None:
     lengths = list(range(64))
-    (step,) = steps(lengths, deal(64, 8, 4, 2, drop_last=False))
+    (step,) = steps(lengths, shard(64, 8, 4, 2, drop_last=False))
     assert sum(sum(micro) for micro in step[:4]) == sum(sum(micro) for micro in step[4:])
 
 
@@ -165,8 +167,8 @@ SETTINGS = Training(path="", num_epochs=1, batch_size=4, optimizer_type=None)
 
 
 def batches(dataset: Any, settings: Training = SETTINGS, consumed: int = 0) -> Any:
-    place = Place(0, 1, torch.device("cpu"), alone=True)
-    groups = training_loader(dataset, settings, place, list).groups(1, consumed)
+    context = RankContext(0, 1, torch.device("cpu"), alone=True)
+    groups = training_loader(dataset, settings, context, list).groups(1, consumed)
     return [micro.data for group in groups for micro in group.micros]
 
 

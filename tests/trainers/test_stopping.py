@@ -20,11 +20,11 @@ from tests.cases import others_long
 from tests.trainers.toys import Ranks, Toy, config, run
 from trainers.checkpointing.checkpoints import Checkpoints, load_part
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.stopping import StoppedEarly, StoppedInside, Stopping
 from trainers.reporting.metrics_file import MetricsFile
 
-ALONE = Place(0, 1, torch.device("cpu"))
+ALONE = RankContext(0, 1, torch.device("cpu"))
 
 
 class Clock:
@@ -87,7 +87,7 @@ def test_the_file_is_looked_for_once_a_second(clock: Clock, tmp_path: Path) -> N
 def test_another_rank_looks_at_neither(clock: Clock, tmp_path: Path) -> None:
     (tmp_path / "stop").touch()
     told = {"CASTOFF_STOP_FILE": str(tmp_path / "stop"), "CASTOFF_DEADLINE": "1"}
-    assert Stopping(Place(1, 2, torch.device("cpu")), told).asked() is None
+    assert Stopping(RankContext(1, 2, torch.device("cpu")), told).asked() is None
 
 
 def test_a_checkpoint_on_its_way_to_the_disk_is_waited_for() -> None:
@@ -151,7 +151,7 @@ def test_the_code_tells_again_from_done(file: str | None, code: int, monkeypatch
 
 def test_the_outcome_is_whole(tmp_path: Path) -> None:
     told = {"CASTOFF_OUTCOME_FILE": str(tmp_path / "outcome")}
-    Stopping(Place(1, 2, torch.device("cpu")), told).say("done")
+    Stopping(RankContext(1, 2, torch.device("cpu")), told).say("done")
     assert not list(tmp_path.iterdir())
     Stopping(ALONE, told).say("again")
     assert [path.name for path in tmp_path.iterdir()] == ["outcome"]
@@ -161,9 +161,9 @@ def test_the_outcome_is_whole(tmp_path: Path) -> None:
 def test_each_host_of_castoffs_own_starter_is_told(tmp_path: Path) -> None:
     """It sees its own host alone: the first rank there tells it, and on others than the first nobody else."""
     there = {"CASTOFF_OUTCOME_FILE": str(tmp_path / "outcome"), "CASTOFF_STARTER": "local"}
-    Stopping(Place(3, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "1"}).say("again")
+    Stopping(RankContext(3, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "1"}).say("again")
     assert not list(tmp_path.iterdir())
-    Stopping(Place(2, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "0"}).say("again")
+    Stopping(RankContext(2, 4, torch.device("cpu")), {**there, "LOCAL_RANK": "0"}).say("again")
     assert (tmp_path / "outcome").read_text() == "again\n"
 
 

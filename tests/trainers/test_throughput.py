@@ -13,11 +13,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import run
-from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.reporting.running import Running
 from trainers.reporting.throughput import TIMED, Throughput, measures, report
 
-ALONE = Place(0, 1, torch.device("cpu"))
+ALONE = RankContext(0, 1, torch.device("cpu"))
 
 
 class Clock:
@@ -86,18 +86,18 @@ def slow_rank(slow: int) -> dict[str, float]:
         cleanup_ddp()
 
 
-def four_steps(place: Place, slow: int) -> dict[str, float]:
+def four_steps(context: RankContext, slow: int) -> dict[str, float]:
     model = DistributedDataParallel(nn.Linear(8, 8))  # gone before the group is
-    running, throughput = Running(), Throughput(place, 8)
+    running, throughput = Running(), Throughput(context, 8)
     for _ in throughput.waits(range(4)):
         total = model(torch.ones(4, 8)).sum()
-        if place.rank == slow:
+        if context.rank == slow:
             time.sleep(0.3)
         with throughput.reduction(total):
             total.backward()
         running.add(total, 4)
         throughput.step(4)
-    return report(running, throughput, place)
+    return report(running, throughput, context)
 
 
 @pytest.mark.usefixtures("for_real")

@@ -23,9 +23,15 @@ from tests.trainers.toys import Ranks, Toy, config, run
 from trainers.configuration.config import Parallel
 from trainers.ddp import TrainerDDP
 from trainers.distributed.failures import end
-from trainers.distributed.health_check import Answer, RollCall, Verdict, judge
-from trainers.distributed.process_group import Place, RanksLost, cleanup_ddp, initialize_ddp, record_flights
-from trainers.distributed.watchdog import Watch
+from trainers.distributed.health_check import Answer, RankHealthCheck, Verdict, judge
+from trainers.distributed.process_group import (
+    RankContext,
+    RanksLost,
+    cleanup_ddp,
+    initialize_ddp,
+    record_flights,
+)
+from trainers.distributed.watchdog import Watchdog
 
 HOST = socket.gethostname()
 
@@ -98,19 +104,19 @@ def test_only_one_rank_says_it_in_full() -> None:
 # --- The roll call, of many ranks in one process --------------------------------------------------------
 
 
-def calls(count: int, world_size: int) -> list[RollCall]:
+def calls(count: int, world_size: int) -> list[RankHealthCheck]:
     """The first ranks' parts in it."""
     store: Any = vars(dist)["HashStore"]()  # as TCPStore, but that threads may share it
     for rank in range(count, world_size):
         store.set(f"castoff/host/{rank}", f"node{rank}")
-    return [RollCall(store, rank, world_size, f"node{rank}", "rank 0") for rank in range(count)]
+    return [RankHealthCheck(store, rank, world_size, f"node{rank}", "rank 0") for rank in range(count)]
 
 
-def hold(made: list[RollCall]) -> list[Verdict]:
+def hold(made: list[RankHealthCheck]) -> list[Verdict]:
     """All of them at once."""
     verdicts: dict[int, Verdict] = {}
 
-    def one(call: RollCall) -> None:
+    def one(call: RankHealthCheck) -> None:
         verdicts[call.rank] = call.hold("waits", "in backward")
 
     threads = [threading.Thread(target=one, args=(call,)) for call in made]
@@ -300,7 +306,7 @@ def disagree() -> None:
     def whole() -> None:
         me = RankEnv.detect()
         place = initialize_ddp(me.rank, me.world_size, device="cpu")
-        with Watch(place, Parallel(start_timeout=3600, timeout=LIMIT)) as watch:
+        with Watchdog(place, Parallel(start_timeout=3600, timeout=LIMIT)) as watch:
             for step in range(1, 10):
                 if step == 4 and me.rank == 0:
                     place.barrier("the checkpoint of an early stop")
@@ -310,8 +316,8 @@ def disagree() -> None:
     until_ended(whole)
 
 
-def sum_up(place: Place) -> None:
-    place.sum(torch.ones(1000))
+def sum_up(context: RankContext) -> None:
+    context.sum(torch.ones(1000))
 
 
 @pytest_real
@@ -331,7 +337,7 @@ def slow_start() -> list[float]:
     me = RankEnv.detect()
     place = initialize_ddp(me.rank, me.world_size, device="cpu", timeout=3600)
     seen = []
-    with Watch(place, Parallel(start_timeout=3600, timeout=0.5)) as watch:
+    with Watchdog(place, Parallel(start_timeout=3600, timeout=0.5)) as watch:
         time.sleep(1.5 * me.rank)  # longer than the later limit
         place.barrier("the start")
         seen.append(watch._limit)
@@ -358,7 +364,7 @@ def test_the_first_step_and_what_is_allowed_may_take_long(tmp_path: Path) -> Non
 
 def test_alone_nothing_is_watched() -> None:
     before = threading.active_count()
-    with Watch(Place(0, 1, torch.device("cpu")), Parallel(timeout=0.001)) as watch:
+    with Watchdog(RankContext(0, 1, torch.device("cpu")), Parallel(timeout=0.001)) as watch:
         watch.step_done(1)
         assert threading.active_count() == before
         with watch.allow("a checkpoint"):
