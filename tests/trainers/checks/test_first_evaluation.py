@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from tests.trainers.test_additivity import Lossy, mean_times_samples, total
-from tests.trainers.test_weights import met
+from tests.trainers.checks.test_additivity import Lossy, mean_times_samples, total
+from tests.trainers.optimization.test_weights import met
 from tests.trainers.toys import Toy, config, digest, run
 from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP

@@ -20,7 +20,7 @@ from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
 import tests.geometric  # noqa: F401  # before what loads it
 from launcher.ranks import RankEnv
-from tests.trainers.test_weights import met
+from tests.trainers.optimization.test_weights import met
 from tests.trainers.toys import Toy, config, run
 from trainers.configuration.fields import ConfigError
 from trainers.data.sample_content import content

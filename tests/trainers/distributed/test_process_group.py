@@ -49,7 +49,7 @@ def test_q4_the_guides_example_under_torchrun(tmp_path: Path) -> None:
         "cleanup_ddp()\n"
     )
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", str(script)]
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         command, env=environ, capture_output=True, text=True, timeout=patience.SECONDS, check=False
     )

@@ -19,7 +19,7 @@ from trainers.configuration.config import Config
 from trainers.program import command_line
 from trainers.reporting.metrics_file import MetricsFile
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def written(folder: Path, **training: Any) -> Path:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.trainers.test_weights import met
+from tests.trainers.optimization.test_weights import met
 from tests.trainers.toys import Toy, config, digest, run
 from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
 from trainers.ddp import TrainerDDP

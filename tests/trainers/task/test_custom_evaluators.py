@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from launcher.ranks import RankEnv
-from tests.trainers.test_evaluators import Numbers, Scaled, fields, squares, trained
+from tests.trainers.task.test_evaluators import Numbers, Scaled, fields, squares, trained
 from tests.trainers.toys import lasting_lines, run
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import patience
-from tests.trainers.test_data import loaded, samples
+from tests.trainers.data.test_loaders import loaded, samples
 from trainers.distributed.forking import Forking
 
 

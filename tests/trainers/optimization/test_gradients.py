@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from launcher.ranks import RankEnv
-from tests.trainers.test_engine import batch, engine, squared
+from tests.trainers.optimization.test_engine import batch, engine, squared
 from tests.trainers.toys import run
 from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 from trainers.optimization.gradients import GradientNorm

@@ -65,6 +65,6 @@ atexit.register(ending.set)
 sys.exit(3)
 """
     command = [sys.executable, "-c", code, str(tmp_path / "file")]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=patience.SECONDS, check=False)
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], timeout=patience.SECONDS, check=False)
     assert done.returncode == 3
     assert (tmp_path / "file").read_text() == "whole"

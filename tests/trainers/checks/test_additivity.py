@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from tests.trainers.test_weights import met
+from tests.trainers.optimization.test_weights import met
 from tests.trainers.toys import Sensitive, Toy, config, digest, run
 from tests.trainers.toys import train as trained
 from trainers.checks.additivity import LOSS

@@ -94,7 +94,7 @@ class TestNothingListensBeyondLoopback:
         (tmp_path / "program.py").write_text(
             "import os, psutil, torch\n"
             "from launcher.ranks import RankEnv\n"
-            "from tests.trainers.test_one_host import listening\n"
+            "from tests.trainers.distributed.test_one_host import listening\n"
             "from trainers import cleanup_ddp, initialize_ddp\n"
             "me = RankEnv.detect()\n"
             "place = initialize_ddp(me.rank, me.world_size, device='cpu')\n"

@@ -34,7 +34,7 @@ logging.info("the end") if len(sys.argv) > 2 else None
 
 def shown(rank: int, *, terminal: bool, log: bool = False) -> str:
     ours, theirs = pty.openpty()
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm"}
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "TERM": "xterm"}
     command = [sys.executable, "-c", SHOW, str(rank), *(["log"] if log else [])]
     error = theirs if terminal else subprocess.PIPE
     done = subprocess.run(
