@@ -191,6 +191,7 @@ FLOORS = {
         ("dpo", "gnn", "sedd"),
         ("program",),
         ("ddp",),
+        ("assembly",),
         ("checks", "reporting"),
         ("evaluation",),
         ("checkpointing",),

@@ -148,7 +148,7 @@ def looked_at(trainer: TrainerDDP) -> str:
     pair = trainer.prepare_dataloaders()[0].pair
     assert pair is not None
     try:
-        trainer.additivity.check(LOSS, trainer.task, pair)
+        trainer.first_step.additivity.check(LOSS, trainer.task, pair)
     except ConfigError as error:
         return str(error)
     return ""
