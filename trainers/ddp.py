@@ -223,7 +223,7 @@ class TrainerDDP(Assembly):
         self.stopping.say("done")
 
     def _save(self) -> None:
-        """Keep where training stands; rank 0 writes while training goes on."""
+        """Keep where training stands; rank 0 writes while training continues."""
         self.manager.save()
         self.stopping.checkpoint_took(self.manager.longest)
 
@@ -239,7 +239,7 @@ class TrainerDDP(Assembly):
         self._barrier("the checkpoint of an early stop")
         why = self.stopping.asked() or "another rank"
         self.stopping.say("again")
-        self.logger.warning("Stopped early at step %d (%s); it can go on from there", self.step, why)
+        self.logger.warning("Stopped early at step %d (%s); it can be resumed from there", self.step, why)
         raise StoppedEarly(f"stopped early at step {self.step}: {why}")
 
 

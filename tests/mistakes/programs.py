@@ -74,7 +74,7 @@ class Mistake(NamedTuple):
     alone: bool = False
     """Whether the last rank alone makes it."""
     again: bool = False
-    """Whether it is made by a program that goes on from where another was."""
+    """Whether it is made by a program that resumes from where another was."""
 
     def write(self, folder: Path) -> Path:
         """Its file."""

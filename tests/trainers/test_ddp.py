@@ -68,9 +68,9 @@ def test_q1_a_fresh_trainer_has_done_nothing(trainer: TrainerDDP) -> None:
 class Recorder(nn.Module):
     """Stands in for DistributedDataParallel."""
 
-    def __init__(self, module: nn.Module, **told: Any):
+    def __init__(self, module: nn.Module, **given: Any):
         super().__init__()
-        self.told = told
+        self.told = given
 
 
 @pytest.fixture
@@ -153,8 +153,8 @@ def test_q8_the_model_is_moved_before_it_is_wrapped(tmp_path: Path, monkeypatch:
             return Moved(8, 1)
 
     class Wrapper(Recorder):
-        def __init__(self, module: nn.Module, **told: Any):
-            super().__init__(module, **told)
+        def __init__(self, module: nn.Module, **given: Any):
+            super().__init__(module, **given)
             seen.append("wrapped")
 
     monkeypatch.setattr("trainers.optimization.wrapping.DistributedDataParallel", Wrapper)
@@ -322,7 +322,7 @@ def test_arguments_that_are_not_what_is_trained_may_change(
     assert second.epoch == 2
     assert f"task_kwargs.steps: was 3 until step {first.step}, is 5 from here on" in caplog.text
     assert "task_kwargs.folder" not in caplog.text
-    assert len(set(words)) == 1, "what a run that goes on is called in the log"
+    assert len(set(words)) == 1, "what a resumed run is called in the log"
     with pytest.raises(ConfigError, match=r"task_kwargs\.samples: is 48, but .* was made with none given"):
         attempt(3, samples=48)
 

@@ -239,7 +239,7 @@ class Line(Toy):
 
 
 def test_and_is_what_the_step_takes(tmp_path: Path) -> None:
-    """Also the first one of a run that goes on."""
+    """Also the first one of a resumed run."""
     falls: dict[str, Any] = {
         "schedule": {"type": "linear", "warmup_steps": 4, "steps": 8},
         "num_epochs": None,
@@ -366,8 +366,8 @@ def test_each_validation_is_told_among_those_before(attempts: tuple[int, ...], t
     assert list(lines(trainer, "val/best_loss").values()) == [3.0, 2.0, 2.0, 2.0, 1.0]
     assert list(lines(trainer, "val/without_improvement").values()) == [1, 0, 0, 1, 2, 0]
     assert list(lines(trainer, "checkpoint/is_best").values()) == [0, 1, 1, 0, 0, 1]
-    told = lines(trainer, "checkpoint/step")
-    assert list(told) == list(told.values()) == [4, 8, 12, 16, 20, 24]
+    given = lines(trainer, "checkpoint/step")
+    assert list(given) == list(given.values()) == [4, 8, 12, 16, 20, 24]
 
 
 class Looking(Toy):
@@ -442,7 +442,7 @@ def test_what_is_drawn_after_a_validation_is_of_that_one(tmp_path: Path) -> None
 
 
 class Diverges(Toy):
-    """Its loss is no number from the sixth step on."""
+    """Its loss is not a number from the sixth step on."""
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
         loss = super().loss(model, batch)
@@ -626,8 +626,8 @@ def test_from_four_ranks_to_two(tmp_path: Path) -> None:
     outcome, stop = tmp_path / "outcome", tmp_path / "stop"
     stop.touch()
     four = plainly(tmp_path / "out", batch_size=3, num_epochs=4)
-    told = {"CASTOFF_STOP_FILE": str(stop), "CASTOFF_OUTCOME_FILE": str(outcome)}
-    ranks = Ranks(tmp_path / "four", 4, told)
+    given = {"CASTOFF_STOP_FILE": str(stop), "CASTOFF_OUTCOME_FILE": str(outcome)}
+    ranks = Ranks(tmp_path / "four", 4, given)
     ranks.start(train, Plain(True), four)
     assert ranks.end() == [0] * 4, ranks.log(0)
     assert outcome.read_text() == "again\n"

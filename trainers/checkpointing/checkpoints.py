@@ -229,7 +229,7 @@ class Checkpoints:
             problem = self.problem(path)
             if problem is None:
                 if damaged:
-                    logger.warning("going on from the older checkpoint %s", path)
+                    logger.warning("resuming from the older checkpoint %s", path)
                 return path
             logger.error("checkpoint %s is damaged, and not used: %s", path, problem)
             self._damaged.add(path)
@@ -251,7 +251,7 @@ class Checkpoints:
         if path is None:
             return None
         problem = self.problem(path)
-        if problem is not None and not path.exists():  # a training that goes on has found a better one
+        if problem is not None and not path.exists():  # a resumed training has found a better one
             return self.best()
         if problem is not None:
             raise CheckpointError(
@@ -294,11 +294,11 @@ class Checkpoints:
     def problem(self, path: Path) -> str | None:
         """What is wrong with a checkpoint; None: nothing."""
         try:
-            for name, told in read_checksummed(path / _MANIFEST)["files"].items():
+            for name, given in read_checksummed(path / _MANIFEST)["files"].items():
                 size = (path / name).stat().st_size
-                if size != told["size"]:
-                    return f"{name} has {size} bytes instead of {told['size']}"
-                if sum_of(path / name) != told["crc32"]:
+                if size != given["size"]:
+                    return f"{name} has {size} bytes instead of {given['size']}"
+                if sum_of(path / name) != given["crc32"]:
                     return f"{name} does not have its checksum"
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             return f"{type(error).__name__}: {error}"
@@ -351,7 +351,7 @@ def _read_record(path: Path) -> dict[str, Any] | str | None:
         return None
     except (OSError, ValueError, KeyError) as error:
         return f"{type(error).__name__}: {error}"
-    return record if isinstance(record, dict) else "it is no record"
+    return record if isinstance(record, dict) else "it is not a record"
 
 
 def _refuse_non_finite(step: int, parts: Mapping[str, Any], infinite: Collection[str]) -> None:

@@ -99,10 +99,10 @@ class CheckpointManager:
     def save(self) -> None:
         """Keep where training stands, unless that is kept; all ranks must call it.
 
-        Rank 0 writes, and does so while training goes on; `wait` ends with it.
+        Rank 0 writes, and does so while training continues; `wait` ends with it.
 
         Raises:
-            NonFiniteError: the last step has made the weights something that is no number.
+            NonFiniteError: the last step has made the weights something that is not a number.
             ConfigError: the ranks' weights differ, and nothing is kept; or a parameter is left untrained.
             OSError: on rank 0, if this or the checkpoint before it could not be written.
         """
@@ -200,7 +200,7 @@ class CheckpointManager:
         return fields(self._config, self._context.world_size, self._given)
 
     def _here(self) -> tuple[int, int, bool]:
-        """Grows as training goes on; what was saved to be validated is not saved again afterwards."""
+        """Grows as training continues; what was saved to be validated is not saved again afterwards."""
         return self._state.step, self._state.epoch, self._state.validating
 
 

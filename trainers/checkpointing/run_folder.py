@@ -5,7 +5,7 @@
       run.json        which castoff run made it
       .lock           held by rank 0 as long as it lives
 
-Outside a castoff run the name is the configuration's, so the same command again goes on where it was.
+Outside a castoff run the name is the configuration's, so the same command again resumes where it was.
 """
 
 from __future__ import annotations
@@ -146,10 +146,10 @@ def _made_by(mark: Path, castoff_run: str | None) -> bool:
     if castoff_run is None:
         return False
     try:
-        told = json.loads(mark.read_bytes())
+        given = json.loads(mark.read_bytes())
     except (FileNotFoundError, ValueError):
         return False
-    return isinstance(told, dict) and told.get("castoff_run") == castoff_run
+    return isinstance(given, dict) and given.get("castoff_run") == castoff_run
 
 
 def _has_more(folder: Path) -> bool:
@@ -244,7 +244,7 @@ def _key(file: os.stat_result) -> tuple[int, int, int]:
 
 def _words(said: bytes) -> str:
     try:
-        told = json.loads(said)
-        return f"process {told['pid']} on {told['host']}"
+        given = json.loads(said)
+        return f"process {given['pid']} on {given['host']}"
     except (ValueError, KeyError, TypeError):
         return "another process"

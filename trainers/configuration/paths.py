@@ -15,8 +15,8 @@ def expanded(path: str, field: str) -> Path:
     Raises:
         ConfigError: a variable is not set, or there is no such user.
     """
-    told = os.path.expandvars(path)
-    left = re.search(r"\$\{?(\w+)", told)
+    given = os.path.expandvars(path)
+    left = re.search(r"\$\{?(\w+)", given)
     if left is not None:
         raise ConfigError(
             [
@@ -25,9 +25,9 @@ def expanded(path: str, field: str) -> Path:
             ]
         )
     try:
-        return Path(told).expanduser()
+        return Path(given).expanduser()
     except RuntimeError as error:
-        user = Path(told).parts[0]
+        user = Path(given).parts[0]
         raise ConfigError(
             [f"{field}: is {path!r}, but nobody knows the home of {user} here; write the path itself"]
         ) from error

@@ -74,6 +74,6 @@ class _Resolution:
         return self.of(found, reached, behind)
 
     def _tell(self, reference: Reference, place: FieldPath, wrong: str) -> None:
-        told = f"{text_of(place)} (line {reference.line}): {wrong}"
-        if told not in self._problems:
-            self._problems.append(told)
+        given = f"{text_of(place)} (line {reference.line}): {wrong}"
+        if given not in self._problems:
+            self._problems.append(given)

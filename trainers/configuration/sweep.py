@@ -55,13 +55,13 @@ class Members:
 
     def values(self, number: int) -> dict[FieldPath, Any]:
         """What a member has for its own, by place."""
-        told: dict[FieldPath, Any] = {}
+        given: dict[FieldPath, Any] = {}
         for axis in reversed(self._axes):
             number, index = divmod(number, axis.node.size)
             mine = {axis.place: axis.node.value(index, axis.seed)}
             mine |= {place: node.values[index] for place, node in axis.coupled}
-            told = mine | told
-        return told
+            given = mine | given
+        return given
 
     def fields(self, number: int, problems: list[str]) -> dict[str, Any] | None:
         """A member's data, with its number and values as `member`; None: references lead nowhere."""
@@ -103,8 +103,8 @@ def of_member(
 ) -> dict[str, Any]:
     """The data with values in the sweeps' places, and then references; `member` tells of them."""
     settled: dict[str, Any] = without_references(_with(data, values, ()), problems)
-    told = {text_of(place): _at(settled, place) for place in values}
-    return {**settled, "member": {"number": number, "of": of, "values": told}}
+    given = {text_of(place): _at(settled, place) for place in values}
+    return {**settled, "member": {"number": number, "of": of, "values": given}}
 
 
 def members(fields: Mapping[str, Any]) -> list[dict[str, Any]]:

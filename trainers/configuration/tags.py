@@ -114,7 +114,7 @@ def text_of(place: FieldPath) -> str:
 
 
 def below(data: Any, place: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
-    """Every node that is no mapping and no list, in the order of the file, with its place."""
+    """Every node that is not a mapping and no list, in the order of the file, with its place."""
     if isinstance(data, Mapping):
         for name, value in data.items():
             yield from below(value, (*place, name))
@@ -142,8 +142,8 @@ def made(tag: str, fields: Any, line: int) -> tuple[Any, list[str]]:
     problems += [f"!{tag}: {name} is missing; {example}" for name in required if name not in fields]
     if problems:
         return None, problems
-    told, problems = _MAKERS[kind](dict(fields))
-    return (None if problems else kind(**told, line=line)), [f"!{tag}: {each}" for each in problems]
+    given, problems = _MAKERS[kind](dict(fields))
+    return (None if problems else kind(**given, line=line)), [f"!{tag}: {each}" for each in problems]
 
 
 def place_in(text: Any) -> FieldPath | None:
@@ -164,13 +164,13 @@ def _a_sweep(fields: dict[str, Any]) -> _Made:
     if not isinstance(values, list) or not values:
         return fields, [f"values is {values!r}, but takes a list with a value at least"]
     inside = {name_of(node) for _, node in below(values) if isinstance(node, (*AXES, CoupledSweep))}
-    return fields, [f"values holds a {each}; a sweep's values are no sweeps" for each in sorted(inside)]
+    return fields, [f"values holds a {each}; a sweep's values are not sweeps" for each in sorted(inside)]
 
 
 def _a_coupled_sweep(fields: dict[str, Any]) -> _Made:
     target, wrong = _a_reference({"target": fields["target"]})
-    told, problems = _a_sweep({"values": fields["values"]})
-    return {**target, **told}, wrong + problems
+    given, problems = _a_sweep({"values": fields["values"]})
+    return {**target, **given}, wrong + problems
 
 
 def _a_reference(fields: dict[str, Any]) -> _Made:

@@ -34,7 +34,7 @@ def read_yaml(text: str, origin: str = "config") -> Any:
     """The data of a YAML text.
 
     Raises:
-        ConfigError: it is no YAML, or uses a tag that this project does not have, or not as it is meant.
+        ConfigError: it is not YAML, or uses a tag that this project does not have, or not as it is meant.
     """
     try:
         return yaml.load(text, _Loader)
@@ -50,7 +50,7 @@ def read_yaml_file(path: str | Path) -> Any:
     """The data of a YAML file.
 
     Raises:
-        ConfigError: it cannot be read, is no YAML, or uses a tag that this project does not have; or
+        ConfigError: it cannot be read, is not YAML, or uses a tag that this project does not have; or
             everybody on the machine could have written it, and what it names is imported and called.
     """
     try:
@@ -93,7 +93,7 @@ class _Loader(yaml.SafeLoader):
         return found
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping; a name that stands twice in it is no mistake to PyYAML, which takes the last."""
+        """A mapping; a name that stands twice in it is not a mistake to PyYAML, which takes the last."""
         seen: dict[tuple[str, str], yaml.Node] = {}
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):

@@ -213,14 +213,14 @@ class IterableLoader(TrainingLoader):
         samples = list(accumulate(batch.samples for batch in ahead))
         mine = [[1, count] for count in samples] + [[0, 0]] * (self._accumulation - len(ahead))
         group = context.flag_group() if context.distributed else None
-        told = torch.tensor(mine, device=context.device if context.distributed and group is None else None)
-        work = dist.all_reduce(told, group=group, async_op=True) if context.distributed else None
+        given = torch.tensor(mine, device=context.device if context.distributed and group is None else None)
+        work = dist.all_reduce(given, group=group, async_op=True) if context.distributed else None
         ranks = context.world_size if context.distributed else 1
 
         def agreed() -> tuple[int, int]:
             if work is not None:
                 work.wait()
-            everywhere = [count for have, count in told.tolist() if have == ranks]
+            everywhere = [count for have, count in given.tolist() if have == ranks]
             if not everywhere or (self._training.drop_last and len(everywhere) < self._accumulation):
                 return 0, 0
             return len(everywhere), everywhere[-1]
@@ -349,6 +349,6 @@ def _hidden_worker() -> int:
     A set that deals its elements out over workers itself, as torch's guide shows, would do so on top of
     what is done here, and most of it would never be seen.
     """
-    told = get_worker_info()
+    given = get_worker_info()
     torch_worker._worker_info = None
-    return 0 if told is None else told.id
+    return 0 if given is None else given.id

@@ -44,7 +44,7 @@ def lengths_of(dataset: Any) -> Tensor | None:
     A part of a set has those of its samples.
 
     Raises:
-        ConfigError: these are no whole numbers, one of each sample.
+        ConfigError: these are not whole numbers, one of each sample.
     """
     said = getattr(dataset, "lengths", None)
     if said is None:

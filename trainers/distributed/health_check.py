@@ -322,7 +322,7 @@ def _within(seconds: float, function: Callable[[], Given]) -> Given:
     """What a function gives, if it does in time: a request to a store that is stopped never ends.
 
     Raises:
-        TimeoutError: it does not; a thread of its own goes on waiting.
+        TimeoutError: it does not; a thread of its own keeps waiting.
     """
     outcomes: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
 

@@ -151,10 +151,10 @@ class RankContext:
                 value = decide()
             except Exception as met:  # noqa: BLE001  # whatever it is, nobody may wait for rank 0
                 error = met
-        told = self.from_main((value, None if error is None else _portable(error)))
+        given = self.from_main((value, None if error is None else _portable(error)))
         if error is not None:
             raise error
-        value, error = cast("tuple[Decided, Exception | None]", told)
+        value, error = cast("tuple[Decided, Exception | None]", given)
         if error is not None:
             vars(error)["told_by"] = 0  # whose traceback says where
             raise error

@@ -166,12 +166,12 @@ class Stopping:
         if self._all_stop or self._rest > 0:
             return self._all_stop
         group = self._context.flag_group()
-        told = torch.tensor(
+        given = torch.tensor(
             [float(mine), self._recent_step], device=None if group is not None else self._context.device
         )
-        work = dist.all_reduce(told, op=dist.ReduceOp.MAX, group=group, async_op=True)
+        work = dist.all_reduce(given, op=dist.ReduceOp.MAX, group=group, async_op=True)
         assert work is not None  # async_op
-        self._sent = (work, told)
+        self._sent = (work, given)
         self._recent_step = 0.0
         if group is None:
             self._rest = _MOST_STEPS - 1
@@ -181,10 +181,10 @@ class Stopping:
         """Take in the message on its way: whether all stop, and how many steps may go without one."""
         if self._sent is None:
             return
-        work, told = self._sent
+        work, given = self._sent
         self._sent = None
         work.wait()
-        asked, step = told.tolist()
+        asked, step = given.tolist()
         self._all_stop = self._all_stop or bool(asked)
         if self._context.flag_group() is not None:  # every rank counts alike, by the slowest one's steps
             self._rest = min(int(_MESSAGE_EVERY / step), _MOST_STEPS) if step else 0

@@ -51,10 +51,10 @@ class LikelihoodTask(Task):
 
     def __init__(self, **sections: Any):
         problems: list[str] = []
-        told: settings.Likelihood | None = convert(sections, settings.Likelihood, "", problems)
-        if told is None:
+        found: settings.Likelihood | None = convert(sections, settings.Likelihood, "", problems)
+        if found is None:
             raise ConfigError(problems)
-        self.settings = told
+        self.settings = found
 
     def setup(self, context: RankContext) -> None:
         """Read the structures. Only what is trained on is noisy."""
@@ -74,9 +74,9 @@ class LikelihoodTask(Task):
 
     def build_model(self) -> nn.Module:
         """The network, of the size that was asked for."""
-        told = self.settings.model
+        given = self.settings.model
         return InverseFolding(
-            *(told.hidden_size, told.encoder_layers, told.decoder_layers, told.neighbours, told.dropout)
+            *(given.hidden_size, given.encoder_layers, given.decoder_layers, given.neighbours, given.dropout)
         )
 
     def build_data(self) -> Splits:
@@ -101,14 +101,14 @@ class LikelihoodTask(Task):
         """
         data = self.settings.data
         field = "validation_structures" if data.validation_structures else "structures"
-        told = {
+        given = {
             "train": (f"data.structures: {data.structures} holds other chains", "trained on"),
             "validation": (
                 f"data.{field}: {getattr(data, field)} holds other chains to validate with",
                 "validated with",
             ),
         }
-        see_that_they_are_the_same(state["digests"], self._digests, told)
+        see_that_they_are_the_same(state["digests"], self._digests, given)
 
     # --- What is learned --------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class LikelihoodTask(Task):
     def evaluate(self, model: nn.Module, batch: Batch) -> Mapping[str, Sum]:
         """The negative log-likelihood, and how often the likeliest residue is the structure's own.
 
-        The latter where the network is shown the structure's own residues before each: it is no recovery.
+        The latter where the network is shown the structure's own residues before each: it is not recovery.
         """
         logits: Tensor = model(batch.backbones, batch.sequences, batch.order)
         total = smoothed_likelihood_loss(logits, batch.sequences, batch.designed, 0.0)

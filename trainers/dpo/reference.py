@@ -4,7 +4,7 @@ The reference never changes, so its log-probabilities are numbers like any other
 let go as soon as they are there, and no checkpoint ever holds it.
 
 Pairs are put into batches by what they are, not by who computes: a number's bits are the same on any number
-of ranks, and a run that goes on finds those that it began with, also where the file is gone.
+of ranks, and a resumed run finds those that it began with, also where the file is gone.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def reference_of(
         autocast: what training computes in.
 
     Raises:
-        ConfigError: some are no finite numbers; the same on all ranks, and nothing is kept.
+        ConfigError: some are not finite numbers; the same on all ranks, and nothing is kept.
     """
     fingerprint = conditions.fingerprint(digest_of(samples, context))
     name = f"{beside.name}.{fingerprint[:16]}.reference"
@@ -207,10 +207,10 @@ def _computed(
 def _see_that_they_are_numbers(found: Tensor, conditions: Conditions) -> None:
     wrong = int((~found.isfinite().all(1)).sum())
     if wrong:
-        told = f"preference.temperature: is {conditions.temperature:g}, and training.precision "
-        told += f"{conditions.precision}, in which the reference's log-probabilities of {wrong:,} of "
-        told += f"{len(found):,} pairs are no finite numbers; take a higher temperature, as 0.1, or fp32"
-        raise ConfigError([told])
+        given = f"preference.temperature: is {conditions.temperature:g}, and training.precision "
+        given += f"{conditions.precision}, in which the reference's log-probabilities of {wrong:,} of "
+        given += f"{len(found):,} pairs are not finite numbers; take a higher temperature, as 0.1, or fp32"
+        raise ConfigError([given])
 
 
 # --- The file -----------------------------------------------------------------------------------

@@ -55,17 +55,17 @@ class DpoTask(Task):
 
     def __init__(self, **sections: Any):
         problems: list[str] = []
-        told: settings.Dpo | None = convert(sections, settings.Dpo, "", problems)
-        if told is None:
+        found: settings.Dpo | None = convert(sections, settings.Dpo, "", problems)
+        if found is None:
             raise ConfigError(problems)
-        if told.preference.label_smoothing and told.preference.loss not in ("sigmoid", "robust"):
+        if found.preference.label_smoothing and found.preference.loss not in ("sigmoid", "robust"):
             raise ConfigError(
                 [
-                    f"preference.label_smoothing: is {told.preference.label_smoothing:g}, but "
-                    f"preference.loss: {told.preference.loss} has none; drop it, or take sigmoid or robust"
+                    f"preference.label_smoothing: is {found.preference.label_smoothing:g}, but "
+                    f"preference.loss: {found.preference.loss} has none; drop it, or take sigmoid or robust"
                 ]
             )
-        self.settings = told
+        self.settings = found
 
     def setup(self, context: RankContext) -> None:
         """Read the base model and the pairs, and have the reference's log-probabilities of these."""
@@ -126,7 +126,7 @@ class DpoTask(Task):
         """
         data, base = self.settings.data, self.settings.base_model
         validated = ("val_data", data.val_data) if data.val_data else ("train_data", data.train_data)
-        told = {
+        given = {
             "train": (f"data.train_data: {data.train_data} holds other pairs", "trained on"),
             "validation": (
                 "data.{}: {} holds other pairs to validate with".format(*validated),
@@ -134,7 +134,7 @@ class DpoTask(Task):
             ),
             "base_model": (f"base_model.name: {base.name} in {base.dir} has other weights", "begun from"),
         }
-        see_that_they_are_the_same(state["digests"], self._digests, told)
+        see_that_they_are_the_same(state["digests"], self._digests, given)
 
     # --- What is learned --------------------------------------------------------------------------
 
@@ -166,12 +166,12 @@ class DpoTask(Task):
 
     def _of_pairs(self, logits: Tensor, policy: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss and measures of each pair."""
-        told = self.settings.preference
-        each = preference_loss(policy, batch.reference, batch.designed.sum(1), told)
-        found = measures(policy, batch.reference, told.beta)
-        if told.diversity_lambda:
-            found["entropy"] = entropy(logits, batch.designed, told.temperature)
-            each = each - told.diversity_lambda * found["entropy"]
+        given = self.settings.preference
+        each = preference_loss(policy, batch.reference, batch.designed.sum(1), given)
+        found = measures(policy, batch.reference, given.beta)
+        if given.diversity_lambda:
+            found["entropy"] = entropy(logits, batch.designed, given.temperature)
+            each = each - given.diversity_lambda * found["entropy"]
         return each, {name: value.detach() for name, value in found.items()}
 
     # --- For others -------------------------------------------------------------------------------
@@ -188,8 +188,8 @@ def _files(data: settings.Pairs) -> dict[str, Path]:
         ConfigError: some are not there, or cannot be read.
     """
     fields = {"train": "train_data", "validation": "val_data", "test": "test_data"}
-    told = {name: getattr(data, field) for name, field in fields.items()}
-    files = {name: expanded(file, f"data.{fields[name]}") for name, file in told.items() if file}
+    given = {name: getattr(data, field) for name, field in fields.items()}
+    files = {name: expanded(file, f"data.{fields[name]}") for name, file in given.items() if file}
     problems = []
     for name, file in files.items():
         try:

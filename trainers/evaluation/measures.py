@@ -183,4 +183,4 @@ def _of_all(names: list[str], something: bool, context: RankContext) -> tuple[li
         return names, something
     every: list[tuple[list[str], bool]] = [([], False)] * context.world_size
     dist.all_gather_object(every, (names, something))
-    return sorted({name for told, _ in every for name in told}), any(keeps for _, keeps in every)
+    return sorted({name for given, _ in every for name in given}), any(keeps for _, keeps in every)

@@ -21,11 +21,11 @@ _PROGRAM = "python -m trainers.gnn.prepare"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write what the command line says; ends this process with words where that cannot be."""
-    told = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    make_importable(told.config)
+    make_importable(options.config)
     try:
-        config = Config.load(told.config, told.overrides)
+        config = Config.load(options.config, options.overrides)
         print(_written(config))
     except (ConfigError, OSError) as error:
         sys.exit("\n".join(f"{_PROGRAM}: {line}" for line in str(error).splitlines()))

@@ -27,7 +27,7 @@ from trainers.task import Loss
 logger = logging.getLogger(__name__)
 
 MOST_SKIPPED = 100
-"""Steps in a row without a finite gradient, after which skipping more of them is no training."""
+"""Steps in a row without a finite gradient, after which skipping more of them is not training."""
 
 
 class NonFiniteError(UserError):
@@ -235,7 +235,7 @@ class Engine:
                 ]
             )
 
-    # --- Gradients that are no numbers ------------------------------------------------------------
+    # --- Gradients that are not numbers ------------------------------------------------------------
 
     def _finite(self) -> bool:
         """Whether the step may be taken. An accelerator's answer is read one step late, if it may be."""

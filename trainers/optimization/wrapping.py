@@ -49,7 +49,7 @@ def _synchronised_batchnorm(model: nn.Module, context: RankContext) -> nn.Module
 def compiled(model: nn.Module) -> nn.Module:
     """By torch.compile, for shapes of any size."""
     # Else the shape that comes first is compiled for itself, and rounded otherwise than it is in a run
-    # that goes on from where another comes first.
+    # that resumes from where another comes first.
     made: Any = torch.compile(model, dynamic=True)
     assert isinstance(made, nn.Module)
     return made
@@ -101,7 +101,7 @@ def distributed(model: nn.Module, config: Config, context: RankContext) -> Distr
     if parallel.static_graph:  # is that of the first backward pass, which must be a real one
         if context.world_size > 2:
             logger.warning(
-                "parallel.static_graph: going on from a checkpoint will differ in the last bits from a "
+                "parallel.static_graph: resuming from a checkpoint will differ in the last bits from a "
                 "run that was not interrupted"
             )
     elif not parallel.find_unused_parameters:
@@ -148,7 +148,7 @@ def _settle_buckets(wrapped: DistributedDataParallel) -> None:
     """Have DDP's buckets in the order that they keep, before the first step.
 
     DDP orders them anew after its first backward pass, by when gradients came, and the order decides
-    how more than two ranks' gradients are rounded when they are summed. A run that goes on from a
+    how more than two ranks' gradients are rounded when they are summed. A resumed run from a
     checkpoint would round its first step otherwise than one that was not interrupted.
     """
     inner = wrapped.module

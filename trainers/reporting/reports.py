@@ -115,7 +115,7 @@ class Reports:
         return time.perf_counter() - self._began
 
     def paused(self) -> AbstractContextManager[None]:
-        """Around what is no training: a validation, a checkpoint."""
+        """Around what is not training: a validation, a checkpoint."""
         return self._throughput.paused()
 
     # --- When it is due ---------------------------------------------------------------------------

@@ -21,7 +21,7 @@ class Running:
     """Sums of the loss and its metrics over micro-batches, on this rank.
 
     Nothing waits for the device before `report`, `end_epoch` and `state_dict`. The additions happen in
-    float64 and in the order of the micro-batches, so that a run that goes on from a checkpoint gets
+    float64 and in the order of the micro-batches, so that a resumed run from a checkpoint gets
     the same bits wherever that was made.
     """
 

@@ -85,7 +85,7 @@ class Throughput:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """What happens meanwhile (a validation, a checkpoint) is no part of training's time."""
+        """What happens meanwhile (a validation, a checkpoint) is not part of training's time."""
         began = self._clock()
         try:
             yield

@@ -57,17 +57,17 @@ class SeddTask(Task):
 
     def __init__(self, **sections: Any):
         problems: list[str] = []
-        told: settings.Task | None = convert(sections, settings.Task, "", problems)
-        if told is None:
+        found: settings.Task | None = convert(sections, settings.Task, "", problems)
+        if found is None:
             raise ConfigError(problems)
-        self.settings = told
-        self.graph = GRAPHS[told.graph.type]()
-        self.noise = noise_of(told.noise, told.graph)
-        self._shape = shape_of(told.model)
-        self._scaled = told.graph.type == "absorb"
-        if told.model.scale_by_sigma is not None:
-            self._scaled = told.model.scale_by_sigma
-        if self._scaled and told.graph.type == "uniform":
+        self.settings = found
+        self.graph = GRAPHS[found.graph.type]()
+        self.noise = noise_of(found.noise, found.graph)
+        self._shape = shape_of(found.model)
+        self._scaled = found.graph.type == "absorb"
+        if found.model.scale_by_sigma is not None:
+            self._scaled = found.model.scale_by_sigma
+        if self._scaled and found.graph.type == "uniform":
             raise ConfigError(
                 [
                     "model.scale_by_sigma: is true, but on graph.type: uniform the noise alone says nothing "

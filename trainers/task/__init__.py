@@ -76,7 +76,7 @@ class Task(ABC):
 
     volatile_arguments: Collection[str] = ()
     """Which of its arguments change nothing that is trained: where data lie, what is shown, how often.
-    Names in `arguments`, or paths below it (`sampling.steps`). Other values are for a run that goes on
+    Names in `arguments`, or paths below it (`sampling.steps`). Other values are for a resumed run
     to have, and for each rank."""
 
     changeable_arguments: Collection[str] = ()
@@ -132,14 +132,14 @@ class Task(ABC):
     def finish(self, sums: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
         """Measures from the sums and counts over all ranks' samples; default: the means.
 
-        What is no mean is made here, as a perplexity, which is exp of one.
+        What is not a mean is made here, as a perplexity, which is exp of one.
         """
         return {name: total / count if count else float("nan") for name, (total, count) in sums.items()}
 
     def measure(self, kept: Sequence[Any]) -> Mapping[str, float]:
         """Measures of what `evaluate` has kept of each batch of all ranks, in their order: an F1 score, say.
 
-        On rank 0 alone, once; waits for no other rank. For what is no mean over samples.
+        On rank 0 alone, once; waits for no other rank. For what is not a mean over samples.
         """
         raise NotImplementedError(
             f"{type(self).__qualname__}.evaluate keeps something, and measure is missing"
@@ -163,7 +163,7 @@ class Task(ABC):
         After each validation was judged, and at the end of an epoch or of the training that no validation
         ends. `folder` is the run's; `better`: it is the best model so far. `model` is what is validated:
         the averaged weights, where there are some. `self.state` has the epochs that are done, and the
-        measures of all of them. It is called again for the same step where a run goes on from there, so it
+        measures of all of them. It is called again for the same step where a run resumes from there, so it
         writes the same files then, each as a whole. An OSError ends all ranks.
         """
 

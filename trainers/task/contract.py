@@ -96,7 +96,7 @@ def drawn_as_declared(task: Task) -> Iterator[None]:
     """Around a step: it draws from no generator but those of `rng_sources`.
 
     Raises:
-        ConfigError: it does; a run that goes on would draw otherwise than one that was not interrupted.
+        ConfigError: it does; a resumed run would draw otherwise than one that was not interrupted.
     """
     others = GENERATORS.difference(task.rng_sources)
     before = rng_state(others)
@@ -146,7 +146,7 @@ def validate_task(task: Any) -> Task:
     if isinstance(task, type):
         raise ConfigError([f"task: is the class {task.__qualname__}; give an object, {task.__qualname__}(…)"])
     kind = type(task).__qualname__
-    raise ConfigError([f"task: is {in_words(task)}, which is no Task; write class {kind}(trainers.Task)"])
+    raise ConfigError([f"task: is {in_words(task)}, which is not a Task; write class {kind}(trainers.Task)"])
 
 
 def validate_model(task: Task, model: Any) -> nn.Module:

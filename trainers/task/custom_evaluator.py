@@ -31,11 +31,14 @@ class CustomEvaluator:
         ConfigError: it cannot be made, or lacks the method.
     """
 
-    def __init__(self, told: core.Evaluator, field: str, method: str):
+    def __init__(self, evaluator: core.Evaluator, field: str, method: str):
         self._field = field
         self._method = method
-        make = called(told.type, f"{field}.type", "!pyobject my_module.MyEvaluator")
-        arguments, before = resolved(told.kwargs, f"{field}.kwargs"), resolved(told.args, f"{field}.args")
+        make = called(evaluator.type, f"{field}.type", "!pyobject my_module.MyEvaluator")
+        arguments, before = (
+            resolved(evaluator.kwargs, f"{field}.kwargs"),
+            resolved(evaluator.args, f"{field}.args"),
+        )
         self.evaluator = construct(make, arguments, f"{field}.kwargs", f"{field}.type", before)
         if not callable(getattr(self.evaluator, method, None)):
             kind = type(self.evaluator).__qualname__

@@ -38,11 +38,11 @@ class Monitors:
     """
 
     def __init__(
-        self, told: Sequence[core.Monitor], field: str, find: Find, taken: Collection[str] = ("loss",)
+        self, each_monitor: Sequence[core.Monitor], field: str, find: Find, taken: Collection[str] = ("loss",)
     ):
         problems: list[str] = []
         self._each: list[_Monitor] = []
-        for number, each in enumerate(told):
+        for number, each in enumerate(each_monitor):
             where = f"{field}.{number}"
             if each.name in taken or each.name in [other.name for other in self._each]:
                 whose = "the criterion's" if each.name in taken else "another monitor's"
@@ -60,7 +60,7 @@ class Monitors:
         """What all of them give for (predictions, targets) of each batch: NAME, or NAME/KEY of several.
 
         Raises:
-            ConfigError: some fail, or give what is no number, and which.
+            ConfigError: some fail, or give what is not a number, and which.
         """
         problems: list[str] = []
         measures: dict[str, float] = {}
@@ -110,11 +110,11 @@ def targets_in(batch: Any) -> Any:
     )
 
 
-def _made(told: core.Monitor, field: str, find: Find) -> Callable[[list[Any], list[Any]], Any]:
-    monitor = find(told.monitor, f"{field}.monitor", "monitor")
-    if isinstance(monitor, type) or told.args or told.kwargs:
-        arguments = resolved(told.kwargs, f"{field}.kwargs")
-        before = resolved(told.args, f"{field}.args")
+def _made(each_monitor: core.Monitor, field: str, find: Find) -> Callable[[list[Any], list[Any]], Any]:
+    monitor = find(each_monitor.monitor, f"{field}.monitor", "monitor")
+    if isinstance(monitor, type) or each_monitor.args or each_monitor.kwargs:
+        arguments = resolved(each_monitor.kwargs, f"{field}.kwargs")
+        before = resolved(each_monitor.args, f"{field}.args")
         try:
             monitor = construct(monitor, arguments, f"{field}.kwargs", f"{field}.monitor", before)
         except ConfigError as error:

@@ -156,7 +156,7 @@ def test_a_copy_of_a_run_whose_links_were_followed(tmp_path: Path, caplog: pytes
 
 
 def test_a_record_for_one_that_was_being_replaced(tmp_path: Path) -> None:
-    """Killed between two renames, training goes on from what was there before, and validates that."""
+    """Killed between two renames, training resumes from what was there before, and validates that."""
     path = saved(Checkpoints(tmp_path), 1)
     path.rename(tmp_path / f".{path.name}.before")
     kept = Checkpoints(tmp_path)
@@ -195,7 +195,7 @@ def test_a_damaged_one_is_refused_aloud(name: str, tmp_path: Path, caplog: pytes
         caplog.clear()
         assert kept.newest() == good
         assert "is damaged, and not used" in caplog.text
-        assert "going on from the older checkpoint" in caplog.text
+        assert "resuming from the older checkpoint" in caplog.text
         with pytest.raises(CheckpointError, match=rf"(?s)step-0000000002.*{name}.*remove that folder"):
             kept.best()
     assert kept.newest() == kept.best() == best
@@ -225,7 +225,7 @@ def test_a_damaged_record_is_none_aloud(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 def test_a_better_one_may_take_its_place_while_it_is_looked_at(tmp_path: Path) -> None:
-    """As one who generates meets a training that goes on."""
+    """As one who generates meets a resumed training."""
     kept = Checkpoints(tmp_path)
     saved(kept, 1, BETTER)
 
@@ -394,7 +394,7 @@ def test_in_a_with_statement(tmp_path: Path) -> None:
     assert step_of(kept.newest()) == 2
 
 
-# --- Weights that are no numbers ---------------------------------------------------------------------
+# --- Weights that are not numbers ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("part", ["model", "ema"])
@@ -506,9 +506,9 @@ def save_for_ever(folder: Path, durable: Path) -> None:
 def killed_again_and_again(folder: Path, times: int) -> int:
     durable = folder / "durable"
     durable.touch()
-    told: list[list[str]] = []
+    given: list[list[str]] = []
     for _ in range(times):
-        before = len(told)
+        before = len(given)
         pid = os.fork()
         if pid == 0:
             save_for_ever(folder / "checkpoints", durable)
@@ -516,21 +516,21 @@ def killed_again_and_again(folder: Path, times: int) -> int:
         time.sleep(random.uniform(0.0, 0.05))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        told = [line.split() for line in durable.read_text().splitlines()]
+        given = [line.split() for line in durable.read_text().splitlines()]
         kept = Checkpoints(folder / "checkpoints")
         assert [problem for path in kept.all() if (problem := kept.problem(path))] == []
-        assert step_of(kept.newest()) >= int(told[-1][0])
-        if best := [int(step) for step, better in told if int(better)]:
+        assert step_of(kept.newest()) >= int(given[-1][0])
+        if best := [int(step) for step, better in given if int(better)]:
             assert step_of(kept.best()) >= best[-1]
             assert step_of(kept.best()) % 3 == 0
-    return len(told)
+    return len(given)
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("for_real")
 def test_killed_fifty_times(tmp_path: Path) -> None:
-    (told,) = run(killed_again_and_again, tmp_path, 50, folder=tmp_path / "rank", world_size=1)
-    assert told >= 50
+    (given,) = run(killed_again_and_again, tmp_path, 50, folder=tmp_path / "rank", world_size=1)
+    assert given >= 50
 
 
 # --- Disks -------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a run that goes on may change: each field's class, and one line for each difference."""
+"""What a resumed run may change: each field's class, and one line for each difference."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def compared(before: dict[str, Any], now: dict[str, Any], ranks: tuple[int, int]
 
 
 def leaves(kind: type[Any], above: str = "") -> Iterator[str]:
-    """The paths of all fields that are no sections."""
+    """The paths of all fields that are not sections."""
     for field in msgspec.structs.fields(kind):
         options = getattr(field.type, "__args__", (field.type,))
         inner = next((each for each in options if isinstance(each, type) and issubclass(each, Section)), None)
@@ -230,11 +230,11 @@ class Says(Toy):
     ],
 )
 def test_a_task_says_what_its_arguments_are_to_it(
-    before: dict[str, Any], now: dict[str, Any], refused: int, told: int
+    before: dict[str, Any], now: dict[str, Any], refused: int, stated: int
 ) -> None:
     old, new = fields(config(task_kwargs=before), 1), fields(config(task_kwargs=now), 1)
     found = compare(old, new, CHECKPOINT, STEP, Says())
-    assert (len(found.refused), len(found.told)) == (refused, told)
+    assert (len(found.refused), len(found.told)) == (refused, stated)
     assert (digest(old, Says()) == digest(new, Says())) is not bool(refused)
     assert len(compare(old, new, CHECKPOINT, STEP, Toy()).told) == 0
 

@@ -108,12 +108,12 @@ def test_two_runs_cannot_share_it(tmp_path: Path) -> None:
     """Every rank of the second is told who holds it, at once; a second trainer of this process may."""
     held = folder(tmp_path / "out")
     assert folder(tmp_path / "out").path == held.path
-    told = run(join_one_in_use, str(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
+    given = run(join_one_in_use, str(tmp_path / "out"), folder=tmp_path / "ranks", world_size=2)
     words = (
         f"config: training.run: process {os.getpid()} on {os.uname().nodename} trains into {held.path}; wait "
         "until that has ended, or give this training a folder of its own: --set training.run=NAME"
     )
-    assert told == [words, words]
+    assert given == [words, words]
 
 
 def die_and_leave_a_worker(path: str, left: str) -> NoReturn:

@@ -110,8 +110,8 @@ def test_a_pyobject_is_a_path_and_no_call(text: str) -> None:
 def test_a_configuration_is_code_once_it_is_used(tmp_path: Path) -> None:
     """As docs/trainer-configuration.md warns: any function of any module, with any argument."""
     model = yaml.load(f"{{type: !pyobject os.system, command: 'touch {tmp_path}/ran'}}", get_loader())
-    told = {**toy_config(tmp_path), "model": model, "data": {"dataset": print}, "criterion": print}
-    config = Config.of(told)
+    stated = {**toy_config(tmp_path), "model": model, "data": {"dataset": print}, "criterion": print}
+    config = Config.of(stated)
     assert not (tmp_path / "ran").exists()
     ConfiguredTask(config).build_model()
     assert (tmp_path / "ran").exists()
@@ -358,7 +358,7 @@ def test_numbers_and_texts_of_other_libraries_are_written_as_numbers_and_texts()
         ("training.precision=BF16", "takes fp32, bf16, fp16; did you mean bf16?"),
         ("training.precision=half", "training.precision: is 'half', but takes fp32, bf16, fp16"),
         ("training.optimizer_kwargs=3", "training.optimizer_kwargs: is 3, but takes fields by name"),
-        ("model={on: 3}", "model: has a field True, whose name is no text; put it in quotes"),
+        ("model={on: 3}", "model: has a field True, whose name is not text; put it in quotes"),
         ("training.seed={on: 3}", "training.seed: is {True: 3}, but takes a whole number"),
         ("parallel=3", "parallel: holds 3, but takes a section of fields"),
         ("validation.validator.evalutor_tusks=5", "no such field; did you mean evaluator_tasks?"),
@@ -428,8 +428,8 @@ NUMBER = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]{1,3}"
 def test_a_number_with_an_exponent_is_a_number(text: str) -> None:
     """1e-4, which YAML 1.1 reads as a text; in files and in overrides."""
     assert read_yaml(f"lr: {text}") == {"lr": float(text)}
-    told = Config.of({"training": {**MINIMAL}}, [f"training.optimizer_kwargs.lr={text}"])
-    assert told.training.optimizer_kwargs == {"lr": float(text)}
+    stated = Config.of({"training": {**MINIMAL}}, [f"training.optimizer_kwargs.lr={text}"])
+    assert stated.training.optimizer_kwargs == {"lr": float(text)}
 
 
 @pytest.mark.parametrize(

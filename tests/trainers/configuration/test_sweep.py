@@ -57,7 +57,7 @@ def problems(text: str) -> str:
 class TestTags:
     def test_the_last_of_a_file_varies_fastest_and_coupled_ones_go_along(self) -> None:
         found = members(read_yaml(SEARCH))
-        told = [
+        stated = [
             (
                 each["training"]["optimizer_kwargs"]["lr"],
                 each["training"]["batch_size"],
@@ -66,7 +66,7 @@ class TestTags:
             )
             for each in found
         ]
-        assert told == [(rate, *sizes) for rate in (0.1, 0.01, 0.001) for sizes in ((8, 2, 8), (16, 1, 16))]
+        assert stated == [(rate, *sizes) for rate in (0.1, 0.01, 0.001) for sizes in ((8, 2, 8), (16, 1, 16))]
         assert [each["member"]["number"] for each in found] == list(range(6))
         assert found[3]["member"] == {
             "number": 3,
@@ -184,17 +184,17 @@ class TestTags:
             members(read_yaml(text))
 
     def test_all_mistakes_at_once(self) -> None:
-        told = problems("a: !sweep {values: []}\nb: !range {start: 1, stop: 2, step: 0}\nc: !sweep 3")
-        assert [line.split(" ")[1:4] for line in told.splitlines()] == [
+        stated = problems("a: !sweep {values: []}\nb: !range {start: 1, stop: 2, step: 0}\nc: !sweep 3")
+        assert [line.split(" ")[1:4] for line in stated.splitlines()] == [
             [name, "(line", f"{line}):"] for line, name in enumerate("abc", 1)
         ]
 
     def test_a_circle_is_told_once(self) -> None:
-        told = problems(
+        stated = problems(
             "a: !reference {target: b}\nb: !reference {target: c}\n"
             "c: !reference {target: a}\nd: !reference {target: a}"
         )
-        assert told.count("circle") == 1
+        assert stated.count("circle") == 1
 
     def test_references_lead_through_references(self) -> None:
         text = """
@@ -288,25 +288,25 @@ class TestArrays:
         assert config.member is None and run_name(config, {}) == "toy"
 
     def test_what_is_set_replaces_a_sweep(self) -> None:
-        told = ["training.batch_size=4", "training.optimizer_kwargs.lr=0.5"]
+        stated = ["training.batch_size=4", "training.optimizer_kwargs.lr=0.5"]
         with pytest.raises(
             ConfigError, match=r"goes along with training\.batch_size, which is 4; name a !sweep"
         ):
-            Config.of(read_yaml(SEARCH), told)
-        config = Config.of(read_yaml(SEARCH), [*told, "training.gradient_accumulation_steps=1"])
+            Config.of(read_yaml(SEARCH), stated)
+        config = Config.of(read_yaml(SEARCH), [*stated, "training.gradient_accumulation_steps=1"])
         assert (config.training.batch_size, config.training.optimizer_kwargs) == (4, {"lr": 0.5})
         assert config.task_kwargs == {"samples": 4} and config.member is None
 
     def test_a_sweep_in_a_list_is_replaced_too(self) -> None:
         data = read_yaml("a: {b: [1, !sweep {values: [1, 2]}]}")
-        told = {"task_kwargs": data, **toys.config("out")}
-        assert Config.of(told, ["task_kwargs.a.b.1=7"]).task_kwargs == {"a": {"b": [1, 7]}}
+        stated = {"task_kwargs": data, **toys.config("out")}
+        assert Config.of(stated, ["task_kwargs.a.b.1=7"]).task_kwargs == {"a": {"b": [1, 7]}}
         for path, says in {
             "task_kwargs.a.b.1.c": "task_kwargs.a.b.1 is a !sweep, which has no c; set task_kwargs.a.b.1",
             "task_kwargs.a.b.2": "task_kwargs.a.b is a list of 2, which has no 2; write a number",
         }.items():
             with pytest.raises(ConfigError, match=says):
-                Config.of(told, [f"{path}=7"])
+                Config.of(stated, [f"{path}=7"])
 
     @pytest.mark.parametrize(
         ("number", "says"),
@@ -328,8 +328,8 @@ class TestTraining:
         text = SEARCH.replace("FOLDER", str(tmp_path)).replace("values: [8, 16]", "values: [80, 160]")
         caplog.set_level("INFO")
 
-        def train(*told: str) -> TrainerDDP:
-            trainer = TrainerDDP(0, Config.of(read_yaml(text), told, by_hand(3)))
+        def train(*stated: str) -> TrainerDDP:
+            trainer = TrainerDDP(0, Config.of(read_yaml(text), stated, by_hand(3)))
             loaders = trainer.prepare_dataloaders()
             trainer.run_training(*loaders[:2])
             return trainer

@@ -79,8 +79,8 @@ class Guided(IterableDataset[Any]):
     """Deals itself out over workers, as torch's guide has it."""
 
     def __iter__(self) -> Iterator[Any]:
-        told = get_worker_info()
-        first, step = (0, 1) if told is None else (told.id, told.num_workers)
+        given = get_worker_info()
+        first, step = (0, 1) if given is None else (given.id, given.num_workers)
         yield from ((number,) for number in range(first, 61, step))
 
 
@@ -235,22 +235,22 @@ def to_the_end() -> tuple[list[list[list[int]]], str]:
             again.load_state_dict(states[done - 1])
             assert again.is_over(done) == (done == len(groups))
             assert list(again.groups(0, done)) == groups[done:]
-    told = ""
+    stated = ""
     try:
         next(loaded(Sharding(3, less=3), place).groups(0, 0))
     except ConfigError as error:
-        told = str(error)
+        stated = str(error)
     cleanup_ddp()
-    return found, told
+    return found, stated
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("for_real")
 def test_the_end_is_agreed(tmp_path: Path) -> None:
     """One rank has eight batches, the other eleven; nobody begins a step that the other cannot make."""
-    for found, told in run(to_the_end, folder=tmp_path, world_size=2):
+    for found, given in run(to_the_end, folder=tmp_path, world_size=2):
         assert found == [sizes for _, sizes in ENDS]
-        assert "has too little for every rank to take one step" in told
+        assert "has too little for every rank to take one step" in given
 
 
 class Sums(IterableDataset[Any]):
@@ -301,7 +301,7 @@ def streamed(folder: Path, num_steps: int, **given: Any) -> TrainerDDP:
 
 
 def test_the_last_step_may_end_an_epoch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Its means are told, as on a set with a length; also by a run that goes on to there, or from there."""
+    """Its means are told, as on a set with a length; also by a resumed run to there, or from there."""
     caplog.set_level("INFO")
     whole = streamed(tmp_path / "whole", 10)
     assert (whole.step, whole.epoch, len(whole.train_data), len(whole.val_data)) == (10, 1, 1, 1)

@@ -61,7 +61,9 @@ def test_every_sample_once_and_neighbours_together(
     order = list(order_of(len(lengths), 5, 0, shuffle=True))
     assert sorted(taken) == sorted(order[: len(taken)])
     for step in found:
-        ends = sorted((min(told), max(told)) for told in ([lengths[each] for each in part] for part in step))
+        ends = sorted(
+            (min(stated), max(stated)) for stated in ([lengths[each] for each in part] for part in step)
+        )
         assert all(longest <= shortest for (_, longest), (shortest, _) in itertools.pairwise(ends))
 
 

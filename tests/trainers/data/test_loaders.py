@@ -73,9 +73,9 @@ def test_what_is_left_out_is_told(caplog: pytest.LogCaptureFixture) -> None:
     for rank in range(2):
         settings = Training(path="", num_epochs=1, batch_size=2, optimizer_type=None)
         training_loader(Numbers(9), settings, RankContext(rank, 2, CPU), list)
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("The last 1 of 9 training samples are left out of each epoch")
-    assert "on 2 ranks they make micro-batches of fewer than two samples, on which BatchNorm cannot" in told
+    (stated,) = [record.getMessage() for record in caplog.records]
+    assert stated.startswith("The last 1 of 9 training samples are left out of each epoch")
+    assert "on 2 ranks they make micro-batches of fewer than two samples, on which BatchNorm cannot" in stated
 
 
 def test_why_one_at_a_time_leaves_some_out(caplog: pytest.LogCaptureFixture) -> None:

@@ -74,9 +74,9 @@ def test_what_is_trained_on_together_does_not_depend_on_the_world_size(
     ways = [shape, (batch_size * world_size, accumulation, 1), (batch_size, accumulation * world_size, 1)]
     found = [dealt_or_refused(length, way) for way in ways]
     whole = length // found[0].global_batch
-    told = [together(plan) for plan in found]
-    assert told[0][: whole - 1] == told[1][: whole - 1] == told[2][: whole - 1]
-    rests = [steps for plan, steps in zip(found, told, strict=True) if plan.steps > whole]
+    stated = [together(plan) for plan in found]
+    assert stated[0][: whole - 1] == stated[1][: whole - 1] == stated[2][: whole - 1]
+    rests = [steps for plan, steps in zip(found, stated, strict=True) if plan.steps > whole]
     assert all(rest == rests[0] for rest in rests)
 
 

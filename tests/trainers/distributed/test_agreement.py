@@ -79,13 +79,13 @@ def test_a_rank_that_was_told_otherwise_is_named_on_all(
     tmp_path: Path,
 ) -> None:
     data = config(tmp_path / "runs", num_epochs=2)
-    told = run(refused, data, of_rank, samples, lengths, folder=tmp_path, world_size=3)
-    assert len(set(told)) == 1
+    given = run(refused, data, of_rank, samples, lengths, folder=tmp_path, world_size=3)
+    assert len(set(given)) == 1
     if says:
         for part in says.split("; "):
-            assert part in told[0]
+            assert part in given[0]
     else:
-        assert told[0] == ""
+        assert given[0] == ""
 
 
 class Idle(nn.Module):
@@ -150,8 +150,8 @@ def of_its_own(data: dict[str, Any], arguments: list[dict[str, Any]]) -> str:
 
 def test_arguments_that_are_not_what_is_trained_may_be_each_ranks_own(tmp_path: Path) -> None:
     arguments = [{"folder": "/node1/x", "samples": 203}, {"folder": "/node2/y", "samples": 203}]
-    told = run(of_its_own, config(tmp_path), arguments, folder=tmp_path / "a", world_size=2)
-    assert told == ["", ""]
+    given = run(of_its_own, config(tmp_path), arguments, folder=tmp_path / "a", world_size=2)
+    assert given == ["", ""]
     arguments[1]["samples"] = 204
     for said in run(of_its_own, config(tmp_path), arguments, folder=tmp_path / "b", world_size=2):
         assert "task_kwargs.samples: is 204 on rank 1, but 203 on rank 0" in said

@@ -16,16 +16,16 @@ from trainers.distributed.forking import Forking
 @pytest.fixture(scope="module")
 def next_child() -> list[str]:
     """What becomes of the next child before its first line, if anything is in it: of that child alone."""
-    told: list[str] = []
+    given: list[str] = []
 
     def before_its_first_line() -> None:
-        if told == ["asleep"]:
+        if given == ["asleep"]:
             signal.pause()
-        elif told == ["killed"]:
+        elif given == ["killed"]:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    os.register_at_fork(after_in_child=before_its_first_line, after_in_parent=told.clear)
-    return told
+    os.register_at_fork(after_in_child=before_its_first_line, after_in_parent=given.clear)
+    return given
 
 
 def ended() -> int | None:

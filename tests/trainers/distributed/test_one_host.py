@@ -82,8 +82,8 @@ class TestNothingListensBeyondLoopback:
         assert [beyond_loopback(each) for each in heard] == [[]] * len(heard)
 
     def test_while_ranks_train_that_a_scheduler_tells_their_hosts_name(self, tmp_path: Path) -> None:
-        told = {"MASTER_ADDR": socket.gethostname()}
-        self.check(run(trained, tmp_path / "out", folder=tmp_path / "ranks", world_size=2, **told))
+        given = {"MASTER_ADDR": socket.gethostname()}
+        self.check(run(trained, tmp_path / "out", folder=tmp_path / "ranks", world_size=2, **given))
 
     def test_of_ranks_that_a_program_spawns(self, tmp_path: Path) -> None:
         self.check(run(spawned, free_port(), folder=tmp_path / "ranks", world_size=2))
@@ -151,11 +151,11 @@ LAUNCHED = {
         ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}, "x0", False),  # its LOCAL_WORLD_SIZE is a guess
     ],
 )
-def test_how_ranks_know(told: dict[str, str], address: str, one: bool) -> None:
-    assert on_one_host(RankEnv.detect(told), 1, 2, address) == one
+def test_how_ranks_know(given: dict[str, str], address: str, one: bool) -> None:
+    assert on_one_host(RankEnv.detect(given), 1, 2, address) == one
 
 
 def test_an_interface_that_the_user_names_stays() -> None:
-    told = {"GLOO_SOCKET_IFNAME": "eth0"}
-    stay_within(told)
-    assert told == {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "lo"}
+    given = {"GLOO_SOCKET_IFNAME": "eth0"}
+    stay_within(given)
+    assert given == {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "lo"}

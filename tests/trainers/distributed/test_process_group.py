@@ -28,11 +28,11 @@ TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_USE_AGENT_STORE": "True"}
 
 
 def test_q4_where_torchrun_lets_ranks_meet_is_left_alone() -> None:
-    told = {"MASTER_ADDR": "head", "MASTER_PORT": "29400", **TORCHRUN}
-    told |= {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
-    before = dict(told)
-    rendezvous(told, RankEnv.detect(told), 1, 2, "localhost", "12345")
-    assert told == before
+    given = {"MASTER_ADDR": "head", "MASTER_PORT": "29400", **TORCHRUN}
+    given |= {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
+    before = dict(given)
+    rendezvous(given, RankEnv.detect(given), 1, 2, "localhost", "12345")
+    assert given == before
 
 
 @pytest.mark.usefixtures("for_real")
@@ -57,25 +57,25 @@ def test_q4_the_guides_example_under_torchrun(tmp_path: Path) -> None:
 
 
 def test_a_program_that_spawns_its_ranks_says_where_they_meet() -> None:
-    told: dict[str, str] = {}
-    rendezvous(told, RankEnv.detect({}), 1, 2, "localhost", "12399")
-    assert told == {"MASTER_ADDR": "localhost", "MASTER_PORT": "12399"}
+    given: dict[str, str] = {}
+    rendezvous(given, RankEnv.detect({}), 1, 2, "localhost", "12399")
+    assert given == {"MASTER_ADDR": "localhost", "MASTER_PORT": "12399"}
 
 
 def test_q4_ranks_that_are_spawned_inside_torchrun_meet_without_its_store() -> None:
     """Nobody would listen at the place that they are told: torchrun's agent listens at its own."""
-    told = {"MASTER_ADDR": "head", "MASTER_PORT": "29400", "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
-    told |= {"LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0", **TORCHRUN}
-    rendezvous(told, RankEnv.detect(told), 1, 2, "localhost", "12399")
-    assert (told["MASTER_ADDR"], told["MASTER_PORT"]) == ("localhost", "12399")
-    assert "TORCHELASTIC_USE_AGENT_STORE" not in told
+    given = {"MASTER_ADDR": "head", "MASTER_PORT": "29400", "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+    given |= {"LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0", **TORCHRUN}
+    rendezvous(given, RankEnv.detect(given), 1, 2, "localhost", "12399")
+    assert (given["MASTER_ADDR"], given["MASTER_PORT"]) == ("localhost", "12399")
+    assert "TORCHELASTIC_USE_AGENT_STORE" not in given
 
 
 def test_a_job_of_several_ranks_may_not_spawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "CASTOFF_STARTER": "local"}
-    told |= {"CASTOFF_RANK": "1/4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
+    given = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "CASTOFF_STARTER": "local"}
+    given |= {"CASTOFF_RANK": "1/4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
     with pytest.raises(DistributedError, match=r"rank 1 of 4 by local, but the program says rank 0 of 2"):
-        rendezvous(told, RankEnv.detect(told), 0, 2, "localhost", "12345")
+        rendezvous(given, RankEnv.detect(given), 0, 2, "localhost", "12345")
 
 
 # --- On which device, by which backend ------------------------------------------------------------
@@ -88,8 +88,8 @@ def test_q2_ddp_gets_an_index_and_no_device() -> None:
 
 
 def test_q7_the_local_rank_chooses_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
-    assert local_rank(RankEnv.detect(told), 5, 8) == 1
+    given = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
+    assert local_rank(RankEnv.detect(given), 5, 8) == 1
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 4)

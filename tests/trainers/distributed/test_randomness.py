@@ -35,11 +35,11 @@ def test_torchs_stream_is_that_of_manual_seed() -> None:
 def test_a_device_is_seeded_once_it_is_in_use(
     used: bool, seeds: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[int] = []
-    device: Any = SimpleNamespace(is_initialized=lambda: used, manual_seed=told.append)
+    given: list[int] = []
+    device: Any = SimpleNamespace(is_initialized=lambda: used, manual_seed=given.append)
     monkeypatch.setattr(randomness, "_device_module", lambda: device)
     seed_all(7)
-    assert told == seeds
+    assert given == seeds
 
 
 def test_derived_numbers_do_not_repeat() -> None:

@@ -372,9 +372,9 @@ def test_alone_nothing_is_watched() -> None:
 
 
 def test_nccl_writes_down_its_last_collectives_unless_told_otherwise() -> None:
-    told: dict[str, str] = {}
-    record_flights(told)
-    assert told == {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
-    told = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "9", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}
-    record_flights(told)
-    assert told == {"TORCH_NCCL_TRACE_BUFFER_SIZE": "9", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}
+    given: dict[str, str] = {}
+    record_flights(given)
+    assert given == {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
+    given = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "9", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}
+    record_flights(given)
+    assert given == {"TORCH_NCCL_TRACE_BUFFER_SIZE": "9", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}

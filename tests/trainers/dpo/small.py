@@ -89,11 +89,11 @@ def dpo_sections(folder: Path, number: int = 8, *, made: bool = False, **section
     if not made:
         pairs_file(folder / "pairs.json", number)
         base_model(folder / "base.pt")
-    told: dict[str, Any] = {
+    given: dict[str, Any] = {
         "data": {"train_data": str(folder / "pairs.json"), "validation_share": 0.25},
         "base_model": {"dir": str(folder), "name": "base"},
     }
-    return {**told, **sections, "data": {**told["data"], **sections.get("data", {})}}
+    return {**given, **sections, "data": {**given["data"], **sections.get("data", {})}}
 
 
 def likelihood_sections(folder: Path, number: int = 12, **sections: Any) -> dict[str, Any]:

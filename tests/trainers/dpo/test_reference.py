@@ -177,7 +177,7 @@ def of_another(path: Path) -> None:
     ("damage", "told"), [(halved, "are made anew"), (changed, "are made anew"), (of_another, "")]
 )
 def test_a_file_that_is_not_what_was_kept(
-    damage: Any, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    damage: Any, given: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = Made()
     computed(tmp_path / "other", MadePairs(3, orders=1))
@@ -188,7 +188,7 @@ def test_a_file_that_is_not_what_was_kept(
     with caplog.at_level(logging.WARNING):
         assert torch.equal(computed(tmp_path / "kept", MadePairs(3), made=made), wanted)
     assert len(made.networks) == 2 and kept.read_bytes() == before
-    assert told in caplog.text
+    assert given in caplog.text
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -215,7 +215,7 @@ def test_what_cannot_be_written_whole_is_not_there(tmp_path: Path, monkeypatch: 
 
 def test_what_are_no_numbers_is_told_and_not_kept(tmp_path: Path) -> None:
     """As where all that is divided by a temperature overflows; each step would be lost to NaN."""
-    with pytest.raises(ConfigError, match=r"temperature: is 1e-40.* of 3 of 3 pairs are no finite numbers"):
+    with pytest.raises(ConfigError, match=r"temperature: is 1e-40.* of 3 of 3 pairs are not finite numbers"):
         computed(tmp_path, MadePairs(3), CONDITIONS._replace(temperature=1e-40))
     assert list(tmp_path.iterdir()) == []
 

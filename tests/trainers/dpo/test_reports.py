@@ -38,8 +38,8 @@ class Stand(Toy):
 
 
 def trained(folder: str, fields: dict[str, Any], task: Stand, **training: Any) -> None:
-    told = {"path": folder, "device": "cpu", "num_epochs": 2, "log_every": 1000, **training}
-    program.train(read({**fields, "training": told}), task, reports=EpochReports)
+    given = {"path": folder, "device": "cpu", "num_epochs": 2, "log_every": 1000, **training}
+    program.train(read({**fields, "training": given}), task, reports=EpochReports)
 
 
 def said(log: str) -> list[str]:

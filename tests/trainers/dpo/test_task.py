@@ -132,7 +132,7 @@ def test_diversity_is_rewarded(tmp_path: Path) -> None:
 
 
 def test_nothing_learns_but_the_policy(tmp_path: Path) -> None:
-    """What it is compared with are numbers without a graph, and its weights are no others'."""
+    """What it is compared with are numbers without a graph, and its weights are not others'."""
     which = task(tmp_path)
     batch = batch_of(which)
     assert not batch.reference.requires_grad
@@ -256,12 +256,12 @@ def test_other_pairs_or_weights_are_refused(with_file: bool, tmp_path: Path) -> 
 
 
 def test_a_base_model_that_is_not_there(tmp_path: Path) -> None:
-    told = dpo_sections(tmp_path)
+    given = dpo_sections(tmp_path)
     for name in ("v_48_002", "v_48_030"):
         base_model(tmp_path / f"{name}.pt")
 
     def said(**base: str) -> str:
-        made = DpoTask(**{**told, "base_model": base})
+        made = DpoTask(**{**given, "base_model": base})
         made.state = TrainingState(0, 0, CPU)
         with pytest.raises(ConfigError) as refused:
             made.setup(RankContext(0, 1, CPU, alone=True))
@@ -301,21 +301,21 @@ def test_files_that_are_not_there_are_told_before_anything_is_computed(tmp_path:
 
 
 def test_a_base_model_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = dpo_sections(tmp_path)
+    given = dpo_sections(tmp_path)
 
     def refuse(path: Path) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "is_file", refuse)
     with pytest.raises(ConfigError, match=r"base_model\.name: .*base\.pt cannot be read: Permission denied"):
-        base_model_of(settings.BaseModel(**told["base_model"]))
+        base_model_of(settings.BaseModel(**given["base_model"]))
     with pytest.raises(ConfigError, match=r"base\.pt: cannot be read: Permission denied"):
         load(tmp_path / "base.pt")
 
 
 def test_names_may_have_their_ending(tmp_path: Path) -> None:
-    told = dpo_sections(tmp_path)
-    made = DpoTask(**{**told, "base_model": {"dir": str(tmp_path), "name": "base.pt"}})
+    given = dpo_sections(tmp_path)
+    made = DpoTask(**{**given, "base_model": {"dir": str(tmp_path), "name": "base.pt"}})
     made.state = TrainingState(0, 0, CPU)
     made.setup(RankContext(0, 1, CPU, alone=True))
 
@@ -347,7 +347,7 @@ def test_export(tmp_path: Path) -> None:
             path.unlink()
         which.state.epoch, which.state.consumed = epoch, consumed
         which.export(model, out, better=better)
-        which.export(model, out, better=better)  # as a run that goes on does
+        which.export(model, out, better=better)  # as a resumed run does
         return {path.name for path in out.iterdir()}
 
     assert written(0, 3, better=True) == {LATEST, BEST}

@@ -73,7 +73,9 @@ class TestSuggestions:
     def test_values_that_python_takes_for_the_same_are_told_apart(self) -> None:
         fields = read_yaml("a: !sweep {values: [1, true]}\nb: !coupled-sweep {target: a, values: [x, y]}")
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-        found = {(type(told["a"]), told["b"]) for told in (suggested(fields, study.ask()) for _ in range(20))}
+        found = {
+            (type(given["a"]), given["b"]) for given in (suggested(fields, study.ask()) for _ in range(20))
+        }
         assert found == {(int, "x"), (bool, "y")}
 
     def test_every_trial_has_a_folder(self) -> None:
@@ -136,12 +138,12 @@ class TestPruning:
         assert [trial.state.name for trial in study.trials] == ["COMPLETE", "COMPLETE", "PRUNED"]
         assert [len(trial.intermediate_values) for trial in study.trials] == [4, 4, 2]
         for trainer, trial in zip(trainers, study.trials, strict=True):
-            told = [each["loss"] for each in trainer.val_data]
-            assert trial.intermediate_values == dict(enumerate(told, 1))
+            given = [each["loss"] for each in trainer.val_data]
+            assert trial.intermediate_values == dict(enumerate(given, 1))
         pruned = trainers[2]
         newest = pruned.checkpoints.newest()
         assert newest is not None and newest.name == f"step-{pruned.step:010d}"
-        # Without the trial it goes on from there, to the end.
+        # Without the trial it resumes from there, to the end.
         again = TrainerDDP(0, config(tmp_path, 2, optimizer_kwargs={"lr": 0.0}), Toy(dropout=0.0))
         trained(again, None)
         assert (again.epoch, len(again.val_data)) == (4, 4)
@@ -170,8 +172,8 @@ class TestPruning:
         study = optuna.create_study(direction="maximize")
         trainer = TrainerDDP(0, fields, Hopeless())
         trained(trainer, study.ask())
-        told = list(study.trials[0].intermediate_values.values())
-        assert told == [each["right"] for each in trainer.val_data]
+        given = list(study.trials[0].intermediate_values.values())
+        assert given == [each["right"] for each in trainer.val_data]
         with pytest.raises(
             ConfigError, match=r"the study is to minimize .* right is to be as large as can be"
         ):
@@ -226,5 +228,5 @@ def wrong(folder: Path) -> str:
 
 
 def test_every_rank_is_told_of_a_study_that_looks_the_other_way(tmp_path: Path) -> None:
-    told = toys.run(wrong, tmp_path / "out", folder=tmp_path / "ranks", world_size=2)
-    assert len(set(told)) == 1 and "the study is to maximize" in told[0]
+    given = toys.run(wrong, tmp_path / "out", folder=tmp_path / "ranks", world_size=2)
+    assert len(set(given)) == 1 and "the study is to maximize" in given[0]

@@ -40,12 +40,12 @@ class Trained:
         task: Toy | None = None,
         **training: Any,
     ):
-        told = Config.of(config("x", **{**SGD, **training}))
+        given = Config.of(config("x", **{**SGD, **training}))
         task = task or Toy()
         torch.manual_seed(0)
         self.model = task.build_model()
-        self.optimizer = make_optimizer(told, task, self.model)
-        self.rates = LearningRate(told, self.optimizer, world_size=world_size)
+        self.optimizer = make_optimizer(given, task, self.model)
+        self.rates = LearningRate(given, self.optimizer, world_size=world_size)
         self.rates.lasts(total, epoch)
         self.epoch = epoch
         self.step = 0
@@ -148,11 +148,11 @@ def test_scaling_reaches_every_group_and_the_warmup_and_the_log() -> None:
     ids=lambda fields: str(*list(fields.values())[:1]),
 )
 def test_s1_scaling_is_applied_once_however_often_it_goes_on(fields: dict[str, Any]) -> None:
-    told = {"scaling": {**LINEAR, "warmup": "none"}, "world_size": 4, **fields}
-    whole = Trained(**told).run(20)
-    seen, saved = [], Trained(**told).save()
+    given = {"scaling": {**LINEAR, "warmup": "none"}, "world_size": 4, **fields}
+    whole = Trained(**given).run(20)
+    seen, saved = [], Trained(**given).save()
     for steps in (3, 2, 8, 7):  # three resumes after the first
-        part = Trained(**told)
+        part = Trained(**given)
         assert part.load(saved) == []
         seen += part.run(steps).seen
         saved = part.save()
@@ -364,7 +364,7 @@ def frozen() -> Toy:
             r"gives 3\.weight twice",
         ),
         (giving(lambda model: model[0].parameters()), r"leaves out 3\.weight, 3\.bias, for which"),
-        (giving(lambda model: [*model.parameters(), torch.ones(3)]), r"shape \(3,\) that is no parameter"),
+        (giving(lambda model: [*model.parameters(), torch.ones(3)]), r"shape \(3,\) that is not a parameter"),
         (giving(lambda model: [{"params": model.parameters(), "lr": "abc"}]), r"lr of group 0: is 'abc'"),
     ],
 )
@@ -385,7 +385,7 @@ class Wrong:
         ({"optimizer_kwargs": {"lr": True}}, r"optimizer_kwargs\.lr: is True, but takes a number"),
         ({"optimizer_kwargs": {"lr": float("inf")}}, r"optimizer_kwargs\.lr: is inf"),
         ({"optimizer_kwargs": {"lr": -1.0}}, r"optimizer_type: Invalid learning rate"),
-        ({"optimizer_type": Wrong}, r"optimizer_type: makes a Wrong, which is no torch"),
+        ({"optimizer_type": Wrong}, r"optimizer_type: makes a Wrong, which is not a torch"),
         ({"optimizer_type": torch.optim.LBFGS, "optimizer_kwargs": {}}, r"LBFGS computes the loss several"),
         ({"lr_scheduler_type": Wrong, "lr_scheduler_per": "step"}, r"makes a Wrong, which is no"),
         ({"lr_scheduler_type": CosineAnnealingLR}, r"lr_scheduler_kwargs.T_max: is missing; Cosine"),

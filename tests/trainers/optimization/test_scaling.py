@@ -90,10 +90,10 @@ LINEAR = {"learning_rate": "linear", "base_world_size": 1}
     ],
 )
 def test_a_rate_on_the_command_line_is_literal(overrides: list[str], rule: str) -> None:
-    told = made(LINEAR, overrides)
-    assert told.training.scaling.learning_rate == rule
-    written = Config.of(read_yaml(to_yaml(told)))
-    assert written.training.scaling == told.training.scaling
+    stated = made(LINEAR, overrides)
+    assert stated.training.scaling.learning_rate == rule
+    written = Config.of(read_yaml(to_yaml(stated)))
+    assert written.training.scaling == stated.training.scaling
 
 
 def test_a_literal_rate_leaves_the_given_data_alone() -> None:

@@ -84,7 +84,7 @@ train(Config.load("toy.yaml"), Toy(pause={pause}))
 @pytest.mark.usefixtures("for_real")
 @pytest.mark.long  # torch is imported six times
 def test_ctrl_c_under_launch_and_the_same_command_again(tmp_path: Path) -> None:
-    """Its code says that it is not done; it goes on where it was; then it says that it is over."""
+    """Its code says that it is not done; it resumes where it was; then it says that it is over."""
     written(tmp_path, num_epochs=2)
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     metrics = MetricsFile(tmp_path / "out" / "toy" / "metrics.jsonl")
@@ -92,8 +92,8 @@ def test_ctrl_c_under_launch_and_the_same_command_again(tmp_path: Path) -> None:
 
     def start(pause: float) -> subprocess.Popen[str]:
         (tmp_path / "own.py").write_text(OWN.format(pause=pause))
-        told: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen(command, cwd=tmp_path, env=environ, start_new_session=True, **told)
+        given: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(command, cwd=tmp_path, env=environ, start_new_session=True, **given)
 
     def last_step() -> int:
         return max((line["step"] for line in metrics.read()), default=0) if metrics.path.exists() else 0
@@ -104,7 +104,7 @@ def test_ctrl_c_under_launch_and_the_same_command_again(tmp_path: Path) -> None:
     said, _ = first.communicate(timeout=patience.SECONDS)
     assert first.returncode == 75, said
     reached = last_step()
-    assert f"Stopped early at step {reached} (TERM); it can go on from there" in said
+    assert f"Stopped early at step {reached} (TERM); it can be resumed from there" in said
     assert "the same command again does that" in said
     answers = []
     for _ in range(2):

@@ -41,14 +41,14 @@ def shown(rank: int, *, terminal: bool, log: bool = False) -> str:
         command, env=environ, stdout=subprocess.PIPE, stderr=error, timeout=patience.SECONDS, check=True
     )
     os.close(theirs)
-    told = b""
+    given = b""
     try:
         while part := os.read(ours, 4096):
-            told += part
+            given += part
     except OSError:  # all of it was read, and nobody writes any more
         pass
     os.close(ours)
-    return (told + done.stdout + (done.stderr or b"")).decode()
+    return (given + done.stdout + (done.stderr or b"")).decode()
 
 
 @pytest.mark.usefixtures("for_real")

@@ -41,14 +41,14 @@ def test_a_resume_at_any_step_gives_the_same_bits(saved: int) -> None:
     batches = micro_batches(40)
 
     def train(running: Running, first: int, last: int) -> list[dict[str, float]]:
-        told = []
+        given = []
         for number in range(first, last):
             running.add(*batches[number])
             if (number + 1) % 7 == 0:
-                told.append(running.report(ALONE)[0])
+                given.append(running.report(ALONE)[0])
             if (number + 1) % 20 == 0:
-                told.append(running.end_epoch(ALONE))
-        return told
+                given.append(running.end_epoch(ALONE))
+        return given
 
     whole = train(Running(), 0, 40)
     before = Running()
@@ -191,13 +191,13 @@ def whole_and_resumed() -> tuple[Any, ...]:
 
 @pytest.mark.usefixtures("for_real")
 def test_ranks_sum_up_and_go_on(tmp_path: Path) -> None:
-    told = run(whole_and_resumed, folder=tmp_path, world_size=3)
-    whole, resumed, half, _ = told[0]
+    given = run(whole_and_resumed, folder=tmp_path, world_size=3)
+    whole, resumed, half, _ = given[0]
     assert resumed == whole
-    assert all(each[:3] == told[0][:3] for each in told)
+    assert all(each[:3] == given[0][:3] for each in given)
     assert whole[1] == [0.0 + 1.0 + 2.0]
     alone = Running()  # with another world size, all of it is rank 0's
-    alone.load_state_dicts([each[3] for each in told], ALONE)
+    alone.load_state_dicts([each[3] for each in given], ALONE)
     assert alone.report(ALONE)[0] == pytest.approx(half[0])
 
 

@@ -249,8 +249,8 @@ def test_wandb_is_told_the_run_and_goes_on_in_it(tmp_path: Path, wandb: FakeWand
         used.close()
     first, second = wandb.begun
     assert first == second, "the same identifier, too"
-    told = {name: first[name] for name in ("project", "entity", "group", "tags", "mode", "name", "resume")}
-    assert told == {
+    stated = {name: first[name] for name in ("project", "entity", "group", "tags", "mode", "name", "resume")}
+    assert stated == {
         "project": "p",
         "entity": "e",
         "group": "g",
@@ -323,7 +323,7 @@ def test_wandb_itself_offline(tmp_path: Path) -> None:
     assert kept in written.name
     further = (b"train/step", b"train/batch_time", b"checkpoint/best_loss", b"validation/best_loss")
     telling = (b"train/loss", b"0.123456", b"ddp/world_size", *further)
-    until(lambda: all(told in written.read_bytes() for told in telling))  # wandb's own process writes it
+    until(lambda: all(stated in written.read_bytes() for stated in telling))  # wandb's own process writes it
 
 
 UNIREF50 = {
@@ -390,6 +390,6 @@ def test_what_wandb_is_told_of_a_configuration_is_plain(tmp_path: Path, wandb: F
 
     resolved = plain(Config.of(config(tmp_path)))
     Sinks(tmp_path, Logging(wandb=Wandb(project="p")), "toy", resolved).go_back(0, 0)
-    told = wandb.begun[0]["config"]
-    assert told["training"]["optimizer_type"] == f"{AdamW.__module__}.AdamW"
-    json.dumps(told)
+    stated = wandb.begun[0]["config"]
+    assert stated["training"]["optimizer_type"] == f"{AdamW.__module__}.AdamW"
+    json.dumps(stated)

@@ -44,8 +44,8 @@ def test_one_rank() -> None:
         with throughput.paused():
             clock.now += 100.0
     summed, computing = throughput.interval()
-    told = measures([64.0, *summed], [computing])
-    assert told == {"samples_per_second": 2.0, "tokens_per_second": 4.0, "step_time": 4.0, "data_wait": 0.25}
+    given = measures([64.0, *summed], [computing])
+    assert given == {"samples_per_second": 2.0, "tokens_per_second": 4.0, "step_time": 4.0, "data_wait": 0.25}
     clock.now += 2.0
     throughput.step(8)
     summed, computing = throughput.interval()
@@ -64,8 +64,8 @@ def test_no_steps_have_no_speed() -> None:
 def test_the_slowest_rank_is_the_one_that_waits_least() -> None:
     # two steps of 2 s each on four ranks; all but rank 2 wait for it for half of the time
     own = [2.0, 2.0, 3.9, 2.0]
-    told = measures([80.0, 8.0, 80.0, 16.0, 1.6, 6.1], own)
-    assert told == {
+    given = measures([80.0, 8.0, 80.0, 16.0, 1.6, 6.1], own)
+    assert given == {
         "samples_per_second": 20.0,
         "step_time": 2.0,
         "data_wait": pytest.approx(0.1),
@@ -73,7 +73,7 @@ def test_the_slowest_rank_is_the_one_that_waits_least() -> None:
         "slowest_rank": 2,
         "slowest_rank_lag": pytest.approx(1.9 / 4),
     }
-    assert set(told) < set(TIMED)
+    assert set(given) < set(TIMED)
 
 
 def slow_rank(slow: int) -> dict[str, float]:
@@ -102,10 +102,10 @@ def four_steps(context: RankContext, slow: int) -> dict[str, float]:
 
 @pytest.mark.usefixtures("for_real")
 def test_ranks_wait_for_the_slowest(tmp_path: Path) -> None:
-    told = run(slow_rank, 1, folder=tmp_path, world_size=2)
-    assert told[0] == told[1]
-    assert told[0]["train/slowest_rank"] == 1
-    assert told[0]["train/communication"] > 0
-    assert "train/tokens_per_second" not in told[0]
-    assert told[0]["train/memory_gb"] > 0.01
-    assert 0 < told[0]["train/memory_balance"] <= 1
+    given = run(slow_rank, 1, folder=tmp_path, world_size=2)
+    assert given[0] == given[1]
+    assert given[0]["train/slowest_rank"] == 1
+    assert given[0]["train/communication"] > 0
+    assert "train/tokens_per_second" not in given[0]
+    assert given[0]["train/memory_gb"] > 0.01
+    assert 0 < given[0]["train/memory_balance"] <= 1

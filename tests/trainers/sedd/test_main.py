@@ -127,8 +127,8 @@ def test_what_has_no_effect_is_logged(here: Here, monkeypatch: pytest.MonkeyPatc
 def test_what_is_wrong_is_said_of_the_files_fields(override: str, says: str, here: Here) -> None:
     """Also what the core finds later."""
     assert here("tiny.yaml", "--set", override) == 1
-    told = [line for line in here.stderr.splitlines() if not line.startswith("[RANK 0]")]
-    assert told[0].startswith(f"castoff train: {says}"), here.stderr
+    given = [line for line in here.stderr.splitlines() if not line.startswith("[RANK 0]")]
+    assert given[0].startswith(f"castoff train: {says}"), here.stderr
 
 
 @ONE_LINE

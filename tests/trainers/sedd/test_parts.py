@@ -64,14 +64,14 @@ def test_parts_that_nobody_may_have_meant_are_told_of(tmp_path: Path) -> None:
     same = fasta(tmp_path / "a.fasta", 0, 50)
     (tmp_path / "b.fasta").write_bytes(Path(same).read_bytes())
 
-    def told(**fields: Any) -> list[str]:
+    def given(**fields: Any) -> list[str]:
         data = Data(datafile=same, **fields)
         sources = opened(data, ALONE)
         return [each.split(",")[0] for each in doubts(divided(sources, data), sources, data)]
 
-    assert told(split=(0.9, 0.06, 0.04)) == told(split=(1.0, 0.0, 0.0)) == []
-    assert told() == ["data.split: 0.01 of 50 proteins are none" for _ in ("validation", "test")]
-    assert told(validation_datafile=str(tmp_path / "b.fasta"), split=(0.9, 0.01, 0.09)) == [
+    assert given(split=(0.9, 0.06, 0.04)) == given(split=(1.0, 0.0, 0.0)) == []
+    assert given() == ["data.split: 0.01 of 50 proteins are none" for _ in ("validation", "test")]
+    assert given(validation_datafile=str(tmp_path / "b.fasta"), split=(0.9, 0.01, 0.09)) == [
         "data.validation_datafile: holds the very proteins of data.datafile"
     ]
 
@@ -199,10 +199,10 @@ def test_each_part_has_the_file_of_its_own(tmp_path: Path) -> None:
 def test_a_file_may_be_moved(tmp_path: Path) -> None:
     """Its proteins are what counts."""
 
-    def told(**data: Any) -> dict[str, Any]:
+    def given(**data: Any) -> dict[str, Any]:
         fields = {"path": "x", "num_steps": 1, "batch_size": 1, "optimizer_type": "y"}
         return dict(fields_of(Config.of({"training": fields, "task_kwargs": {"data": data}}), 1))
 
-    before, now = told(datafile="a.fasta", max_length=8), told(datafile="/b.fasta", max_length=8)
+    before, now = given(datafile="a.fasta", max_length=8), given(datafile="/b.fasta", max_length=8)
     assert compare(before, now, "it", 1, SeddTask()).refused == []
-    assert compare(before, told(datafile="a.fasta", max_length=9), "it", 1, SeddTask()).refused
+    assert compare(before, given(datafile="a.fasta", max_length=9), "it", 1, SeddTask()).refused

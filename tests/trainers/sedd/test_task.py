@@ -181,11 +181,11 @@ def test_mistakes(sections: dict[str, Any], says: str) -> None:
 def test_generated_proteins_do_not_see_what_lies_behind_shorter_ones(
     lengths: list[int], padded: bool
 ) -> None:
-    which, told = task(sampling={"steps": 2}), set()
+    which, stated = task(sampling={"steps": 2}), set()
     model = which.build_model().eval()
-    model.register_forward_pre_hook(lambda _, given: told.add(given[2]))
+    model.register_forward_pre_hook(lambda _, given: stated.add(given[2]))
     assert [len(each) for each in which.generate(model, lengths)] == lengths
-    assert told == {padded}
+    assert stated == {padded}
 
 
 def test_generated_proteins_are_no_longer_than_those_that_are_trained_on() -> None:

@@ -216,13 +216,13 @@ def test_a_state_that_is_refused_is_named() -> None:
 
 def test_a_task_that_is_none() -> None:
     assert "task: is the class Toy; give an object, Toy(…)" in refused(contract.validate_task, Toy)
-    assert "which is no Task; write class Linear(trainers.Task)" in refused(contract.validate_task, MODEL)
+    assert "which is not a Task; write class Linear(trainers.Task)" in refused(contract.validate_task, MODEL)
     assert contract.validate_task(TASK) is TASK
-    told = Config.of(
+    given = Config.of(
         {**toy_config("x"), "task": nn.Linear, "task_kwargs": {"in_features": 1, "out_features": 1}}
     )
-    assert "task: is a Linear, which is no Task" in refused(task_of, told)
-    assert task_of(told, TASK) is TASK
+    assert "task: is a Linear, which is not a Task" in refused(task_of, given)
+    assert task_of(given, TASK) is TASK
 
 
 @dataclass
@@ -270,13 +270,13 @@ def make_data(size: int = 20) -> TensorDataset:
 
 
 def described(**fields: Any) -> ConfiguredTask:
-    told = {
+    given = {
         **toy_config("x"),
         "model": {"type": nn.Linear, "in_features": 2, "out_features": 1},
         "data": {"dataset": TensorDataset},
         "criterion": lambda outputs, batch: outputs.mean(),
     }
-    return ConfiguredTask(Config.of({**told, **fields}))
+    return ConfiguredTask(Config.of({**given, **fields}))
 
 
 def test_arguments_of_the_model_and_the_data_are_named() -> None:

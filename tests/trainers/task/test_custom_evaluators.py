@@ -58,12 +58,12 @@ def twice(outputs: Tensor, batch: Any, trainer: Any) -> Tensor:
 def own(path: Path | str, kind: Any = Judge, tester: Any = None, **sections: Any) -> dict[str, Any]:
     """A configuration with an evaluator of the user's own, of a network that learns."""
     validator = kind if isinstance(kind, dict) else {"type": kind, "args": [], "kwargs": {}}
-    told = fields(path, validation={"batch_size": 2, "validator": validator}, **sections)
+    given = fields(path, validation={"batch_size": 2, "validator": validator}, **sections)
     if tester is not None:
-        told["testing"] = {"batch_size": 2, "tester": {"type": tester}}
-    told["criterion"] = twice
-    told["training"] |= {"optimizer_kwargs": {"lr": 0.001}, "num_epochs": 4, "batch_size": 2}
-    return told
+        given["testing"] = {"batch_size": 2, "tester": {"type": tester}}
+    given["criterion"] = twice
+    given["training"] |= {"optimizer_kwargs": {"lr": 0.001}, "num_epochs": 4, "batch_size": 2}
+    return given
 
 
 WATCHED = {"kwargs": {"patience": 9, "tasks": {0: {"metric": "other_loss", "mode": "min"}}}}
@@ -74,8 +74,8 @@ WATCHED = {"kwargs": {"patience": 9, "tasks": {0: {"metric": "other_loss", "mode
 
 def test_its_last_row_is_what_is_measured_and_watched(tmp_path: Path) -> None:
     judge = {"type": PyObject(f"{__name__}.Judge"), "args": [3.0]}
-    told = own(tmp_path, judge, tester=Judge, early_stopping=WATCHED)
-    trainer = TrainerDDP(0, told)
+    given = own(tmp_path, judge, tester=Judge, early_stopping=WATCHED)
+    trainer = TrainerDDP(0, given)
     training, validation, test = trainer.prepare_dataloaders()
     _, measures = trainer.run_training(training, validation)
     task = trainer.task
@@ -102,12 +102,12 @@ class Seen:
         return {"loss": float(RankEnv.detect().rank), "seen": list(chain(*batches))}
 
 
-def judged_on(told: dict[str, Any]) -> tuple[list[dict[str, float]], float, list[Any]]:
+def judged_on(given: dict[str, Any]) -> tuple[list[dict[str, float]], float, list[Any]]:
     """What was measured, the weight, and the evaluator's rows on this rank."""
     me = RankEnv.detect()
     if me.world_size > 1:
         initialize_ddp(me.rank, me.world_size, device="cpu")
-    trainer = TrainerDDP(me.rank, told)
+    trainer = TrainerDDP(me.rank, given)
     training, validation, _ = trainer.prepare_dataloaders()
     try:
         trainer.run_training(training, validation)
@@ -137,9 +137,9 @@ class Breaks(Judge):
         super().validate(model, data_loader)
 
 
-def told_of(told: dict[str, Any]) -> str:
+def told_of(given: dict[str, Any]) -> str:
     with pytest.raises(RuntimeError) as error:
-        judged_on(told)
+        judged_on(given)
     return str(error.value)
 
 
@@ -165,8 +165,8 @@ class Gives:
 
 
 def measured(given: Any = None, kept: Any = None) -> dict[str, float]:
-    told = Config.of(own("x", {"type": lambda: Gives(given, kept)}))
-    task = ConfiguredTask(told)
+    stated = Config.of(own("x", {"type": lambda: Gives(given, kept)}))
+    task = ConfiguredTask(stated)
     assert task.whole_set_evaluator is not None
     return dict(task.whole_set_evaluator(Scaled(), []))
 
@@ -253,8 +253,8 @@ class StopsAt(Judge):
 def test_a_run_that_resumes_has_the_same_rows(world: int, tmp_path: Path) -> None:
     """Bit for bit, what is drawn among them: after a whole validation, and after one that was broken off."""
 
-    def on_ranks(told: dict[str, Any], name: str) -> list[Any]:
-        return run(judged_on, told, folder=tmp_path / name, world_size=world)
+    def on_ranks(given: dict[str, Any], name: str) -> list[Any]:
+        return run(judged_on, given, folder=tmp_path / name, world_size=world)
 
     whole = on_ranks(own(tmp_path / "a", early_stopping=WATCHED), "whole")
     first = own(tmp_path / "b", early_stopping=WATCHED)
@@ -291,17 +291,17 @@ class Counts(Gives):
 
 
 def test_a_state_of_its_own_is_kept(tmp_path: Path) -> None:
-    told = own(tmp_path, Counts)
-    told["training"]["num_epochs"] = 1
-    trained(told)
+    given = own(tmp_path, Counts)
+    given["training"]["num_epochs"] = 1
+    trained(given)
     measures, _ = trained(own(tmp_path, Counts))
     assert [each["loss"] for each in measures] == [1.0, 2.0, 3.0, 4.0]
 
 
 def test_what_no_checkpoint_can_keep_is_named(tmp_path: Path) -> None:
-    told = own(tmp_path, {"type": Gives, "kwargs": {"given": 1.0, "kept": [{"loss": 1.0, "at": Path()}]}})
+    given = own(tmp_path, {"type": Gives, "kwargs": {"given": 1.0, "kept": [{"loss": 1.0, "at": Path()}]}})
     with pytest.raises(ConfigError) as error:
-        trained(told)
+        trained(given)
     said = "validation.validator: Gives keeps a PosixPath in its state['data'][0]['at'], but a checkpoint"
     assert said in str(error.value)
 

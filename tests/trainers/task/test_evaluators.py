@@ -91,23 +91,23 @@ class Quantile:
 
 def fields(path: Path | str, *monitors: Any, **sections: Any) -> dict[str, Any]:
     """A configuration that describes its task; `monitors` are (name, monitor) or whole sections."""
-    told = [each if isinstance(each, dict) else {"name": each[0], "monitor": each[1]} for each in monitors]
+    given = [each if isinstance(each, dict) else {"name": each[0], "monitor": each[1]} for each in monitors]
     return {
         **config(path, optimizer_type=torch.optim.SGD, optimizer_kwargs={"lr": 0.0}, num_epochs=1),
         "model": {"type": Scaled},
         "criterion": squares,
         "data": {"dataset": Numbers, "split": [0.5, 0.25, 0.25]},
-        "validation": {"validator": {"evaluator_tasks": told}},
+        "validation": {"validator": {"evaluator_tasks": given}},
         **sections,
     }
 
 
-def judged(told: dict[str, Any], length: int, size: int, context: RankContext) -> dict[str, float]:
+def judged(given: dict[str, Any], length: int, size: int, context: RankContext) -> dict[str, float]:
     """The measures of numbers up to a length."""
-    task = ConfiguredTask(Config.of(told))
+    task = ConfiguredTask(Config.of(given))
     settings = task.config.training
     loader = evaluation_loader(
-        *(Numbers(length), Config.of({**told, "validation": {"batch_size": size}}).validation, settings),
+        *(Numbers(length), Config.of({**given, "validation": {"batch_size": size}}).validation, settings),
         *(task.collate,),
         rank=context.rank,
         world_size=context.world_size,
@@ -115,8 +115,8 @@ def judged(told: dict[str, Any], length: int, size: int, context: RankContext) -
     return evaluate(task, task.build_model(), loader, context)
 
 
-def here(told: dict[str, Any], length: int = 5, size: int = 2) -> dict[str, float]:
-    return judged(told, length, size, RankContext(0, 1, CPU))
+def here(given: dict[str, Any], length: int = 5, size: int = 2) -> dict[str, float]:
+    return judged(given, length, size, RankContext(0, 1, CPU))
 
 
 # --- Everything, in order, once -----------------------------------------------------------------------
@@ -126,8 +126,8 @@ def on_ranks(most: int) -> list[dict[str, float]]:
     """Of sets with no more samples than ranks, and of larger ones."""
     me = RankEnv.detect()
     place = initialize_ddp(me.rank, me.world_size, device="cpu")
-    told = fields("x", ("seen", seen), ("drawn", drawn), ("rank", whose))
-    found = [judged(told, length, 2, place) for length in range(1, most)]
+    given = fields("x", ("seen", seen), ("drawn", drawn), ("rank", whose))
+    found = [judged(given, length, 2, place) for length in range(1, most)]
     cleanup_ddp()
     return found
 
@@ -174,7 +174,7 @@ def test_targets_are_y_or_the_last_part() -> None:
 
 
 class Middle(Toy):
-    """A task of one's own with a median, which is no mean."""
+    """A task of one's own with a median, which is not a mean."""
 
     def evaluate(self, model: nn.Module, batch: Any) -> Any:
         return Evaluated({"loss": (len(batch[0]) * 1.0, None)}, batch[1][:, 0])
@@ -287,11 +287,11 @@ def test_every_rank_is_told_of_a_monitor_that_fails(tmp_path: Path) -> None:
 
 
 def test_classes_are_made_with_their_arguments() -> None:
-    told = [
+    given = [
         {"name": "median", "monitor": PyObject(f"{__name__}.Quantile"), "args": [0.5]},
         {"name": "tenfold", "monitor": Quantile, "args": [1.0], "kwargs": {"scale": 10.0}},
     ]
-    measures = here(fields("x", *told))
+    measures = here(fields("x", *given))
     assert (measures["median"], measures["tenfold"]) == (2.0, 40.0)
 
 
@@ -335,27 +335,27 @@ def test_a_split_into_other_than_three_shares_is_told(shares: Any, tmp_path: Pat
         trainer.prepare_dataloaders()
 
 
-def trained(told: dict[str, Any]) -> tuple[list[dict[str, float]], dict[str, float]]:
-    trainer = TrainerDDP(0, told)
+def trained(given: dict[str, Any]) -> tuple[list[dict[str, float]], dict[str, float]]:
+    trainer = TrainerDDP(0, given)
     training, validation, test = trainer.prepare_dataloaders()
     _, measures = trainer.run_training(training, validation)
     return measures, trainer.run_test(test)
 
 
 def test_what_an_evaluator_does_not_say_is_the_trainings(tmp_path: Path) -> None:
-    told = fields(tmp_path, testing={"tester": {"evaluator_tasks": [{"name": "s", "monitor": seen}]}})
-    (validated,), tested = trained(told)
+    given = fields(tmp_path, testing={"tester": {"evaluator_tasks": [{"name": "s", "monitor": seen}]}})
+    (validated,), tested = trained(given)
     assert validated == {"loss": 0.0}
     assert set(tested) == {"loss", *(f"s/{number}" for number in range(5))}
 
 
 def test_validation_and_test_have_criteria_of_their_own(tmp_path: Path) -> None:
-    told = fields(
+    given = fields(
         tmp_path,
         validation={"validator": {"criterion": ten}},
         testing={"tester": {"apply_model": doubled}},
     )
-    (validated,), tested = trained(told)
+    (validated,), tested = trained(given)
     assert validated == {"loss": 10.0}
     assert tested["loss"] > 0, "twice the number is not the number"
 
@@ -368,9 +368,9 @@ def test_a_criterion_may_take_more() -> None:
 
 
 def test_a_criterion_that_gives_no_mean_is_named(tmp_path: Path) -> None:
-    told = fields(tmp_path, validation={"validator": {"criterion": lambda outputs, batch: outputs}})
+    given = fields(tmp_path, validation={"validator": {"criterion": lambda outputs, batch: outputs}})
     with pytest.raises(ConfigError, match=r"validation\.validator\.criterion: gave a tensor of shape"):
-        trained(told)
+        trained(given)
 
 
 # --- What they may not ask for -------------------------------------------------------------------------
@@ -393,36 +393,36 @@ def test_the_default_may_be_named(name: str) -> None:
     ],
 )
 def test_another_evaluator_is_refused_with_the_way_out(field: str, kind: str, says: str) -> None:
-    told = Config.of(fields("x"), [f"{field}.type={kind}"])
+    given = Config.of(fields("x"), [f"{field}.type={kind}"])
     with pytest.raises(ConfigError) as error:
-        ConfiguredTask(told)
+        ConfiguredTask(given)
     assert f"{field}.type: {says}" in str(error.value) and "evaluator_tasks" in str(error.value)
 
 
 @pytest.mark.parametrize("trains", ["cpu", "auto"])
 def test_each_rank_judges_where_it_trains(trains: str, tmp_path: Path) -> None:
-    told = fields(
+    given = fields(
         tmp_path, validation={"validator": {"device": "cuda"}}, testing={"tester": {"device": "xpu"}}
     )
-    told["training"]["device"] = trains
+    given["training"]["device"] = trains
     with pytest.raises(ConfigError) as error:
-        TrainerDDP(0, told)
+        TrainerDDP(0, given)
     first, second = error.value.problems
     assert first.startswith("validation.validator.device: is cuda, but training.device is cpu, and each rank")
     assert second.startswith("testing.tester.device: is xpu")
-    told = fields(
+    given = fields(
         tmp_path, validation={"validator": {"device": "cpu"}}, testing={"tester": {"device": "auto"}}
     )
-    TrainerDDP(0, told)
+    TrainerDDP(0, given)
 
 
 @pytest.mark.parametrize("given", [True, False])
 def test_beside_a_task_of_ones_own_they_are_an_error(given: bool, tmp_path: Path) -> None:
-    told = {**config(tmp_path), "testing": {"tester": {}}, "validation": {"validator": {"device": "cpu"}}}
+    stated = {**config(tmp_path), "testing": {"tester": {}}, "validation": {"validator": {"device": "cpu"}}}
     if not given:
-        told["task"] = Toy
+        stated["task"] = Toy
     with pytest.raises(ConfigError) as error:
-        TrainerDDP(0, told, Toy() if given else None)
+        TrainerDDP(0, stated, Toy() if given else None)
     first, second = error.value.problems
     assert first.startswith(
         "validation.validator: judges what model and criterion describe, but Toy measures"
@@ -434,21 +434,21 @@ def test_beside_a_task_of_ones_own_they_are_an_error(given: bool, tmp_path: Path
 
 
 def test_early_stopping_watches_a_monitor(tmp_path: Path) -> None:
-    told = fields(tmp_path, ("middle", lambda p, t: 1.0))
-    told["training"]["num_epochs"] = 9
+    given = fields(tmp_path, ("middle", lambda p, t: 1.0))
+    given["training"]["num_epochs"] = 9
     watched = {"m": {"metric": "middle", "mode": "max"}}
-    told["early_stopping"] = {"kwargs": {"patience": 2, "tasks": watched}}
-    validated, _ = trained(told)
+    given["early_stopping"] = {"kwargs": {"patience": 2, "tasks": watched}}
+    validated, _ = trained(given)
     assert [each["middle"] for each in validated] == [1.0] * 3
 
 
 def test_what_nobody_measures_is_told_with_what_is(tmp_path: Path) -> None:
-    told = fields(tmp_path, ("f1_macro", lambda p, t: 1.0))
-    told["early_stopping"] = {"kwargs": {"tasks": {0: {"metric": "losses"}}}}
+    given = fields(tmp_path, ("f1_macro", lambda p, t: 1.0))
+    given["early_stopping"] = {"kwargs": {"tasks": {0: {"metric": "losses"}}}}
     with pytest.raises(
         ConfigError, match=r"is 'losses', which .*; did you mean loss\?; .*\(loss, f1_macro\)"
     ):
-        trained(told)
+        trained(given)
 
 
 def test_a_run_that_goes_on_knows_what_they_gave(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -481,12 +481,12 @@ def test_a_stop_inside_a_validation_leaves_nothing_behind(
 ) -> None:
     """Not a single prediction: the next attempt validates anew, and sees each once."""
     monkeypatch.setattr("trainers.distributed.stopping._MESSAGE_EVERY", 0.0)
-    told = fields(tmp_path / "out", ("seen", seen))
-    told["validation"] |= {"batch_size": 1}
-    told["validation"]["validator"]["criterion"] = StopsInside()
+    given = fields(tmp_path / "out", ("seen", seen))
+    given["validation"] |= {"batch_size": 1}
+    given["validation"]["validator"]["criterion"] = StopsInside()
     StopsInside.calls = 0
     with pytest.raises(StoppedEarly):
-        trained(told)
+        trained(given)
     assert 2 <= StopsInside.calls < 5
-    (validated,), _ = trained(told)
+    (validated,), _ = trained(given)
     assert len(validated) == 1 + 5

@@ -176,8 +176,8 @@ class GNNModel(nn.Module):
             x, edge_index, **{**given(self._to_encoder, **graph, **edges), **(gcn_kwargs or {})}
         )
         if self.latent_model is not None:
-            told = {**given(self._to_latent, **graph, **edges), **(latent_kwargs or {})}
-            return self.latent_model(embeddings, *(latent_args or ()), **told)
+            stated = {**given(self._to_latent, **graph, **edges), **(latent_kwargs or {})}
+            return self.latent_model(embeddings, *(latent_args or ()), **stated)
         if self.pooling_layers is None or self.aggregate_pooling is None:
             return embeddings
         if batch is None:

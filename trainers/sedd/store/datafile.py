@@ -88,8 +88,8 @@ def _opened(path: Path, datafile: str | Path, field: str) -> Path:
     try:
         return TokenStore.open(path).folder
     except ConfigError as error:
-        told = str(error).splitlines()
-        raise ConfigError([f"{field}: is {str(datafile)!r}, but {each}" for each in told]) from error
+        given = str(error).splitlines()
+        raise ConfigError([f"{field}: is {str(datafile)!r}, but {each}" for each in given]) from error
 
 
 def _context(folder: Path, path: Path, filters: Filters, *more: str) -> Path:
