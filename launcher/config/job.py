@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from launcher.config.document import Document, FieldPath, dotted, invalid
+from launcher.config.checked import Checked, verified
+from launcher.config.document import Document, FieldPath, invalid
 from launcher.config.quantities import (
     CPULISTS_PATTERN,
     DURATION_PATTERN,
@@ -19,7 +20,7 @@ from launcher.config.quantities import (
     MEMORY_PATTERN,
     MEMORY_TAKES,
 )
-from launcher.config.structure import convert, meaning, takes
+from launcher.config.structure import meaning, takes
 from launcher.errors import InvalidInput, Problem, shown
 from launcher.trust.decision import check_named
 
@@ -95,7 +96,7 @@ _LONGEST_WORD = 131_071
 NUL at the end (execve(2))."""
 
 
-class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
     """How the ranks start."""
 
     starter: Annotated[StarterName | None, meaning("The starter, where it is not to be the site's.")] = None
@@ -110,7 +111,7 @@ class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
 
-class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
     """What each rank's program runs in. Without an image there is no container."""
 
     image: Annotated[
@@ -153,7 +154,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_most: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
 
 
-class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
     """Going on after an early stop."""
 
     max: Annotated[
@@ -188,10 +189,10 @@ class Mail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
 
 
-class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
-    """What a user asks for. Portable: no field names a scheduler's flag but `directives`.
+class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True):
+    """What a user asks for: the fields of a job file. A wrong one raises InvalidInput when it is built.
 
-    A field that is None was not asked for: the site's default or castoff's own applies.
+    None: the site's default applies, or castoff's. docs/job-file.md says more of each field.
     """
 
     # dict=True: a job that was read keeps its Document beside the fields, so that what a site
@@ -322,10 +323,19 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         return self.__dict__.get("document")
 
     def changed(self, **fields: Any) -> "JobSpec":
-        """A job with other values in some fields, that still knows where it was read."""
-        other = msgspec.structs.replace(self, **fields)
+        """A job with other values in some fields, that still knows where it was read.
+
+        Raises:
+            InvalidInput: with every problem that it has.
+        """
+        other = super().changed(**fields)
         other.__dict__.update(self.__dict__)
         return other
+
+    __replace__ = changed
+
+    def _contradictions(self) -> Iterator[tuple[FieldPath, str]]:
+        return _together(self)
 
 
 def program_name(command: list[str]) -> str:
@@ -349,6 +359,13 @@ def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     """What is wrong with a job whatever the site: fields that exclude each other or lack another."""
     if not spec.command:
         yield ("command",), "is missing: name the program to run, as in command: [python, train.py]"
+    yield from _together(spec)
+
+
+def _together(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
+    """The same of a job that has no command yet."""
+    if not spec.command:
+        pass
     elif not spec.command[0]:
         yield ("command", 0), "is empty: the first word names the program"
     elif spec.command[0].startswith("-"):
@@ -416,14 +433,4 @@ def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iter
             document.override(assignment)
         except InvalidInput as error:
             problems.extend(error.problems)
-    spec = convert(document, JobSpec, problems)
-    wrong = {problem.path.partition(".")[0] for problem in problems}
-    if spec is not None:  # what a wrong field makes of the others is not worth a word
-        problems += [
-            Problem(document.where(path), dotted(path), message)
-            for path, message in check(spec)
-            if path[0] not in wrong
-        ]
-    if spec is None or problems:
-        raise InvalidInput(problems)
-    return spec
+    return verified(document, JobSpec, problems, check)

@@ -9,7 +9,8 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from launcher.config.document import Document, FieldPath, did_you_mean, dotted, invalid
+from launcher.config.checked import Checked, verified
+from launcher.config.document import Document, FieldPath, did_you_mean, invalid
 from launcher.config.job import (
     Count,
     CountOrNone,
@@ -154,8 +155,11 @@ class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ranks_per_node: Count | None = None  # that it is made for, also where a job says nothing
 
 
-class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a machine is."""
+class Site(Checked, frozen=True, kw_only=True):
+    """What a machine is: the fields of a profile. A wrong one raises InvalidInput when it is built.
+
+    docs/sites.md says more of each field.
+    """
 
     name: Word
     description: Text  # the machine in one line
@@ -224,15 +228,10 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             held = document.data.get(field)
             if isinstance(held, dict):
                 document.data[field] = {key: value for key, value in held.items() if value is not None}
-        problems: list[Problem] = []
-        site = convert(document, cls, problems)
-        if site is not None and not problems:
-            problems += [
-                Problem(document.where(path), dotted(path), words) for path, words in _contradictions(site)
-            ]
-        if site is None or problems:
-            raise InvalidInput(problems)
-        return site
+        return verified(document, cls, [], _contradictions)
+
+    def _contradictions(self) -> Iterator[tuple[FieldPath, str]]:
+        return _contradictions(self)
 
 
 class Search(NamedTuple):
