@@ -177,6 +177,7 @@ def test_no_module_of_launcher_needs_itself() -> None:
 
 FLOORS = (
     ("cli", "executors"),
+    ("api",),
     ("logs", "submission"),
     ("status", "planning"),
     ("schedulers",),

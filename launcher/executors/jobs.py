@@ -12,13 +12,14 @@ from typing import Any, cast
 from submitit.core import core, utils
 from submitit.core.core import R
 
+from launcher.api.run import Run
 from launcher.errors import CastoffError, shown
 from launcher.executors.environment import FunctionPaths
 from launcher.executors.watcher import RunWatcher, key_of
 from launcher.logs.failures import excerpt_of, failed_rank
 from launcher.runs.directory import open_own, opened
 from launcher.runs.records import Failure, Send, begins, read
-from launcher.runs.run import Run, said_again
+from launcher.runs.run import said_again
 from launcher.schedulers.jobs import member_job_id
 from launcher.schedulers.local.control import cancel
 from launcher.schedulers.queue import NOT_ASKED
