@@ -1,4 +1,4 @@
-"""castoff cancel."""
+"""castoff cancel: end runs."""
 
 from __future__ import annotations
 

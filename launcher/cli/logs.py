@@ -1,4 +1,4 @@
-"""castoff logs."""
+"""castoff logs: print a run's logs, or follow them."""
 
 from __future__ import annotations
 

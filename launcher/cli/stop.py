@@ -1,4 +1,4 @@
-"""castoff stop."""
+"""castoff stop: ask runs to save their state and end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""castoff wait."""
+"""castoff wait: wait until runs are over; exit with their code."""
 
 from __future__ import annotations
 

@@ -45,7 +45,9 @@ EnvName = Annotated[
     ),
 ]
 Count = Annotated[int, takes("a whole number of at least 1", ge=1, le=10_000_000)]
-CountOrNone = Annotated[int, takes("a whole number of at least 0", ge=0, le=1_000_000)]
+CountOrNone = Annotated[
+    int, takes("a whole number of at least 0", many="whole numbers of at least 0", ge=0, le=1_000_000)
+]
 Duration = Annotated[str, takes(DURATION_TAKES, pattern=DURATION_PATTERN)]
 Memory = Annotated[str, takes(MEMORY_TAKES, pattern=MEMORY_PATTERN)]
 CpuLists = Annotated[
@@ -101,14 +103,23 @@ class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_d
 
     starter: Annotated[StarterName | None, meaning("The starter, where it is not to be the site's.")] = None
     torchrun: Annotated[bool, meaning("Start torchrun once on each node, and let it start ranks.")] = False
+    """torchrun's own settings are variables, as in `env: {PET_MAX_RESTARTS: "3"}`: a rank counts as
+    failed once no restart is left."""
     args: Annotated[
         list[Word],
         meaning("Further flags, each one word, for the starter of the site that the job is meant for."),
     ] = []
+    """One that binds ranks to cores (`--cpu-bind`, `--bind-to`) replaces castoff's and the site's. srun's
+    `--distribution` decides where each rank goes: `cyclic` deals them out node by node, and `arbitrary`
+    follows a file with a host for each rank, which `setup` names in SLURM_HOSTFILE."""
     timeout: Annotated[
         Duration | None,
         meaning("How long ranks on several nodes may take to start, before the job is ended; default 10m."),
     ] = None
+    """The job then ends as `failed` and names the hosts whose ranks are missing; it warns of them 20 s
+    after the start. The time that `setup` and `stage` take does not count. There is no limit in an
+    allocation, where ranks may wait for those of another launch, nor with pyxis, which imports the image
+    first."""
 
 
 class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
@@ -152,6 +163,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     count: Annotated[Count, meaning("How many members.")]
     at_most: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
+    """On one machine never more than its cores have room for."""
 
 
 class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
@@ -165,6 +177,10 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit
         RequeueWay | None,
         meaning("On PBS: the job submits a copy of itself (default), or a chain of jobs is sent beforehand."),
     ] = None
+    """PBS alone starts no job twice. `copy`: a job submits a copy of itself when it begins, which resumes
+    if it stops early. `chain`: `castoff submit` sends all jobs beforehand, and each begins if the one
+    before did not end well; that needs no qsub on the nodes, and resumes after a job that was killed,
+    too."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -173,6 +189,7 @@ class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     paths: Annotated[
         list[Word], meaning("Only these files and folders; default: all that git does not ignore.")
     ] = []
+    """Relative to where the job is submitted."""
     link: Annotated[
         list[Word],
         meaning("What git ignores and the program needs, such as data: links that lead to the original."),
@@ -201,7 +218,10 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
     command: Annotated[
         list[Text], meaning("The program and its arguments; each word reaches it byte for byte.")
     ] = []
-    name: Annotated[Word | None, meaning("The job's name; default: the program's.")] = None
+    """No shell reads them. For a shell's services write `[bash, -c, "…"]`."""
+    name: Annotated[
+        Word | None, meaning("The job's name; default: from the module after -m, the script or the program.")
+    ] = None
     nodes: Annotated[Count | None, meaning("How many nodes; default 1.")] = None
     ranks_per_node: Annotated[
         Count | None, meaning("Ranks on each node; default: one per device of the site's nodes, else 1.")
@@ -214,6 +234,7 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         Count | None,
         meaning("Physical cores of each rank; default: a rank's share of the node, where the site knows it."),
     ] = None
+    """OMP_NUM_THREADS follows it."""
     devices_per_rank: Annotated[
         CountOrNone | None,
         meaning(
@@ -224,8 +245,14 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
         CpuLists | None,
         meaning("The cores of each rank of a node, by hand; default: the site's and the starter's choice."),
     ] = None
+    """One list for each rank, as in `4-7:8-11`, of cores that the node has and no other rank has. The job
+    must have its nodes whole (`exclusive: true`, where the site does not see to it). srun, PALS and the
+    mpiexecs of MPICH and Intel accept it; with Open MPI or torchrun it is refused, and so is a rank whose
+    cores are not beside its device."""
     memory: Annotated[Memory | None, meaning("Memory of each node.")] = None
+    """As in `64G`; the units K, M, G and T are powers of 1024."""
     walltime: Annotated[Duration | None, meaning("How long the job may run.")] = None
+    """As in `"02:00:00"`, `"1-00:00:00"`, `90s`, `30m`, `2h` or `1d12h`."""
     account: Annotated[Word | None, meaning("The project or account that pays.")] = None
     queue: Annotated[Word | None, meaning("The queue (PBS) or partition (Slurm).")] = None
     qos: Annotated[Word | None, meaning("The quality of service (Slurm).")] = None
@@ -240,26 +267,34 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
             "Shell lines that run once on the first node before the ranks: module loads, a venv's activate."
         ),
     ] = []
+    """They come after those of the site."""
     env: Annotated[dict[EnvName, Text], meaning("Variables of the ranks, set after `setup`.")] = {}
     options: Annotated[
         list[Word],
         meaning("The site's options that this job wants, by name; `castoff sites NAME` shows them."),
     ] = []
+    """For example `[proxy]` on Aurora."""
     env_from: Annotated[
         list[EnvName],
         meaning("Secrets: variables of the submitter's environment, handed over in a private file."),
     ] = []
+    """They are never written into the script. A submitted run keeps them, readable by you alone, until it
+    is over."""
     inherit: Annotated[
         Literal["none", "all"] | list[EnvName] | None,
         meaning(
             "What of the submitter's environment the job sees; default none, on the local scheduler all."
         ),
     ] = None
+    """Functions that your shell exports come with `all` alone."""
     workdir: Annotated[Word | None, meaning("Where ranks run; default: where the job was submitted.")] = None
+    """`~` and `-` mean nothing special in it."""
     snapshot: Annotated[
         bool | Snapshot | None,
         meaning("Whether the ranks run in a copy of the code, so that a job that waits runs no edited code."),
     ] = None
+    """It is taken when the job is submitted. Default: the ranks run in the original, as it is when the
+    job starts."""
     python: Annotated[
         Word | None, meaning("The Python interpreter, absolute; its folder comes first on PATH.")
     ] = None
@@ -270,21 +305,31 @@ class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True)
             "What stands under slurm or pbs is for that scheduler alone."
         ),
     ] = {}
+    """For example `filesystems: "home:flare"`. Null also removes a directive of castoff's or of the
+    site's. One that a field covers, such as `partition` or `mem`, is refused with the field's name, also
+    where it is shortened (`p`, `parti`): nothing gets past the site's limits."""
     start: Annotated[Start, meaning("How the ranks start.")] = Start()
     container: Annotated[Container, meaning("What each rank's program runs in.")] = Container()
+    """Without an image there is no container."""
     stage: Annotated[list[Stage], meaning("What is copied to each node's own disk before ranks start.")] = []
+    """They go to CASTOFF_STAGE_DIR."""
     array: Annotated[Array | None, meaning("Many members of this job.")] = None
+    """Each finds its number, from 0, in CASTOFF_ARRAY_INDEX."""
     after: Annotated[
         dict[Condition, list[Word]],
         meaning("Runs (by name) or jobs (by scheduler id) to wait for."),
         msgspec.Meta(extra_json_schema={"propertyNames": {"enum": list(get_args(Condition))}}),
     ] = {}
+    """With `after` the job waits until they begin, with the others until they end: well (`afterok`),
+    badly (`afternotok`) or either way (`afterany`)."""
     requeue: Annotated[Requeue, meaning("Going on after an early stop.")] = Requeue()
     grace: Annotated[
         Duration | None,
         meaning("How long before the walltime a stop is asked for; default 2m, or a quarter of a short one."),
     ] = None
+    """A walltime is short below 8 minutes: of `1m` it is 15 s."""
     templates: Annotated[Word | None, meaning("A folder of templates that win over castoff's own.")] = None
+    """Relative to the job file."""
 
     @classmethod
     def load(
