@@ -10,14 +10,14 @@ from launcher.errors import CastoffError
 from launcher.logs.chosen import attempts_of, check_ranks
 from launcher.logs.printing import write_logs
 from launcher.logs.sources import Selection
-from launcher.runs import run as directory
 from launcher.runs.index import Index
+from launcher.runs.run import Run as RunDirectory
 from launcher.runs.states import RunStatus
 from launcher.status import watch
 from launcher.submission import cancel, resubmit, stop
 
 
-class Run(directory.Run):
+class Run(RunDirectory):
     """A submitted job: what `submit` returns, and `Run.find` finds again.
 
     Its methods print nothing. What they raise is a CastoffError, whose text is what `castoff` would print.

@@ -111,7 +111,7 @@ def test_help_fits_on_a_screen() -> None:
 
 def test_the_schema_describes_each_field_once() -> None:
     schema = msgspec.json.schema(JobSpec)["$defs"]["JobSpec"]
-    assert schema["properties"]["nodes"]["description"].rstrip(".") in JobSpec.__doc__
+    assert schema["properties"]["nodes"]["description"].rstrip(".") in str(JobSpec.__doc__)
     from launcher.config.schema import job_schema
 
     assert "\n" not in job_schema(["slurm"])["$defs"]["JobSpec"]["description"]
