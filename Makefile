@@ -6,6 +6,7 @@
 # make bench-proteins  what a tiny diffusion learns of real ones: a quarter of an hour; Debian's mmseqs2, mmseqs2-examples
 # make bench-structures  what inverse folding learns of real ones, and preferences change: as long; mmseqs2
 # make bench-causets  what the network learns of causal sets, beside a forest and estimators, with several seeds
+# make docs        write the references in docs/ anew: tables of fields and modules, from the code
 # make lock        choose new versions for constraints.txt
 # make clean       remove what these commands made
 #
@@ -56,7 +57,7 @@ LOCALLY := --site local --nodes 1 --ranks-per-node 2 --set 'setup=[]' \
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE # else each test process compiles all tests again
 
-.PHONY: demo test test-fast test-long bench bench-proteins bench-structures bench-causets lock clean check system-packages
+.PHONY: demo test test-fast test-long bench bench-proteins bench-structures bench-causets docs lock clean check system-packages
 
 demo: $(READY)
 	@export PATH="$$PWD/.venv/bin:$$PATH" XDG_STATE_HOME="$$PWD/$(DEMO)/state"
@@ -106,6 +107,9 @@ bench-structures: $(READY)
 
 bench-causets: $(READY)
 	@.venv/bin/python -m tests.bench.causets
+
+docs: $(READY)
+	@.venv/bin/python -m docs.generate
 
 # All of constraints.txt first: castoff's own build then finds its backend there, pinned too.
 $(READY): pyproject.toml constraints.txt $(TORCH_READY)

@@ -9,18 +9,21 @@ TYPE_CHECKING = False  # `typing` alone would cost a rank more than all of launc
 if TYPE_CHECKING:
     from typing import Any
 
+    from launcher.api.run import Run as Run
+    from launcher.api.submit import submit as submit
     from launcher.config.job import JobSpec as JobSpec
     from launcher.config.site import Site as Site
     from launcher.errors import CastoffError as CastoffError
     from launcher.errors import InvalidInput as InvalidInput
     from launcher.errors import PlacementError as PlacementError
+    from launcher.errors import StillRunning as StillRunning
     from launcher.executors.executor import executor as executor
     from launcher.planning.planner import plan as plan
     from launcher.planning.render import render as render
     from launcher.ranks import RankEnv as RankEnv
     from launcher.runs.plan import Plan as Plan
-    from launcher.runs.run import Run as Run
-    from launcher.submission.submit import submit as submit
+
+    __version__: str
 
 _HOMES = {
     "CastoffError": "errors",
@@ -29,18 +32,23 @@ _HOMES = {
     "PlacementError": "errors",
     "Plan": "runs.plan",
     "RankEnv": "ranks",
-    "Run": "runs.run",
+    "Run": "api.run",
     "Site": "config.site",
+    "StillRunning": "errors",
     "executor": "executors.executor",
     "plan": "planning.planner",
     "render": "planning.render",
-    "submit": "submission.submit",
+    "submit": "api.submit",
 }
 
 __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("castoff")
     if name not in _HOMES:
         displaced = globals().get("_in_place_of")  # castoff_plugin says so
         if displaced is not None and not name.startswith("__"):
@@ -55,4 +63,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "__version__"]

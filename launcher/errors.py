@@ -68,3 +68,9 @@ class InvalidInput(CastoffError):
 
 class PlacementError(CastoffError):
     """A process cannot tell which rank it is; the message names the fix."""
+
+
+class StillRunning(CastoffError, TimeoutError):
+    """What was waited for is not over after the time that was given."""
+
+    exit_code = 124  # as timeout(1)

@@ -178,6 +178,7 @@ def test_no_module_needs_itself() -> None:
 FLOORS = {
     "launcher": (
         ("cli", "executors"),
+        ("api",),
         ("logs", "submission"),
         ("status", "planning"),
         ("schedulers",),

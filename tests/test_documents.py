@@ -6,7 +6,6 @@ How to write a block so that it is checked here stands in CONTRIBUTING.md.
 from __future__ import annotations
 
 import ast
-import inspect
 import json
 import os
 import re
@@ -15,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -23,7 +22,7 @@ import yaml
 
 from launcher import plan, render
 from launcher.cli.main import _VERBS
-from launcher.config.job import JobSpec, Stage
+from launcher.config.job import JobSpec
 from launcher.config.site import Search, Site
 from tests import patience
 from tests.cluster.slurm import HEAD, SlurmCluster
@@ -424,55 +423,11 @@ def test_readme_begins_with_what_castoff_is_and_the_two_commands() -> None:
 # Completeness
 
 
-def leaves(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
-    """Dotted names of all fields, those of fields that hold fields after them."""
-    hints = get_type_hints(kind)
-    for field in msgspec.structs.fields(kind):
-        yield f"{prefix}{field.encode_name}"
-        for inner in _structs(hints[field.name]):
-            yield from leaves(inner, f"{prefix}{field.encode_name}.")
-
-
-def _structs(hint: object) -> list[type[msgspec.Struct]]:
-    """Structs that stand in a field directly: `Node | None`, but not those that a mapping holds."""
-    options = getattr(hint, "__args__", ()) if not hasattr(hint, "__origin__") else ()
-    return [one for one in (hint, *options) if isinstance(one, type) and issubclass(one, msgspec.Struct)]
-
-
 def described(document: str) -> set[str]:
     """The names in the first column of a document's tables."""
     text = (CHECKOUT / "docs" / document).read_text(encoding="utf-8")
     cells = re.findall(r"^\| (`[^|]*`) \|", text, re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`([\w./-]+)`", cell)}
-
-
-def test_every_field_of_a_job_file_is_described() -> None:
-    fields = {*leaves(JobSpec), *leaves(Stage, "stage.")}
-    assert fields - described("job-file.md") == set()
-    assert described("job-file.md") - fields == set()
-
-
-def test_every_field_of_a_site_is_described() -> None:
-    fields = {name for name in leaves(Site) if not name.startswith("defaults.")}
-    assert fields - described("sites.md") == set()
-
-
-def defaults(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str, str, set[str]]]:
-    """Dotted names of all fields, their defaults as a document writes them, and the words they take.
-
-    A section that is always there has no default of its own.
-    """
-    hints = get_type_hints(kind)
-    for field in msgspec.structs.fields(kind):
-        name, hint = f"{prefix}{field.name}", hints[field.name]
-        given = field.default
-        if field.default_factory is not msgspec.NODEFAULT:
-            given = field.default_factory()
-        if hint not in _structs(hint):
-            words = {word for part in (hint, *get_args(hint)) for word in _choices(part)}
-            yield name, "required" if given is msgspec.NODEFAULT else _written(given), words
-        for inner in _structs(hint):
-            yield from defaults(inner, f"{name}.")
 
 
 def _written(value: Any) -> str:
@@ -481,105 +436,12 @@ def _written(value: Any) -> str:
     return f"{value:g}" if type(value) is float else json.dumps(value)
 
 
-def _choices(hint: object) -> tuple[str, ...]:
-    return get_args(hint) if get_origin(hint) is Literal else ()
-
-
-def tabled(document: str, but: str | None = None) -> dict[str, tuple[str, str]]:
-    """What a document's tables say of fields, (takes, default) by dotted name.
-
-    A heading of the second level names the sections that the fields of the tables below it belong to.
-    What comes below one that ends with `but` is left out.
-    """
-    sections, found = [""], dict[str, tuple[str, str]]()
-    text = (CHECKOUT / "docs" / document).read_text(encoding="utf-8")
-    if but is not None:
-        text = re.sub(rf"^## .* {but}\n(?:(?!## ).*\n)*", "", text, flags=re.MULTILINE)
-    for line in text.splitlines():
-        if line.startswith("## "):
-            sections = [f"{name}." for name in re.findall(r"`([\w.]+)`", line)] or [""]
-        elif line.startswith("| `"):
-            names, *more = (cell.strip() for cell in line.strip("|").split("|"))
-            if len(more) != 3:
-                continue  # what is not a field has other columns
-            takes, default, _ = more
-            for name in re.findall(r"`(\w+)`", names):
-                for section in sections:
-                    assert section + name not in found, f"{section}{name} is described twice"
-                    found[section + name] = takes, default
-    return found
-
-
-def test_every_field_of_a_training_is_described_with_its_default() -> None:
-    from trainers.configuration.config import Monitor
-    from trainers.evaluation.early_stopping import DefaultEarlyStopping, Watched
-
-    stopping = "early_stopping.kwargs"
-    fields = [*defaults(Config), *defaults(Watched, f"{stopping}.tasks.NAME.")]
-    for evaluator in ("validation.validator", "testing.tester"):
-        fields += defaults(Monitor, f"{evaluator}.evaluator_tasks.N.")
-    for argument in inspect.signature(DefaultEarlyStopping).parameters.values():
-        fields.append((f"{stopping}.{argument.name}", _written(argument.default), set()))
-    described = tabled("trainer-configuration.md")
-    assert {name: default for name, (_, default) in described.items()} == {
-        name: default for name, default, _ in fields
-    }
-    untold = {
-        name: missing
-        for name, _, words in fields
-        if (missing := words - set(re.findall(r"\w+", described[name][0])))
-    }
-    assert untold == {}
-
-
-def test_every_field_of_a_diffusion_is_described_with_its_default() -> None:
-    from trainers.sedd.start.configuration import Settings
-
-    fields = list(defaults(Settings))
-    described = tabled("sedd-configuration.md")
-    assert {name: default for name, (_, default) in described.items()} == {
-        name: default for name, default, _ in fields
-    }
-    for name, _, words in fields:
-        takes = set(re.findall(r"\w+", described[name][0])) - {"true", "false"}
-        assert not words or takes == words, name
-
-
-@pytest.mark.parametrize("other", ["generated sets", "stores"])
-def test_every_field_of_graphs_is_described_with_its_default(other: str) -> None:
-    from trainers.gnn.causets.settings import Causets
-    from trainers.gnn.graphs.settings import Files, Generated
-
-    fields = [*defaults(Files)]
-    if other == "stores":
-        fields = [*defaults(Generated), *defaults(Causets, "causets.")]
-    told = tabled("gnn-data.md", but=f"for {other}")
-    assert {field: default for field, (_, default) in told.items()} == {
-        f"data.{field}": default for field, default, _ in fields
-    }
-    for field, _, words in fields:
-        assert words <= set(re.findall(r"\w+", told[f"data.{field}"][0])), field
-
-
 def test_every_computed_feature_is_named() -> None:
     from trainers.gnn.causets.features import NODE, SCALARS
 
     text = (CHECKOUT / "docs" / "gnn-data.md").read_text(encoding="utf-8")
     (told,) = re.findall(r"^Computed features.*?\n\n", text, re.MULTILINE | re.DOTALL)
     assert re.findall(r"`([^`]+)`", " ".join(told.split())) == [*NODE, *SCALARS]
-
-
-@pytest.mark.parametrize(("name", "other"), [("dpo", "likelihood"), ("likelihood", "dpo")])
-def test_every_field_of_an_objective_is_described_with_its_default(name: str, other: str) -> None:
-    from trainers.dpo.start.configuration import DEFAULT_OBJECTIVE, OBJECTIVES
-
-    fields = [("objective", DEFAULT_OBJECTIVE, set(OBJECTIVES)), *defaults(OBJECTIVES[name].arguments)]
-    told = tabled("dpo-configuration.md", but=f"for {other}")
-    assert {field: default for field, (_, default) in told.items()} == {
-        field: default for field, default, _ in fields
-    }
-    for field, _, words in fields:
-        assert not words or set(re.findall(r"\w+", told[field][0])) == words, field
 
 
 def test_other_defaults_of_the_objectives_are_told() -> None:
@@ -666,25 +528,3 @@ def test_links_lead_somewhere(document: Path) -> None:
                 re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings
             }
             assert anchor in anchors, f"{document.name} links to {target}"
-
-
-@pytest.mark.parametrize(
-    "room",
-    [
-        *("launcher/" + room for room in ("cli", "config", "executors", "logs", "planning", "ranks", "runs")),
-        *(
-            "launcher/" + room
-            for room in ("schedulers", "starters", "starters/local", "status", "submission")
-        ),
-        *("launcher/schedulers/" + name for name in ("slurm", "pbs", "local")),
-        *("trainers", "trainers/core", "trainers/gnn", "trainers/gnn/causets", "trainers/gnn/graphs"),
-        *("trainers/sedd", "trainers/sedd/start"),
-        *("trainers/sedd/store", "trainers/dpo", "trainers/dpo/start", "trainers/dpo/structures"),
-        *("trainers/dpo/samples", "trainers/dpo/network", "trainers/gnn/models"),
-    ],
-)
-def test_architecture_names_every_module(room: str) -> None:
-    text = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    (table,) = re.findall(rf"^\| module of `{room.replace('/', '.')}` .*\n(?:\|.*\n)+", text, re.MULTILINE)
-    named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE))))
-    assert named == {path.stem for path in (CHECKOUT / room).glob("*.py")} - {"__init__"}

@@ -1,4 +1,4 @@
-"""castoff cancel."""
+"""castoff cancel: end runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import click
 from launcher.cli.output import ending_words, json_option, print_json
 from launcher.cli.run_options import run_options, runs_meant
 from launcher.errors import CastoffError
-from launcher.status.watch import statuses
 
 
 @click.command("cancel")
@@ -21,16 +20,14 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> int
     from launcher.submission.cancel import end
 
     wishes = end(runs_meant(runs, names))
-    problems = [one.problem for one in wishes if one.problem]
-    ended = [one for one in wishes if not one.problem]
-    for one, now in zip(ended, statuses(one.run for one in ended), strict=True):
+    for one in wishes:
+        if (now := one.after) is None:
+            continue
         if as_json:
             print_json({"id": now.id, "state": now.state, "ending": now.ending})
         else:
             click.echo(f"{now.id}: {ending_words(now, '' if one.asked else ' already')}")
-        if one.goes_on:
-            why = f"; {now.reason}" if now.reason else ""
-            problems.append(f"{now.id}: still not over after {one.patience:g} s{why}")
+    problems = [one.problem for one in wishes if one.problem]
     if problems:
         raise CastoffError("\n".join(problems))
     return 0

@@ -1,4 +1,4 @@
-"""castoff clean."""
+"""castoff clean: remove the directories of runs that are over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""castoff doctor."""
+"""castoff doctor: say who else could change what will run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""castoff explain."""
+"""castoff explain: say which rank this process is, and how that is known."""
 
 from __future__ import annotations
 

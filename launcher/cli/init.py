@@ -1,4 +1,4 @@
-"""castoff init."""
+"""castoff init: write a commented job file to start from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""castoff launch."""
+"""castoff launch: start ranks here and now."""
 
 from __future__ import annotations
 

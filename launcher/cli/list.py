@@ -1,4 +1,4 @@
-"""castoff list."""
+"""castoff list: list your runs."""
 
 from __future__ import annotations
 

@@ -1,30 +1,26 @@
-"""castoff logs."""
+"""castoff logs: print a run's logs, or follow them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import select
-import shutil
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
 from launcher.cli.completion import complete_runs
 from launcher.cli.output import has_colours, json_option, print_json, say
-from launcher.errors import CastoffError
+from launcher.logs.chosen import attempts_of, check_ranks, members_of
 from launcher.logs.failures import failed_rank
 from launcher.logs.following import Follower
-from launcher.logs.printing import print_logs
+from launcher.logs.printing import write_logs
 from launcher.logs.show import End, Json, Text, failure_facts
 from launcher.logs.sources import Selection, rank_logs
-from launcher.logs.tail import tail_start
 from launcher.runs.index import Index
 from launcher.runs.run import Run
-from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure_words
-from launcher.starters.registry import MERGING
+from launcher.runs.states import AttemptStatus, failure_words
 from launcher.status.watch import AT_A_GLANCE, Asking, status
 
 _NUMBER = click.IntRange(min=0)
@@ -55,20 +51,21 @@ def command(
     """
     found = Index.of(os.environ).find(run)
     selection = Selection(frozenset(members), attempt, frozenset(ranks), tail)
-    _check_ranks(found, selection)
+    if note := check_ranks(found, selection):
+        say(note)
     if follow:
         return _follow(found, selection, as_json)
-    chosen = _attempts(found, selection)
+    chosen = attempts_of(found, status(found, Asking(AT_A_GLANCE)), selection)
     if as_json:
         print_json(_places(found, chosen))
     else:
-        _print(found, chosen, selection)
+        write_logs(found, chosen, selection, _write, terminal=sys.stdout.isatty(), colours=has_colours())
     return 0
 
 
 def _follow(run: Run, selection: Selection, as_json: bool) -> int:
     """Follow a run to its end; its code, or that of what was selected."""
-    members = _members(run, status(run, Asking(AT_A_GLANCE)), selection)
+    members = members_of(run, status(run, Asking(AT_A_GLANCE)), selection)
     show = Json() if as_json else _text(several=len(members) > 1, labels=len(selection.ranks) != 1)
     follower = Follower(run, selection, show, write=_write, say=say, pause=_pause)
     try:
@@ -85,54 +82,6 @@ def _last_word(end: End) -> str:
         return f"{end.id}: {end.ending}" + (f": {end.reason}" if end.reason else "")
     log = f"; its log: {end.failed.log}" if end.failed.log is not None else ""
     return f"{end.id}: {end.ending}; {failure_words(end.failed.failure)}{log}"
-
-
-def _members(run: Run, now: RunStatus, selection: Selection) -> list[MemberStatus]:
-    """The members that are meant; an error where one of them is none of the run's."""
-    known = [one.member for one in now.members]
-    for member in sorted(selection.members - {*known}):
-        raise CastoffError(f"{run.id}: there is no member {member}; there are 0 to {max(known)}")
-    return [one for one in now.members if selection.has_member(one.member)]
-
-
-def _check_ranks(run: Run, selection: Selection) -> None:
-    """Say that a rank may have no log of its own; an error where there is no such rank."""
-    plan = run.facts()
-    count = plan.ranks
-    if count is not None and (wrong := sorted(rank for rank in selection.ranks if rank >= count)):
-        raise CastoffError(f"{run.id}: there is no rank {wrong[0]}; there are 0 to {count - 1}")
-    if selection.ranks and plan.starter not in MERGING and not plan.per_rank_logs:
-        say(f"{run.id}: its ranks share one log a node; one has its own only where it fails first")
-
-
-def _attempts(run: Run, selection: Selection) -> list[tuple[int, AttemptStatus]]:
-    """The attempts that are meant, each with its member: of every member the one named, or the newest."""
-    now = status(run, Asking(AT_A_GLANCE))
-    chosen, problems = [], []
-    for member in _members(run, now, selection):
-        try:
-            chosen.append((member.member, _attempt(run, now, member, selection.attempt)))
-        except CastoffError as error:
-            problems.append(error)
-    if problems and (selection.members or not chosen):
-        raise problems[0]
-    return chosen
-
-
-def _attempt(run: Run, now: RunStatus, member: MemberStatus, attempt: int | None) -> AttemptStatus:
-    number = member.member
-    known = {one.attempt: one for one in member.attempts}
-    if not known:
-        because = f": {now.reason}" if now.reason else f", it is {member.state}"
-        raise CastoffError(f"{run.id}: member {number} has not begun, so it has no logs{because}")
-    chosen = known.get(max(known) if attempt is None else attempt)
-    if chosen is None:
-        listed = ", ".join(map(str, known))
-        raise CastoffError(f"{run.id}: member {number} has no attempt {attempt}; there is {listed}")
-    if chosen.ended and not run.script_log(number).exists() and not Path(chosen.logs).exists():
-        because = f": {chosen.reason}" if chosen.reason else ""
-        raise CastoffError(f"{run.id}: {chosen.ending} before it began, so it has no logs{because}")
-    return chosen
 
 
 def _places(run: Run, attempts: list[tuple[int, AttemptStatus]]) -> dict[str, Any]:
@@ -154,29 +103,6 @@ def _places(run: Run, attempts: list[tuple[int, AttemptStatus]]) -> dict[str, An
             }
         )
     return {"id": run.id, "attempts": told}
-
-
-def _print(run: Run, attempts: list[tuple[int, AttemptStatus]], selection: Selection) -> None:
-    for rank in sorted(selection.ranks):
-        if not any(rank_logs(run, member, one.attempt, [rank]) for member, one in attempts):
-            log = f"{attempts[0][1].logs}/rank-{rank:05d}.log"
-            raise CastoffError(f"{log}: there is no such log; without --rank all that there is is shown")
-    alone = len(attempts) == len(selection.ranks) == 1
-    if alone and not sys.stdout.isatty():
-        ((member, one),) = attempts
-        ((_, path),) = rank_logs(run, member, one.attempt, selection.ranks)
-        _copy(path, selection.tail)
-    else:
-        print_logs(run, attempts, selection, _text(several=len(attempts) > 1, labels=not alone), _write)
-
-
-def _copy(path: Path, tail: int | None) -> None:
-    """A log's bytes as they are."""
-    sys.stdout.flush()
-    with path.open("rb") as file:
-        file.seek(0 if tail is None else tail_start(path, tail))
-        shutil.copyfileobj(file, sys.stdout.buffer)
-    sys.stdout.buffer.flush()
 
 
 def _text(*, several: bool, labels: bool) -> Text:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from launcher.config.quantities import DURATION_PATTERN, DURATION_TAKES, seconds
-from launcher.errors import CastoffError, printable
+from launcher.errors import printable
 from launcher.errors import say as say
 
 if TYPE_CHECKING:
@@ -33,12 +33,6 @@ _COLOURS = {
     **dict.fromkeys(("failed", "out-of-memory", "node-failure"), "1;31"),
 }
 """Of a cell that holds such a word alone."""
-
-
-class StillGoing(CastoffError):
-    """What was waited for is not over after the time that was given."""
-
-    exit_code = 124  # as timeout(1)
 
 
 def print_json(*answers: Any) -> None:

@@ -1,4 +1,4 @@
-"""castoff render."""
+"""castoff render: print the script that a scheduler gets."""
 
 from __future__ import annotations
 

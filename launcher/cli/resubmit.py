@@ -1,4 +1,4 @@
-"""castoff resubmit."""
+"""castoff resubmit: start a run that is over again, in its directory."""
 
 from __future__ import annotations
 

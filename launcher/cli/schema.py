@@ -1,4 +1,4 @@
-"""castoff schema."""
+"""castoff schema: print the JSON schema of job files."""
 
 from __future__ import annotations
 

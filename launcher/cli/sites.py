@@ -1,4 +1,4 @@
-"""castoff sites."""
+"""castoff sites: list the sites, show one, or check one."""
 
 from __future__ import annotations
 

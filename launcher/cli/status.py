@@ -1,4 +1,4 @@
-"""castoff status."""
+"""castoff status: say what became of a run."""
 
 from __future__ import annotations
 

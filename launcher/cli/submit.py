@@ -1,4 +1,4 @@
-"""castoff submit."""
+"""castoff submit: submit a job."""
 
 from __future__ import annotations
 

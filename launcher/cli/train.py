@@ -1,4 +1,4 @@
-"""castoff train."""
+"""castoff train: train a network that comes with castoff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""castoff trust."""
+"""castoff trust: trust those who can write to a folder, or list those folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""castoff wait."""
+"""castoff wait: wait until runs are over; exit with their code."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 import click
 import msgspec
 
-from launcher.cli.output import StillGoing, is_terminal, json_option, print_json, say
+from launcher.cli.output import is_terminal, json_option, print_json, say
 from launcher.cli.run_options import run_options, runs_meant
 from launcher.runs.states import RunStatus
-from launcher.status.watch import looks
+from launcher.status.watch import check_over, looks
 
 
 @click.command("wait")
@@ -39,8 +39,7 @@ def command(runs: tuple[str, ...], names: tuple[str, ...], timeout: float | None
                 print_json(msgspec.to_builtins(one))
             else:
                 click.echo(words)
-    if left := [one for one in now if not (one.over or one.never_begins)]:
-        raise StillGoing("\n".join(f"{one.id} is still {one.state} after {timeout:g} s" for one in left))
+    check_over(now, timeout)
     return next((code for one in now if (code := 1 if one.code is None else one.code)), 0)
 
 

@@ -10,7 +10,9 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from launcher.config.document import Document, FieldPath, dotted, invalid
+from launcher.config.checked import Checked, verified
+from launcher.config.document import Document, FieldPath, invalid
+from launcher.config.job_checks import together
 from launcher.config.quantities import (
     CPULISTS_PATTERN,
     DURATION_PATTERN,
@@ -19,8 +21,8 @@ from launcher.config.quantities import (
     MEMORY_PATTERN,
     MEMORY_TAKES,
 )
-from launcher.config.structure import convert, meaning, takes
-from launcher.errors import InvalidInput, Problem, shown
+from launcher.config.structure import meaning, takes
+from launcher.errors import InvalidInput, Problem
 from launcher.trust.decision import check_named
 
 
@@ -44,7 +46,9 @@ EnvName = Annotated[
     ),
 ]
 Count = Annotated[int, takes("a whole number of at least 1", ge=1, le=10_000_000)]
-CountOrNone = Annotated[int, takes("a whole number of at least 0", ge=0, le=1_000_000)]
+CountOrNone = Annotated[
+    int, takes("a whole number of at least 0", many="whole numbers of at least 0", ge=0, le=1_000_000)
+]
 Duration = Annotated[str, takes(DURATION_TAKES, pattern=DURATION_PATTERN)]
 Memory = Annotated[str, takes(MEMORY_TAKES, pattern=MEMORY_PATTERN)]
 CpuLists = Annotated[
@@ -70,47 +74,32 @@ Gpus = Literal["nvidia", "amd", "intel", "none"]
 Condition = Literal["after", "afterok", "afternotok", "afterany"]
 RequeueWay = Literal["copy", "chain"]
 
-_OURS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 
-_KEPT_BY_SHELLS = frozenset(
-    {
-        # Read-only, or counted by the shell itself. What is given to some of them is evaluated as
-        # arithmetic, where a[$(…)] runs a command.
-        *("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "HISTCMD", "OPTIND", "OPTERR"),
-        *("RANDOM", "SRANDOM", "SECONDS", "LINENO", "EPOCHREALTIME", "EPOCHSECONDS", "BASH_MONOSECONDS"),
-        *("BASH", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS"),
-        *("BASH_COMMAND", "BASH_EXECUTION_STRING", "BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE"),
-        *("BASH_SUBSHELL", "BASH_TRAPSIG", "BASH_VERSION", "COMP_WORDBREAKS", "DIRSTACK", "FUNCNAME"),
-        *("GROUPS", "PIPESTATUS", "PWD", "OLDPWD", "SHLVL", "_"),
-        # A shell that starts as sh sets these anew.
-        *("PS1", "PS2", "PS4"),
-        # They change how the script itself is read.
-        *("IFS", "BASH_COMPAT", "BASH_XTRACEFD", "EXECIGNORE", "FUNCNEST", "POSIXLY_CORRECT"),
-    }
-)
-"""Variables that no script can hand to a program as they are given (bash(1), sh(1))."""
-
-_LONGEST_WORD = 131_071
-"""Bytes of an argument, or of a variable with its name and the =: Linux's MAX_ARG_STRLEN less the
-NUL at the end (execve(2))."""
-
-
-class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
     """How the ranks start."""
 
     starter: Annotated[StarterName | None, meaning("The starter, where it is not to be the site's.")] = None
     torchrun: Annotated[bool, meaning("Start torchrun once on each node, and let it start ranks.")] = False
+    """torchrun's own settings are variables, as in `env: {PET_MAX_RESTARTS: "3"}`: a rank counts as
+    failed once no restart is left."""
     args: Annotated[
         list[Word],
         meaning("Further flags, each one word, for the starter of the site that the job is meant for."),
     ] = []
+    """One that binds ranks to cores (`--cpu-bind`, `--bind-to`) replaces castoff's and the site's. srun's
+    `--distribution` decides where each rank goes: `cyclic` deals them out node by node, and `arbitrary`
+    follows a file with a host for each rank, which `setup` names in SLURM_HOSTFILE."""
     timeout: Annotated[
         Duration | None,
         meaning("How long ranks on several nodes may take to start, before the job is ended; default 10m."),
     ] = None
+    """The job then ends as `failed` and names the hosts whose ranks are missing; it warns of them 20 s
+    after the start. The time that `setup` and `stage` take does not count. There is no limit in an
+    allocation, where ranks may wait for those of another launch, nor with pyxis, which imports the image
+    first."""
 
 
-class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
     """What each rank's program runs in. Without an image there is no container."""
 
     image: Annotated[
@@ -151,9 +140,10 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     count: Annotated[Count, meaning("How many members.")]
     at_most: Annotated[Count | None, meaning("How many of them may run at the same time.")] = None
+    """On one machine never more than its cores have room for."""
 
 
-class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
     """Going on after an early stop."""
 
     max: Annotated[
@@ -164,6 +154,10 @@ class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         RequeueWay | None,
         meaning("On PBS: the job submits a copy of itself (default), or a chain of jobs is sent beforehand."),
     ] = None
+    """PBS alone starts no job twice. `copy`: a job submits a copy of itself when it begins, which resumes
+    if it stops early. `chain`: `castoff submit` sends all jobs beforehand, and each begins if the one
+    before did not end well; that needs no qsub on the nodes, and resumes after a job that was killed,
+    too."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -172,6 +166,7 @@ class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     paths: Annotated[
         list[Word], meaning("Only these files and folders; default: all that git does not ignore.")
     ] = []
+    """Relative to where the job is submitted."""
     link: Annotated[
         list[Word],
         meaning("What git ignores and the program needs, such as data: links that lead to the original."),
@@ -188,10 +183,10 @@ class Mail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
 
 
-class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
-    """What a user asks for. Portable: no field names a scheduler's flag but `directives`.
+class JobSpec(Checked, frozen=True, omit_defaults=True, dict=True, kw_only=True):
+    """What a user asks for: the fields of a job file. A wrong one raises InvalidInput when it is built.
 
-    A field that is None was not asked for: the site's default or castoff's own applies.
+    None: the site's default applies, or castoff's. docs/job-file.md says more of each field.
     """
 
     # dict=True: a job that was read keeps its Document beside the fields, so that what a site
@@ -200,7 +195,10 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     command: Annotated[
         list[Text], meaning("The program and its arguments; each word reaches it byte for byte.")
     ] = []
-    name: Annotated[Word | None, meaning("The job's name; default: the program's.")] = None
+    """No shell reads them. For a shell's services write `[bash, -c, "…"]`."""
+    name: Annotated[
+        Word | None, meaning("The job's name; default: from the module after -m, the script or the program.")
+    ] = None
     nodes: Annotated[Count | None, meaning("How many nodes; default 1.")] = None
     ranks_per_node: Annotated[
         Count | None, meaning("Ranks on each node; default: one per device of the site's nodes, else 1.")
@@ -213,6 +211,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         Count | None,
         meaning("Physical cores of each rank; default: a rank's share of the node, where the site knows it."),
     ] = None
+    """OMP_NUM_THREADS follows it."""
     devices_per_rank: Annotated[
         CountOrNone | None,
         meaning(
@@ -223,8 +222,14 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         CpuLists | None,
         meaning("The cores of each rank of a node, by hand; default: the site's and the starter's choice."),
     ] = None
+    """One list for each rank, as in `4-7:8-11`, of cores that the node has and no other rank has. The job
+    must have its nodes whole (`exclusive: true`, where the site does not see to it). srun, PALS and the
+    mpiexecs of MPICH and Intel accept it; with Open MPI or torchrun it is refused, and so is a rank whose
+    cores are not beside its device."""
     memory: Annotated[Memory | None, meaning("Memory of each node.")] = None
+    """As in `64G`; the units K, M, G and T are powers of 1024."""
     walltime: Annotated[Duration | None, meaning("How long the job may run.")] = None
+    """As in `"02:00:00"`, `"1-00:00:00"`, `90s`, `30m`, `2h` or `1d12h`."""
     account: Annotated[Word | None, meaning("The project or account that pays.")] = None
     queue: Annotated[Word | None, meaning("The queue (PBS) or partition (Slurm).")] = None
     qos: Annotated[Word | None, meaning("The quality of service (Slurm).")] = None
@@ -239,26 +244,34 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             "Shell lines that run once on the first node before the ranks: module loads, a venv's activate."
         ),
     ] = []
+    """They come after those of the site."""
     env: Annotated[dict[EnvName, Text], meaning("Variables of the ranks, set after `setup`.")] = {}
     options: Annotated[
         list[Word],
         meaning("The site's options that this job wants, by name; `castoff sites NAME` shows them."),
     ] = []
+    """For example `[proxy]` on Aurora."""
     env_from: Annotated[
         list[EnvName],
         meaning("Secrets: variables of the submitter's environment, handed over in a private file."),
     ] = []
+    """They are never written into the script. A submitted run keeps them, readable by you alone, until it
+    is over."""
     inherit: Annotated[
         Literal["none", "all"] | list[EnvName] | None,
         meaning(
             "What of the submitter's environment the job sees; default none, on the local scheduler all."
         ),
     ] = None
+    """Functions that your shell exports come with `all` alone."""
     workdir: Annotated[Word | None, meaning("Where ranks run; default: where the job was submitted.")] = None
+    """`~` and `-` mean nothing special in it."""
     snapshot: Annotated[
         bool | Snapshot | None,
         meaning("Whether the ranks run in a copy of the code, so that a job that waits runs no edited code."),
     ] = None
+    """It is taken when the job is submitted. Default: the ranks run in the original, as it is when the
+    job starts."""
     python: Annotated[
         Word | None, meaning("The Python interpreter, absolute; its folder comes first on PATH.")
     ] = None
@@ -269,21 +282,31 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             "What stands under slurm or pbs is for that scheduler alone."
         ),
     ] = {}
+    """For example `filesystems: "home:flare"`. Null also removes a directive of castoff's or of the
+    site's. One that a field covers, such as `partition` or `mem`, is refused with the field's name, also
+    where it is shortened (`p`, `parti`): nothing gets past the site's limits."""
     start: Annotated[Start, meaning("How the ranks start.")] = Start()
     container: Annotated[Container, meaning("What each rank's program runs in.")] = Container()
+    """Without an image there is no container."""
     stage: Annotated[list[Stage], meaning("What is copied to each node's own disk before ranks start.")] = []
+    """They go to CASTOFF_STAGE_DIR."""
     array: Annotated[Array | None, meaning("Many members of this job.")] = None
+    """Each finds its number, from 0, in CASTOFF_ARRAY_INDEX."""
     after: Annotated[
         dict[Condition, list[Word]],
         meaning("Runs (by name) or jobs (by scheduler id) to wait for."),
         msgspec.Meta(extra_json_schema={"propertyNames": {"enum": list(get_args(Condition))}}),
     ] = {}
+    """With `after` the job waits until they begin, with the others until they end: well (`afterok`),
+    badly (`afternotok`) or either way (`afterany`)."""
     requeue: Annotated[Requeue, meaning("Going on after an early stop.")] = Requeue()
     grace: Annotated[
         Duration | None,
         meaning("How long before the walltime a stop is asked for; default 2m, or a quarter of a short one."),
     ] = None
+    """A walltime is short below 8 minutes: of `1m` it is 15 s."""
     templates: Annotated[Word | None, meaning("A folder of templates that win over castoff's own.")] = None
+    """Relative to the job file."""
 
     @classmethod
     def load(
@@ -322,10 +345,19 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         return self.__dict__.get("document")
 
     def changed(self, **fields: Any) -> "JobSpec":
-        """A job with other values in some fields, that still knows where it was read."""
-        other = msgspec.structs.replace(self, **fields)
+        """A job with other values in some fields, that still knows where it was read.
+
+        Raises:
+            InvalidInput: with every problem that it has.
+        """
+        other = super().changed(**fields)
         other.__dict__.update(self.__dict__)
         return other
+
+    __replace__ = changed
+
+    def _contradictions(self) -> Iterator[tuple[FieldPath, str]]:
+        return together(self)
 
 
 def program_name(command: list[str]) -> str:
@@ -349,56 +381,7 @@ def check(spec: JobSpec) -> Iterator[tuple[FieldPath, str]]:
     """What is wrong with a job whatever the site: fields that exclude each other or lack another."""
     if not spec.command:
         yield ("command",), "is missing: name the program to run, as in command: [python, train.py]"
-    elif not spec.command[0]:
-        yield ("command", 0), "is empty: the first word names the program"
-    elif spec.command[0].startswith("-"):
-        yield ("command", 0), f"is {shown(spec.command[0])}, which reads like an option: write ./ before it"
-    if spec.ranks is not None and spec.ranks_per_node is not None:
-        message = "excludes ranks_per_node: give the ranks in all or those of a node, not both"
-        yield ("ranks",), f"{message} (--set ranks_per_node=null clears it)"
-    if spec.ranks is not None and spec.ranks < (spec.nodes or 1):
-        needed = f"is {spec.ranks} for {spec.nodes} nodes, and each node needs a rank"
-        yield ("ranks",), f"{needed}: lower nodes to {spec.ranks}, or raise ranks"
-    if spec.python is not None and not spec.python.startswith("/"):
-        yield ("python",), f"is {shown(spec.python)}, but must be absolute: the job's PATH is not yours"
-    elif spec.python is not None and ":" in str(PurePosixPath(spec.python).parent):
-        yield ("python",), f"is {shown(spec.python)}, but PATH can hold no folder with a colon in its name"
-    for name in spec.env:
-        if name in spec.env_from:
-            yield ("env", name), "stands in env_from too; keep the one you mean"
-    variables: dict[FieldPath, str] = {("env", name): name for name in spec.env}
-    variables |= {("env_from", number): name for number, name in enumerate(spec.env_from)}
-    for path, name in variables.items():
-        if problem := variable_problem(name):
-            yield path, problem
-    words: dict[FieldPath, str] = {("command", number): word for number, word in enumerate(spec.command)}
-    words |= {("env", name): f"{name}={value}" for name, value in spec.env.items()}
-    for path, text in words.items():
-        if (size := len(text.encode())) > _LONGEST_WORD:
-            most = f"is {size:,} bytes long, but Linux hands a program {_LONGEST_WORD:,} at the most"
-            yield path, f"{most}: write it to a file, and name that"
-    snapshot = spec.snapshot if isinstance(spec.snapshot, Snapshot) else Snapshot()
-    for field in ("paths", "link"):
-        for number, name in enumerate(getattr(snapshot, field)):
-            if name.startswith("/"):
-                counts = "counts from where the job is submitted: no / at its beginning"
-                yield ("snapshot", field, number), f"is {name!r}, but {counts}"
-    if spec.mail is not None and not spec.mail.on:
-        yield ("mail", "on"), "is empty: name events (begin, end, fail) or drop mail"
-    for condition, names in spec.after.items():
-        if not names:
-            yield ("after", condition), "is empty: name the runs or job ids to wait for"
-
-
-def variable_problem(name: str) -> str | None:
-    """Why a script cannot hand a variable of this name to the ranks; None if it can."""
-    if name in _OURS or name.startswith("CASTOFF_"):
-        return "is what castoff tells each rank itself; drop it here"
-    if name in _KEPT_BY_SHELLS:
-        return f"is {name}, which shells keep for themselves: no program would see this value; drop it"
-    if name.startswith("castoff_"):
-        return f"is {name}, but names in castoff_ are the script's own; use another"
-    return None
+    yield from together(spec)
 
 
 def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iterable[str]) -> JobSpec:
@@ -416,14 +399,4 @@ def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iter
             document.override(assignment)
         except InvalidInput as error:
             problems.extend(error.problems)
-    spec = convert(document, JobSpec, problems)
-    wrong = {problem.path.partition(".")[0] for problem in problems}
-    if spec is not None:  # what a wrong field makes of the others is not worth a word
-        problems += [
-            Problem(document.where(path), dotted(path), message)
-            for path, message in check(spec)
-            if path[0] not in wrong
-        ]
-    if spec is None or problems:
-        raise InvalidInput(problems)
-    return spec
+    return verified(document, JobSpec, problems, check)

@@ -18,8 +18,10 @@ def job_schema(schedulers: Iterable[str]) -> dict[str, Any]:
     """
     schema = msgspec.json.schema(JobSpec)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    job = schema["$defs"]["JobSpec"]
+    job["description"] = job["description"].partition("\n")[0]  # the fields have descriptions of their own
     _widen(schema)
-    _divide(schema["$defs"]["JobSpec"]["properties"]["directives"], schedulers)
+    _divide(job["properties"]["directives"], schedulers)
     return schema
 
 

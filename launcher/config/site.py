@@ -9,7 +9,8 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from launcher.config.document import Document, FieldPath, did_you_mean, dotted, invalid
+from launcher.config.checked import Checked, verified
+from launcher.config.document import Document, FieldPath, did_you_mean, invalid
 from launcher.config.job import (
     Count,
     CountOrNone,
@@ -23,15 +24,20 @@ from launcher.config.job import (
     StarterName,
     Text,
     Word,
-    variable_problem,
 )
-from launcher.config.quantities import CPULIST_PATTERN, END, cpus, descending, seconds
-from launcher.config.structure import convert, fields_of, takes
+from launcher.config.quantities import CPULIST_PATTERN, END, cpus
+from launcher.config.site_checks import contradictions
+from launcher.config.structure import convert, takes
 from launcher.errors import CastoffError, InvalidInput, Problem
 from launcher.trust.decision import check
 
 CpuList = Annotated[
-    str, takes("a CPU list, as in 0-51 or 0,52, with numbers up to 9999", pattern=CPULIST_PATTERN)
+    str,
+    takes(
+        "a CPU list, as in 0-51 or 0,52, with numbers up to 9999",
+        many="CPU lists, as in 0-51 or 0,52, with numbers up to 9999",
+        pattern=CPULIST_PATTERN,
+    ),
 ]
 Date = Annotated[str, takes("a date, YYYY-MM-DD", pattern=rf"^[0-9]{{4}}-[01][0-9]-[0-3][0-9]{END}")]
 
@@ -60,8 +66,10 @@ _BUILT_IN = Path(__file__).parents[1] / "sites"
 class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Something that somebody else decides: it names its source and the date it was read."""
 
-    source: Text  # where this is written
-    date: Date  # when it was read there
+    source: Text
+    """Where this is written."""
+    date: Date
+    """When it was read there."""
 
     @property
     def cited(self) -> str:
@@ -72,16 +80,25 @@ class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Node(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The topology of one node."""
 
-    sockets: list[CpuList] = []  # the physical cores of each socket
-    reserved_cores: CpuList | None = None  # cores kept for the system
-    devices: list[CountOrNone] = []  # how many devices belong to each socket
-    device_variable: EnvName | None = None  # the variable that narrows a process to some devices
-    # The physical cores nearest to each device, by the device's number; none if all are alike.
+    sockets: list[CpuList] = []
+    """The physical cores of each socket. Without them the scheduler binds ranks to cores, or nobody does."""
+    reserved_cores: CpuList | None = None
+    """Cores that no rank may use: they are kept for the system."""
+    devices: list[CountOrNone] = []
+    """How many devices belong to each socket."""
+    device_variable: EnvName | None = None
+    """The variable that limits a process to some devices, such as CUDA_VISIBLE_DEVICES."""
     device_cores: list[CpuList] = []
-    ranks_per_device: Count = 1  # how many ranks may share a device
-    cpus_per_core: Count = 1  # what Slurm counts for one physical core: 2 where a CPU is a hardware thread
-    exclusive: bool = False  # whether a job always has its nodes whole; then all their devices are its own
-    memory: Memory | None = None  # memory of a node
+    """The physical cores nearest to each device, by the device's number. Without it all cores of a socket
+    are alike to its devices."""
+    ranks_per_device: Count = 1
+    """How many ranks may share a device."""
+    cpus_per_core: Count = 1
+    """What Slurm counts for one physical core in `--cpus-per-task`: 2 where a CPU is a hardware thread."""
+    exclusive: bool = False
+    """Whether a job always has its nodes whole, with all their devices."""
+    memory: Memory | None = None
+    """Memory of a node."""
 
     @property
     def device_count(self) -> int:
@@ -98,35 +115,51 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Node counts and walltimes that a queue takes together."""
 
     min_nodes: Count = 1
+    """The fewest nodes."""
     max_nodes: Count | None = None
+    """The most; left out: any number."""
     min_walltime: Duration | None = None
+    """The shortest walltime."""
     max_walltime: Duration | None = None
+    """The longest."""
 
 
 class Queue(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A queue, a partition or a QOS, and its limits."""
 
-    ranges: list[Range] = []  # a job must fit one of these; none means no limit
-    max_jobs: Count | None = None  # queued and running jobs of one user
-    array_at_most: Count | None = None  # a larger array has to let no more of its members run at a time
-    max_devices: Count | None = None  # of a node, for one job; where it is set, jobs share nodes
-    listed_as: Word | None = None  # the name under which the scheduler lists it, where users write another
-    submit_to: Word | None = None  # the queue to name instead, where this one takes no submissions
+    ranges: list[Range] = []
+    """Node counts and walltimes that are accepted together. A job must fit one of them; none means no
+    limit."""
+    max_jobs: Count | None = None
+    """How many jobs of one user may be queued or running."""
+    array_at_most: Count | None = None
+    """How many members of an array may run at a time; a job with a larger array must set `array.at_most`."""
+    max_devices: Count | None = None
+    """How many devices of a node a job may have. Where this is set, jobs share nodes."""
+    listed_as: Word | None = None
+    """The name under which the scheduler lists it, where users write another."""
+    submit_to: Word | None = None
+    """The queue to name instead, where this one accepts no jobs itself."""
 
 
 class Required(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A field without which the scheduler refuses a job, or makes of it what nobody meant."""
 
-    field: Word  # the job file's field: account, directives.filesystems …
-    because: Text  # what the scheduler says, or why
-    example: Text  # a value to write there
+    field: Word
+    """The job file's field: `account`, `directives.filesystems`, …"""
+    because: Text
+    """What the scheduler says, or why it is needed."""
+    example: Text
+    """A value to write there."""
 
 
 class Values(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a directive may say."""
 
-    among: list[Word]  # the values that there are
-    separator: Word | None = None  # what stands between several of them, where one job may name several
+    among: list[Word]
+    """The values that there are."""
+    separator: Word | None = None
+    """What joins several of them, where one job may name several."""
 
     def wrong(self, value: str) -> list[str]:
         """The parts of a value that there are not."""
@@ -138,60 +171,109 @@ class ArrayLimit(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The largest array."""
 
     max_count: Count
+    """How many members it may have."""
 
 
 class Option(Fact, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What some jobs want of a site, and ask for by its name: it adds to the fields of the same names."""
 
-    description: Text  # what it is for, in one line
-    setup: list[ShellLine] = []  # shell lines before those of the job
-    setup_last: list[ShellLine] = []  # shell lines after those of the job
-    teardown: list[ShellLine] = []  # shell lines after the ranks have ended
-    env: dict[EnvName, Text] = {}  # variables, where the job itself does not set them
-    start_args: list[Word] = []  # further flags of the starter
-    reserved_cores: CpuList | None = None  # cores that no rank may use then
-    gpu_type: GpuType | None = None  # the type of GPU that Slurm is asked for then
-    ranks_per_node: Count | None = None  # that it is made for, also where a job says nothing
+    description: Text
+    """What it is for, in one line."""
+    setup: list[ShellLine] = []
+    """Shell lines before those of the job."""
+    setup_last: list[ShellLine] = []
+    """Shell lines after those of the job."""
+    teardown: list[ShellLine] = []
+    """Shell lines after the ranks have ended."""
+    env: dict[EnvName, Text] = {}
+    """Variables, where the job itself does not set them."""
+    start_args: list[Word] = []
+    """Further flags of the starter."""
+    reserved_cores: CpuList | None = None
+    """Cores that no rank may use then."""
+    gpu_type: GpuType | None = None
+    """The type of GPU that Slurm is asked for then."""
+    ranks_per_node: Count | None = None
+    """The number of ranks on a node that it is made for, and that jobs get which say nothing."""
 
 
-class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a machine is."""
+class Site(Checked, frozen=True, kw_only=True):
+    """What a machine is: the fields of a profile. A wrong one raises InvalidInput when it is built.
+
+    docs/sites.md says more of each field.
+    """
 
     name: Word
-    description: Text  # the machine in one line
-    scheduler: Word  # what takes scripts there, by castoff's name for it
-    starter: StarterName  # what starts processes inside an allocation
-    extends: Word | None = None  # the profile that this one changes
-    shell: Word = "/bin/bash"  # the job script's interpreter line
-    mpiexec: Program = "mpiexec"  # the mpiexec program, where the starter is one
-    start_args: list[Word] = []  # further flags of the starter
-    master_suffix: HostSuffix = (
-        ""  # what follows a host's short name in MASTER_ADDR: the fast network's domain
-    )
+    """It follows from the file's name."""
+    description: Text
+    """The machine in one line."""
+    scheduler: Word
+    """`slurm`, `pbs`, `flux` or `local`."""
+    starter: StarterName
+    """What starts processes inside a job; `flux` is flux run."""
+    extends: Word | None = None
+    """The profile that this one changes."""
+    shell: Word = "/bin/bash"
+    """The interpreter in the script's first line."""
+    mpiexec: Program = "mpiexec"
+    """The mpiexec program, where the starter is one."""
+    start_args: list[Word] = []
+    """Further flags of the starter, for every job."""
+    master_suffix: HostSuffix = ""
+    """What follows the short name of rank 0's host in MASTER_ADDR, such as the domain of the fast
+    network. A host that does not resolve that name tries others."""
     node: Node | None = None
+    """The topology of one node."""
     queues: dict[Word, Queue] = {}
-    other_queues: bool = True  # whether there are queues that are not listed here
-    default_queue: Word | None = None  # the queue of jobs that name none
-    qos: dict[Word, Queue] = {}  # Slurm's qualities of service, described like queues
-    other_qos: bool = True  # whether there are QOS that are not listed here
-    default_qos: Word | None = None  # the QOS of jobs that name none
+    """The queues or partitions, by name, with their limits."""
+    other_queues: bool = True
+    """Whether there may be queues that are not listed."""
+    default_queue: Word | None = None
+    """The queue of jobs that name none; its limits apply to them."""
+    qos: dict[Word, Queue] = {}
+    """Slurm's qualities of service, by name, described like queues. A job must fit its queue and its QOS."""
+    other_qos: bool = True
+    """Whether there may be QOS that are not listed."""
+    default_qos: Word | None = None
+    """The QOS of jobs that name none."""
     required: list[Required] = []
+    """Fields without which the scheduler refuses a job, or misunderstands it."""
     array: ArrayLimit | None = None
-    select: list[Literal["ncpus", "mpiprocs", "ngpus", "mem"]] = []  # resources that a PBS chunk spells out
-    gpu_request: Literal["gpus-per-node", "gres", "gpus-per-task"] | None = None  # Slurm's flag for devices
-    gpu_type: GpuType | None = None  # the type of GPU that Slurm is asked for, in its own words: a100 …
-    gpu_bind: Word | None = None  # srun's --gpu-bind, for ranks that have devices: closest, none …
-    submit_timeout: Duration = "5m"  # how long its submit command may take to answer
-    local_storage: Word | None = None  # on each node's own disk, for `stage`; default: TMPDIR, else /tmp
-    directives: Directives = {}  # directives of every job
-    directive_values: dict[DirectiveName, Values] = {}  # what some may say; others are passed on unread
-    env: dict[EnvName, Text] = {}  # environment of every job
-    setup: list[ShellLine] = []  # shell lines before those of the job
-    setup_last: list[ShellLine] = []  # shell lines after those of the job
-    teardown: list[ShellLine] = []  # shell lines after the ranks have ended
-    options: dict[Word, Option] = {}  # what some jobs want, and ask for by name
-    example_setup: list[ShellLine] = []  # shell lines that `castoff init` proposes as the setup of a job
-    defaults: JobSpec = JobSpec()  # job file fields used where a job leaves them out
+    """The largest array."""
+    select: list[Literal["ncpus", "mpiprocs", "ngpus", "mem"]] = []
+    """What a PBS chunk spells out."""
+    gpu_request: Literal["gpus-per-node", "gres", "gpus-per-task"] | None = None
+    """How Slurm is asked for devices."""
+    gpu_type: GpuType | None = None
+    """The type of GPU that Slurm is asked for, where a cluster has several: with `a100`, `gres` becomes
+    `--gres=gpu:a100:2` for two devices, and the others `a100:2`."""
+    gpu_bind: Word | None = None
+    """srun's `--gpu-bind`, for ranks that have devices: `closest`, `none` and others."""
+    submit_timeout: Duration = "5m"
+    """How long sbatch, qsub or flux batch may take to answer a submission. Then castoff ends it, and asks
+    the queue what became of the job."""
+    local_storage: Word | None = None
+    """A folder on each node's own disk, in which `stage` makes its own; where a user may not write to it,
+    a folder in it of the user's name. Default: TMPDIR, else `/tmp`."""
+    directives: Directives = {}
+    """Directives of every job, as in a job file, and refused as there where a field says the same: that
+    belongs under `defaults`."""
+    directive_values: dict[DirectiveName, Values] = {}
+    """The values that a directive may have, by its name; others are passed on unchecked."""
+    env: dict[EnvName, Text] = {}
+    """Variables of every job."""
+    setup: list[ShellLine] = []
+    """Shell lines before those of the job."""
+    setup_last: list[ShellLine] = []
+    """Shell lines after those of the job."""
+    teardown: list[ShellLine] = []
+    """Shell lines after the ranks have ended; their exit code is not the job's."""
+    options: dict[Word, Option] = {}
+    """What some jobs want of the site, and ask for by its name."""
+    example_setup: list[ShellLine] = []
+    """Shell lines that `castoff init` proposes as a job's setup, such as the modules to load."""
+    defaults: JobSpec = JobSpec()
+    """Fields of a job file, for jobs that leave them out."""
 
     @property
     def binds_devices(self) -> bool:
@@ -224,15 +306,10 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             held = document.data.get(field)
             if isinstance(held, dict):
                 document.data[field] = {key: value for key, value in held.items() if value is not None}
-        problems: list[Problem] = []
-        site = convert(document, cls, problems)
-        if site is not None and not problems:
-            problems += [
-                Problem(document.where(path), dotted(path), words) for path, words in _contradictions(site)
-            ]
-        if site is None or problems:
-            raise InvalidInput(problems)
-        return site
+        return verified(document, cls, [], contradictions)
+
+    def _contradictions(self) -> Iterator[tuple[FieldPath, str]]:
+        return contradictions(self)
 
 
 class Search(NamedTuple):
@@ -266,101 +343,6 @@ class Search(NamedTuple):
             for path in sorted(folder.glob("*.yaml")) if folder.is_dir() else []:
                 found.setdefault(path.stem, []).append((kind, path))
         return dict(sorted(found.items()))
-
-
-def _contradictions(site: Site) -> Iterator[tuple[FieldPath, str]]:
-    """What cannot be so: each field is right alone, but not with the others, or not in a script."""
-    variables: list[tuple[str, ...]] = [("env", name) for name in site.env]
-    variables += [("options", of, "env", name) for of, option in site.options.items() for name in option.env]
-    for path in variables:
-        if problem := variable_problem(path[-1]):
-            yield path, problem
-    descend = [*_descending(site)]
-    yield from descend
-    if site.node is not None and not descend:
-        yield from _of_node(site.node)
-        yield from _of_reserved(site, site.node)
-    yield from _of_queues("queue", "queues", site.queues, site.default_queue, site.other_queues)
-    yield from _of_queues("QOS", "qos", site.qos, site.default_qos, site.other_qos)
-    fields = fields_of(JobSpec)
-    for number, required in enumerate(site.required):
-        if required.field not in fields and not required.field.startswith("directives."):
-            allowed = f"a job file's field, or directives.NAME{did_you_mean(required.field, fields)}"
-            yield ("required", number, "field"), f"is {required.field!r}, but takes {allowed}"
-
-
-def _of_queues(
-    word: str, field: str, queues: dict[str, Queue], default: str | None, others: bool
-) -> Iterator[tuple[FieldPath, str]]:
-    """Contradictions within the queues, or within the QOS."""
-    if default is not None and default not in queues and not others:
-        yield (f"default_{word.lower()}",), f"is {default}, which is no {word} of this site"
-    for name, queue in queues.items():
-        if queue.submit_to is not None and queue.submit_to not in queues:
-            hint = did_you_mean(queue.submit_to, queues)
-            yield (field, name, "submit_to"), f"is {queue.submit_to}, which is no {word} of this site{hint}"
-        for number, range_ in enumerate(queue.ranges):
-            if range_.max_nodes is not None and range_.min_nodes > range_.max_nodes:
-                yield (field, name, "ranges", number), "has more nodes as its minimum than as its maximum"
-            shortest, longest = range_.min_walltime, range_.max_walltime
-            if shortest and longest and seconds(shortest) > seconds(longest):
-                yield (field, name, "ranges", number), "has a longer minimum walltime than maximum"
-
-
-def _descending(site: Site) -> Iterator[tuple[FieldPath, str]]:
-    """CPU lists of which a part would be no cores at all."""
-    lists: list[tuple[FieldPath, str | None]] = [
-        (("options", name, "reserved_cores"), option.reserved_cores) for name, option in site.options.items()
-    ]
-    if node := site.node:
-        lists.append((("node", "reserved_cores"), node.reserved_cores))
-        lists += [(("node", "sockets", number), one) for number, one in enumerate(node.sockets)]
-        lists += [(("node", "device_cores", number), one) for number, one in enumerate(node.device_cores)]
-    for path, text in lists:
-        if text and (part := descending(text)):
-            yield path, f"is {text}, but {part} descends: write the smaller number first"
-
-
-def _of_reserved(site: Site, node: Node) -> Iterator[tuple[FieldPath, str]]:
-    """Reserved cores that the node has not; where its cores are unknown, nobody can say."""
-    there = {core for socket in node.sockets for core in cpus(socket)}
-    lists: list[tuple[FieldPath, str | None]] = [(("node", "reserved_cores"), node.reserved_cores)]
-    lists += [(("options", name, "reserved_cores"), one.reserved_cores) for name, one in site.options.items()]
-    for path, text in lists:
-        if there and text and not there.issuperset(cpus(text)):
-            yield path, f"is {text}, which no socket has"
-
-
-def _of_node(node: Node) -> Iterator[tuple[FieldPath, str]]:
-    sockets = [set(cpus(socket)) for socket in node.sockets]
-    seen: set[int] = set()
-    for number, (socket, cores) in enumerate(zip(node.sockets, sockets, strict=True)):
-        if len(cpus(socket)) > len(cores) or not seen.isdisjoint(cores):
-            yield ("node", "sockets", number), f"is {socket}: each core stands once"
-        seen |= cores
-    if sockets and node.devices and len(node.devices) != len(sockets):
-        message = (
-            f"has {len(node.devices)} numbers, but there are {len(sockets)} sockets: write one "
-            "for each, 0 for a socket without; a device belongs to the one socket that it is connected to"
-        )
-        yield ("node", "devices"), message
-        return
-    homes = []
-    for number, own in enumerate(node.device_cores):
-        home = [at for at, cores in enumerate(sockets) if cores.issuperset(cpus(own))]
-        if not home:
-            yield ("node", "device_cores", number), f"is {own}, which is not on one socket"
-        homes += home
-    listed = len(node.device_cores)
-    if listed and listed != node.device_count:
-        message = f"has {listed} CPU lists, but there are {node.device_count} devices"
-        yield ("node", "device_cores"), message
-    elif listed and len(homes) == listed and [homes.count(at) for at in range(len(sockets))] != node.devices:
-        message = "puts other numbers of devices on the sockets than node.devices"
-        yield ("node", "device_cores"), message
-    if node.device_count and node.device_variable is None:
-        example = "CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or ZE_AFFINITY_MASK"
-        yield ("node", "device_variable"), f"is missing: ranks are given their devices with it; {example}"
 
 
 def project_folder() -> Path | None:

@@ -10,6 +10,7 @@ import contextlib
 import re
 import shlex
 import types
+from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -20,6 +21,9 @@ from launcher.errors import Problem, shown
 from launcher.quoting import yaml_word
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+_built: Callable[..., Any] = type(msgspec.Struct).__call__
+"""Builds a struct of values that have been checked: calling its class might check them again."""
 
 
 def convert(document: Document, kind: type[T], problems: list[Problem]) -> T | None:
@@ -81,7 +85,7 @@ class _Converter:
             if len(self.problems) == known:
                 arguments[field.name] = converted
         try:
-            return kind(**arguments)
+            return _built(kind, **arguments)
         except TypeError:  # a required field is missing or wrong, which has been reported
             return None
 

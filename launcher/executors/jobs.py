@@ -12,13 +12,15 @@ from typing import Any, cast
 from submitit.core import core, utils
 from submitit.core.core import R
 
+from launcher.api.run import Run
 from launcher.errors import CastoffError, shown
 from launcher.executors.environment import FunctionPaths
 from launcher.executors.watcher import RunWatcher, key_of
 from launcher.logs.failures import excerpt_of, failed_rank
 from launcher.runs.directory import open_own, opened
 from launcher.runs.records import Failure, Send, begins, read
-from launcher.runs.run import Run, said_again
+from launcher.runs.run import Run as RunDirectory
+from launcher.runs.run import said_again
 from launcher.schedulers.jobs import member_job_id
 from launcher.schedulers.local.control import cancel
 from launcher.schedulers.queue import NOT_ASKED
@@ -274,7 +276,7 @@ class FunctionJob(core.Job[R]):
             self.cancel(check=False)
 
 
-def ids(run: Run) -> dict[int, str]:
+def ids(run: RunDirectory) -> dict[int, str]:
     """The scheduler's ids of a run's members, as it was last submitted."""
     record = run.submission()
     found: dict[int, str] = {}
@@ -286,7 +288,7 @@ def ids(run: Run) -> dict[int, str]:
     return found
 
 
-def _cancel(run: Run, member: int) -> None:
+def _cancel(run: RunDirectory, member: int) -> None:
     """End a member of a run."""
     scene = Scene(run)
     if is_own(scene.plan.scheduler):

@@ -70,7 +70,7 @@ def failed_rank(run: Run, member: int, attempt: AttemptStatus) -> FailedRank | N
         name = f"rank-{attempt.failure.rank:05d}.log"
     if name is None or "/" in name:
         return FailedRank(attempt.failure, None)
-    log = run.logs / f"{member}.{attempt.attempt}" / name
+    log = run.log_folder / f"{member}.{attempt.attempt}" / name
     return FailedRank(attempt.failure, log if log.is_file() else None)
 
 

@@ -1,31 +1,66 @@
-"""Printing the logs of attempts as they are now: the first rank that failed, then all ranks' lines."""
+"""The logs of attempts as they are now: the first rank that failed, then all ranks' lines."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from launcher.errors import CastoffError
 from launcher.logs.failures import failed_rank
 from launcher.logs.lines import Source
-from launcher.logs.show import Show
-from launcher.logs.sources import Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
+from launcher.logs.show import Show, Text
+from launcher.logs.sources import READ, Log, ScriptLog, Selection, is_merged, rank_log, rank_logs
+from launcher.logs.tail import tail_start
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus
 
 
-def print_logs(
+def write_logs(
+    run: Run,
+    attempts: list[tuple[int, AttemptStatus]],
+    selection: Selection,
+    write: Callable[[bytes], None],
+    *,
+    terminal: bool = False,
+    colours: bool = False,
+) -> None:
+    """Write the lines of attempts, each given with its member, and of which the newest where none is named.
+
+    One rank's log alone, where nobody watches a `terminal`, is written byte for byte.
+
+    Raises:
+        CastoffError: a log that was asked for is not there, or cannot be read; all that can be was written.
+    """
+    for rank in sorted(selection.ranks):
+        if not any(rank_logs(run, member, one.attempt, [rank]) for member, one in attempts):
+            log = f"{attempts[0][1].logs}/rank-{rank:05d}.log"
+            raise CastoffError(f"{log}: there is no such log; without --rank all that there is is shown")
+    alone = len(attempts) == len(selection.ranks) == 1
+    if alone and not terminal:
+        ((member, attempt),) = attempts
+        ((_, path),) = rank_logs(run, member, attempt.attempt, selection.ranks)
+        _copy(path, selection.tail, write)
+    else:
+        show = Text(several=len(attempts) > 1, terminal=terminal, colours=colours, labels=not alone)
+        _write_lines(run, attempts, selection, show, write)
+
+
+def _copy(path: Path, tail: int | None, write: Callable[[bytes], None]) -> None:
+    """A log's bytes as they are."""
+    with path.open("rb") as file:
+        file.seek(0 if tail is None else tail_start(path, tail))
+        while block := file.read(READ):
+            write(block)
+
+
+def _write_lines(
     run: Run,
     attempts: list[tuple[int, AttemptStatus]],
     selection: Selection,
     show: Show,
     write: Callable[[bytes], None],
 ) -> None:
-    """Write the lines of attempts, each given with its member, and of which the newest where none is named.
-
-    Raises:
-        CastoffError: a log cannot be read; all that can be was written.
-    """
     sources = [Source(member, attempt.attempt) for member, attempt in attempts]
     failures = [(source, failed_rank(run, *one)) for source, one in zip(sources, attempts, strict=True)]
     failed = [(source, one) for source, one in failures if one and not selection.ranks]

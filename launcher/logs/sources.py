@@ -139,7 +139,7 @@ class ScriptLog(Log):
 
     def _enter(self, attempt: int) -> None:
         self._attempt = attempt
-        self._logs = self._run.logs / f"{self._member}.{attempt}"
+        self._logs = self._run.log_folder / f"{self._member}.{attempt}"
         self._copies = Counter[bytes]()
         first = "rank-00000.log" if self._run.facts().per_rank_logs else "node-00000.log"
         self._first = self._repeated(first, self._selection.tail)
@@ -183,7 +183,7 @@ def is_merged(run: Run) -> bool:
 
 def rank_logs(run: Run, member: int, attempt: int, ranks: Collection[int] = ()) -> list[tuple[Source, Path]]:
     """The logs of an attempt's nodes and ranks, in order; with `ranks`, those of these ranks alone."""
-    folder = run.logs / f"{member}.{attempt}"
+    folder = run.log_folder / f"{member}.{attempt}"
     logs = filter(None, map(_RANK_LOG.fullmatch, sorted(names_in(folder))))
     found = [(Source(member, attempt, **{one["kind"]: int(one["number"])}), folder / one[0]) for one in logs]
     return [(source, path) for source, path in found if not ranks or source.rank in ranks]

@@ -60,11 +60,10 @@ def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
     source = spec.source
     if function:
         spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
-    retyped = JobSpec.of(msgspec.to_builtins(spec))
     wanted = spec.options or site.defaults.options
     check_profile(site)
     changed = with_options(site, wanted)
-    planner = _Planner(_with_defaults(retyped, changed), changed, source, retyped.directives)
+    planner = _Planner(_with_defaults(spec, changed), changed, source, spec.directives)
     return planner.plan(function=function)
 
 

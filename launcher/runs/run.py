@@ -83,7 +83,7 @@ class Run:
         return self.path / "job.sh"
 
     @property
-    def logs(self) -> Path:
+    def log_folder(self) -> Path:
         """The folder of logs."""
         return self.path / "logs"
 
@@ -134,7 +134,7 @@ class Run:
 
     def script_log(self, member: int = 0) -> Path:
         """What a member's script wrote."""
-        return self.logs / f"job-{member}.log"
+        return self.log_folder / f"job-{member}.log"
 
 
 def names_in(folder: Path) -> list[str]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from launcher.errors import CastoffError
+from launcher.errors import CastoffError, StillRunning
 from launcher.runs.directory import check_trusted
 from launcher.runs.env_from import remove_secrets
 from launcher.runs.records import write
@@ -116,6 +116,16 @@ def wait(run: Run, timeout: float | None = None) -> RunStatus:
     for (now,) in looks([run], timeout):
         last = now
     return last
+
+
+def check_over(found: Iterable[RunStatus], timeout: float | None) -> None:
+    """See that nothing more will happen to runs that were waited for.
+
+    Raises:
+        StillRunning: something may, after `timeout` seconds.
+    """
+    if left := [one for one in found if not (one.over or one.never_begins)]:
+        raise StillRunning("\n".join(f"{one.id} is still {one.state} after {timeout:g} s" for one in left))
 
 
 def condition_holds(condition: str, run: Run, asking: Asking | None = None) -> bool | None:

@@ -41,7 +41,9 @@ class Wish:
     goes_on: bool = False
     """Whether something of it is still left."""
     problem: str | None = None
-    """Why it could not be asked to, or refuses."""
+    """Why it could not be asked to, refuses, or is still not over."""
+    after: RunStatus | None = None
+    """What became of it; None where it could not be asked to, or refuses."""
     queue: Queue | None = None
     """What was asked; None: castoff's own scheduler, or nobody."""
     jobs: set[str] = field(default_factory=set)
@@ -73,7 +75,17 @@ def end(runs: Iterable[Run]) -> list[Wish]:
     for wish in wishes:
         if wish.asked and not wish.goes_on:
             remove_secrets(wish.run, wish.before.submitted)
+    _conclude([wish for wish in wishes if not wish.problem])
     return wishes
+
+
+def _conclude(wishes: list[Wish]) -> None:
+    """Say what became of those that had to end; some may need longer."""
+    for wish, now in zip(wishes, statuses(wish.run for wish in wishes), strict=True):
+        wish.after = now
+        if wish.goes_on:
+            why = f"; {now.reason}" if now.reason else ""
+            wish.problem = f"{now.id}: still not over after {wish.patience:g} s{why}"
 
 
 def _ask(wishes: list[Wish]) -> None:

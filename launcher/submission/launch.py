@@ -69,7 +69,9 @@ def run_in_foreground(
         environment = allocation.environment(decided.nodes, environ, run.path, directory)
         attempt = _Attempt(run, stack, output, messages)
         attempt.say(f"{allocation}: {FILTERS['layout_words'](decided)}, started by {decided.starter}")
-        attempt.say(f"run {run.id}: logs are in {run.logs / '0.0'}, and the first of them is shown here")
+        attempt.say(
+            f"run {run.id}: logs are in {run.log_folder / '0.0'}, and the first of them is shown here"
+        )
         if (end := allocation.end(environment)) is not None:
             attempt.stop_before(end, decided.grace)
         attempt.start([shlex.split(decided.shell)[0], str(run.script)], environment)
@@ -88,7 +90,7 @@ class _Attempt(Supervision):
     """The one attempt of such a run: from the start of its script to the end of all that it started."""
 
     def __init__(self, run: Run, stack: contextlib.ExitStack, output: BinaryIO, messages: TextIO):
-        super().__init__(Report("", output, messages, None, run.logs), stack)
+        super().__init__(Report("", output, messages, None, run.log_folder), stack)
         self._shown.append(self._messages)
         self._run = run
         self._stack = stack

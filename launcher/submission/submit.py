@@ -104,15 +104,6 @@ def submit(
     what submitit has pickled: `prepare` is called with the directory, to put it there before anything
     is sent.
 
-    >>> from launcher import JobSpec, Site, submit
-    >>> from launcher.status.watch import wait
-    >>> job = JobSpec.of({"command": ["echo", "hello"], "ranks_per_node": 2})
-    >>> run = submit(job, Site.load("local"))
-    >>> wait(run).ending
-    'done'
-    >>> print((run.logs / "0.0" / "rank-00000.log").read_text(), end="")
-    hello
-
     Raises:
         InvalidInput: the job cannot run there.
         NotSent: the scheduler refuses it, or cannot be reached.

@@ -100,7 +100,7 @@ class Trainings:
         pattern = re.compile(r"^weights (\w+ after \d+ steps)$", re.MULTILINE)
 
         def told() -> str | None:
-            logs = [path.read_text() for path in run.logs.glob("*/rank-00000.log")]
+            logs = [path.read_text() for path in run.log_folder.glob("*/rank-00000.log")]
             return next((found[1] for log in logs if (found := pattern.search(log))), None)
 
         found: str = until(told, f"the weights of {run.id}")

@@ -46,7 +46,7 @@ env_from: [TOKEN]
     assert kept.strip() == desk.castoff("render", job, "--site", "slurm").output.strip()
     assert "s3cret" not in kept
     assert desk.record(run, "ending")["ending"] == "done"
-    said = [(run.logs / "0.0" / f"rank-{rank:05}.log").read_text() for rank in range(4)]
+    said = [(run.log_folder / "0.0" / f"rank-{rank:05}.log").read_text() for rank in range(4)]
     assert said == [f"rank {rank} of 4: s3cret, it's mine, no terminal\n" for rank in range(4)]
     assert desk.over(run) == [f"{run.job} COMPLETED"]
     assert submission_of(run).cluster == desk.record(run, "start")["cluster"] == "castoff"
@@ -69,7 +69,7 @@ def test_what_the_caller_has_in_its_environment(desk: Desk) -> None:
         env={**STALE, **theirs, **ours, **inside, "KEPT": "a,b c"},
     )
     assert desk.record(run, "ending")["ending"] == "done"
-    said = [(run.logs / "0.0" / f"rank-{rank:05}.log").read_text() for rank in range(2)]
+    said = [(run.log_folder / "0.0" / f"rank-{rank:05}.log").read_text() for rank in range(2)]
     assert said == [f"{rank} of 2, attempt 0, none, a,b c\n" for rank in range(2)]
     assert desk.over(run)
     named = desk.slurm("sacct", "-X", "-n", "-P", "-j", str(run.job), "-o", "JobName,Partition,TimelimitRaw")
@@ -134,7 +134,7 @@ class TestDependencies:
         assert submission_of(second).after == {"afterok": [str(first.path)]}
         (desk.folder / "go").touch()
         assert desk.over(third) and desk.record(second, "ending")["ending"] == "done"
-        log = second.logs / "0.0" / "rank-00000.log"
+        log = second.log_folder / "0.0" / "rank-00000.log"
         assert log.read_text() == "prepared\n"
 
     def test_on_a_run_that_is_over(self, desk: Desk) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-NAMES = ["JobSpec", "Site", "plan", "render", "submit", "RankEnv", "executor"]
+NAMES = ["JobSpec", "Site", "plan", "render", "submit", "Run", "RankEnv", "executor"]
 MODULES = [
     "launcher.planning.planner",
     "launcher.planning.render",
+    "launcher.api.run",
+    "launcher.api.submit",
     "launcher.submission.submit",
     "launcher.ranks",
     "launcher.executors.executor",
@@ -62,8 +64,14 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 
 
 def test_the_example_of_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from launcher.submission import submit as submission
+    from launcher.api import submit as api
 
     monkeypatch.chdir(tmp_path)
-    results = doctest.testmod(submission)
-    assert results.attempted > 3 and results.failed == 0
+    results = doctest.testmod(api)
+    assert results.attempted > 5 and results.failed == 0
+
+
+def test_its_version_is_the_package_s(tmp_path: Path) -> None:
+    check = "assert launcher.__version__ == importlib.metadata.version('castoff')"
+    early = "import sys, launcher; assert 'importlib.metadata' not in sys.modules; import importlib.metadata"
+    in_a_python_of_its_own(f"{early}; {check}; assert '__version__' in dir(launcher)", tmp_path)

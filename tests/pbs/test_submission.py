@@ -50,7 +50,7 @@ env_from: [TOKEN]
         (run,) = map(Run, desk.folder.glob("castoff-runs/filed-*"))
         assert f"job         {run.job} (pbs)\n" in answer.output
         assert desk.castoff("wait", "filed").output == f"{run.id}: done\n"
-        said = [(run.logs / "0.0" / f"rank-{rank:05}.log").read_text() for rank in range(2)]
+        said = [(run.log_folder / "0.0" / f"rank-{rank:05}.log").read_text() for rank in range(2)]
         assert said == [f"rank {rank} of 2: s3cret, it's mine, nothing\n" for rank in range(2)]
         assert run.script.read_text() == desk.castoff("render", job, "--site", "pbs").output
         until(run.script_log().exists, "the script's log")

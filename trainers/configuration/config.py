@@ -23,6 +23,9 @@ Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what torch's generators take
 
+Imported = Annotated[Any, msgspec.Meta(extra={"takes": "a !pyobject"})]
+"""A Python object by its import path."""
+
 DEVICES = ("auto", "cpu", "cuda", "xpu", "mps")
 
 
@@ -40,36 +43,48 @@ class Parallel(Section, frozen=True, kw_only=True):
     """How ranks meet, and what DistributedDataParallel is told."""
 
     world_size: Positive | None = None
-    """None, or a number that must be the one that the starter says."""
+    """How many ranks there must be; another number is an error. May be left out."""
     rank: NotNegative | None = None
+    """No effect: the starter sets it."""
     master_addr: str = "localhost"
-    """Used only where nothing else says where the ranks meet."""
+    """The host where ranks meet, if nothing else says it."""
     master_port: str | int = "12355"
+    """The port there, if nothing else says it."""
     output_device: int | None = None
+    """The index of a device, as in DistributedDataParallel; no effect on a CPU."""
     backend: str | None = None
-    """nccl, gloo, xccl (also as ccl or xpu); None: what fits the device."""
+    """`nccl`, `gloo` or `xccl`, also as `ccl` or `xpu`; left out, or `auto`: what torch has for the
+    device."""
     find_unused_parameters: bool = False
+    """Look in each step for parameters that the loss does not depend on; it costs time."""
     gradient_as_bucket_view: bool = True
+    """Gradients lie in the buckets that are sent, and not there as well."""
     static_graph: bool = False
+    """The same parameters are used in each step. Refused beside accumulation, which torch does not
+    support with it."""
     bucket_cap_mb: Positive | None = None
+    """MiB of a bucket of gradients; left out: torch's choice."""
     communication_hook: Literal["fp16", "bf16"] | None = None
-    """Gradients travel in this type; less is sent, and rounded."""
+    """The type in which gradients are sent: half as much traffic, and rounded. torch supports bf16 with
+    NCCL and XCCL only."""
     sync_batchnorm: bool = False
-    """BatchNorm over all ranks' samples; on accelerators alone."""
+    """BatchNorm over the samples of all ranks. Accelerators only; on a CPU it is an error."""
     start_timeout: Seconds = 1800.0
-    """Seconds that ranks wait for each other until the first step is done."""
+    """Seconds that ranks wait for each other until the first step of this start is done."""
     timeout: Seconds = 600.0
-    """The same from then on."""
+    """Seconds that they wait from then on; longer than any step, and any batch of a validation."""
 
 
 class Schedule(Section, frozen=True, kw_only=True):
     """The learning rate as a function of the step, in parts of the optimizer's own."""
 
     type: Literal["constant", "linear", "cosine", "noam"] = "constant"
+    """The learning rate after the warmup."""
     warmup_steps: NotNegative = 0
-    """Steps in which the rate rises linearly; the first has its share already."""
+    """Optimizer steps in which the rate rises linearly; the first has 1 / warmup_steps already."""
     steps: Positive | None = None
-    """After which the floor is reached, and kept; None: those of the training."""
+    """Optimizer steps, the warmup among them, after which the floor is reached, and kept; left out: those
+    of the training."""
     floor: Fraction = 0.0
     """What is left at the end, in parts of the learning rate."""
 
@@ -78,208 +93,284 @@ class Scaling(Section, frozen=True, kw_only=True):
     """How learning rate and warmup grow with the number of ranks."""
 
     learning_rate: Literal["none", "linear", "sqrt", "capped"] = "none"
-    """Times n, the square root of n, or at most `cap`, where n is the world size over the base's."""
+    """The rate times n, times the square root of n, or times n but at most `cap`."""
     warmup: Literal["none", "linear", "sqrt", "capped"] = "none"
+    """The same for `schedule.warmup_steps`."""
     base_world_size: Positive | None = None
-    """For so many ranks the configuration's values are meant."""
+    """The number of ranks for which the configuration's values are meant; required beside a rule."""
     cap: Annotated[float, msgspec.Meta(ge=1)] = 4.0
+    """The largest factor of `capped`."""
 
 
 class Training(Section, frozen=True, kw_only=True):
     """The loop."""
 
     path: str
-    """Folder in which the run's own is made: checkpoints, metrics and resolved configuration."""
+    """Folder in which the run's own folder is made."""
     run: str | None = None
-    """Name of the run's own folder; None: the configuration's name, and in a castoff run that run's, too."""
+    """Name of the run's own folder; left out: from the configuration's name and, in a castoff run, that
+    run's."""
     fresh: bool = False
-    """Begin anew; what is in the run's folder is set aside."""
+    """Begin anew: what is in the run's folder is set aside, as NAME.1, NAME.2 and so on. `--fresh` of
+    `castoff train` sets it."""
     resume_checkpoint: str | None = None
-    """A checkpoint of another run: what this one resumes from as long as its folder has none of its own."""
+    """A checkpoint of another run, or that run's folder, whose newest is meant. This run resumes from it
+    as long as its own folder has none; the other folder stays as it is."""
     num_epochs: Positive | None = None
+    """Epochs to train. Either this or `num_steps` is required."""
     num_steps: Positive | None = None
-    """Optimizer steps; one of the two must be given."""
+    """Optimizer steps to train, in place of `num_epochs`."""
     batch_size: Positive
-    """Samples per rank and micro-batch; the global batch is this times accumulation and world size."""
+    """Samples of each rank and micro-batch. The global batch is this × `gradient_accumulation_steps` ×
+    the number of ranks."""
     gradient_accumulation_steps: Positive = 1
-    """Micro-batches of one optimizer step."""
-    optimizer_type: Any
+    """Micro-batches of each rank in one optimizer step."""
+    optimizer_type: Imported
+    """The optimizer."""
     optimizer_args: list[Any] = []
+    """What it is called with after the parameters."""
     optimizer_kwargs: Annotated[
         dict[str, Any], msgspec.Meta(examples=[{"lr": 1e-3, "weight_decay": 0.01}])
     ] = {}
+    """The same by name: `{lr: 1e-3}`."""
     schedule: Schedule | None = None
-    lr_scheduler_type: Any = None
-    """One of torch's, instead of `schedule`."""
+    """castoff's own schedules of the learning rate; left out: a constant rate."""
+    lr_scheduler_type: Imported = None
+    """One of torch's schedulers instead."""
     lr_scheduler_args: list[Any] = []
+    """What that is called with after the optimizer."""
     lr_scheduler_kwargs: dict[str, Any] = {}
+    """The same by name."""
     lr_scheduler_per: Literal["step", "epoch"] | None = None
-    """When it is stepped; ReduceLROnPlateau: after each validation."""
+    """What it counts, and so when it is stepped; required beside it, except with `castoff train gnn`,
+    where it is `epoch`, as in QuantumGrav. ReduceLROnPlateau takes none: it is stepped after each
+    validation."""
     scaling: Scaling = Scaling()
+    """How learning rate and warmup grow with the number of ranks."""
     seed: Seed = 0
+    """Everything random follows from it."""
     device: Literal["auto", "cpu", "cuda", "xpu", "mps"] = "auto"
+    """`auto`: the accelerator that torch has, else the CPU."""
     max_memory_per_gpu: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    """Part of an accelerator's memory that a process may take; None: all."""
+    """The part of its device's memory that each process may take; a tensor beyond that is out of memory.
+    Left out: all. No effect on a CPU, nor where torch cannot limit it; the log says so."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Type in which autocast computes; fp16 scales the loss, too."""
+    """The type in which autocast computes; with fp16 the loss is scaled, too."""
     compile: bool = False
-    """Whether torch.compile makes the model faster before it is wrapped."""
+    """torch.compile on the model, before it is wrapped in DistributedDataParallel."""
     ema_decay: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = None
-    """Of an average of the weights that is validated and tested in their place."""
+    """Decay of an average of the weights, which is validated and tested in their place."""
     num_workers: NotNegative = 0
+    """Processes of each rank that load samples; 0: the rank loads them itself."""
     pin_memory: bool = False
+    """Batches in pinned memory, where there is an accelerator."""
     drop_last: bool = False
+    """Leave out a last step that has less than a whole global batch."""
     prefetch_factor: Positive | None = None
+    """Batches that each worker loads ahead; left out: torch's choice. No effect without workers."""
     persistent_workers: bool = False
+    """Keep the workers over epochs; those of an iterable set never are. No effect without workers."""
     multiprocessing_context: Literal["fork", "spawn", "forkserver"] | None = None
+    """How workers are started, those of validation and test, too; left out: Python's choice. A forked one
+    that Python leaves asleep (before 3.10.15 and 3.11.10, CPython issue 112275) is forked anew."""
     shuffle: bool = True
+    """Another order in each epoch, the same on all ranks, with samples of similar lengths together where
+    the set says how long they are; false: the set's own order. No effect on an iterable set."""
     clip_grad_norm: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """The largest norm of the gradient; a larger one is scaled down to it."""
     non_finite: Literal["stop", "skip"] = "stop"
-    """What a step does whose gradient is not a number: end the training, or leave the weights alone."""
+    """What happens at a step whose gradient is NaN or infinite: the training ends, or the step leaves the
+    weights alone."""
     check_first_step: bool = True
-    """Look for silent mistakes in the first step of each start; at checkpoints, whether ranks agree."""
+    """Check the first step of each start for mistakes that would otherwise stay silent, and at each
+    checkpoint whether all ranks have the same weights. A resumed run may have another value."""
     log_every: Positive = 50
-    """Steps between two lines of metrics."""
+    """Optimizer steps between two lines of measures."""
     checkpoint_at: Positive | None = None
-    """Epochs between two checkpoints, beside those of each validation and of the end."""
+    """Epochs between two checkpoints. Matters only with `validation.every_steps`, since otherwise each
+    epoch ends with a validation."""
     checkpoint_every_steps: Positive | None = None
-    """Steps between two checkpoints, beside those."""
+    """Optimizer steps between two checkpoints, beside those before each validation and at the end."""
     keep_checkpoints: Annotated[int, msgspec.Meta(ge=2)] = 2
-    """How many of the newest stay, beside the best."""
+    """How many of the newest checkpoints are kept; the best is kept, too."""
     collect_garbage_every: Positive | None = 1000
-    """Steps between two collections, on all ranks at once; None: as Python does it."""
+    """Optimizer steps between two collections of Python's garbage, on all ranks in the same step, since
+    one that stops for it alone makes all wait. Null: as Python does it."""
 
 
 class Monitor(Section, frozen=True, kw_only=True):
     """A measure over all predictions at once, which is not a mean over samples: an F1 score, say."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
-    monitor: Any
-    """A function of (predictions, targets), or a class or function that makes one of `args` and `kwargs`."""
+    """The name of what it gives. One number is `val/NAME` in metrics.jsonl, several in a list, tensor or
+    dict are `val/NAME/0` and `val/NAME/KEY`. Early stopping knows them without `val/`."""
+    monitor: Imported
+    """A function of (predictions, targets); or a class, or with arguments a function, that makes one."""
     args: list[Any] = []
+    """What it is made with."""
     kwargs: dict[str, Any] = {}
+    """The same by name."""
 
 
 class Evaluator(Section, frozen=True, kw_only=True):
     """How a model that the configuration describes is validated, or tested."""
 
-    type: Any = None
-    """A class of the user's own with `validate` or `test`, which rank 0 alone calls with the whole set; None:
-    the one that all ranks share, also under QuantumGrav's names for it."""
+    type: Imported = None
+    """A class of the user's own with `validate` or `test`. `DefaultValidator` and `Validator`, or
+    `DefaultTester` and `Tester`, mean what happens without it."""
     args: list[Any] = []
-    """Of such a class."""
+    """What such a class is called with."""
     kwargs: dict[str, Any] = {}
-    """The same, by name."""
+    """The same by name."""
     device: Literal["auto", "cpu", "cuda", "xpu", "mps"] = "auto"
-    """The one that trains, since each rank judges where it trains."""
-    criterion: Any = None
-    """None: the training's."""
-    apply_model: Any = None
-    """None: the training's."""
+    """That which trains, since each rank evaluates where it trains; another is an error."""
+    criterion: Imported = None
+    """`criterion(outputs, batch)`, as in training; left out: the training's."""
+    apply_model: Imported = None
+    """`apply_model(model, batch)` gives the outputs; left out: the training's."""
     evaluator_tasks: list[Monitor] = []
+    """Monitors: measures of all predictions at once."""
 
 
 class Evaluation(Section, frozen=True, kw_only=True):
     """The loader of a set that is only looked at."""
 
     batch_size: Positive | None = None
-    """None: that of training."""
+    """Samples of each rank; left out: that of training."""
     num_workers: NotNegative = 0
+    """As in `training`."""
     pin_memory: bool = False
+    """As in `training`."""
     drop_last: bool = False
-    """Has no effect: every sample counts, once."""
+    """No effect: every sample counts, once."""
     prefetch_factor: Positive | None = None
+    """As in `training`."""
     persistent_workers: bool = False
+    """As in `training`."""
     shuffle: bool = False
-    """Has no effect: sums do not depend on the order."""
+    """No effect: sums do not depend on the order."""
 
 
 class Validation(Evaluation, frozen=True, kw_only=True):
     """How good the model is, while it trains."""
 
     every_steps: Positive | None = None
-    """Steps between two validations; None: one at the end of each epoch."""
+    """Optimizer steps between two validations; left out: one at the end of each epoch."""
     validator: Evaluator | None = None
+    """How the model is evaluated; left out: by the training's criterion, or as its task does it."""
 
 
 class Testing(Evaluation, frozen=True, kw_only=True):
     """How good the best model is, at the end."""
 
     tester: Evaluator | None = None
+    """How the model is tested; left out: as in a validation without a validator."""
 
 
 class EarlyStopping(Section, frozen=True, kw_only=True):
     """When training that gets no better ends."""
 
-    type: Any = "DefaultEarlyStopping"
+    type: Imported = "DefaultEarlyStopping"
+    """What decides after each validation whether it is time to stop."""
     args: list[Any] = []
+    """What it is called with."""
     kwargs: Annotated[
         dict[str, Any], msgspec.Meta(examples=[{"patience": 5, "mode": "any", "tasks": {}}])
     ] = {}
+    """The same by name."""
     tasks: dict[Any, Any] | None = None
-    """The same as in `kwargs`, as are the two below."""
+    """The same as `kwargs.tasks`; one of the two."""
     mode: Literal["any", "all"] | None = None
+    """The same as `kwargs.mode`."""
     patience: Positive | None = None
+    """The same as `kwargs.patience`."""
 
 
 class Wandb(Section, frozen=True, kw_only=True):
     """Weights & Biases."""
 
     project: str
+    """The project there."""
     name: str | None = None
-    """Of the run there; None: the configuration's."""
+    """Name of the run there; left out: the configuration's `name`."""
     entity: str | None = None
+    """The user or team there."""
     group: str | None = None
+    """The group of runs there."""
     tags: list[str] = []
+    """Tags of the run there."""
     mode: Literal["offline", "online"] = "offline"
+    """`offline` writes to the run's folder `wandb`, from where `wandb sync` uploads it."""
 
 
 class Logging(Section, frozen=True, kw_only=True):
     """Where metrics go beside metrics.jsonl."""
 
     tensorboard: bool = False
+    """Write event files to the run's folder `tensorboard`. Needs the package tensorboard."""
     wandb: Wandb | None = None
+    """Log to Weights & Biases, too. Needs the package wandb."""
 
 
 class Monitoring(Section, frozen=True, kw_only=True):
     """What is told at log steps beside the measures."""
 
     log_gradients: bool = False
-    """The norms of gradients, by the parts of the model."""
+    """The norm of its gradient, `gradients/PART`, after clipping."""
     log_weights: bool = False
-    """Those of the weights."""
+    """The norm of its weights, `weights/PART`."""
 
 
 class Member(Section, frozen=True, kw_only=True):
     """Which of a sweep's trainings this is, or of a study's trials; castoff writes it."""
 
     number: NotNegative
+    """Which one, from 0."""
     of: Positive | None = None
-    """How many there are; None: nobody knows how many trials there will be."""
+    """How many trainings there are; left out: it is a trial."""
     values: dict[str, Any] = {}
-    """What it has for its own, by the fields' paths."""
+    """The values of its own, by their paths, as `training.batch_size: 16`."""
 
 
 class Config(Section, frozen=True, kw_only=True):
     """A training run."""
 
     training: Training
+    """The loop."""
     parallel: Parallel = Parallel()
+    """How ranks meet, and what DistributedDataParallel is called with."""
     name: str = "training"
+    """Name of the training, and of its folder."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """What rank 0 logs on standard error; other ranks log warnings and errors only."""
     logging: Logging = Logging()
+    """Where measures go beside metrics.jsonl."""
     monitoring: Monitoring = Monitoring()
-    task: Any = None
-    """A `!pyobject`: a class or function that makes the Task, called with `task_kwargs`."""
+    """What is logged beside the measures."""
+    task: Imported = None
+    """A class or function that makes the task. It brings its own model, data and criterion, so those
+    fields stay empty beside it."""
     task_kwargs: dict[str, Any] = {}
-    criterion: Any = None
-    apply_model: Any = None
+    """What `task` is called with."""
+    criterion: Imported = None
+    """Without a task: `criterion(outputs, batch)` gives the mean loss of a batch, a tensor with one
+    number. A third parameter gets the trainer if it is required, called `trainer`, or `*args`; validation
+    and test pass it only if it is required."""
+    apply_model: Imported = None
+    """Without a task: `apply_model(model, batch)` gives the outputs; left out: `model(batch)`."""
     model: dict[str, Any] = {}
+    """Without a task: `type: !pyobject my_package.MyModel`, and what that is called with."""
     data: dict[str, Any] = {}
+    """Without a task: `dataset: !pyobject my_package.MyData`, what that is called with, and `split`, the
+    shares of training, validation and test, [0.8, 0.1, 0.1] if left out."""
     validation: Validation = Validation()
+    """How good the model is, while it trains."""
     testing: Testing = Testing()
+    """How good the best model is, at the end."""
     early_stopping: EarlyStopping | None = None
+    """When training that gets no better ends; left out: never."""
     member: Member | None = None
+    """Which training of a sweep this is. castoff writes it."""
 
     @classmethod
     def load(cls, path: str | Path, overrides: Iterable[str] = (), choose: Choose = by_array) -> "Config":

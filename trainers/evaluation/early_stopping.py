@@ -35,10 +35,16 @@ class Watched(Section, frozen=True, kw_only=True):
     """A measure that should get better."""
 
     metric: str
+    """A measure of validation, as the task, a monitor or an evaluator gives it: `accuracy`. `loss_avg`
+    means `loss` where nothing else is called so."""
     mode: Literal["min", "max"] = "min"
+    """Whether it is to fall or to rise."""
     delta: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """By how much more than this it must be better, in the measure's unit."""
     grace_period: NotNegative = 0
+    """Validations at the beginning that cost no patience."""
     init_best_score: float | None = None
+    """What is to be beaten first, in the measure's unit."""
 
     @property
     def worst(self) -> float:

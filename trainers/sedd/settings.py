@@ -17,20 +17,24 @@ class Data(Section, frozen=True, kw_only=True):
     """Proteins, and who is trained on which."""
 
     datafile: str | None = None
-    """A folder made by trainers.sedd.prepare, FASTA (also .gz), or a .pt of sequences; None: made-up ones."""
+    """FASTA (also .gz), a .pt of sequences, or a folder that `python -m trainers.sedd.prepare` has made;
+    left out: made-up proteins, and a warning. It may be moved or renamed between two starts of a run: a
+    checkpoint knows its proteins by a digest, and others are refused."""
     validation_datafile: str | None = None
-    """Proteins to validate with; None: a share of the datafile's."""
+    """Proteins to validate with; left out: a share of the datafile's."""
     test_datafile: str | None = None
+    """Proteins to test with; left out: a share of the datafile's."""
     split: tuple[Fraction, Fraction, Fraction] = (0.98, 0.01, 0.01)
-    """Shares of the datafile's proteins for training, validation and test; that of a part which has a file of
-    its own is trained on."""
+    """Shares of the datafile's proteins for training, validation and test; the share of one that has a
+    file of its own is trained on."""
     split_seed: Seed = 0
+    """Which protein goes where."""
     max_length: Positive = 512
     """Residues; of a longer protein a window is taken, another one each time."""
     min_length: Positive = 1
     """Residues; shorter proteins of a FASTA or .pt are left out."""
     max_unknown: Fraction = 0.1
-    """Largest share of unknown residues; proteins with more are left out."""
+    """Proteins with a larger share of unknown residues are left out."""
     streaming: bool = False
     """Read the training set in blocks, each in a random order, where a disk is slow or memory small."""
     synthetic: Positive = 4000
@@ -41,37 +45,47 @@ class Model(Section, frozen=True, kw_only=True):
     """The diffusion transformer; what stands here wins over what its size says."""
 
     size: Literal["tiny", "mini", "small"] = "tiny"
+    """0.3, 6 and 90 million parameters."""
     hidden_size: Positive | None = None
+    """Width; left out, like the next four: the size's."""
     n_blocks: Positive | None = None
+    """Depth."""
     n_heads: Positive | None = None
+    """Heads of attention; they divide the width into even parts."""
     cond_dim: Positive | None = None
-    """Width of what it knows of the noise."""
+    """Width of what the network knows of the noise."""
     dropout: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = None
+    """Dropout."""
     scale_by_sigma: bool | None = None
-    """Whether the score is scaled by what the noise alone says; None: on the absorbing graph."""
+    """Whether the score is scaled by what the noise alone says; left out: on the absorbing graph, the
+    only one that has it."""
 
 
 class Graph(Section, frozen=True, kw_only=True):
     """What noise turns a residue into."""
 
     type: Literal["absorb", "uniform"] = "absorb"
+    """What noise turns a residue into: a mask, or any residue."""
 
 
 class NoiseSchedule(Section, frozen=True, kw_only=True):
     """How much noise there is at a time from 0 to 1."""
 
     type: Literal["loglinear", "geometric", "cosine"] = "loglinear"
+    """How noise grows from time 0 to 1."""
     eps: Annotated[float, msgspec.Meta(ge=1e-9, lt=1)] = 1e-3
     """Of loglinear: the share of residues that is left at time 1."""
     sigma_min: Level = 1e-4
+    """Of the others: total noise at time 0."""
     sigma_max: Level = 20.0
-    """Total noise at times 0 and 1 of the others."""
+    """Of the others: total noise at time 1."""
 
 
 class Curriculum(Section, frozen=True, kw_only=True):
     """Early steps see little noise more often than later ones."""
 
     enabled: bool = False
+    """Early steps see little noise more often than later ones."""
     preschool_time: Positive = 5000
     """Optimizer steps until times are uniform."""
     difficulty_ramp: Above = 2.0
@@ -82,18 +96,20 @@ class Memory(Section, frozen=True, kw_only=True):
     """What saves memory."""
 
     gradient_checkpointing: bool = False
-    """Blocks are computed again for the gradient, instead of kept."""
+    """Compute blocks again for the gradient, instead of keeping them."""
 
 
 class Sampling(Section, frozen=True, kw_only=True):
     """How proteins are generated after a validation, and by `castoff train sedd` at the end."""
 
     predictor: Literal["euler", "analytic"] = "analytic"
+    """How a step of generation is made."""
     steps: Positive = 128
+    """Steps of generation."""
     noise_removal: bool = True
     """A last step to time 0, in which nothing stays masked."""
     number: NotNegative = 16
-    """Proteins; 0: none."""
+    """Proteins that are generated after a validation; 0: none."""
 
 
 class Evaluation(Section, frozen=True, kw_only=True):
@@ -102,16 +118,16 @@ class Evaluation(Section, frozen=True, kw_only=True):
     fixed_noise: tuple[Level, ...] = ()
     """Levels of total noise, at each of which the score entropy is measured, too."""
     perplexity: bool = True
-    """Whether the perplexity that follows from the bound is told beside it."""
+    """Whether the perplexity that follows from the bound is reported beside it."""
     proteins: Positive | None = None
-    """Of the validation set, the first so many at most; None: all."""
+    """Validate with the first so many proteins of the validation set; left out: with all."""
 
 
 class Monitoring(Section, frozen=True, kw_only=True):
     """What is looked at beside the losses."""
 
     sample_frequency: Positive | None = None
-    """Optimizer steps between two generations, each after a validation; None: after every one."""
+    """Optimizer steps between two generations, each after a validation; left out: after every one."""
 
 
 class Task(Section, frozen=True, kw_only=True):

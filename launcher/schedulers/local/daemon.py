@@ -272,7 +272,7 @@ def main(waits: Waits) -> None:
     become_subreaper()
     job, mark = f"local-{os.getpid()}", os.urandom(16).hex()
     try:
-        log = os.open(run.logs / "scheduler.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = os.open(run.log_folder / "scheduler.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         _make_spare(run)
         introduce(run, number, mark)
         # Here, and last: who submitted may be killed, or may not hear us, but this is found.

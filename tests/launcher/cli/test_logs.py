@@ -248,7 +248,7 @@ class TestFollow:
         code, out, err = followed.end()
         assert code == 5
         assert err.startswith(f"castoff: {run.id}: failed; rank 1 on ")
-        assert err.endswith(f"; its log: {run.logs}/0.0/rank-00001.log\n")
+        assert err.endswith(f"; its log: {run.log_folder}/0.0/rank-00001.log\n")
         lines = out.splitlines()
         assert {"[1] two 1", "[0] two 0", "--- all ranks ---"} <= {*lines}
         assert lines[lines.index("--- all ranks ---") - 1] == "two 1"

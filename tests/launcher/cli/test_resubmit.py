@@ -52,7 +52,7 @@ class TestGoingOn:
         record = submission_of(run)
         assert record.earlier == [first]
         assert (record.time or 0) > (first.time or 0) and record.directory == first.directory
-        assert sorted(path.name for path in run.logs.iterdir() if path.is_dir()) == ["0.0", "0.1"]
+        assert sorted(path.name for path in run.log_folder.iterdir() if path.is_dir()) == ["0.0", "0.1"]
 
     def test_in_words(self, jobs: LocalJobs) -> None:
         run = jobs.submit("--set", "array.count=12", "--ranks-per-node", "1", "--", "false")

@@ -112,7 +112,7 @@ def test_what_is_over_is_left_alone(castoff: Castoff, jobs: LocalJobs) -> None:
 def test_several_or_none(castoff: Castoff, jobs: LocalJobs, until: Until) -> None:
     runs = [jobs.submit("--name", name, sh=AGAIN) for name in ("a", "b")]
     for run in runs:
-        until((run.logs / "0.0" / "rank-00000.log").exists)
+        until((run.log_folder / "0.0" / "rank-00000.log").exists)
     wrong = castoff("stop", "a", "nothing")
     assert wrong.returncode == 1 and "nothing: there is no such run" in wrong.stderr
     assert not (runs[0].path / "stop").exists()

@@ -48,7 +48,7 @@ class TestRunDirectory:
         run = jobs.submit(jobs.job("name: mine\ncommand: [echo, hello]\n"))
         assert jobs.wait(run)["ending"] == "done"
         assert jobs.log(run) == "[0] hello"
-        assert mode(run.path) == mode(run.path / "attempts") == mode(run.logs) == 0o700
+        assert mode(run.path) == mode(run.path / "attempts") == mode(run.log_folder) == 0o700
         assert mode(run.script) == 0o700
         assert json.loads((run.path / "plan.json").read_text())["command"] == ["echo", "hello"]
         assert {path.name for path in run.path.iterdir()} == {

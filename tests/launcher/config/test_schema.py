@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.config.document import Document
-from launcher.config.job import JobSpec, variable_problem
+from launcher.config.job import JobSpec
+from launcher.config.job_checks import variable_problem
 from launcher.config.schema import job_schema
 from launcher.errors import InvalidInput
 

@@ -189,7 +189,11 @@ def test_a_function_on_two_ranks(executors: Executors) -> None:
     assert job.num_tasks == 2 and job.task(1).result() == second
     assert job.done() and job.exception() is None
     assert job.job_id == job.run.job and "Starting with JobEnvironment" in (job.stdout() or "")
-    assert job.task(1).stdout() == (job.run.logs / "0.0/rank-00001.log").read_text() == job.task(1).stderr()
+    assert (
+        job.task(1).stdout()
+        == (job.run.log_folder / "0.0/rank-00001.log").read_text()
+        == job.task(1).stderr()
+    )
     with pytest.raises(AssertionError, match="results"):
         job.result()
 

@@ -24,7 +24,7 @@ WAIT = (
 
 
 def scheduler_log(run: Run) -> str:
-    return (run.logs / "scheduler.log").read_text()
+    return (run.log_folder / "scheduler.log").read_text()
 
 
 @pytest.mark.parametrize(("code", "ending"), [(0, "done"), (5, "failed")])

@@ -35,9 +35,9 @@ class MadeRun(Run):
     def begin(self, attempt: str = "0.0") -> Path:
         """The folder of its logs."""
         (self.path / "attempts" / attempt).mkdir()
-        (self.logs / attempt).mkdir()
+        (self.log_folder / attempt).mkdir()
         self.record(f"attempts/{attempt}/start.json", {"job": self.job_id, "host": "x1", "time": 1000})
-        return self.logs / attempt
+        return self.log_folder / attempt
 
     def fail(self, rank: int | None, attempt: str = "0.0", **facts: Any) -> None:
         record = {"rank": rank, "host": "x1", "code": 1, "signal": None, "time": 1005, **facts}

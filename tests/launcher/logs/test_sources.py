@@ -140,7 +140,7 @@ class TestOwnLines:
 
     def test_the_first_ranks_lines_are_left_out(self, made: MadeRun, script: Path) -> None:
         """As often as they are there; one that the script's own words have torn costs only itself."""
-        first = made.logs / "0.0" / "rank-00000.log"
+        first = made.log_folder / "0.0" / "rank-00000.log"
         lines = [b"line %d of the first rank\n" % number for number in range(20_000)]
         first.write_bytes(b"".join(lines))
         torn = [*lines[:-2], b"line", b"srun: error\n", lines[-2][4:], lines[-1]]
@@ -148,7 +148,7 @@ class TestOwnLines:
         assert drained(self.log(made)) == b"setup\nlinesrun: error\n" + lines[-2][4:] + lines[0]
 
     def test_while_both_grow(self, made: MadeRun, script: Path) -> None:
-        first = made.logs / "0.0" / "rank-00000.log"
+        first = made.log_folder / "0.0" / "rank-00000.log"
         script.write_bytes(b"setup\n")
         log = self.log(made)
         assert drained(log) == b"setup\n"
@@ -163,7 +163,7 @@ class TestOwnLines:
     def test_their_last_half_line(self, made: MadeRun, script: Path, name: str) -> None:
         facts = {"name": "made", "scheduler": "pbs", "starter": "pals", "per_rank_logs": name[0] == "r"}
         made.record("plan.json", facts)
-        (made.logs / "0.0" / name).write_bytes(b"one\nhalf")
+        (made.log_folder / "0.0" / name).write_bytes(b"one\nhalf")
         script.write_bytes(b"one\nhalf")
         log = self.log(made)
         assert drained(log) + log.finish() == b""
@@ -171,7 +171,7 @@ class TestOwnLines:
     def test_of_each_attempt(self, made: MadeRun, script: Path) -> None:
         made.begin("0.1")
         for attempt in (0, 1):
-            (made.logs / f"0.{attempt}" / "rank-00000.log").write_bytes(b"attempt %d\n" % attempt)
+            (made.log_folder / f"0.{attempt}" / "rank-00000.log").write_bytes(b"attempt %d\n" % attempt)
         script.write_bytes(b"setup 0\nattempt 0\ncastoff: attempt 1 begins\nsetup 1\nattempt 1\n")
         log = self.log(made)
         own = b"setup 0\ncastoff: attempt 1 begins\nsetup 1\n"
@@ -181,15 +181,15 @@ class TestOwnLines:
 
     def test_of_the_last_lines(self, made: MadeRun, script: Path) -> None:
         lines = b"".join(b"%d\n" % number for number in range(100))
-        (made.logs / "0.0" / "rank-00000.log").write_bytes(lines)
+        (made.log_folder / "0.0" / "rank-00000.log").write_bytes(lines)
         script.write_bytes(b"setup\n" + lines + b"the end\n")
         log = self.log(made, tail=10)
         assert drained(log) + log.finish() == b"the end\n"
 
     def test_what_the_script_repeats_of_a_failed_rank(self, made: MadeRun, script: Path) -> None:
         failed = b"".join(b"failed %d\n" % number for number in range(60))
-        (made.logs / "0.0" / "rank-00000.log").write_bytes(b"one\n")
-        (made.logs / "0.0" / "rank-00003.log").write_bytes(failed)
+        (made.log_folder / "0.0" / "rank-00000.log").write_bytes(b"one\n")
+        (made.log_folder / "0.0" / "rank-00003.log").write_bytes(failed)
         word = b"castoff: rank 3 on x1 was the first to fail, with code 1; see /r/logs/0.0/rank-00003.log\n"
         script.write_bytes(b"one\n" + word + b"".join(failed.splitlines(keepends=True)[-40:]))
         log = self.log(made)

@@ -191,7 +191,7 @@ def test_nobody_reads_any_more(bench: Benches) -> None:
     assert answer.stdout.endswith("code 0\n")
     run = Run(Path(the_run(here).directory))
     lost = "castoff: cannot write the ranks' output here (Broken pipe): all of it is in the logs in"
-    assert f"{lost} {run.logs}\n" in answer.stderr
+    assert f"{lost} {run.log_folder}\n" in answer.stderr
     assert run.script_log().read_text().endswith("y\nover\n")
 
 

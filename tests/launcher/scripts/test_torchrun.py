@@ -57,7 +57,7 @@ def test_the_rank_that_failed(
     assert (rank, record["code"], record["signal"]) == told, ended.output
     assert ended.ending == ("failed", told[1])
     assert f"rank {record['rank']} on " in ended.output
-    assert (Run(ended.run_dir).logs / "0.0" / record["log"]).is_file()
+    assert (Run(ended.run_dir).log_folder / "0.0" / record["log"]).is_file()
 
 
 @pytest.fixture(params=["dash", "bash"])

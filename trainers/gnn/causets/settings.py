@@ -34,13 +34,13 @@ class Causets(Section, frozen=True, kw_only=True):
     """Which causal sets are made."""
 
     number: Positive = 6000
-    """Of them all: to train on, to validate and to test."""
+    """How many sets: to train on, to validate and to test."""
     size: tuple[Elements, Elements] = (32, 96)
-    """The least and the most elements; between them all sizes are alike often."""
+    """The least and the most elements."""
     kinds: dict[str, Weight] = msgspec.field(default_factory=lambda: dict(MIX))
-    """How often each kind comes, in parts of the weights' sum; a kind that is not named does not come."""
+    """The weight of each kind; one that is not named does not come."""
     seed: NotNegative | None = None
-    """None: the training's."""
+    """Left out: the training's."""
 
 
 def read(data: Any, path: str, problems: list[str]) -> Causets | None:

@@ -9,12 +9,14 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from trainers.configuration.config import NotNegative, Positive, Section
+from trainers.configuration.config import Imported, NotNegative, Positive, Section
 from trainers.configuration.fields import ConfigError, convert
 from trainers.configuration.paths import expanded
 from trainers.configuration.pyobject import PyObject, resolved
 
 Parts = tuple[float, float, float]
+TypeName = Annotated[Any, msgspec.Meta(extra={"takes": "a name or !pyobject"})]
+Fields = Annotated[Any, msgspec.Meta(extra={"takes": "fields by name"})]
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("int16", "int32", "int64")
@@ -30,60 +32,73 @@ class Files(Section, frozen=True, kw_only=True):
     """Graphs that lie in stores."""
 
     files: Annotated[list[str], msgspec.Meta(min_length=1)]
-    """Zarr folders and HDF5 files; their samples follow each other in this order."""
+    """Stores; their samples follow each other in this order. `~` and variables are expanded."""
     output: str | None = None
-    """Folder for the written graphs; None: `graphs` in training.path."""
-    reader: Any = None
-    """A function(group, index, float_type, int_type, validate_data); None: the built-in one."""
-    pre_filter: Any = None
-    """A function of what the reader gives: whether the sample stays."""
-    pre_transform: Any = None
-    """A function of what the reader gives, that gives the graph which is written."""
-    transform: Any = None
+    """Folder for the written graphs; left out: `graphs` in `training.path`."""
+    reader: Imported = None
+    """A function of your own that gives a sample; left out: the built-in one."""
+    pre_filter: Imported = None
+    """A function of what the reader gives: whether the sample is kept."""
+    pre_transform: Imported = None
+    """A function of what the reader gives that gives the graph, once: it is written."""
+    transform: Imported = None
     """A function of a written graph, each time that it is read."""
     validate_data: bool = True
+    """Whether every graph is checked before it is written: edges that name no element, NaN, infinity."""
     n_processes: NotNegative = 1
-    """That read and write; 0 is 1."""
+    """Processes that read and write; 0 is 1."""
     chunksize: Positive = 100
-    """Samples that a process takes at once."""
+    """Samples that each of several processes takes at once, and holds in memory."""
     shuffle: bool = True
-    """Whether the parts are drawn at random, rather than one run after the other."""
+    """Whether the three parts are drawn at random by `training.seed`; false: one after the other."""
     subset: float | None = None
-    """At most 1: a share of the graphs; above: how many."""
+    """Up to 1 a share of the graphs, above 1 how many; drawn by `training.seed`. Left out: all."""
     split: Parts = (0.8, 0.1, 0.1)
-    float_type: Any = "float32"
-    int_type: Any = "int64"
+    """Shares, of sum 1: to train on, to validate, to test. The first takes what rounding leaves."""
+    float_type: TypeName = "float32"
+    """float16, bfloat16, float32 or float64: a name, or `!pyobject torch.float64`."""
+    int_type: TypeName = "int64"
+    """int16, int32 or int64, likewise."""
     targets: tuple[str, ...] = ()
-    """Arrays with one number a sample: the columns of `y`."""
+    """The columns of `y`: arrays with one number a sample. The built-in reader needs one."""
     features: tuple[str, ...] | None = None
-    """Arrays with one number an element, and computed ones: the columns of `x`; None: all computed ones."""
+    """The columns of `x`: arrays with a number, or several, for each element, and computed ones; left
+    out: all that are computed."""
     graph_features: tuple[str, ...] = ()
-    """Arrays with one number a sample, and computed ones: the columns of `graph_features`."""
+    """The columns of `graph_features`: arrays with one number a sample, and computed ones."""
     edges: Literal["links", "relations"] = "links"
+    """Which pairs have an edge, both ways: with nothing in between, or all that are related."""
     adjacency: str | None = None
-    """The array with the matrices; None: the first of the names that are known."""
+    """The array with the matrices; left out: the first that is known."""
     sizes: str | None = None
-    """That with the numbers of elements; None: likewise, where there is one."""
+    """The array with the numbers of elements; left out: the first that is known, if any."""
     transposed: bool | None = None
-    """Whether [i, j] says that j precedes i; None: the matrix shows it."""
+    """Whether [i, j] says that j precedes i; left out: the matrix shows it."""
     missing: float | None = None
-    """What takes the place of NaN in features; None: NaN is an error."""
+    """What takes the place of NaN in features; left out: NaN is an error."""
 
 
 class Generated(Section, frozen=True, kw_only=True):
     """Graphs of causal sets that are made."""
 
-    causets: Any
-    """What `trainers.gnn.causets.settings.Causets` says."""
+    causets: Fields
+    """Which sets are made."""
     output: str | None = None
-    pre_filter: Any = None
-    pre_transform: Any = None
-    transform: Any = None
+    """Folder for the written graphs; left out: `graphs` in `training.path`."""
+    pre_filter: Imported = None
+    """A function of a graph: whether it is kept."""
+    pre_transform: Imported = None
+    """A function of a graph that gives the one which is written."""
+    transform: Imported = None
+    """A function of a written graph, each time that it is read."""
     validate_data: bool = True
+    """Whether every graph is checked before it is written."""
     n_processes: NotNegative = 1
+    """Processes that make them; 0 is 1."""
     chunksize: Positive = 100
+    """Sets that each of several processes makes at once."""
     split: Parts = (0.8, 0.1, 0.1)
-    """By index: the first are trained on, the last tested."""
+    """Shares, of sum 1, by index: the first sets are trained on, the last tested."""
 
 
 def read(data: Any, problems: list[str]) -> Files | Generated | None:

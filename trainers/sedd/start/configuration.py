@@ -35,151 +35,207 @@ class Training(Section, frozen=True, kw_only=True):
     """The loop."""
 
     work_dir: str = "trained"
-    """Folder in which the run's own is made."""
+    """Folder in which the run's own folder is made."""
     run: str | None = None
+    """Name of the run's own folder; left out: from `name` and, in a castoff run, that run's."""
     fresh: bool = False
+    """Begin anew: what is in the run's folder is set aside."""
     resume_checkpoint: str | None = None
-    """Of another run: what this one begins with, as long as its folder has none of its own."""
+    """A checkpoint of another run of castoff's, or that run's folder, whose newest is meant. This run
+    resumes from it as long as its own folder has none."""
     n_iters: Positive | None = None
-    """Optimizer steps; None, and no epochs: 100,000."""
+    """Optimizer steps to train. Without this and `epochs`: 100,000."""
     epochs: Positive | None = None
+    """Epochs to train, in place of `n_iters`."""
     batch_size: Positive = 16
-    """Proteins of each rank and micro-batch."""
+    """Proteins of each rank and micro-batch; a step has this × `accum` × the number of ranks."""
     accum: Positive = 4
-    """Micro-batches of one optimizer step."""
+    """Micro-batches of each rank in one optimizer step."""
     ema: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = 0.9995
+    """Decay of the average of the weights, which is validated and generates in their place; null: no
+    average."""
     seed: Seed = 0
+    """Everything random follows from it."""
     device: Literal["auto", "cpu", "cuda", "xpu", "mps"] = "auto"
+    """`auto`: the accelerator that torch has, else the CPU."""
     compile: bool = False
+    """torch.compile on the network."""
     non_finite: Literal["stop", "skip"] = "stop"
+    """What happens at a step whose gradient is NaN or infinite: the training ends, or the step leaves the
+    weights alone."""
     log_freq: Positive = 100
+    """Optimizer steps between two lines of measures."""
     eval_freq: Positive = 2000
+    """Optimizer steps between two validations; `validation.eval_freq` wins over it."""
     snapshot_freq: Positive | None = 2000
+    """Optimizer steps between two checkpoints, beside those before each validation and at the end; null:
+    those alone."""
     snapshot_freq_for_preemption: Positive | None = None
-    """The smallest of the two and of validation.checkpoint_freq counts."""
+    """The same: a run resumes from any checkpoint, so the smallest of the two and
+    `validation.checkpoint_freq` counts."""
     keep_checkpoints: Annotated[int, msgspec.Meta(ge=2)] = 2
+    """How many of the newest checkpoints are kept; the best is kept, too."""
     num_workers: NotNegative = 0
+    """Processes of each rank that load proteins; 0: the rank loads them itself."""
     pin_memory: bool = False
+    """Batches in pinned memory, where there is an accelerator."""
     prefetch_factor: Positive | None = None
+    """Batches that each worker loads ahead."""
     persistent_workers: bool = False
+    """Keep the workers over epochs."""
     multiprocessing_context: Literal["fork", "spawn", "forkserver"] | None = None
+    """How workers are started; left out: Python's choice."""
     shuffle: bool = True
+    """Another order in each epoch, the same on all ranks."""
     drop_last: bool = False
+    """Leave out a last step that has less than a whole global batch."""
     collect_garbage_every: Positive | None = 1000
+    """Optimizer steps between two collections of Python's garbage, on all ranks at once; null: as Python
+    does it."""
 
 
 class Optim(Section, frozen=True, kw_only=True):
     """The optimizer."""
 
     optimizer: Literal["AdamW", "Adam"] = "AdamW"
+    """One of torch.optim."""
     lr: Annotated[float, msgspec.Meta(ge=0)] = 5e-5
-    """On scaling.base_world_size ranks."""
+    """The learning rate on `scaling.base_world_size` ranks."""
     betas: tuple[Fraction, Fraction] = (0.9, 0.999)
+    """As in torch."""
     eps: Above = 1e-8
+    """As in torch."""
     weight_decay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """As in torch."""
     warmup: NotNegative = 5000
-    """Steps in which the rate rises, on scaling.base_world_size ranks."""
+    """Optimizer steps in which the rate rises linearly, on `scaling.base_world_size` ranks."""
     grad_clip: Above | None = 1.0
+    """The largest norm of the gradient; a larger one is scaled down to it. Null: any. Other codes' values
+    mean something else."""
 
 
 class LearningRate(Section, frozen=True, kw_only=True):
     """The learning rate after the warmup."""
 
     type: Literal["constant", "cosine_with_warmup", "linear_with_warmup"] = "cosine_with_warmup"
+    """The learning rate after the warmup."""
     min_lr_ratio: Fraction = 0.1
-    """What is left of it at the end; constant has no end."""
+    """What is left of it at the end. No effect on constant."""
     steps: Positive | None = None
-    """After which that is reached; None: those of the training."""
+    """Optimizer steps, the warmup among them, after which that is reached; left out: those of the
+    training."""
 
 
 class Scaling(Section, frozen=True, kw_only=True):
     """How learning rate and warmup grow with the number of ranks."""
 
     learning_rate: Literal["none", "linear", "sqrt", "capped"] = "linear"
+    """`optim.lr` times n, the square root of n, or n but at most `cap`."""
     warmup: Literal["none", "linear", "sqrt", "capped"] = "linear"
+    """The same for `optim.warmup`."""
     base_world_size: Positive = 1
-    """For so many ranks optim.lr and optim.warmup are meant."""
+    """The number of ranks for which `optim` is meant."""
     cap: Annotated[float, msgspec.Meta(ge=1)] = 4.0
+    """The largest factor of `capped`."""
 
 
 class Model(settings.Model, frozen=True, kw_only=True):
     """The diffusion transformer, and how long its proteins are."""
 
     length: Positive | None = None
-    """Another name of data.max_length."""
+    """Another name of `data.max_length`."""
 
 
 class Memory(settings.Memory, frozen=True, kw_only=True):
     """What saves memory."""
 
     mixed_precision: bool | Literal["bf16", "fp16"] = False
-    """true: bf16."""
+    """The type in which autocast computes; true: bf16."""
     max_memory_per_gpu: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    """Share of a device's memory that a process may take."""
+    """The part of its device's memory that each process may take; a tensor beyond that is out of memory.
+    Left out: all."""
 
 
 class Monitoring(settings.Monitoring, frozen=True, kw_only=True):
     """What is looked at beside the losses."""
 
     log_gradients: bool = False
-    """The norms of gradients, by the parts of the network."""
+    """Every `training.log_freq` steps the norm of the gradient of each part of the network,
+    `gradients/PART`."""
     log_weights: bool = False
-    """Those of the weights."""
+    """The same of its weights, `weights/PART`."""
 
 
 class Ddp(Section, frozen=True, kw_only=True):
     """What DistributedDataParallel is told."""
 
     find_unused_parameters: bool = False
+    """Look for parameters that the loss does not depend on; here it depends on all."""
     broadcast_buffers: bool | None = None
-    """Has no effect: no buffer of the network changes."""
+    """No effect: the network has no buffer that changes."""
     gradient_as_bucket_view: bool = True
+    """Gradients lie in the buckets that are sent, and not there as well."""
     static_graph: bool = False
+    """Refused beside `training.accum` above 1, which torch does not support with it."""
 
 
 class Parallel(Section, frozen=True, kw_only=True):
     """How ranks meet; as in the core."""
 
     world_size: Positive | None = None
+    """How many ranks there must be."""
     master_addr: str = "localhost"
-    """Used only where nothing else says where the ranks meet, like the port."""
+    """The host where ranks meet, if nothing else says it."""
     master_port: str | int = "12355"
+    """The port there, if nothing else says it."""
     backend: str | None = None
+    """`nccl`, `gloo` or `xccl`; left out: what fits the device."""
     bucket_cap_mb: Positive | None = None
+    """MiB of a bucket of gradients."""
     communication_hook: Literal["fp16", "bf16"] | None = None
+    """The type in which gradients are sent."""
     start_timeout: Seconds = 1800.0
+    """Seconds that ranks wait for each other until the first step is done."""
     timeout: Seconds = 600.0
+    """Seconds that they wait from then on."""
 
 
 class Evaluation(settings.Evaluation, frozen=True, kw_only=True):
     """What is measured, and on how much at a time."""
 
     batch_size: Positive | None = None
-    """None: that of training."""
+    """Proteins of each rank, in validation and test; left out: that of training."""
     num_workers: NotNegative = 0
+    """As in `training`."""
 
 
 class Validation(Section, frozen=True, kw_only=True):
     """When the model is judged, and what follows."""
 
     eval_freq: Positive | None = None
-    """Wins over training.eval_freq."""
+    """Optimizer steps between two validations; left out: `training.eval_freq`."""
     checkpoint_freq: Positive | None = None
+    """See `training.snapshot_freq_for_preemption`."""
     checkpoint_on_improvement: bool = True
+    """No effect: each validation follows a checkpoint, and the best is kept."""
     save_best_only: bool = False
+    """No effect: a run resumes from the newest."""
     patience: Positive | None = None
-    """Validations without a better loss, after which training ends; None: it does not."""
+    """Validations in a row without a better loss after which training ends; left out: it does not."""
     min_delta: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    """By so much a loss must be lower to be better."""
+    """A loss must be lower by more than this to be better."""
     val_batch_limit: Positive | None = None
-    """Validate with so many batches' proteins at most; None: with all."""
+    """Validate with the proteins of at most so many batches of one rank; they are as many on any number
+    of ranks."""
 
 
 class Settings(Section, frozen=True, kw_only=True):
     """All of it."""
 
     name: str = "sedd"
+    """Name of the training, and of its folder."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """What rank 0 logs on standard error."""
     training: Training = Training()
     optim: Optim = Optim()
     lr_schedule: LearningRate = LearningRate()
@@ -198,6 +254,7 @@ class Settings(Section, frozen=True, kw_only=True):
     parallel: Parallel = Parallel()
     logging: Logging = Logging()
     member: Member | None = None
+    """As in castoff's trainer."""
 
 
 def read(

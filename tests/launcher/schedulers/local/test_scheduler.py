@@ -304,7 +304,7 @@ class TestRequeue:
         assert ending(ended) == ["again", "again", "walltime"]
         assert jobs.log(run).splitlines() == ["[0] attempt 0", "[0] attempt 1", "[0] attempt 2"]
         (told,) = json.loads(castoff("logs", run.path, "--attempt", "1", "--json").stdout)["attempts"]
-        assert told["ranks"] == [str(run.logs / "0.1" / "rank-00000.log")]
+        assert told["ranks"] == [str(run.log_folder / "0.1" / "rank-00000.log")]
         assert castoff("logs", run.path, "--rank", "0", "--attempt", "1").stdout == "attempt 1\n"
 
     def test_again_then_done(self, jobs: LocalJobs) -> None:

@@ -243,7 +243,7 @@ class TestStates:
         )
 
     def test_it_never_wrote_a_record(self, slurm: FakeSlurm, made: OnSlurm) -> None:
-        made.run.logs.mkdir()
+        made.run.log_folder.mkdir()
         made.run.script_log(0).touch()
         slurm.remembers(("7", "FAILED", "1:0", 999, 1000), run=made.run)
         reason = status(made.run).members[0].attempts[0].reason

@@ -1,0 +1,1 @@
+"""The documents; `docs.generate` writes their references."""

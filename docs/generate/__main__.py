@@ -1,0 +1,11 @@
+"""python -m docs.generate: write the references anew; `make docs` calls it."""
+
+from __future__ import annotations
+
+from docs.generate.pages import PAGES, written
+
+for page in PAGES:
+    text = page.read_text(encoding="utf-8")
+    if (new := written(text)) != text:
+        page.write_text(new, encoding="utf-8")
+        print(f"wrote {page.relative_to(page.parents[1])}")

@@ -1,0 +1,130 @@
+"""Run: a submitted job as a Python program sees it, whose methods do what the verbs of that name do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from launcher.errors import CastoffError
+from launcher.logs.chosen import attempts_of, check_ranks
+from launcher.logs.printing import write_logs
+from launcher.logs.sources import Selection
+from launcher.runs.index import Index
+from launcher.runs.run import Run as RunDirectory
+from launcher.runs.states import RunStatus
+from launcher.status import watch
+from launcher.submission import cancel, resubmit, stop
+
+
+class Run(RunDirectory):
+    """A submitted job: what `submit` returns, and `Run.find` finds again.
+
+    Its methods print nothing. What they raise is a CastoffError, whose text is what `castoff` would print.
+    """
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        self._asking = watch.Asking()
+
+    def __reduce__(self) -> tuple[type[Run], tuple[Path]]:
+        return Run, (self.path,)  # in another process it asks its scheduler anew
+
+    @classmethod
+    def find(cls, reference: str) -> Run:
+        """The run of an id, the beginning of one, a name (its newest run), a scheduler's id or a directory.
+
+        Raises:
+            CastoffError: there is none, or there are several, or its directory may not be used.
+        """
+        return cls(Index.of(os.environ).find(reference).path)
+
+    def status(self) -> RunStatus:
+        """What became of it so far.
+
+        Its scheduler is asked only where its records leave a doubt, and the less often the longer nothing
+        has changed: a loop that calls this every second does no harm.
+
+        Raises:
+            CastoffError: something in its directory cannot be read.
+        """
+        return watch.status(self, self._asking)
+
+    def wait(self, timeout: float | None = None) -> RunStatus:
+        """Wait until it is over, and return how it ended: `.ending` and `.code`, whatever they are.
+
+        Also when it can never begin, since what it waits for can never happen (`.never_begins`).
+
+        Raises:
+            StillRunning: it is not over after `timeout` seconds; it is a TimeoutError.
+            CastoffError: something in its directory cannot be read.
+        """
+        now = watch.wait(self, timeout)
+        watch.check_over([now], timeout)
+        return now
+
+    def stop(self) -> RunStatus:
+        """Ask it to save its state and end; `wait` waits for that, `resubmit` resumes it.
+
+        What waits in a queue ends when it is started. Of a run that is over nothing changes.
+
+        Raises:
+            CastoffError: its directory cannot be read or written.
+        """
+        stop.stop([self])
+        return self._anew()
+
+    def cancel(self) -> RunStatus:
+        """End it, and return when all its processes are gone. Of a run that is over nothing changes.
+
+        Raises:
+            CastoffError: it cannot be ended from here, its scheduler refuses, or something of it is left.
+        """
+        (wish,) = cancel.end([self])
+        if wish.problem:
+            raise CastoffError(wish.problem)
+        return self._anew()
+
+    def resubmit(self, *, members: Collection[int] = (), done_too: bool = False) -> dict[int, int]:
+        """Start its members that are not done again, in its directory: the attempt of each that begins.
+
+        `members`: these alone. `done_too`: also those that are done.
+
+        Raises:
+            CastoffError: it still runs, there is nothing to start, or it cannot be submitted from here.
+        """
+        begun = resubmit.resubmit(self, members=members, done_too=done_too)
+        self._asking = watch.Asking()
+        return begun
+
+    def logs(
+        self,
+        *,
+        member: int | None = None,
+        attempt: int | None = None,
+        rank: int | None = None,
+        tail: int | None = None,
+    ) -> str:
+        """Its logs as `castoff logs` prints them: the first rank that failed, then the lines of all ranks.
+
+        Of an array all members, unless `member` is given; the newest attempt, unless `attempt` is; the last
+        lines of each log, with `tail`. The files themselves are in `log_folder`.
+
+        Raises:
+            CastoffError: it has not begun, or there is no such member, attempt, rank or log.
+        """
+        chosen = Selection(
+            members=frozenset() if member is None else frozenset([member]),
+            attempt=attempt,
+            ranks=frozenset() if rank is None else frozenset([rank]),
+            tail=tail,
+        )
+        check_ranks(self, chosen)
+        blocks: list[bytes] = []
+        write_logs(self, attempts_of(self, self.status(), chosen), chosen, blocks.append)
+        return b"".join(blocks).decode(errors="replace")
+
+    def _anew(self) -> RunStatus:
+        """Its status, whatever its scheduler has said before."""
+        self._asking = watch.Asking()
+        return self.status()

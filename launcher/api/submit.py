@@ -1,0 +1,38 @@
+"""submit(spec, site) for Python programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from launcher.api.run import Run
+from launcher.config.job import JobSpec
+from launcher.config.site import Site
+from launcher.submission import submit as submission
+
+
+def submit(
+    spec: JobSpec, site: Site, *, runs_dir: Path | None = None, environ: Mapping[str, str] | None = None
+) -> Run:
+    """Make the run directory, submit the script once, and return the run.
+
+    `runs_dir`: the folder of run directories; None: CASTOFF_RUNS_DIR, else castoff-runs in the working
+    directory. `environ`: the submitter's environment; None: this process's.
+
+    >>> from launcher import JobSpec, Run, Site, submit
+    >>> job = JobSpec(command=["echo", "hello"], ranks_per_node=2)
+    >>> run = submit(job, Site.load("local"))
+    >>> run.wait().ending
+    'done'
+    >>> print(run.logs(rank=0), end="")
+    hello
+    >>> Run.find(run.id).status().state
+    'ended'
+
+    Raises:
+        InvalidInput: the job cannot run there.
+        NotSent: the scheduler refuses it, or cannot be reached.
+        Unclear: nobody knows yet whether the scheduler took it; `castoff status` finds out.
+        CastoffError: it cannot be submitted from here.
+    """
+    return Run(submission.submit(spec, site, runs_dir=runs_dir, environ=environ).path)

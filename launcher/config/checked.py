@@ -1,0 +1,125 @@
+"""Structs that are checked when a program builds them, like a file, and whose `help()` fits on a screen."""
+
+# No `from __future__ import annotations` here: msgspec would compile each of them at every start.
+
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from launcher.config.document import Document, FieldPath, dotted
+from launcher.config.structure import convert, fields_of
+from launcher.errors import InvalidInput, Problem
+
+T = TypeVar("T", bound="Checked")
+
+if TYPE_CHECKING:  # a type checker sees msgspec's own constructor, with the types of the fields
+    from msgspec import StructMeta as _CheckedMeta
+else:
+
+    class _CheckedMeta(type(msgspec.Struct)):
+        # Checks what a program builds; what was read from a file is built without it (`structure`).
+
+        def __call__(cls, **fields: Any) -> Any:
+            if not fields:
+                return super().__call__()
+            return verified(Document(_plain(fields), cls.__name__), cls, [], cls._contradictions)
+
+        @property
+        def __signature__(cls) -> inspect.Signature:
+            """Names and defaults alone: msgspec's own spells out every constraint, 11,000 characters."""
+            return inspect.Signature([_parameter(field) for field in msgspec.structs.fields(cls)])
+
+        @property
+        def __doc__(cls) -> str:
+            """The class's docstring, and a line for each field."""
+            from launcher.config.descriptions import descriptions  # late: only help needs it
+
+            told = {name: words for name, words in descriptions(cls).items() if words}
+            width = max(map(len, told), default=0)
+            lines = [
+                f"{name:{width}}  {words.partition('. ')[0].rstrip('.')}" for name, words in told.items()
+            ]
+            return "\n".join([inspect.cleandoc(vars(cls)["__doc__"]), "", *lines])
+
+        def __dir__(cls) -> list[str]:
+            """Methods alone: `help()` would list each field twice more."""
+            own = set(super().__dir__()) - {*cls.__struct_fields__}
+            return [name for name in sorted(own) if not name.startswith("_")]
+
+
+class Checked(
+    msgspec.Struct,
+    metaclass=_CheckedMeta,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    repr_omit_defaults=True,
+):
+    """What a file holds, or a program builds; either is checked once, with the same messages.
+
+    `msgspec.structs.replace` checks nothing; `changed` does.
+    """
+
+    def changed(self: T, **fields: Any) -> T:
+        """The same with other values in some fields.
+
+        Raises:
+            InvalidInput: with every problem that it has.
+        """
+        return type(self)(**{**{name: getattr(self, name) for name in self.__struct_fields__}, **fields})
+
+    __replace__ = changed
+
+    def _contradictions(self) -> Iterator[tuple[FieldPath, str]]:
+        """Fields that are right one by one, but not together."""
+        yield from ()
+
+
+def verified(
+    document: Document,
+    kind: type[T],
+    problems: list[Problem],
+    check: Callable[[T], Iterator[tuple[FieldPath, str]]],
+) -> T:
+    """The struct that a document holds; `check` yields what is wrong with its fields together.
+
+    Raises:
+        InvalidInput: with every problem, and those that are in `problems` already.
+    """
+    found = convert(document, kind, problems)
+    wrong = {problem.path.partition(".")[0] for problem in problems}
+    if found is not None:  # what a wrong field makes of the others is not worth a word
+        problems += [
+            Problem(document.where(path), dotted(path), message)
+            for path, message in check(found)
+            if path[0] not in wrong
+        ]
+    if found is None or problems:
+        raise InvalidInput(problems)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as a file would hold it; of its own, so that nobody changes it afterwards."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _plain(getattr(value, field.name)) for name, field in fields_of(type(value)).items()}
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _sentence(text: str) -> str:
+    """The first sentence of a text, without its full stop."""
+    return text.partition(". ")[0].rstrip(".")
+
+
+def _parameter(field: Any) -> inspect.Parameter:
+    default = inspect.Parameter.empty if field.required else field.default
+    if field.default_factory is not msgspec.NODEFAULT:
+        default = field.default_factory()
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default)

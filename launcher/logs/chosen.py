@@ -1,0 +1,71 @@
+"""Which attempts of a run are meant when its logs are asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from launcher.errors import CastoffError
+from launcher.logs.sources import Selection
+from launcher.runs.run import Run
+from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
+from launcher.starters.registry import MERGING
+
+
+def members_of(run: Run, now: RunStatus, selection: Selection) -> list[MemberStatus]:
+    """The members that are meant.
+
+    Raises:
+        CastoffError: one of them is none of the run's.
+    """
+    known = [one.member for one in now.members]
+    for member in sorted(selection.members - {*known}):
+        raise CastoffError(f"{run.id}: there is no member {member}; there are 0 to {max(known)}")
+    return [one for one in now.members if selection.has_member(one.member)]
+
+
+def check_ranks(run: Run, selection: Selection) -> str | None:
+    """Why a rank that is asked for may have no log of its own; None where each has one.
+
+    Raises:
+        CastoffError: there is no such rank.
+    """
+    plan = run.facts()
+    count = plan.ranks
+    if count is not None and (wrong := sorted(rank for rank in selection.ranks if rank >= count)):
+        raise CastoffError(f"{run.id}: there is no rank {wrong[0]}; there are 0 to {count - 1}")
+    if selection.ranks and plan.starter not in MERGING and not plan.per_rank_logs:
+        return f"{run.id}: its ranks share one log a node; one has its own only where it fails first"
+    return None
+
+
+def attempts_of(run: Run, now: RunStatus, selection: Selection) -> list[tuple[int, AttemptStatus]]:
+    """The attempts that are meant, each with its member: of every member the one named, or the newest.
+
+    Raises:
+        CastoffError: there is none, or a member that was named has none.
+    """
+    chosen, problems = [], []
+    for member in members_of(run, now, selection):
+        try:
+            chosen.append((member.member, _attempt(run, now, member, selection.attempt)))
+        except CastoffError as error:
+            problems.append(error)
+    if problems and (selection.members or not chosen):
+        raise problems[0]
+    return chosen
+
+
+def _attempt(run: Run, now: RunStatus, member: MemberStatus, attempt: int | None) -> AttemptStatus:
+    number = member.member
+    known = {one.attempt: one for one in member.attempts}
+    if not known:
+        because = f": {now.reason}" if now.reason else f", it is {member.state}"
+        raise CastoffError(f"{run.id}: member {number} has not begun, so it has no logs{because}")
+    chosen = known.get(max(known) if attempt is None else attempt)
+    if chosen is None:
+        listed = ", ".join(map(str, known))
+        raise CastoffError(f"{run.id}: member {number} has no attempt {attempt}; there is {listed}")
+    if chosen.ended and not run.script_log(number).exists() and not Path(chosen.logs).exists():
+        because = f": {chosen.reason}" if chosen.reason else ""
+        raise CastoffError(f"{run.id}: {chosen.ending} before it began, so it has no logs{because}")
+    return chosen

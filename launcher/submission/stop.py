@@ -1,0 +1,32 @@
+"""Asking runs to stop early: to save their state and end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from launcher.runs.run import Run, ask_to_stop
+from launcher.runs.states import RunStatus
+from launcher.schedulers.local.control import other_host
+from launcher.schedulers.registry import is_own
+from launcher.status.watch import statuses
+
+
+def stop(runs: Sequence[Run]) -> set[str]:
+    """Ask runs to stop, but for those that are over; the directories of those that were asked.
+
+    Raises:
+        CastoffError: something in their directories cannot be read or written.
+    """
+    left = [run for run, now in zip(runs, statuses(runs), strict=True) if not _is_over(run, now)]
+    for run in left:
+        ask_to_stop(run)
+    return {str(run.path) for run in left}
+
+
+def _is_over(run: Run, now: RunStatus) -> bool:
+    """Whether nothing of it runs or can still begin; False if that cannot be known here."""
+    if not is_own(now.scheduler):  # which was asked
+        return now.state == "ended" and (run.submission() is not None or now.ending != "again")
+    if run.submission() is None:  # a script at work by hand may run anywhere
+        return now.state == "ended" and all(member.ending != "again" for member in now.members)
+    return now.over and (now.state == "ended" or other_host(run) is None)
