@@ -23,7 +23,7 @@ from trainers.configuration.config import Evaluation
 from trainers.configuration.fields import ConfigError
 from trainers.data.loaders import evaluation_loader
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.evaluation.measures import evaluate
 from trainers.optimization.engine import Engine
 from trainers.reporting.metrics_file import MetricsFile
@@ -82,8 +82,8 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("recorded")
 def test_q2_ddp_is_told_the_index(trainer: TrainerDDP, monkeypatch: pytest.MonkeyPatch) -> None:
     optimizer = trainer.engine.optimizer
-    engine = Engine(trainer.model, optimizer, trainer.config, Place(0, 2, torch.device("cuda", 2)))
-    monkeypatch.setattr(Place, "distributed", True)
+    engine = Engine(trainer.model, optimizer, trainer.config, RankContext(0, 2, torch.device("cuda", 2)))
+    monkeypatch.setattr(RankContext, "distributed", True)
     with engine.wrapped():
         assert isinstance(engine.reducer, Recorder)
         assert engine.reducer.told["device_ids"] == [2]
@@ -159,7 +159,7 @@ def test_q8_the_model_is_moved_before_it_is_wrapped(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr("trainers.optimization.wrapping.DistributedDataParallel", Wrapper)
     trainer = TrainerDDP(0, config(tmp_path), Task())
-    monkeypatch.setattr(Place, "distributed", True)
+    monkeypatch.setattr(RankContext, "distributed", True)
     with trainer.engine.wrapped():
         assert seen == ["moved", "wrapped"]
 
@@ -243,7 +243,7 @@ def validated(fields: dict[str, Any]) -> tuple[float, float]:
     trainer = TrainerDDP(me.rank, fields, Normed(70))
     first, second, _ = trainer.prepare_dataloaders()
     _, measures = trainer.run_training(first, second)
-    alone = Place(0, 1, torch.device("cpu"), alone=True)
+    alone = RankContext(0, 1, torch.device("cpu"), alone=True)
     whole = evaluation_loader(
         Normed(70).build_data().validation,
         Evaluation(batch_size=2),
@@ -296,7 +296,7 @@ def test_another_seed_or_batch_cannot_go_on(tmp_path: Path) -> None:
 class Shown(Toy):
     """Has arguments that are not what is trained."""
 
-    silent_arguments, told_arguments = ("folder",), ("steps",)
+    volatile_arguments, changeable_arguments = ("folder",), ("steps",)
 
     def __init__(self, samples: int = 40, folder: str = "", steps: int = 1):
         super().__init__(samples)

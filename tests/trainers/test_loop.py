@@ -27,7 +27,7 @@ from tests.trainers.toys import Ranks, Toy, config, digest, run
 from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
 from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP
-from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.distributed.randomness import seed_all
 from trainers.evaluation.measures import evaluate
 from trainers.optimization.engine import NonFiniteError
@@ -62,7 +62,7 @@ class Whole(Toy):
         self.seen: list[tuple[int, int]] = []
         self.kept = 0
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         self.calls.append(f"setup at step {self.state.step}")
 
     def build_model(self) -> nn.Module:
@@ -125,7 +125,7 @@ def test_a_task_is_asked_for_everything(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 class Drawn(Toy):
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         self.reference = torch.rand(3)
 
 
@@ -143,7 +143,7 @@ class Caching(Toy):
         super().__init__(40)
         self.drawn = drawn
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         torch.rand(self.drawn)
 
 
@@ -159,7 +159,7 @@ class Typed(Toy):
         super().__init__(40)
         self.types: list[torch.dtype] = []
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         assert self.state.folder is not None and self.state.folder.is_absolute()
         with self.state.autocast():
             self.types.append(self.build_model()(torch.ones(1, 8)).dtype)
@@ -312,7 +312,7 @@ def test_averaged_weights_are_what_is_judged_and_kept(tmp_path: Path) -> None:
     model.load_state_dict(load_part(newest, "ema"))
     assert digest(model) == digest(trainer.engine.judged)
     val = trainer.prepare_dataloaders()[1]
-    assert evaluate(trainer.task, trainer.engine.judged, val, trainer.place) == trainer.val_data[-1]
+    assert evaluate(trainer.task, trainer.engine.judged, val, trainer.context) == trainer.val_data[-1]
 
 
 class Clocked(Toy):

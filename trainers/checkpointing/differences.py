@@ -180,7 +180,7 @@ def digest(now: Mapping[str, Any], task: Task | None = None) -> str:
 
 def _classes(task: Task | None) -> list[tuple[set[str], set[str]]]:
     """SILENT and TOLD, each with its entries and what the task adds to them."""
-    silent, told = (declared_arguments(task, name) for name in ("silent_arguments", "told_arguments"))
+    silent, told = (declared_arguments(task, name) for name in ("volatile_arguments", "changeable_arguments"))
     return [(SILENT, SILENT | silent), (TOLD, TOLD | told)]
 
 

@@ -1,4 +1,4 @@
-"""What a run keeps of itself, and how it goes on from there: all that a checkpoint is made of."""
+"""Saves a training and resumes it: everything that a checkpoint is made of, and when it is durable."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from trainers.checkpointing.best_weights import load_weights
-from trainers.checkpointing.checkpoints import Checkpoints, found_in, load_part
+from trainers.checkpointing.best_weights import Best, load_weights
+from trainers.checkpointing.checkpoints import Checkpoints, finite, found_in, load_part
 from trainers.checkpointing.differences import compare, digest
-from trainers.checkpointing.registry import Registry
+from trainers.checkpointing.registry import OfOneRank, Registry, Stateful
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.flattened import Fields, fields
 from trainers.configuration.paths import expanded
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.optimization.engine import Engine
 from trainers.optimization.weights import Weights
 from trainers.task import Task
+from trainers.task.contract import KeptTask
 from trainers.task.training_state import TrainingState
 
 logger = logging.getLogger(__name__)
@@ -33,39 +34,67 @@ class Log(Protocol):
         ...
 
     def go_back(self, position: int, step: int) -> None:
-        """Drop what was recorded after `position`, which was made at `step`."""
+        """Drop what was recorded after `position`, where `step` steps were done."""
         ...
 
 
-class Continuation:
-    """Saves and takes up a training: weights, averaged weights, and the registry of all other states."""
+class Resumed(NamedTuple):
+    """What a training was resumed from."""
+
+    record: dict[str, Any] | None
+    """What the validation at the checkpoint measured, if it was done."""
+
+
+class CheckpointManager:
+    """Saves and restores a training: weights, averaged weights, and the states of all parts.
+
+    `given`: the task that Python code gives, if it does. As a context manager: what is being written is
+    durable when it ends.
+    """
 
     def __init__(
         self,
         config: Config,
         given: Task | None,
         task: Task,
-        place: Place,
-        checkpoints: Checkpoints,
+        context: RankContext,
         state: TrainingState,
         engine: Engine,
         weights: Weights,
         log: Log,
-        registry: Registry,
+        folder: Path,
     ):
         self._config = config
         self._given = given
         self._task = task
-        self._place = place
-        self._checkpoints = checkpoints
+        self._context = context
         self._state = state
         self._engine = engine
         self._weights = weights
         self._log = log
-        self._registry = registry
+        self._registry = Registry({}, {})
         self._saved: tuple[int, int, bool] | None = None
+        self.checkpoints = Checkpoints(
+            *(folder, config.training.keep_checkpoints),
+            infinite=[name for name, each in engine.bare.named_buffers() if not finite(each)],
+        )
+        self.best = Best(self.checkpoints, engine, context)
         self.stall = 0.0
         """Seconds that training halted for the last checkpoint."""
+
+    def keep(self, shared: Mapping[str, Stateful], own: Mapping[str, OfOneRank]) -> None:
+        """Name the parts whose states are kept beside the training's: of rank 0, or of each rank."""
+        first: dict[str, Stateful] = {"state": self._state, "engine": self._engine}
+        self._registry = Registry(first | {"task": KeptTask(self._task)} | dict(shared), own)
+        self._saved = None
+        self.best.forget()
+
+    def __enter__(self) -> CheckpointManager:
+        self.checkpoints.__enter__()
+        return self
+
+    def __exit__(self, *ended: Any) -> None:
+        self.checkpoints.__exit__(*ended)
 
     def save(self) -> None:
         """Keep where training stands, unless that is kept; all ranks must call it.
@@ -82,8 +111,8 @@ class Continuation:
         began = time.perf_counter()
         self._engine.settle()
         self._weights.check_alike()
-        states = self._registry.state_dict(self._place)
-        if self._place.is_main:
+        states = self._registry.state_dict(self._context)
+        if self._context.is_main:
             now = self._fields()
             states["about"] = {
                 "config": now,
@@ -96,7 +125,7 @@ class Continuation:
             logger.info(
                 "Saving checkpoint for model at epoch %d, step %d", self._state.epoch, self._state.step
             )
-            self._checkpoints.save(self._state.step, {**parts, "training": states})
+            self.checkpoints.save(self._state.step, {**parts, "training": states})
         self._saved = self._here()
         self.stall = time.perf_counter() - began
         self._weights.check_trained()
@@ -104,7 +133,7 @@ class Continuation:
     @property
     def longest(self) -> float:
         """Seconds that one took, from the moment that training halted for it until it was durable."""
-        return self.stall + self._checkpoints.longest
+        return self.stall + self.checkpoints.longest
 
     def wait(self) -> None:
         """Until all that was saved is on the disk.
@@ -112,64 +141,70 @@ class Continuation:
         Raises:
             OSError: on rank 0, if it cannot be.
         """
-        if self._place.is_main:
-            self._checkpoints.wait()
+        if self._context.is_main:
+            self.checkpoints.wait()
 
     def record(self, record: Mapping[str, Any]) -> None:
-        """Keep beside the checkpoint of this step what its validation has said; rank 0 writes."""
-        if self._place.is_main:
-            self._checkpoints.record(self._state.step, record)
+        """Keep beside the checkpoint of this step what its validation measured; rank 0 writes."""
+        if self._context.is_main:
+            self.checkpoints.record(self._state.step, record)
 
-    def newest(self) -> Path | None:
-        """The newest checkpoint that is whole, the same on all ranks; None: there is none at all.
+    def resume(self) -> Resumed | None:
+        """Resume from the run's newest whole checkpoint, else from the one that the configuration names.
 
-        Raises:
-            CheckpointError: there are some, and every one is damaged.
-        """
-        return self._place.decided(self._checkpoints.newest)
-
-    def given(self) -> Path | None:
-        """The checkpoint of another run that this one is to begin with, the same on all ranks.
+        All ranks must call it. None: there is neither, and the training begins.
 
         Raises:
-            ConfigError: there is none where `training.resume_checkpoint` says.
-            CheckpointError: it is damaged.
+            CheckpointError: there are checkpoints, and every one is damaged.
+            ConfigError: there is none where `training.resume_checkpoint` says, or it was made with a
+                configuration that does not fit.
         """
         asked = self._config.training.resume_checkpoint
-        return None if asked is None else self._place.decided(lambda: _meant(asked))
+        newest = self._context.on_main(self.checkpoints.newest)
+        if newest is None and asked is not None:
+            newest = self._context.on_main(lambda: _named(asked))
+        if newest is None:
+            self._log.go_back(0, 0)
+            return None
+        return Resumed(self._load(newest))
 
-    def load(self, path: Path) -> dict[str, Any] | None:
-        """Go on from a checkpoint; what its validation has said, if it was validated.
+    def load_weights(self, path: Path) -> None:
+        """Take the weights of a checkpoint, and of their average.
 
         Raises:
-            ConfigError: it was made with a configuration that does not fit.
+            CheckpointError: it is damaged.
         """
+        load_weights(self._engine, self.checkpoints.whole(path))
+        self.best.forget()
+
+    def _load(self, path: Path) -> dict[str, Any] | None:
+        """Take up a checkpoint; what its validation measured, if it was validated."""
         states = load_part(path, "training")
         about = states.pop("about")
         step = states["state"]["step"]
         found = compare(about["config"], self._fields(), str(path), step, self._task)
         found.check()
         load_weights(self._engine, path)
-        self._registry.load_state_dict(states, self._place)
-        # What another run has told stands in its own folder.
-        ours = path.parent == self._checkpoints.folder
+        self._registry.load_state_dict(states, self._context)
+        # What another run has recorded is in its own folder.
+        ours = path.parent == self.checkpoints.folder
         self._log.go_back(about["metrics"] if ours else 0, self._state.step)
         self._saved = self._here()
         for line in found.told:
             logger.info("%s", line)
-        words = "Going on from %s: epoch %d, step %d, configuration %s"
+        words = "Resuming from %s: epoch %d, step %d, configuration %s"
         logger.info(words, path, self._state.epoch, self._state.step, about["digest"])
-        return self._place.decided(lambda: self._checkpoints.record_of(path))
+        return self._context.on_main(lambda: self.checkpoints.record_of(path))
 
     def _fields(self) -> Fields:
-        return fields(self._config, self._place.world_size, self._given)
+        return fields(self._config, self._context.world_size, self._given)
 
     def _here(self) -> tuple[int, int, bool]:
         """Grows as training goes on; what was saved to be validated is not saved again afterwards."""
         return self._state.step, self._state.epoch, self._state.validating
 
 
-def _meant(asked: str) -> Path:
+def _named(asked: str) -> Path:
     field = "training.resume_checkpoint"
     found = found_in(expanded(asked, field))
     if found is None:

@@ -33,7 +33,7 @@ def expanded(path: str, field: str) -> Path:
         ) from error
 
 
-def see_that_it_can_be_written(file: Path, field: str) -> None:
+def check_writable(file: Path, field: str) -> None:
     """See that a file has a folder, and that nothing else is in its place; before there is much to write.
 
     Raises:

@@ -16,7 +16,7 @@ import msgspec
 
 from trainers.configuration.fields import suggestion
 
-Place: TypeAlias = tuple[str | int, ...]
+FieldPath: TypeAlias = tuple[str | int, ...]
 """Where a value stands in nested mappings and lists: their names, and numbers from 0."""
 
 DEFAULT_SIZE = 5
@@ -86,7 +86,7 @@ class RandomUniform(msgspec.Struct, frozen=True):
 class CoupledSweep(msgspec.Struct, frozen=True):
     """`!coupled-sweep`: goes along with a `!sweep`, value by value."""
 
-    target: Place
+    target: FieldPath
     values: list[Any]
     line: int
 
@@ -94,7 +94,7 @@ class CoupledSweep(msgspec.Struct, frozen=True):
 class Reference(msgspec.Struct, frozen=True):
     """`!reference`: whatever another field holds in the end."""
 
-    target: Place
+    target: FieldPath
     line: int
 
 
@@ -108,12 +108,12 @@ def name_of(node: Any) -> str:
     return next(f"!{tag}" for tag, kind in _KINDS.items() if isinstance(node, kind))
 
 
-def text_of(place: Place) -> str:
+def text_of(place: FieldPath) -> str:
     """A place as one writes it: `model.layers.0.width`."""
     return ".".join(map(str, place))
 
 
-def below(data: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+def below(data: Any, place: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
     """Every node that is no mapping and no list, in the order of the file, with its place."""
     if isinstance(data, Mapping):
         for name, value in data.items():
@@ -146,7 +146,7 @@ def made(tag: str, fields: Any, line: int) -> tuple[Any, list[str]]:
     return (None if problems else kind(**told, line=line)), [f"!{tag}: {each}" for each in problems]
 
 
-def place_in(text: Any) -> Place | None:
+def place_in(text: Any) -> FieldPath | None:
     """The place that is written as `model.layers[0].width`; None: it is not written so."""
     if not isinstance(text, str) or _PLACE.fullmatch(text) is None:
         return None

@@ -22,7 +22,7 @@ import yaml
 from launcher.ranks.trust import CastoffError, check_named
 from trainers.configuration.fields import ConfigError, suggestion
 from trainers.configuration.pyobject import PyObject, is_import_path
-from trainers.configuration.tags import TAGS, Place, made, text_of
+from trainers.configuration.tags import TAGS, FieldPath, made, text_of
 
 
 def get_loader() -> type[yaml.SafeLoader]:
@@ -70,7 +70,7 @@ class _Loader(yaml.SafeLoader):
         self._mistakes: list[tuple[yaml.Node, str]] = []
         data = super().construct_document(node)
         if self._mistakes:
-            places: dict[int, Place] = {}
+            places: dict[int, FieldPath] = {}
             _note_places(node, (), places)
             raise ConfigError(
                 [
@@ -115,7 +115,7 @@ def _pyobject(loader: yaml.SafeLoader, node: yaml.Node) -> PyObject:
     return PyObject(path)
 
 
-def _note_places(node: yaml.Node, place: Place, places: dict[int, Place]) -> None:
+def _note_places(node: yaml.Node, place: FieldPath, places: dict[int, FieldPath]) -> None:
     """Where each node of a text stands first."""
     if id(node) in places:  # another name of it
         return

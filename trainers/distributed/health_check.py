@@ -63,7 +63,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """Whether a rank has told of an error of its own, to which the others' come."""
 
 
-class RollCall:
+class RankHealthCheck:
     """This rank's part in it.
 
     `keeper`: who answers for the store, and on which host; `collectives`: how many this rank has begun.

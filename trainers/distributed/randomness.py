@@ -72,7 +72,7 @@ def seed_all(seed: int, generators: Collection[str] = GENERATORS) -> None:
             numpy.random.seed(seed & 0xFFFFFFFF)
 
 
-def standing(generators: Collection[str]) -> dict[str, object]:
+def rng_state(generators: Collection[str]) -> dict[str, object]:
     """Where the generators of these libraries stand, to be compared."""
     found: dict[str, object] = {}
     if "torch" in generators:

@@ -17,7 +17,7 @@ from torch import Tensor
 from trainers.checkpointing.durable import flush_folder
 from trainers.configuration.config import DEVICES
 from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import see_that_it_can_be_written
+from trainers.configuration.paths import check_writable
 from trainers.distributed.process_group import DistributedError, choose_device
 from trainers.dpo.alphabet import LETTERS, UNKNOWN
 from trainers.dpo.network.model import InverseFolding
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     told = _parser().parse_args(arguments)
     try:
         if told.out is not None:
-            see_that_it_can_be_written(told.out, "--out")
+            check_writable(told.out, "--out")
         device = choose_device(told.device, 0)
         model = load(told.model).model.to(device).eval()
         targets = _targets(told)

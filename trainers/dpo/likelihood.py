@@ -15,7 +15,7 @@ from torch.utils.data import Subset
 
 from trainers.configuration.fields import ConfigError, convert
 from trainers.distributed.permutation import Permutation
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.randomness import EVALUATION, derived, seed_all
 from trainers.dpo import settings
 from trainers.dpo.export import export
@@ -42,8 +42,8 @@ class LikelihoodTask(Task):
         ConfigError: with everything in them that makes no sense.
     """
 
-    draws_from = ("torch",)
-    silent_arguments = ("data.structures", "data.validation_structures", "data.test_structures")
+    rng_sources = ("torch",)
+    volatile_arguments = ("data.structures", "data.validation_structures", "data.test_structures")
     """Folders may be moved: what a checkpoint keeps of their chains tells whether they are the same."""
 
     _parts: Parts
@@ -56,17 +56,17 @@ class LikelihoodTask(Task):
             raise ConfigError(problems)
         self.settings = told
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         """Read the structures. Only what is trained on is noisy."""
         data, cache = self.settings.data, self.state.folder
         fields = {"train": "structures", "validation": "validation_structures", "test": "test_structures"}
         known = {
-            name: place.decided(partial(ChainSet, folder, data, 0.0, cache, f"data.{field}"))
+            name: context.on_main(partial(ChainSet, folder, data, 0.0, cache, f"data.{field}"))
             for name, field in fields.items()
             if (folder := getattr(data, field))
         }
         division = divided(known, data, "chains")
-        for note in division.notes if place.is_main else ():
+        for note in division.notes if context.is_main else ():
             logger.warning("%s", note)
         noisy = known["train"].with_noise(self.settings.model.backbone_noise)
         self._parts = division.of(known)._replace(train=Subset(noisy, division.train))

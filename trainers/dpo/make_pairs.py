@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy
 
 from trainers.configuration.fields import ConfigError
-from trainers.configuration.paths import see_that_it_can_be_written
+from trainers.configuration.paths import check_writable
 from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
 from trainers.dpo.samples.data import ChainSet
 from trainers.dpo.samples.worse import burial, worse
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Make what the command line says; ends this process with words where that cannot be."""
     told = _parser().parse_args(arguments)
     try:
-        see_that_it_can_be_written(told.out, "--out")
+        check_writable(told.out, "--out")
         pairs = made(told.structures, told.out, told.number, told.substitutions, told.seed)
         draft = told.out.with_name(f".{told.out.name}.draft")
         try:

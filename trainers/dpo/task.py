@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from trainers.configuration.fields import ConfigError, convert
 from trainers.configuration.paths import expanded
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.dpo import settings
 from trainers.dpo.base_model import base_model
 from trainers.dpo.export import export
@@ -42,8 +42,8 @@ class DpoTask(Task):
         ConfigError: with everything in them that makes no sense.
     """
 
-    draws_from = ()
-    silent_arguments = (
+    rng_sources = ()
+    volatile_arguments = (
         *("data.train_data", "data.val_data", "data.test_data", "data.structures"),
         *("base_model.dir", "base_model.name"),
     )
@@ -67,26 +67,26 @@ class DpoTask(Task):
             )
         self.settings = told
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         """Read the base model and the pairs, and have the reference's log-probabilities of these."""
-        self._base = place.decided(lambda: base_model(self.settings.base_model))
+        self._base = context.on_main(lambda: base_model(self.settings.base_model))
         weights = weights_digest(self._base.model)
         temperature = self.settings.preference.temperature
-        conditions = Conditions(weights, temperature, self.state.precision, place.device.type)
+        conditions = Conditions(weights, temperature, self.state.precision, context.device.type)
         data, cache = self.settings.data, self.state.folder
-        files = place.decided(partial(_files, data))
+        files = context.on_main(partial(_files, data))
         known = {
-            name: place.decided(partial(PairSet, file, data, self.state.seed, cache))
+            name: context.on_main(partial(PairSet, file, data, self.state.seed, cache))
             for name, file in files.items()
         }
         # Before the reference is asked, which takes long: what is wrong with any of them is said at once.
         division = divided(known, data, "pairs")
-        for note in division.notes if place.is_main else ():
+        for note in division.notes if context.is_main else ():
             logger.warning("%s", note)
         referenced: dict[str, Referenced] = {}
         for name, pairs in known.items():
             log_probabilities = reference_of(
-                *(pairs, self._reference, conditions, place),
+                *(pairs, self._reference, conditions, context),
                 beside=files[name],
                 cache=cache,
                 collate=collated,

@@ -151,7 +151,7 @@ class DefaultEarlyStopping:
         self.grace |= {name: int(value) for name, value in state["grace"].items() if name in self.grace}
 
 
-class Judge:
+class EarlyStopping:
     """Says after each validation whether the model is the best so far, and whether to stop."""
 
     def __init__(self, config: Config):

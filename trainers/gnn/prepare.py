@@ -12,7 +12,7 @@ import torch
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.paths import expanded
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.gnn.graphs.splits import prepared
 from trainers.program.command_line import make_importable
 
@@ -37,7 +37,7 @@ def _written(config: Config) -> str:
     """The numbers of graphs, in words."""
     if config.task is not None or "dataset" in config.data:
         raise ConfigError(["data: has neither files nor causets, so there is nothing to write"])
-    alone = Place(0, 1, torch.device("cpu"), alone=True)
+    alone = RankContext(0, 1, torch.device("cpu"), alone=True)
     folder = expanded(config.training.path, "training.path")
     splits = prepared(config.data, config.training.seed, alone, beside=folder)
     sizes = zip(("train", "validate", "test"), splits, strict=True)

@@ -1,4 +1,4 @@
-"""TrainerDDP for graphs: the core's, for configurations that describe a network on graphs."""
+"""The trainer of configurations that describe a network on graphs; QuantumGrav calls it TrainerDDP."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from trainers.gnn.task import GraphTask
 from trainers.task import Task
 from trainers.task.custom_evaluator import CustomEvaluator
 
-Kind = TypeVar("Kind", bound="TrainerDDP")
+Kind = TypeVar("Kind", bound="GraphTrainer")
 
-__all__ = ["TrainerDDP", "cleanup_ddp", "initialize_ddp"]
+__all__ = ["GraphTrainer", "TrainerDDP", "cleanup_ddp", "initialize_ddp"]
 
 
-class TrainerDDP(ddp.TrainerDDP):
-    """The core's trainer, with `GraphTask` for what a configuration describes without a task.
+class GraphTrainer(ddp.TrainerDDP):
+    """The trainer, with `GraphTask` for what a configuration describes without a task.
 
     Where causal sets are generated, what it leaves out is filled in, and stands in the run's config.yaml.
     """
@@ -65,12 +65,12 @@ class TrainerDDP(ddp.TrainerDDP):
     @property
     def device(self) -> torch.device:
         """Where this rank computes."""
-        return self.place.device
+        return self.context.device
 
     @property
     def world_size(self) -> int:
         """How many ranks there are."""
-        return self.place.world_size
+        return self.context.world_size
 
     @property
     def data_path(self) -> Path:
@@ -90,7 +90,11 @@ class TrainerDDP(ddp.TrainerDDP):
     @property
     def tester(self) -> Any:
         """The same of the test."""
-        return _made(self.task.tester())
+        return _made(self.task.test_task())
+
+
+TrainerDDP = GraphTrainer
+"""The name in QuantumGrav's scripts."""
 
 
 def _made(task: Task) -> Any:

@@ -6,7 +6,7 @@ from trainers.configuration.config import Config
 from trainers.gnn.defaults import CRITERION
 from trainers.gnn.report import Report, report
 from trainers.gnn.task import GraphTask
-from trainers.gnn.train_ddp import TrainerDDP
+from trainers.gnn.train_ddp import GraphTrainer
 from trainers.program import training as program
 from trainers.reporting.curves import draw_curves
 from trainers.reporting.table import aligned
@@ -20,7 +20,7 @@ def train(config: Config) -> None:
     Raises:
         ConfigError, DistributedError, CheckpointError, OSError: it cannot, and why.
     """
-    trained = program.train(config, trainer=TrainerDDP)
+    trained = program.train(config, trainer=GraphTrainer)
     if trained.measures is None:
         return
     print(aligned({f"test {name}": value for name, value in trained.measures.items()}), flush=True)
@@ -38,4 +38,4 @@ def _compared(trained: program.Trained) -> Report | None:
         return None
     if task.config.criterion != CRITERION:
         return None
-    return report(task.apply, trainer.engine.judged, splits.train, splits.test, trainer.place.device)
+    return report(task.apply, trainer.engine.judged, splits.train, splits.test, trainer.context.device)

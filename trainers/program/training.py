@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from launcher.ranks import RankEnv
 from trainers.configuration.config import Config
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 from trainers.distributed.failures import reported
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.distributed.stopping import StoppedEarly
 from trainers.evaluation.measures import Measures
 from trainers.program.logs import setup_logging
@@ -37,7 +36,7 @@ def train(
     config: Config | Mapping[str, Any],
     task: Task | None = None,
     *,
-    reports: Callable[[Path, Config, Place], Reports] = Reports,
+    reports: Callable[[Path, Config, RankContext], Reports] = Reports,
     trainer: type[TrainerDDP] = TrainerDDP,
 ) -> Trained:
     """Train and test `task`, or the one that the configuration names, as the rank that this process is.
@@ -60,10 +59,16 @@ def train(
         config = Config.of(config)
     setup_logging(me.rank, config.log_level)
     with reported(me, config.training.path):
-        return _trained(config, me, partial(trainer, me.rank, config, task, reports=reports))
+        return _trained(config, me, task, reports, trainer)
 
 
-def _trained(config: Config, me: RankEnv, make_trainer: Callable[[], TrainerDDP]) -> Trained:
+def _trained(
+    config: Config,
+    me: RankEnv,
+    task: Task | None,
+    reports: Callable[[Path, Config, RankContext], Reports],
+    kind: type[TrainerDDP],
+) -> Trained:
     if me.world_size > 1:
         parallel = config.parallel
         initialize_ddp(
@@ -77,7 +82,7 @@ def _trained(config: Config, me: RankEnv, make_trainer: Callable[[], TrainerDDP]
         )
         words = "Initialized DDP: rank=%d, world_size=%d, local_rank=%d"
         logger.info(words, me.rank, me.world_size, me.local_rank)
-    trainer = make_trainer()
+    trainer = kind(me.rank, config, task, reports=reports)
     training, validation, test = trainer.prepare_dataloaders()
     try:
         trainer.run_training(training, validation)

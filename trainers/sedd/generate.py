@@ -14,7 +14,7 @@ import torch
 from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
 from trainers.configuration.config import DEVICES, Config
 from trainers.configuration.fields import ConfigError
-from trainers.distributed.process_group import DistributedError, Place, choose_device
+from trainers.distributed.process_group import DistributedError, RankContext, choose_device
 from trainers.distributed.randomness import seed_all
 from trainers.sedd.alphabet import decode
 from trainers.sedd.task import SeddTask
@@ -88,7 +88,7 @@ def _checkpoint(run: Path) -> Path:
 
 def _usual_lengths(task: SeddTask, number: int) -> list[int]:
     try:
-        task.setup(Place(0, 1, torch.device("cpu"), alone=True))
+        task.setup(RankContext(0, 1, torch.device("cpu"), alone=True))
     except (ConfigError, OSError) as error:
         raise ConfigError(
             [f"{error}; without the training proteins, say how long proteins are to be: --length 200"],

@@ -36,7 +36,7 @@ class ProteinStream(IterableDataset[Protein]):
     store's size or on how many there are.
     """
 
-    draws_from = ("torch",)
+    rng_sources = ("torch",)
 
     def __init__(
         self,

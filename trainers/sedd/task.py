@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from trainers.configuration.fields import ConfigError, convert
 from trainers.distributed.permutation import Permutation
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.sedd import settings
 from trainers.sedd.alphabet import Tokens
 from trainers.sedd.data import Protein, ProteinBatch, collated
@@ -48,10 +48,10 @@ class SeddTask(Task):
         ConfigError: with everything in them that makes no sense.
     """
 
-    draws_from = ("torch",)
-    silent_arguments = ("data.datafile", "data.validation_datafile", "data.test_datafile")
+    rng_sources = ("torch",)
+    volatile_arguments = ("data.datafile", "data.validation_datafile", "data.test_datafile")
     """Files may be moved: what a checkpoint keeps of their proteins tells whether they are the same."""
-    told_arguments = ("sampling", "eval", "memory", "monitoring")
+    changeable_arguments = ("sampling", "eval", "memory", "monitoring")
 
     _sources: Sources
 
@@ -80,9 +80,9 @@ class SeddTask(Task):
         checkpointing = self.settings.memory.gradient_checkpointing
         return DiffusionTransformer(self._shape, scale_by_sigma=self._scaled, checkpointing=checkpointing)
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         """Open the data files' stores, of which rank 0 makes those that are not there yet."""
-        self._sources = opened(self.settings.data, place)
+        self._sources = opened(self.settings.data, context)
 
     def build_data(self) -> Splits:
         """Proteins to train on, to validate and to test with."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from trainers.distributed.process_group import Place
+    from trainers.distributed.process_group import RankContext
     from trainers.task.training_state import TrainingState
 
 Sum: TypeAlias = "tuple[Tensor | float, Tensor | float | None]"
@@ -67,19 +67,19 @@ class Task(ABC):
     state: TrainingState
     """Step, epoch and a generator of each step; set before `setup`."""
 
-    draws_from: Collection[str] = ("torch", "random", "numpy")
+    rng_sources: Collection[str] = ("torch", "random", "numpy")
     """The global generators that `loss` and `evaluate` may draw from. They are seeded in every step, which
     takes 8 microseconds for all three, several times as much between quick steps, and 1 for torch's alone."""
 
     arguments: str | None = "task_kwargs"
     """The field that holds its arguments; None: they are the configuration's own sections."""
 
-    silent_arguments: Collection[str] = ()
+    volatile_arguments: Collection[str] = ()
     """Which of its arguments change nothing that is trained: where data lie, what is shown, how often.
     Names in `arguments`, or paths below it (`sampling.steps`). Other values are for a run that goes on
     to have, and for each rank."""
 
-    told_arguments: Collection[str] = ()
+    changeable_arguments: Collection[str] = ()
     """Which take effect from a checkpoint on, as the log then says. All others matter: with another value it
     would be another training, which is refused."""
 
@@ -103,10 +103,10 @@ class Task(ABC):
         number of ranks. Whatever of it is called, and however often, gradients are reduced.
         """
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         """Called once, before the others: a frozen reference for the device, a cache that rank 0 makes.
 
-        `place` has the rank and the device; `place.barrier(name)` waits for all ranks.
+        `context` has the rank and the device; `context.barrier(name)` waits for all ranks.
         """
 
     def parameters(self, model: nn.Module) -> Iterable[Tensor] | Iterable[dict[str, Any]]:
@@ -145,7 +145,7 @@ class Task(ABC):
             f"{type(self).__qualname__}.evaluate keeps something, and measure is missing"
         )
 
-    def tester(self) -> Task:
+    def test_task(self) -> Task:
         """The task as it judges a test set; default: as any other."""
         return self
 

@@ -13,9 +13,9 @@ from trainers.configuration import config as core
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError, gathered
 from trainers.configuration.pyobject import PyObject, called, resolved
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.task import Evaluated, Loss, Splits, Sum, Task
-from trainers.task.contract import a_task, in_words, made
+from trainers.task.contract import construct, in_words, validate_task
 from trainers.task.criterion import Criterion
 from trainers.task.custom_evaluator import CustomEvaluator
 from trainers.task.prediction_metrics import Monitors, targets_in, to_keep
@@ -143,9 +143,9 @@ class ConfiguredTask(Task):
             raise ConfigError(problems)
         return Judging(criterion, apply, monitors)
 
-    def setup(self, place: Place) -> None:
+    def setup(self, context: RankContext) -> None:
         """See that the device is the one that the evaluators were promised, now that it is known."""
-        problems = _wrong_devices(self.config, place.device.type)
+        problems = _wrong_devices(self.config, context.device.type)
         if problems:
             raise ConfigError(problems)
 
@@ -154,14 +154,14 @@ class ConfiguredTask(Task):
     def build_model(self) -> nn.Module:
         """`model.type` called with the other fields of `model`."""
         arguments = resolved(dict(self.config.model), "model")
-        model: nn.Module = made(arguments.pop("type"), arguments, "model", "model.type")
+        model: nn.Module = construct(arguments.pop("type"), arguments, "model", "model.type")
         return model
 
     def build_data(self) -> Splits:
         """`data.dataset` called with the other fields of `data`, and split."""
         arguments = resolved(dict(self.config.data), "data")
         fractions = _shares(arguments.pop("split", [0.8, 0.1, 0.1]))
-        dataset = made(arguments.pop("dataset"), arguments, "data", "data.dataset")
+        dataset = construct(arguments.pop("dataset"), arguments, "data", "data.dataset")
         return Splits(*split(dataset, fractions, self.config.training.seed))
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
@@ -183,7 +183,7 @@ class ConfiguredTask(Task):
         """What the monitors give."""
         return self._evaluating.monitors.measure(kept)
 
-    def tester(self) -> Task:
+    def test_task(self) -> Task:
         """With the test set's evaluator."""
         other = copy.copy(self)
         other._evaluating, other.whole_set_evaluator = self._testing, self._tester
@@ -211,7 +211,7 @@ def task_of(
     """
     if given is None and config.task is None:
         return describe(config)
-    task = a_task(given) if given is not None else _named(config)
+    task = validate_task(given) if given is not None else _named(config)
     beside = [field for field, told in evaluators(config).items() if told is not None]
     if beside:
         how = f"judges what model and criterion describe, but {type(task).__qualname__} measures by itself"
@@ -224,7 +224,7 @@ def _named(config: Config) -> Task:
     if beside:
         raise ConfigError([f"task: brings its own {', '.join(beside)}; drop them, or drop task"])
     make = called(config.task, "task", "!pyobject my_module.MyTask")
-    return a_task(made(make, resolved(config.task_kwargs, "task_kwargs"), "task_kwargs", "task"))
+    return validate_task(construct(make, resolved(config.task_kwargs, "task_kwargs"), "task_kwargs", "task"))
 
 
 def evaluators(config: Config) -> dict[str, core.Evaluator | None]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from trainers.configuration import config as core
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.pyobject import called, resolved
-from trainers.task.contract import in_words, made
+from trainers.task.contract import construct, in_words
 from trainers.task.portable import NotPortable, is_table, portable, restored
 
 _KEEP = (
@@ -36,7 +36,7 @@ class CustomEvaluator:
         self._method = method
         make = called(told.type, f"{field}.type", "!pyobject my_module.MyEvaluator")
         arguments, before = resolved(told.kwargs, f"{field}.kwargs"), resolved(told.args, f"{field}.args")
-        self.evaluator = made(make, arguments, f"{field}.kwargs", f"{field}.type", before)
+        self.evaluator = construct(make, arguments, f"{field}.kwargs", f"{field}.type", before)
         if not callable(getattr(self.evaluator, method, None)):
             kind = type(self.evaluator).__qualname__
             raise ConfigError([f"{field}.type: {kind} has no {method}(model, data_loader); write it"])

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map_only
 from trainers.configuration import config as core
 from trainers.configuration.fields import ConfigError, gathered
 from trainers.configuration.pyobject import resolved
-from trainers.task.contract import in_words, made
+from trainers.task.contract import construct, in_words
 
 Find: TypeAlias = Callable[[Any, str, str], Any]
 """(value, field, kind) to the class or function that a field names."""
@@ -116,7 +116,7 @@ def _made(told: core.Monitor, field: str, find: Find) -> Callable[[list[Any], li
         arguments = resolved(told.kwargs, f"{field}.kwargs")
         before = resolved(told.args, f"{field}.args")
         try:
-            monitor = made(monitor, arguments, f"{field}.kwargs", f"{field}.monitor", before)
+            monitor = construct(monitor, arguments, f"{field}.kwargs", f"{field}.monitor", before)
         except ConfigError as error:
             raise ConfigError([_placed(each, field) for each in error.problems]) from error
     if not callable(monitor):

@@ -23,7 +23,7 @@ SIZES = {"hidden_size": 8, "encoder_layers": 1, "decoder_layers": 1, "neighbours
 class MadePairs(Dataset[Sample]):
     """Of so many structures; the seed of the orders of decoding is one of its own."""
 
-    draws_from = ()
+    rng_sources = ()
 
     def __init__(self, number: int, *, shift: float = 0.0, orders: int = 0):
         self.shift = shift

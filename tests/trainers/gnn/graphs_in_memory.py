@@ -30,7 +30,7 @@ HEAD = ["LinearSequential", [[16, 1]]]
 class Graphs(Dataset[Any]):
     """Graph `index` has `index % 2` as its class, and `index` as a number beside it."""
 
-    draws_from = ()
+    rng_sources = ()
 
     def __init__(self, length: int = 40):
         self.length = length

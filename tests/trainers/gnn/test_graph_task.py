@@ -21,6 +21,7 @@ from torch_geometric.data import Data
 import trainers
 import trainers.gnn
 from launcher.ranks import RankEnv
+from tests.trainers.configuration.test_config import GUIDE
 from tests.trainers.gnn.graphs import written
 from tests.trainers.gnn.graphs_in_memory import (
     ENCODER,
@@ -33,7 +34,6 @@ from tests.trainers.gnn.graphs_in_memory import (
     described,
     monitored,
 )
-from tests.trainers.test_config import GUIDE
 from tests.trainers.toys import Ranks, run
 from trainers.checkpointing import differences
 from trainers.configuration.config import Config

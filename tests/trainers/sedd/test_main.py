@@ -83,7 +83,7 @@ def test_it_begins_with_a_checkpoint_of_another_run(here: Here) -> None:
     assert here("tiny.yaml", "--resume_checkpoint", "out/sedd", "--set", "training.run=more") == 0, (
         here.stderr
     )
-    assert "Going on from out/sedd/checkpoints/step-0000000004" in here.stderr
+    assert "Resuming from out/sedd/checkpoints/step-0000000004" in here.stderr
 
 
 def test_without_arguments_it_starts(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from trainers.checkpointing.differences import compare
 from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.flattened import fields as fields_of
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.sedd.alphabet import RESIDUES, decode
 from trainers.sedd.parts import Parts, divided, doubts, opened
 from trainers.sedd.settings import Data
@@ -22,7 +22,7 @@ from trainers.sedd.task import SeddTask
 if TYPE_CHECKING:
     from collections.abc import Callable, Sized
 
-ALONE = Place(0, 1, torch.device("cpu"), alone=True)
+ALONE = RankContext(0, 1, torch.device("cpu"), alone=True)
 
 
 def fasta(path: Path, first: int, number: int) -> str:
@@ -101,12 +101,12 @@ def test_a_store_is_where_rank_0_says(tmp_path: Path) -> None:
     """Which makes it: of thousands of ranks none else looks at the file."""
     store = store_with(tmp_path, ["ACD"])
 
-    class Another(Place):
+    class Another(RankContext):
         def decided(self, decide: Callable[[], Any]) -> Any:
             return str(store.folder)
 
-    place = Another(1, 2, torch.device("cpu"), alone=True)
-    assert opened(Data(datafile="not seen here"), place).train.digest == store.digest
+    context = Another(1, 2, torch.device("cpu"), alone=True)
+    assert opened(Data(datafile="not seen here"), context).train.digest == store.digest
 
 
 def test_a_run_does_not_go_on_with_other_proteins(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ _EDGES = ((0, 1, 1, 2, 3, 4), (1, 0, 2, 1, 4, 3))
 """Of three nodes, of two, and a node by itself."""
 
 
-def misfits(model: GNNModel) -> list[str]:
+def shape_errors(model: GNNModel) -> list[str]:
     """The parts of a model that do not fit to what comes before them, each in words.
 
     Nothing where that cannot be known: of an encoder that does not say how wide its nodes are, or of

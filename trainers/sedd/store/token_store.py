@@ -20,7 +20,7 @@ import msgspec
 import numpy
 import numpy.typing
 
-from trainers.checkpointing.durable import read_sealed
+from trainers.checkpointing.durable import read_checksummed
 from trainers.configuration.config import Fraction, Positive, Section
 from trainers.configuration.fields import ConfigError
 from trainers.sedd.alphabet import Tokens
@@ -177,7 +177,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     try:
-        told = read_sealed(path)
+        told = read_checksummed(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         there = "holds no token store" if folder.is_dir() else "is no folder of a token store"
         raise ConfigError(

@@ -200,7 +200,7 @@ def test_reads_all_of_a_pipe(tmp_path: Path) -> None:
 # --- Whole, or not at all -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", ["_read", "mark_repeated", "pack", "write_sealed", "flush_folder"])
+@pytest.mark.parametrize("stage", ["_read", "mark_repeated", "pack", "write_checksummed", "flush_folder"])
 def test_a_build_that_fails_leaves_the_older_store(
     stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,7 +263,7 @@ def test_a_helper_that_is_killed_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     def killing(self: fasta.Fasta) -> Iterator[bytes]:
         yield block
         for child in psutil.Process().children():
-            if "core.helpers" in " ".join(child.cmdline()):
+            if "parallel_map" in " ".join(child.cmdline()):
                 child.kill()
         yield from [block] * 3
 

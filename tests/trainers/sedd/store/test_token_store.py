@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 from tests.trainers.sedd.stores import store_with, write_fasta
-from trainers.checkpointing.durable import sealed
+from trainers.checkpointing.durable import checksummed
 from trainers.configuration.fields import ConfigError
 from trainers.sedd.alphabet import UNKNOWN, decode
 from trainers.sedd.store.building import build
@@ -85,7 +85,7 @@ def flipped(store: Path) -> None:
 def newer(store: Path) -> None:
     told = json.loads((store / "manifest.json").read_text())
     del told["crc32"]
-    (store / "manifest.json").write_bytes(sealed({**told, "format": 2}))
+    (store / "manifest.json").write_bytes(checksummed({**told, "format": 2}))
 
 
 def emptied(store: Path) -> None:

@@ -1,0 +1,190 @@
+"""What a trainer is made of, put together in the same order on every rank."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainers.checkpointing.manager import CheckpointManager
+from trainers.checkpointing.run_folder import RunFolder
+from trainers.checks.first_step import FirstStep
+from trainers.checks.same_configuration import agree_on_configuration
+from trainers.configuration.config import Config
+from trainers.configuration.paths import expanded
+from trainers.data.batches import TrainingLoader
+from trainers.data.loaders import EvaluationLoader, loaders, must_be
+from trainers.data.probing import probed
+from trainers.data.same_data import agree_on_sizes
+from trainers.distributed.process_group import RankContext, context_of
+from trainers.distributed.randomness import MODEL, derived, seed_all
+from trainers.distributed.watchdog import Watchdog
+from trainers.evaluation.early_stopping import EarlyStopping
+from trainers.evaluation.measures import Measures, evaluating
+from trainers.evaluation.tuning import Search
+from trainers.evaluation.validation import tested
+from trainers.optimization.engine import Engine
+from trainers.optimization.learning_rate import LearningRate
+from trainers.optimization.optimizer import make_optimizer
+from trainers.optimization.weights import Weights
+from trainers.optimization.wrapping import prepared_model
+from trainers.reporting.reports import Reports
+from trainers.reporting.sinks import check_packages
+from trainers.task import Task
+from trainers.task.configured_task import ConfiguredTask, task_of
+from trainers.task.contract import declared_generators, validate_data
+from trainers.task.training_state import TrainingState
+
+
+class Assembly:
+    """The parts of a trainer, and what it can do before and after its loop.
+
+    Every rank makes one, with the same arguments but `rank`; some of the parts are agreed on by all ranks
+    as they are made.
+    """
+
+    describes: Callable[[Config], Task] = ConfiguredTask
+    """Makes the task of a configuration that names none."""
+
+    search: Search
+    """The study that this training is a trial of, as long as the loop lasts."""
+    watchdog: Watchdog
+    """Ends a rank that waits in vain, as long as the loop lasts."""
+
+    def __init__(
+        self,
+        rank: int,
+        config: Mapping[str, Any] | Config,
+        task: Task | None = None,
+        *,
+        reports: Callable[[Path, Config, RankContext], Reports] = Reports,
+    ):
+        self.config = config = Config.of(config)
+        self.rank = rank
+        self.logger = logging.getLogger(f"{__name__}.{config.name}")
+        self.context = context = context_of(rank, config)
+        if context.is_main:
+            self.logger.info("Using device: %s", context.device)
+        seed = config.training.seed
+        seed_all(derived(MODEL, seed, 2))
+        self.task = task_of(config, task, type(self).describes)
+        runs = expanded(config.training.path, "training.path").absolute()
+        generators = declared_generators(self.task, "task")
+        self.state = TrainingState(seed, rank, context.device, generators, config.training.precision, runs)
+        agree_on_configuration(config, self.task, context)
+        self.task.state = self.state
+        if isinstance(self.task, ConfiguredTask):
+            self.task.trainer = self
+        self.task.setup(context)
+        seed_all(derived(MODEL, seed))  # the same weights on every rank
+        self.model = prepared_model(self.task, config, context)
+        """The bare module: after `run_training` with the last step's weights, after `take_best` the best."""
+        self.engine = Engine(self.model, make_optimizer(config, self.task, self.model), config, context)
+        self.rates = LearningRate(config, self.engine.optimizer, world_size=context.world_size)
+        self.early_stopping = EarlyStopping(config)
+        self.weights = Weights(self.task, self.engine, self.state, config, context)
+        self.first_step = FirstStep(
+            *(self.task, self.engine, self.state, context, self.weights, self.early_stopping)
+        )
+        context.on_main(lambda: check_packages(config.logging))
+        # What is wrong is reported before an earlier run's folder is set aside.
+        self.run_folder = RunFolder(config, context)
+        self.folder = self.run_folder.path
+        """The run's folder: checkpoints, metrics.jsonl and config.yaml."""
+        self.reports = reports(self.folder, config, context)
+        self.manager = CheckpointManager(
+            *(config, task, self.task, context, self.state, self.engine, self.weights, self.reports),
+            self.folder / "checkpoints",
+        )
+        self.checkpoints = self.manager.checkpoints
+
+    @property
+    def train_data(self) -> list[dict[str, float]]:
+        """The training means of each epoch, over all ranks."""
+        return self.state.train_data
+
+    @property
+    def val_data(self) -> list[dict[str, float]]:
+        """The measures of each validation, over all ranks."""
+        return self.state.val_data
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that are done."""
+        return self.state.epoch
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps that are done."""
+        return self.state.step
+
+    def prepare_dataloaders(self) -> tuple[TrainingLoader, EvaluationLoader, EvaluationLoader]:
+        """This rank's loaders of the training, validation and test set.
+
+        Training and validation are dealt out over the ranks; a test loader has the whole set, and so has one
+        for an evaluator that judges alone.
+        """
+        seed_all(derived(MODEL, self.config.training.seed, 1))
+        self.splits = splits = validate_data(self.task, self.task.build_data())
+        agree_on_sizes(splits, self.context)
+        found = probed(splits, self.config, self.context, self.task.collate)
+        self.first_step.evaluates(found.first)
+        self.reports.sizes(splits)
+        whole = self.task.whole_set_evaluator is not None
+        train, val, test = loaders(splits, self.config, self.context, self.task.collate, whole=whole)
+        train.pair = found.pair
+        return train, val, test
+
+    def export(self, *, better: bool) -> None:
+        """Have rank 0 write the model as others read it; all ranks must call it.
+
+        `better`: whether it is the best so far.
+        """
+
+        def export() -> None:
+            with torch.no_grad(), evaluating(self.engine.judged) as judged:
+                self.task.export(judged, self.folder, better=better)
+
+        with self.watchdog.allow("after a validation"):
+            self.context.on_main(export)
+
+    def run_test(self, test: EvaluationLoader) -> Measures:
+        """The test set's measures with the best model that was saved, else with this one.
+
+        For one rank alone or for all: each that calls it judges the whole set, and waits for none.
+
+        Raises:
+            CheckpointError: the best one is damaged.
+            TypeError: the loader is not one of this trainer's.
+        """
+        must_be(EvaluationLoader, test, "test")
+        self.manager.best.load()
+        measures = tested(self.task, self.engine, test, self.state)
+        self.reports.tested(self.state, measures)
+        return measures
+
+    def take_best(self) -> None:
+        """Take the weights of the best model that was saved, if there is one; all ranks must call it.
+
+        Raises:
+            CheckpointError: the best one is damaged; on all ranks.
+        """
+        self.manager.best.take()
+
+    def save_checkpoint(self) -> Path:
+        """Keep where training stands, durably. All ranks must call it, once training has begun."""
+        self.manager.save()
+        self.manager.wait()
+        self.context.barrier("a checkpoint")
+        return self.checkpoints.path(self.step)
+
+    def load_checkpoint(self, path: str | Path) -> None:
+        """Take the weights of a checkpoint, and of their average; `run_training` resumes by itself.
+
+        Raises:
+            CheckpointError: it is damaged.
+        """
+        self.manager.load_weights(Path(path))
