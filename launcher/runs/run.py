@@ -64,7 +64,7 @@ class Run:
         """The run directory, absolute."""
 
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r})"
+        return f"{type(self).__name__}({str(self.path)!r})"
 
     @property
     def id(self) -> str:

@@ -97,6 +97,12 @@ class RunStatus(_Told, frozen=True, kw_only=True):
     """Seconds that each attempt may take; None: no bound, or not known."""
     members: list[MemberStatus]
 
+    def __repr__(self) -> str:
+        """On one line, of an array of thousands, too: a notebook shows it."""
+        told = {name: getattr(self, name) for name in ("id", "state", "ending", "code", "reason")}
+        words = [f"{name}={value!r}" for name, value in told.items() if value is not None]
+        return f"{type(self).__name__}({', '.join(words)}, counts={self.counts})"
+
     @property
     def counts(self) -> dict[str, int]:
         """How many members have each ending, or each state where they have none yet."""

@@ -32,6 +32,8 @@ def test_from_submission_to_logs(local: Callable[..., Run], capfd: pytest.Captur
     assert run.wait(patience.SECONDS).ending == "failed"
     told = run.status()
     assert (told.state, told.code, told.over) == ("ended", 1, True)
+    words = f"id='{run.id}', state='ended', ending='failed', code=1, counts={{'failed': 1}}"
+    assert (repr(run), repr(told)) == (f"Run('{run.path}')", f"RunStatus({words})")
     shown = run.logs()
     assert shown.startswith("--- rank 1 on ") and "[0] rank 0\n" in shown and "[1] rank 1\n" in shown
     assert run.logs(rank=0) == run.logs(rank=0, tail=1) == "rank 0\n"
