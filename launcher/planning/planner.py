@@ -29,11 +29,13 @@ from launcher.config.site import Site
 from launcher.config.structure import fields_of
 from launcher.errors import InvalidInput, Problem, shown
 from launcher.planning import binding, containers, limits, near, staging
+from launcher.planning.raw_directives import directive_problems, section_problems
 from launcher.runs.plan import ContainerPlan, Devices, Plan
 from launcher.schedulers import directives
+from launcher.schedulers.base import Scheduler
 from launcher.schedulers.choice import check_profile
 from launcher.schedulers.directives import of_scheduler, own_dependency
-from launcher.schedulers.registry import queued, scheduler_of
+from launcher.schedulers.fields import ignored
 from launcher.starters.registry import STARTERS, Layout, Request, shows_devices, start
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -62,9 +64,9 @@ def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
         spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
     retyped = JobSpec.of(msgspec.to_builtins(spec))
     wanted = spec.options or site.defaults.options
-    check_profile(site)
+    scheduler = check_profile(site)
     changed = with_options(site, wanted)
-    planner = _Planner(_with_defaults(retyped, changed), changed, source, retyped.directives)
+    planner = _Planner(_with_defaults(retyped, changed), changed, scheduler, source, retyped.directives)
     return planner.plan(function=function)
 
 
@@ -106,15 +108,16 @@ def _from_here(folder: str | None) -> str | None:
 class _Planner:
     """The decisions, one method each; each may add problems and notes."""
 
-    def __init__(self, spec: JobSpec, site: Site, source: Document | None, given: Directives):
-        self.spec, self.site, self.source, self.given = spec, site, source, given
-        self.scheduler = scheduler_of(site.scheduler)
-        self.queued = queued(site.scheduler) is not None
+    def __init__(
+        self, spec: JobSpec, site: Site, scheduler: Scheduler, source: Document | None, given: Directives
+    ):
+        self.spec, self.site, self.scheduler, self.source, self.given = spec, site, scheduler, source, given
+        self.queued = scheduler.has_queue
         self.name = spec.name or program_name(spec.command)
         self.walltime = seconds(spec.walltime) if spec.walltime else None
         grace = DEFAULT_GRACE if self.walltime is None else min(DEFAULT_GRACE, self.walltime // 4)
         self.grace = seconds(spec.grace) if spec.grace else grace
-        self.shared = next((kind for kind in limits.kinds(spec, site) if kind.max_devices), None)
+        self.shared = next((kind for kind in limits.kinds(spec, site, scheduler) if kind.max_devices), None)
         self.whole_nodes = bool(spec.exclusive or (site.node and site.node.exclusive)) and not self.shared
         self.of_node = site.node.device_count if site.node else 0
         self.problems: list[Problem] = []
@@ -211,15 +214,16 @@ class _Planner:
             *containers.container_problems(spec, starter, [str(item.to) for item in spec.stage]),
             *staging.stage_problems(spec.stage),
             *(option_problems(spec.options, site) if self.queued else ()),
-            *directives.section_problems(self.given),
+            *section_problems(self.given),
             *((dotted(path), message) for path, message in check(spec)),
-            *limits.site_problems(spec, site, self.name, self.walltime, self.grace),
-            *directives.directive_problems(spec.directives, spec, site, asked),
+            *limits.site_problems(spec, site, self.scheduler, self.name, self.walltime, self.grace),
+            *directive_problems(spec.directives, spec, site, self.scheduler, asked),
             *self.scheduler.contradictions(spec, site, asked),
             *(("binding", message) for message in by_hand),
         ):
             self._report(field, message)
-        for field, message in directives.directive_problems(site.directives, spec, site, asked, of_site=True):
+        of_site = directive_problems(site.directives, spec, site, self.scheduler, asked, of_site=True)
+        for field, message in of_site:
             field = directives.place(field, site.directives, site.scheduler)
             self.problems.append(Problem(f"site {site.name}", field, message))
 
@@ -293,14 +297,10 @@ class _Planner:
         starter = spec.start.starter or self.site.starter
         if not self.queued:
             (starter,) = allowed
-            for field, given in (
-                ("start.starter", spec.start.starter not in (None, starter)),
-                ("options", spec.options),
-                ("start.args", spec.start.args),
-                ("directives", of_scheduler(spec.directives, self.scheduler.name)),
-                ("binding", spec.binding),
-            ):
-                if given:
+            for field in ignored(spec, self.scheduler):
+                own = field == "start.starter" and spec.start.starter == starter
+                others = field == "directives" and not of_scheduler(spec.directives, self.scheduler.name)
+                if not own and not others:
                     self.notes.append(f"{field}: is for a scheduler's job, and has no effect here")
         elif starter not in allowed:
             kind = self.scheduler.title
@@ -364,7 +364,7 @@ class _Planner:
 
     def _cores(self) -> tuple[int | None, list[str]]:
         """Cores of each rank, where they are known, and the CPU list of each local rank."""
-        if by_hand := binding.lists_of(self.spec):
+        if self.queued and (by_hand := binding.lists_of(self.spec)):
             return min(len(cpus(one)) for one in by_hand), by_hand
         asked, node = self.spec.cores_per_rank, self.site.node
         if node is None or not node.sockets:

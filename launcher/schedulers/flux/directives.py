@@ -10,8 +10,7 @@ import re
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import shown
-from launcher.schedulers.base import Dialect
-from launcher.schedulers.directives import Directives, Layer, layered
+from launcher.schedulers.directives import Dialect, Directives, Layer, layered
 from launcher.starters.registry import Request
 
 _OF_LOGIN = ("HOME", "LOGNAME", "PATH", "SHELL", "USER")

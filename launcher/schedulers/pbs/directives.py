@@ -6,14 +6,14 @@ qsub(1B) and pbs_resources(7B) of OpenPBS.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
 from launcher.config.site import Site
 from launcher.errors import shown
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
-from launcher.schedulers.base import Dialect
-from launcher.schedulers.directives import Directives, Layer, array_words, layered
+from launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered
 from launcher.starters.registry import Request
 
 _EVENTS = {"begin": "b", "end": "e", "fail": "a"}
@@ -114,6 +114,13 @@ def _environment(spec: JobSpec) -> Directives:
     if isinstance(spec.inherit, list) and spec.inherit:
         return [("v", ",".join(spec.inherit))]
     return []
+
+
+def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
+    """Memory that no chunk asks for; of whole nodes a job has all."""
+    if spec.memory is not None and "mem" not in site.select and not request.whole_nodes:
+        fix = "drop it, or add mem to `select` in a profile that extends this site"
+        yield "memory", f"is {spec.memory}, but {site.name} asks PBS for no memory: {fix}"
 
 
 def _select(spec: JobSpec, site: Site, request: Request) -> str:

@@ -11,11 +11,9 @@ from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
 from launcher.config.site import Site
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
-from launcher.schedulers.base import Dialect
-from launcher.schedulers.directives import Directives, Layer, array_words, layered, of_scheduler
+from launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered, of_scheduler
+from launcher.schedulers.slurm import NAME
 from launcher.starters.registry import Request
-
-NAME = "slurm"
 
 
 def directive(name: str, value: str | bool) -> str:

@@ -123,7 +123,7 @@ def test_directives_that_are_refused(name: str, words: str) -> None:
 @pytest.mark.parametrize("field", ["array", "qos", "exclude", "reservation", "memory", "mail"])
 def test_what_flux_has_nothing_for(field: str) -> None:
     values = {"array": {"count": 2}, "memory": "1G", "mail": {"to": "me@x"}}
-    with pytest.raises(InvalidInput, match=f"{field}: is nothing to Flux"):
+    with pytest.raises(InvalidInput, match=f"{field}: is not supported by Flux"):
         plan(JobSpec.of({"command": ["x"], field: values.get(field, "v")}), SITE)
 
 
