@@ -160,8 +160,8 @@ def test_trainers_know_only_ranks_of_launcher() -> None:
     assert wrong == []
 
 
-def test_no_module_of_launcher_needs_itself() -> None:
-    graph = {name: uses(name, everywhere=False) for name in LAUNCHER}
+def test_no_module_needs_itself() -> None:
+    graph = {name: uses(name, everywhere=False) for name in [*LAUNCHER, *TRAINERS]}
     done: set[str] = set()
 
     def follow(name: str, behind: list[str]) -> None:
@@ -175,40 +175,57 @@ def test_no_module_of_launcher_needs_itself() -> None:
         follow(name, [])
 
 
-FLOORS = (
-    ("cli", "executors"),
-    ("logs", "submission"),
-    ("status", "planning"),
-    ("schedulers",),
-    ("runs", "starters"),
-    ("config", "ranks"),
-    ("trust",),
-    ("quoting",),
-    ("errors",),
-)
-"""The rooms of launcher, floor by floor: a room uses what lies below it, and nothing beside or above it."""
-
-BELOW = {
-    room: {other for floor in FLOORS[number + 1 :] for other in floor}
-    for number, floor in enumerate(FLOORS)
-    for room in floor
+FLOORS = {
+    "launcher": (
+        ("cli", "executors"),
+        ("logs", "submission"),
+        ("status", "planning"),
+        ("schedulers",),
+        ("runs", "starters"),
+        ("config", "ranks"),
+        ("trust",),
+        ("quoting",),
+        ("errors",),
+    ),
+    "trainers": (
+        ("dpo", "gnn", "sedd"),
+        ("program",),
+        ("ddp",),
+        ("checks", "reporting"),
+        ("evaluation",),
+        ("checkpointing",),
+        ("optimization",),
+        ("data",),
+        ("task",),
+        ("distributed",),
+        ("configuration",),
+    ),
 }
+"""The rooms of a package, floor by floor: a room uses what lies below it, and nothing beside or above it."""
 
 
 def room_of(name: str) -> str:
-    """The room of a module of launcher; launcher itself, which loads late, is none."""
-    return name.removeprefix("launcher").removeprefix(".").partition(".")[0]
+    """The room of a module; that of a package itself, which loads late, is none."""
+    return name.split(".")[1] if "." in name else ""
 
 
-def test_arrows_point_down() -> None:
+@pytest.mark.parametrize("package", FLOORS)
+def test_every_room_has_a_floor(package: str) -> None:
+    rooms = {room_of(name) for name in (LAUNCHER if package == "launcher" else TRAINERS)} - {""}
+    assert rooms == {room for floor in FLOORS[package] for room in floor}
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_arrows_point_down(package: str) -> None:
+    floor_of = {room: number for number, floor in enumerate(FLOORS[package]) for room in floor}
     wrong = [
         f"{name} uses {used}"
-        for name in LAUNCHER
-        if name != "launcher"
+        for name in (LAUNCHER if package == "launcher" else TRAINERS)
+        if name != package
         for used in sorted(uses(name))
-        if used.startswith("launcher.")
+        if used.startswith(f"{package}.")
         and room_of(used) != room_of(name)
-        and room_of(used) not in BELOW[room_of(name)]
+        and floor_of[room_of(used)] <= floor_of[room_of(name)]
     ]
     assert wrong == []
 

@@ -28,9 +28,9 @@ from launcher.config.site import Search, Site
 from tests import patience
 from tests.cluster.slurm import HEAD, SlurmCluster
 from tests.pbs.cluster import PbsCluster
-from trainers.core.config import Config
-from trainers.core.sweep import members
-from trainers.core.yaml_text import get_loader
+from trainers.configuration.config import Config
+from trainers.configuration.sweep import members
+from trainers.configuration.yaml_text import get_loader
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
@@ -511,8 +511,8 @@ def tabled(document: str, but: str | None = None) -> dict[str, tuple[str, str]]:
 
 
 def test_every_field_of_a_training_is_described_with_its_default() -> None:
-    from trainers.core.config import Monitor
-    from trainers.core.early_stopping import DefaultEarlyStopping, Watched
+    from trainers.configuration.config import Monitor
+    from trainers.evaluation.early_stopping import DefaultEarlyStopping, Watched
 
     stopping = "early_stopping.kwargs"
     fields = [*defaults(Config), *defaults(Watched, f"{stopping}.tasks.NAME.")]
@@ -612,13 +612,13 @@ def test_everything_that_a_task_may_have_is_described() -> None:
 
 
 def test_every_measure_of_how_fast_it_goes_is_described() -> None:
-    from trainers.core.throughput import TIMED
+    from trainers.reporting.throughput import TIMED
 
     assert {f"train/{name}" for name in TIMED} - described("trainer.md") == set()
 
 
 def test_every_further_name_of_a_measure_is_described() -> None:
-    from trainers.core.sinks import FURTHER_NAMES
+    from trainers.reporting.sinks import FURTHER_NAMES
 
     text = (CHECKOUT / "docs" / "trainer.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]*`) \| (`[^|]*`) \|$", text, re.MULTILINE)

@@ -92,7 +92,7 @@ def test_a_program_that_trains(theirs: Path) -> None:
         "from launcher.ranks import RankEnv",
         "print(Config.__module__, RankEnv.detect().rank)",
     )
-    assert done.stdout == "trainers.core.config 0\n", done.stderr
+    assert done.stdout == "trainers.configuration.config 0\n", done.stderr
 
 
 def test_what_cannot_be_names_the_file(theirs: Path) -> None:

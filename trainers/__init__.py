@@ -12,32 +12,32 @@ import castoff_plugin
 castoff_plugin.own("launcher")  # which we import from, and a file of that name may lie beside the program
 
 if TYPE_CHECKING:
-    from trainers.core.config import Config
-    from trainers.core.distributed import cleanup_ddp, initialize_ddp
-    from trainers.core.fields import ConfigError
-    from trainers.core.sampling import split
-    from trainers.core.sweep import members
-    from trainers.core.tuning import suggested
-    from trainers.core.yaml_text import get_loader
+    from trainers.configuration.config import Config
+    from trainers.configuration.fields import ConfigError
+    from trainers.configuration.sweep import members
+    from trainers.configuration.yaml_text import get_loader
     from trainers.ddp import TrainerDDP
-    from trainers.program import train
+    from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+    from trainers.evaluation.tuning import suggested
+    from trainers.program.training import train
     from trainers.task import Evaluated, Loss, Splits, Task
+    from trainers.task.splitting import split
 
 _HOMES = {
-    "Config": "trainers.core.config",
-    "ConfigError": "trainers.core.fields",
+    "Config": "trainers.configuration.config",
+    "ConfigError": "trainers.configuration.fields",
     "Evaluated": "trainers.task",
     "Loss": "trainers.task",
     "Splits": "trainers.task",
     "Task": "trainers.task",
     "TrainerDDP": "trainers.ddp",
-    "cleanup_ddp": "trainers.core.distributed",
-    "get_loader": "trainers.core.yaml_text",
-    "initialize_ddp": "trainers.core.distributed",
-    "members": "trainers.core.sweep",
-    "split": "trainers.core.sampling",
-    "suggested": "trainers.core.tuning",
-    "train": "trainers.program",
+    "cleanup_ddp": "trainers.distributed.process_group",
+    "get_loader": "trainers.configuration.yaml_text",
+    "initialize_ddp": "trainers.distributed.process_group",
+    "members": "trainers.configuration.sweep",
+    "split": "trainers.task.splitting",
+    "suggested": "trainers.evaluation.tuning",
+    "train": "trainers.program.training",
 }
 
 __all__ = [

@@ -13,44 +13,46 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 
-from trainers.core.additivity import Additivity
-from trainers.core.agreement import agree_on_configuration, agree_on_sizes
-from trainers.core.best import Best
-from trainers.core.checkpoint import Checkpoints, finite
-from trainers.core.config import Config
-from trainers.core.configured import ConfiguredTask, task_of
-from trainers.core.continuation import Continuation
-from trainers.core.contract import (
+from trainers.checkpointing.best_weights import Best, load_weights
+from trainers.checkpointing.checkpoints import Checkpoints, finite
+from trainers.checkpointing.manager import Continuation
+from trainers.checkpointing.registry import Registry, Stateful
+from trainers.checkpointing.run_folder import RunFolder
+from trainers.checks.additivity import Additivity
+from trainers.checks.first_evaluation import FirstEvaluation
+from trainers.checks.first_step import first_step
+from trainers.checks.same_configuration import agree_on_configuration
+from trainers.configuration.config import Config
+from trainers.configuration.paths import expanded
+from trainers.data.loaders import EvaluationLoader, Group, TrainingLoader, loaders, must_be
+from trainers.data.probing import probed
+from trainers.data.same_data import agree_on_sizes
+from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp, place_of
+from trainers.distributed.randomness import MODEL, derived, seed_all
+from trainers.distributed.stopping import StoppedEarly, StoppedInside, Stopping
+from trainers.distributed.watchdog import Watch
+from trainers.evaluation.early_stopping import Judge
+from trainers.evaluation.measures import Measures, evaluating
+from trainers.evaluation.tuning import Search
+from trainers.evaluation.validation import Validation, tested
+from trainers.optimization.engine import Engine
+from trainers.optimization.garbage import collected_together
+from trainers.optimization.learning_rate import LearningRate
+from trainers.optimization.optimizer import make_optimizer
+from trainers.optimization.weights import Weights
+from trainers.optimization.wrapping import prepared_model
+from trainers.reporting.reports import Reports
+from trainers.reporting.sinks import check_packages
+from trainers.task import Loss, Task, move
+from trainers.task.configured_task import ConfiguredTask, task_of
+from trainers.task.contract import (
     KeptTask,
     a_loss,
     built_data,
     declared_generators,
     first_loss,
 )
-from trainers.core.data import EvaluationLoader, Group, TrainingLoader, loaders, must_be
-from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp, place_of
-from trainers.core.early_stopping import Judge
-from trainers.core.engine import Engine
-from trainers.core.evaluation import Measures, evaluating
-from trainers.core.first_evaluation import FirstEvaluation
-from trainers.core.first_step import first_step
-from trainers.core.folder import RunFolder
-from trainers.core.garbage import collected_together
-from trainers.core.learning_rate import LearningRate
-from trainers.core.optimizer import make_optimizer
-from trainers.core.paths import expanded
-from trainers.core.probing import probed
-from trainers.core.randomness import MODEL, derived, seed_all
-from trainers.core.reports import Reports
-from trainers.core.sinks import check_packages
-from trainers.core.state import Registry, Stateful, TrainingState
-from trainers.core.stopping import StoppedEarly, StoppedInside, Stopping
-from trainers.core.tuning import Search
-from trainers.core.validation import Validation, tested
-from trainers.core.watch import Watch
-from trainers.core.weights import Weights
-from trainers.core.wrapping import prepared_model
-from trainers.task import Loss, Task, move
+from trainers.task.training_state import TrainingState
 
 __all__ = ["TrainerDDP", "cleanup_ddp", "initialize_ddp"]
 
@@ -435,7 +437,7 @@ class TrainerDDP:
         Raises:
             CheckpointError: it is damaged.
         """
-        self.engine.load_weights(self.checkpoints.whole(Path(path)))
+        load_weights(self.engine, self.checkpoints.whole(Path(path)))
         self.best.forget()
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy
 import torch
 
-from trainers.core.durable import sealed, write_sealed
+from trainers.checkpointing.durable import sealed, write_sealed
 from trainers.sedd.store.building import build
 from trainers.sedd.store.deduplication import HASH, mark_repeated
 from trainers.sedd.store.fasta import Fasta, sequences

@@ -21,8 +21,8 @@ from launcher.ranks import RankEnv
 from tests.bench.loops import LOOPS, Layers, Work, train_with_castoff
 from tests.bench.relay import Runner
 from tests.bench.training import ACCUMULATING, ANSWER, CASES, Case, Lap
-from trainers.core.wrapping import distributed
 from trainers.ddp import cleanup_ddp, initialize_ddp
+from trainers.optimization.wrapping import distributed
 
 
 def take_turns(case: Case, rounds: int, folder: Path) -> dict[str, list[Lap]]:
@@ -84,7 +84,7 @@ def reductions(steps: int, folder: Path) -> float:
         made.register_comm_hook(None, lambda _, bucket: reduce(bucket))
         return made
 
-    with patch("trainers.core.engine.distributed", hooked):
+    with patch("trainers.optimization.engine.distributed", hooked):
         train_with_castoff(
             Layers(Work(8, steps, accumulation=ACCUMULATING.accumulation), lambda: None), folder
         )

@@ -32,8 +32,8 @@ from torch_geometric.data import Data
 
 from launcher.ranks import RankEnv
 from tests.bench.training import Ratio, machine, versions
-from trainers.core.config import Config
-from trainers.core.distributed import Place
+from trainers.configuration.config import Config
+from trainers.distributed.process_group import Place
 from trainers.dpo.alphabet import RESIDUES
 from trainers.dpo.network.model import InverseFolding
 from trainers.dpo.network.weights import Loaded
@@ -43,7 +43,7 @@ from trainers.gnn.causets.samples import sample
 from trainers.gnn.causets.settings import Causets
 from trainers.gnn.defaults import with_defaults
 from trainers.gnn.task import GraphTask
-from trainers.program import train
+from trainers.program.training import train
 from trainers.sedd import data
 from trainers.sedd.alphabet import MASK
 from trainers.sedd.data import Protein

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.cluster.slow import Slow
 from tests.trainers.toys import Toy, config, digest
-from trainers.program import train
+from trainers.program.training import train
 
 
 class SlowToy(Slow, Toy):

@@ -13,10 +13,10 @@ from launcher import JobSpec, Plan, Site, plan, render
 from tests.command_line import Castoff
 from tests.launcher.scripts.harness import PROBE
 from tests.systems.systems import DPO
-from trainers.core.config import Config
-from trainers.core.scaling import resolved
+from trainers.configuration.config import Config
 from trainers.dpo.start import flags
 from trainers.dpo.start.configuration import read
+from trainers.optimization.scaling import resolved
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JOB_FILES = sorted((EXAMPLES / "dpo").glob("*.yaml"))

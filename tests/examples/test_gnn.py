@@ -11,8 +11,8 @@ import pytest
 
 from launcher import JobSpec, Plan, Site, plan
 from tests.command_line import Castoff
-from trainers.core.config import Config
-from trainers.core.scaling import resolved
+from trainers.configuration.config import Config
+from trainers.optimization.scaling import resolved
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JOB_FILES = sorted((EXAMPLES / "gnn").glob("*.yaml"))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests import patience
-from trainers.core.metrics import MetricsFile
+from trainers.reporting.metrics_file import MetricsFile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -40,7 +40,7 @@ import yaml
 
 sys.path.append("examples")
 from own_model import Spirals
-from trainers.core.yaml_text import get_loader
+from trainers.configuration.yaml_text import get_loader
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
 
 

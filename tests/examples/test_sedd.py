@@ -16,8 +16,8 @@ import torch
 from launcher import JobSpec, Plan, Site, plan, render
 from tests.command_line import Castoff
 from tests.launcher.scripts.readers import read_slurm
-from trainers.core.scaling import resolved
-from trainers.core.yaml_text import read_yaml_file
+from trainers.configuration.yaml_text import read_yaml_file
+from trainers.optimization.scaling import resolved
 from trainers.sedd.alphabet import decode
 from trainers.sedd.start import flags
 from trainers.sedd.start.configuration import read

@@ -20,7 +20,7 @@ from tests import patience
 from tests.cluster.hosts import Hosts, why_no_hosts
 from tests.command_line import COMMAND
 from tests.trainers import toys
-from trainers.core.yaml_text import read_yaml
+from trainers.configuration.yaml_text import read_yaml
 from trainers.gnn.graphs.settings import Files, read
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -22,8 +22,8 @@ from torch.multiprocessing.spawn import spawn
 
 from launcher.ranks import RankEnv
 from tests.systems.systems import SYSTEMS
-from trainers.core.stopping import StoppedEarly
 from trainers.ddp import cleanup_ddp, initialize_ddp
+from trainers.distributed.stopping import StoppedEarly
 
 CONFIG = "config.yaml"
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import gemmi
 import torch
 
-from trainers.core.config import Config
-from trainers.core.yaml_text import read_yaml_file
+from trainers.configuration.config import Config
+from trainers.configuration.yaml_text import read_yaml_file
 from trainers.ddp import TrainerDDP
 from trainers.dpo.alphabet import RESIDUES
 from trainers.dpo.network.model import InverseFolding

@@ -16,10 +16,10 @@ from torch.nn.functional import cross_entropy, normalize
 from tests.trainers.test_weights import met
 from tests.trainers.toys import Sensitive, Toy, config, digest, run
 from tests.trainers.toys import train as trained
-from trainers.core.additivity import LOSS
-from trainers.core.distributed import cleanup_ddp
-from trainers.core.fields import ConfigError
+from trainers.checks.additivity import LOSS
+from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP
+from trainers.distributed.process_group import cleanup_ddp
 from trainers.task import Loss, Task
 
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, run
-from trainers.core.distributed import DistributedError, cleanup_ddp, initialize_ddp
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP
+from trainers.distributed.process_group import DistributedError, cleanup_ddp, initialize_ddp
 from trainers.task import Splits
 
 

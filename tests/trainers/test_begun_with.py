@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.trainers.toys import Sensitive, train, with_checkpoints
-from trainers.core.checkpoint import CheckpointError, found_in
-from trainers.core.fields import ConfigError
+from trainers.checkpointing.checkpoints import CheckpointError, found_in
+from trainers.configuration.fields import ConfigError
 
 ENDLESS = {"num_epochs": None}
 

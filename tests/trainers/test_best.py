@@ -11,10 +11,10 @@ from torch import nn
 
 from tests.trainers.test_weights import met
 from tests.trainers.toys import Toy, config, digest, run
-from trainers.core.checkpoint import CheckpointError, Checkpoints, load_part
-from trainers.core.distributed import cleanup_ddp
+from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
 from trainers.ddp import TrainerDDP
-from trainers.program import train
+from trainers.distributed.process_group import cleanup_ddp
+from trainers.program.training import train
 from trainers.task import Loss
 
 

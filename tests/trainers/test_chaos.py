@@ -23,12 +23,12 @@ from launcher.ranks import RankEnv
 from tests import patience
 from tests.mounts import join_mounts, mount_read_only, mount_small, mount_writable_again, with_mounts
 from tests.trainers.toys import Outcome, Ranks, Sensitive, digest, run, same, train, with_checkpoints
-from trainers.core import stopping
-from trainers.core.checkpoint import CheckpointError, Checkpoints, load_part
-from trainers.core.failures import end
-from trainers.core.logs import setup_logging
-from trainers.core.writer import Writer
+from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
+from trainers.checkpointing.writer import Writer
 from trainers.ddp import TrainerDDP
+from trainers.distributed import stopping
+from trainers.distributed.failures import end
+from trainers.program.logs import setup_logging
 
 HOST = socket.gethostname()
 LIMIT = 4.0

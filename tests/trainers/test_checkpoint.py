@@ -22,9 +22,15 @@ import torch
 from tests import patience
 from tests.mounts import mount_read_only, mount_small, with_mounts
 from tests.trainers.toys import die_at_effect, run
-from trainers.core.checkpoint import CheckpointError, Checkpoints, NonFiniteWeights, finite, load_part
-from trainers.core.explanations import explained
-from trainers.core.writer import Writer
+from trainers.checkpointing.checkpoints import (
+    CheckpointError,
+    Checkpoints,
+    NonFiniteWeights,
+    finite,
+    load_part,
+)
+from trainers.checkpointing.writer import Writer
+from trainers.distributed.explanations import explained
 
 BETTER = {"better": True, "measures": {"loss": 0.5}}
 
@@ -197,7 +203,7 @@ def test_a_damaged_one_is_refused_aloud(name: str, tmp_path: Path, caplog: pytes
 
 @pytest.mark.parametrize("content", ["3", '{"files": {"model.pt": 3}}', '{"files": 3}', "[]"])
 def test_nonsense_is_damage(content: str, tmp_path: Path) -> None:
-    from trainers.core.durable import sealed
+    from trainers.checkpointing.durable import sealed
 
     kept = Checkpoints(tmp_path)
     good, bad = saved(kept, 1), saved(kept, 2)

@@ -15,9 +15,9 @@ import yaml
 from tests import patience
 from tests.patience import until
 from tests.trainers.toys import config
-from trainers.core import command_line
-from trainers.core.config import Config
-from trainers.core.metrics import MetricsFile
+from trainers.configuration.config import Config
+from trainers.program import command_line
+from trainers.reporting.metrics_file import MetricsFile
 
 ROOT = Path(__file__).parents[2]
 

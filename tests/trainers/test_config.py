@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from tests.trainers.toys import Toy
 from tests.trainers.toys import config as toy_config
-from trainers.core.config import Config, without_effect
-from trainers.core.configured import ConfiguredTask
-from trainers.core.fields import ConfigError
-from trainers.core.pyobject import PyObject
-from trainers.core.yaml_text import get_loader, read_yaml, read_yaml_file, to_yaml
+from trainers.configuration.config import Config, without_effect
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import PyObject
+from trainers.configuration.yaml_text import get_loader, read_yaml, read_yaml_file, to_yaml
 from trainers.ddp import TrainerDDP
+from trainers.task.configured_task import ConfiguredTask
 
 GUIDE = """
 criterion: !pyobject __main__.compute_loss

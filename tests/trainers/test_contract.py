@@ -20,15 +20,14 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from tests.cases import others_long
 from tests.trainers.toys import Toy
 from tests.trainers.toys import config as toy_config
-from trainers.core import contract
-from trainers.core.config import Config
-from trainers.core.configured import ConfiguredTask, samples_in, task_of
-from trainers.core.fields import ConfigError
-from trainers.core.metrics import MetricsFile
-from trainers.core.pyobject import PyObject
-from trainers.core.randomness import seed_all
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import PyObject
 from trainers.ddp import TrainerDDP
-from trainers.task import Loss, Splits, Task
+from trainers.distributed.randomness import seed_all
+from trainers.reporting.metrics_file import MetricsFile
+from trainers.task import Loss, Splits, Task, contract
+from trainers.task.configured_task import ConfiguredTask, samples_in, task_of
 
 TASK = Toy()
 DATA = TensorDataset(torch.zeros(4, 2))

@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from launcher.ranks import RankEnv
 from tests.trainers.test_evaluators import Numbers, Scaled, fields, squares, trained
 from tests.trainers.toys import lasting_lines, run
-from trainers.core.config import Config
-from trainers.core.configured import ConfiguredTask
-from trainers.core.custom_evaluator import CustomEvaluator
-from trainers.core.distributed import cleanup_ddp, initialize_ddp
-from trainers.core.fields import ConfigError
-from trainers.core.portable import NotPortable, portable, restored
-from trainers.core.pyobject import PyObject
-from trainers.core.stopping import StoppedEarly
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import PyObject
 from trainers.ddp import TrainerDDP
+from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from trainers.distributed.stopping import StoppedEarly
+from trainers.task.configured_task import ConfiguredTask
+from trainers.task.custom_evaluator import CustomEvaluator
+from trainers.task.portable import NotPortable, portable, restored
 
 
 class Judge:

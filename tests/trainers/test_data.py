@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
 from tests.cases import others_long
-from trainers.core.config import Evaluation, Training
-from trainers.core.data import Group, Seeded, TrainingLoader, evaluation_loader, training_loader
-from trainers.core.distributed import Place
-from trainers.core.fields import ConfigError
-from trainers.core.randomness import seed_all
+from trainers.configuration.config import Evaluation, Training
+from trainers.configuration.fields import ConfigError
+from trainers.data.loaders import Group, Seeded, TrainingLoader, evaluation_loader, training_loader
+from trainers.distributed.process_group import Place
+from trainers.distributed.randomness import seed_all
 
 CPU = torch.device("cpu")
 

@@ -18,15 +18,15 @@ from torch.utils.data import TensorDataset, random_split
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, digest, run
-from trainers.core.checkpoint import Checkpoints, load_part
-from trainers.core.config import Evaluation
-from trainers.core.data import evaluation_loader
-from trainers.core.distributed import Place
-from trainers.core.engine import Engine
-from trainers.core.evaluation import evaluate
-from trainers.core.fields import ConfigError
-from trainers.core.metrics import MetricsFile
+from trainers.checkpointing.checkpoints import Checkpoints, load_part
+from trainers.configuration.config import Evaluation
+from trainers.configuration.fields import ConfigError
+from trainers.data.loaders import evaluation_loader
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import Place
+from trainers.evaluation.measures import evaluate
+from trainers.optimization.engine import Engine
+from trainers.reporting.metrics_file import MetricsFile
 from trainers.task import Splits
 
 pytestmark = pytest.mark.usefixtures("for_real")
@@ -75,8 +75,8 @@ class Recorder(nn.Module):
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.core.wrapping.DistributedDataParallel", Recorder)
-    monkeypatch.setattr("trainers.core.wrapping._settle_buckets", lambda wrapped: None)
+    monkeypatch.setattr("trainers.optimization.wrapping.DistributedDataParallel", Recorder)
+    monkeypatch.setattr("trainers.optimization.wrapping._settle_buckets", lambda wrapped: None)
 
 
 @pytest.mark.usefixtures("recorded")
@@ -157,7 +157,7 @@ def test_q8_the_model_is_moved_before_it_is_wrapped(tmp_path: Path, monkeypatch:
             super().__init__(module, **told)
             seen.append("wrapped")
 
-    monkeypatch.setattr("trainers.core.wrapping.DistributedDataParallel", Wrapper)
+    monkeypatch.setattr("trainers.optimization.wrapping.DistributedDataParallel", Wrapper)
     trainer = TrainerDDP(0, config(tmp_path), Task())
     monkeypatch.setattr(Place, "distributed", True)
     with trainer.engine.wrapped():

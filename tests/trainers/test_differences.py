@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.toys import Toy
-from trainers.core import differences
-from trainers.core.config import Config, Section
-from trainers.core.differences import MATTERS, SILENT, TOLD, compare, digest, fields
-from trainers.core.fields import ConfigError
-from trainers.core.yaml_text import read_yaml, to_yaml
+from trainers.checkpointing.differences import MATTERS, SILENT, TOLD, compare, digest
+from trainers.configuration import flattened
+from trainers.configuration.config import Config, Section
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.flattened import fields
+from trainers.configuration.yaml_text import read_yaml, to_yaml
 
 CHECKPOINT, STEP = "/runs/x/step-0000000400", 400
 
@@ -59,11 +60,11 @@ def test_every_field_is_of_one_class() -> None:
     """A new field must be put into one: is it another training with another value?"""
     declared = [*SILENT, *TOLD, *MATTERS]
     entries = {
-        leaf: [entry for entry in declared if differences.under(leaf, [entry])] for leaf in leaves(Config)
+        leaf: [entry for entry in declared if flattened.under(leaf, [entry])] for leaf in leaves(Config)
     }
     assert {leaf: found for leaf, found in entries.items() if len(found) != 1} == {}
     used = {found[0] for found in entries.values()}
-    assert set(declared) - used == {differences.WORLD_SIZE, differences.GLOBAL_BATCH}
+    assert set(declared) - used == {flattened.WORLD_SIZE, flattened.GLOBAL_BATCH}
 
 
 WORDS = st.text(max_size=5)
@@ -136,7 +137,7 @@ def test_a_field_that_has_changed_is_one_line(field: str, turned: bool) -> None:
     before, now = reversed(CHANGES[field]) if turned else CHANGES[field]
     found = compared({field: before}, {field: now})
     path = field.replace("__", ".")
-    kind = next(kind for kind in (SILENT, TOLD, MATTERS) if differences.under(path, kind))
+    kind = next(kind for kind in (SILENT, TOLD, MATTERS) if flattened.under(path, kind))
     assert (len(found.refused), len(found.told)) == (kind is MATTERS, kind is TOLD)
     for line in (*found.refused, *found.told):
         assert line.startswith(path)
@@ -255,7 +256,7 @@ def test_what_python_code_gives_is_the_same_in_each_process() -> None:
     assert now["model.act"] == "functools.partial(<built-in function print>, 3)"
     assert now["model.set"] == ["a", "b"]
     assert "0x" not in fields(config(criterion=object()), 1)["criterion"]
-    assert differences._script("__main__.loss") == differences._script("__mp_main__.loss")
+    assert flattened._script("__main__.loss") == flattened._script("__mp_main__.loss")
 
 
 def test_the_configuration_that_a_run_writes_down_is_the_same_training() -> None:

@@ -12,7 +12,7 @@ import torch
 
 from launcher.ranks import RankEnv
 from tests import patience
-from trainers.core.distributed import (
+from trainers.distributed.process_group import (
     DistributedError,
     Place,
     backend_for,

@@ -12,7 +12,7 @@ from typing import IO, Any, cast
 import pytest
 import torch
 
-from trainers.core.durable import SummedFile, read_sealed, sealed, sum_of, write_sealed
+from trainers.checkpointing.durable import SummedFile, read_sealed, sealed, sum_of, write_sealed
 
 
 def test_what_is_sealed_is_read(tmp_path: Path) -> None:

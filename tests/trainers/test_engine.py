@@ -18,12 +18,12 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, run
-from trainers.core.config import Config
-from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
-from trainers.core.engine import MOST_SKIPPED, Engine, NonFiniteError
-from trainers.core.fields import ConfigError
-from trainers.core.optimizer import make_optimizer
-from trainers.core.wrapping import _Everything, distributed, prepared_model
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.optimization.engine import MOST_SKIPPED, Engine, NonFiniteError
+from trainers.optimization.optimizer import make_optimizer
+from trainers.optimization.wrapping import _Everything, distributed, prepared_model
 from trainers.task import Loss
 
 CPU = torch.device("cpu")
@@ -119,7 +119,7 @@ def train_counting(micros: int, counted: str) -> tuple[list[Tensor], int]:
             made_ddp.register_comm_hook(None, lambda _, bucket: reduce(bucket))
             return made_ddp
 
-        with patch("trainers.core.engine.distributed", wrapped):
+        with patch("trainers.optimization.engine.distributed", wrapped):
             answer = trained(made, place, micros, counted)
     else:
         answer = trained(made, place, micros, counted)
@@ -290,7 +290,7 @@ def test_but_not_for_ever() -> None:
 
 
 def test_a_good_step_begins_the_count_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.core.engine.MOST_SKIPPED", 2)
+    monkeypatch.setattr("trainers.optimization.engine.MOST_SKIPPED", 2)
     made = engine(Place(0, 1, CPU), non_finite="skip")
     for _ in range(2):
         assert not one_step(made, lambda out: out.sum() * float("nan"))

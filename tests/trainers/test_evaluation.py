@@ -11,12 +11,12 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from tests.trainers.toys import Toy, run
-from trainers.core.config import Evaluation, Training
-from trainers.core.data import evaluation_loader
-from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
-from trainers.core.early_stopping import DefaultEarlyStopping
-from trainers.core.evaluation import evaluate, evaluating
-from trainers.core.fields import ConfigError
+from trainers.configuration.config import Evaluation, Training
+from trainers.configuration.fields import ConfigError
+from trainers.data.loaders import evaluation_loader
+from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.evaluation.early_stopping import DefaultEarlyStopping
+from trainers.evaluation.measures import evaluate, evaluating
 from trainers.task import Splits
 
 CPU = torch.device("cpu")

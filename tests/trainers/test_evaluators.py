@@ -16,18 +16,18 @@ from torch import Tensor, nn
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, run
-from trainers.core.config import Config
-from trainers.core.configured import ConfiguredTask
-from trainers.core.data import evaluation_loader
-from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
-from trainers.core.durable import read_sealed
-from trainers.core.evaluation import evaluate
-from trainers.core.fields import ConfigError
-from trainers.core.monitors import targets_in, to_keep
-from trainers.core.pyobject import PyObject
-from trainers.core.stopping import StoppedEarly
+from trainers.checkpointing.durable import read_sealed
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import PyObject
+from trainers.data.loaders import evaluation_loader
 from trainers.ddp import TrainerDDP
+from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.distributed.stopping import StoppedEarly
+from trainers.evaluation.measures import evaluate
 from trainers.task import Evaluated
+from trainers.task.configured_task import ConfiguredTask
+from trainers.task.prediction_metrics import targets_in, to_keep
 
 CPU = torch.device("cpu")
 
@@ -480,7 +480,7 @@ def test_a_stop_inside_a_validation_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not a single prediction: the next attempt validates anew, and sees each once."""
-    monkeypatch.setattr("trainers.core.stopping._MESSAGE_EVERY", 0.0)
+    monkeypatch.setattr("trainers.distributed.stopping._MESSAGE_EVERY", 0.0)
     told = fields(tmp_path / "out", ("seen", seen))
     told["validation"] |= {"batch_size": 1}
     told["validation"]["validator"]["criterion"] = StopsInside()

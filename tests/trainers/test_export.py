@@ -17,10 +17,10 @@ from torch import nn
 from launcher.ranks import RankEnv
 from tests import patience
 from tests.trainers.toys import Ranks, Toy, config, digest, run
-from trainers.core import failures
-from trainers.core.distributed import cleanup_ddp, initialize_ddp
-from trainers.core.failures import end
 from trainers.ddp import TrainerDDP
+from trainers.distributed import failures
+from trainers.distributed.failures import end
+from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 from trainers.task import Splits
 
 LOSSES = (3.0, 2.0, 5.0)

@@ -17,9 +17,9 @@ from torch.utils.data import Dataset
 from tests.trainers.test_additivity import Lossy, mean_times_samples, total
 from tests.trainers.test_weights import met
 from tests.trainers.toys import Toy, config, digest, run
-from trainers.core.distributed import cleanup_ddp
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP
+from trainers.distributed.process_group import cleanup_ddp
 from trainers.task import Evaluated, Splits, Sum, Task
 
 Sums = Callable[[Tensor, Tensor], Mapping[str, Sum]]

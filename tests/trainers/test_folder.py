@@ -19,13 +19,13 @@ import torch
 from launcher.ranks import RankEnv
 from tests.patience import until
 from tests.trainers.toys import Ranks, Toy, config, run
-from trainers.core import folder as room
-from trainers.core import sinks
-from trainers.core.config import Config
-from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
-from trainers.core.fields import ConfigError
-from trainers.core.folder import RunFolder, run_name
+from trainers.checkpointing import run_folder as room
+from trainers.checkpointing.run_folder import RunFolder, run_name
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP
+from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.reporting import sinks
 
 ALONE = Place(0, 1, torch.device("cpu"))
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests import patience
 from tests.trainers.test_data import loaded, samples
-from trainers.core.forking import Forking
+from trainers.distributed.forking import Forking
 
 
 @pytest.fixture(scope="module")

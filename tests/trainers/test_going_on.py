@@ -15,7 +15,7 @@ from torch import nn
 from tests import patience
 from tests.cases import others_long
 from tests.trainers.toys import Outcome, Ranks, Sensitive, die_at_effect, run, same, train, with_checkpoints
-from trainers.core.checkpoint import Checkpoints, load_part
+from trainers.checkpointing.checkpoints import Checkpoints, load_part
 from trainers.task import Loss
 
 pytestmark = pytest.mark.usefixtures("for_real")

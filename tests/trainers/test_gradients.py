@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from launcher.ranks import RankEnv
 from tests.trainers.test_engine import batch, engine, squared
 from tests.trainers.toys import run
-from trainers.core.distributed import cleanup_ddp, initialize_ddp
-from trainers.core.gradients import GradientNorm
+from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from trainers.optimization.gradients import GradientNorm
 
 SHAPES = [(3, 4), (5,), (), (0,)]
 

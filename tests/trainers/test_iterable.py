@@ -15,11 +15,11 @@ from torch.utils.data import IterableDataset, get_worker_info
 from launcher.ranks import RankEnv
 from tests.cases import others_long
 from tests.trainers.toys import Toy, config, digest, run
-from trainers.core.config import Training
-from trainers.core.data import Group, TrainingLoader, training_loader
-from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
-from trainers.core.fields import ConfigError
+from trainers.configuration.config import Training
+from trainers.configuration.fields import ConfigError
+from trainers.data.loaders import Group, TrainingLoader, training_loader
 from trainers.ddp import TrainerDDP
+from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
 from trainers.task import Splits
 
 CPU = torch.device("cpu")

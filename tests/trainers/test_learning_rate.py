@@ -20,10 +20,10 @@ from torch.optim.lr_scheduler import (
 )
 
 from tests.trainers.toys import Toy, config
-from trainers.core.config import Config
-from trainers.core.fields import ConfigError
-from trainers.core.learning_rate import LearningRate
-from trainers.core.optimizer import load_optimizer, make_optimizer
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.optimization.learning_rate import LearningRate
+from trainers.optimization.optimizer import load_optimizer, make_optimizer
 
 SGD = {"optimizer_type": torch.optim.SGD, "optimizer_kwargs": {"lr": 0.1, "momentum": 0.9}}
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from trainers.core.logs import in_own_words
+from trainers.program.logs import in_own_words
 
 
 def test_some_loggers_speak_so_as_long_as_it_lasts(caplog: pytest.LogCaptureFixture) -> None:

@@ -24,15 +24,15 @@ from tests import patience
 from tests.cases import others_long
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import Ranks, Toy, config, digest, run
-from trainers.core.checkpoint import CheckpointError, Checkpoints, load_part
-from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
-from trainers.core.engine import NonFiniteError
-from trainers.core.evaluation import evaluate
-from trainers.core.fields import ConfigError
-from trainers.core.metrics import MetricsFile
-from trainers.core.randomness import seed_all
-from trainers.core.throughput import Throughput
+from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
+from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP
+from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.distributed.randomness import seed_all
+from trainers.evaluation.measures import evaluate
+from trainers.optimization.engine import NonFiniteError
+from trainers.reporting.metrics_file import MetricsFile
+from trainers.reporting.throughput import Throughput
 from trainers.task import Loss, Task
 
 
@@ -328,7 +328,7 @@ class Clocked(Toy):
 def test_a_validation_is_no_part_of_the_steps_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = Clocked(40)
     timed = functools.partial(Throughput, clock=lambda: task.now)
-    monkeypatch.setattr("trainers.core.reports.Throughput", timed)
+    monkeypatch.setattr("trainers.reporting.reports.Throughput", timed)
     trainer = trained(tmp_path, task, {"validation": {"every_steps": 1}}, num_epochs=1, log_every=2)
     assert lines(trainer, "train/step_time") == {2: 1.0, 4: 1.0}
 

@@ -16,15 +16,16 @@ from torch import nn
 from launcher.ranks import RankEnv
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import Toy, config, lasting_lines, run
-from trainers.core import devices, distributed
-from trainers.core.config import Config, Monitoring
-from trainers.core.devices import Use, limit_memory, use_of
-from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
-from trainers.core.metrics import MetricsFile
-from trainers.core.monitoring import Norms, columns, devices_of_ranks, gathered, losses_of_ranks
-from trainers.core.running import Running
-from trainers.core.throughput import TIMED, Throughput, report
+from trainers.configuration.config import Config, Monitoring
 from trainers.ddp import TrainerDDP
+from trainers.distributed import devices
+from trainers.distributed import process_group as distributed
+from trainers.distributed.devices import Use, limit_memory, use_of
+from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.reporting.metrics_file import MetricsFile
+from trainers.reporting.monitoring import Norms, columns, devices_of_ranks, gathered, losses_of_ranks
+from trainers.reporting.running import Running
+from trainers.reporting.throughput import TIMED, Throughput, report
 from trainers.task import Loss
 
 NAN = float("nan")

@@ -18,8 +18,8 @@ from torch import nn
 from launcher.ranks import RankEnv
 from tests.command_line import Castoff
 from tests.trainers.toys import Sensitive, config, run, train
-from trainers.core.distributed import DistributedError, cleanup_ddp, initialize_ddp
-from trainers.core.one_host import on_one_host, stay_within
+from trainers.distributed.one_host import on_one_host, stay_within
+from trainers.distributed.process_group import DistributedError, cleanup_ddp, initialize_ddp
 from trainers.task import Loss
 
 

@@ -22,12 +22,12 @@ import tests.geometric  # noqa: F401  # before what loads it
 from launcher.ranks import RankEnv
 from tests.trainers.test_weights import met
 from tests.trainers.toys import Toy, config, run
-from trainers.core.content import content
-from trainers.core.distributed import cleanup_ddp
-from trainers.core.fields import ConfigError
-from trainers.core.own_generators import drawing, own_generators
+from trainers.configuration.fields import ConfigError
+from trainers.data.sample_content import content
 from trainers.ddp import TrainerDDP
+from trainers.distributed.process_group import cleanup_ddp
 from trainers.task import Splits
+from trainers.task.own_generators import drawing, own_generators
 
 # --- What a sample holds --------------------------------------------------------------------------
 

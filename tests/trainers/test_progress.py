@@ -13,13 +13,13 @@ import pytest
 import torch
 
 from tests import patience
-from trainers.core.distributed import Place
-from trainers.core.progress import Progress, spoken
+from trainers.distributed.process_group import Place
+from trainers.reporting.progress import Progress, spoken
 
 SHOW = """
 import logging, sys, torch
-from trainers.core.distributed import Place
-from trainers.core.progress import Progress
+from trainers.distributed.process_group import Place
+from trainers.reporting.progress import Progress
 
 logging.basicConfig(level="INFO", format="[RANK 0] %(message)s")
 place = Place(int(sys.argv[1]), 2, torch.device("cpu"))

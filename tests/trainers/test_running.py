@@ -14,11 +14,11 @@ import torch
 from launcher.ranks import RankEnv
 from tests.trainers.synchronisations import counted
 from tests.trainers.toys import run
-from trainers.core import running as running_module
-from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
-from trainers.core.fields import ConfigError
-from trainers.core.running import Running
-from trainers.core.throughput import Throughput, report
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.reporting import running as running_module
+from trainers.reporting.running import Running
+from trainers.reporting.throughput import Throughput, report
 
 ALONE = Place(0, 1, torch.device("cpu"))
 

@@ -14,8 +14,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
-from trainers.core.fields import ConfigError
-from trainers.core.sampling import Deal, deal, micro_batches, order_of, split
+from trainers.configuration.fields import ConfigError
+from trainers.data.sampling import Deal, deal, micro_batches, order_of
+from trainers.task.splitting import split
 
 lengths = st.integers(1, 300)
 shapes = st.tuples(st.integers(1, 9), st.integers(1, 3), st.integers(1, 5))

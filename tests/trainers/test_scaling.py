@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.toys import config
-from trainers.core.config import Config
-from trainers.core.fields import ConfigError
-from trainers.core.scaling import Resolved, resolved
-from trainers.core.yaml_text import read_yaml, to_yaml
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.yaml_text import read_yaml, to_yaml
+from trainers.optimization.scaling import Resolved, resolved
 
 
 def made(rules: dict[str, Any], overrides: list[str] | None = None, **training: Any) -> Config:

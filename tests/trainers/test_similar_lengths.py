@@ -12,12 +12,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset, Subset
 
-from trainers.core.config import Evaluation, Training
-from trainers.core.data import evaluation_loader, training_loader
-from trainers.core.distributed import Place
-from trainers.core.fields import ConfigError
-from trainers.core.sampling import Deal, deal, micro_batches, order_of, split
-from trainers.core.similar_lengths import arranged, lengths_of
+from trainers.configuration.config import Evaluation, Training
+from trainers.configuration.fields import ConfigError
+from trainers.data.length_batching import arranged, lengths_of
+from trainers.data.loaders import evaluation_loader, training_loader
+from trainers.data.sampling import Deal, deal, micro_batches, order_of
+from trainers.distributed.process_group import Place
+from trainers.task.splitting import split
 
 shapes = st.tuples(st.integers(1, 9), st.integers(1, 3), st.integers(1, 4))
 """(batch_size, accumulation, world size)."""

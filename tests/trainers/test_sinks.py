@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from tests.patience import until
 from tests.trainers.toys import Toy, config
-from trainers.core import sinks as sinks_module
-from trainers.core.config import Config, Logging, Wandb
-from trainers.core.curves import draw, draw_curves, others
-from trainers.core.fields import ConfigError
-from trainers.core.metrics import MetricsFile
-from trainers.core.sinks import Sinks, check_packages, with_further_names
+from trainers.configuration.config import Config, Logging, Wandb
+from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP
-from trainers.program import train
+from trainers.program.training import train
+from trainers.reporting import sinks as sinks_module
+from trainers.reporting.curves import draw, draw_curves, others
+from trainers.reporting.metrics_file import MetricsFile
+from trainers.reporting.sinks import Sinks, check_packages, with_further_names
 
 
 def sinks(folder: Path, **asked: Any) -> Sinks:
@@ -386,7 +386,7 @@ def test_without_matplotlib_a_line_says_so(
 def test_what_wandb_is_told_of_a_configuration_is_plain(tmp_path: Path, wandb: FakeWandb) -> None:
     from torch.optim import AdamW
 
-    from trainers.core.yaml_text import plain
+    from trainers.configuration.yaml_text import plain
 
     resolved = plain(Config.of(config(tmp_path)))
     Sinks(tmp_path, Logging(wandb=Wandb(project="p")), "toy", resolved).go_back(0, 0)

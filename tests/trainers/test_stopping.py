@@ -18,11 +18,11 @@ from launcher.ranks import RankEnv
 from tests import patience
 from tests.cases import others_long
 from tests.trainers.toys import Ranks, Toy, config, run
-from trainers.core.checkpoint import Checkpoints, load_part
-from trainers.core.distributed import Place
-from trainers.core.metrics import MetricsFile
-from trainers.core.stopping import StoppedEarly, StoppedInside, Stopping
+from trainers.checkpointing.checkpoints import Checkpoints, load_part
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import Place
+from trainers.distributed.stopping import StoppedEarly, StoppedInside, Stopping
+from trainers.reporting.metrics_file import MetricsFile
 
 ALONE = Place(0, 1, torch.device("cpu"))
 
@@ -44,7 +44,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("trainers.core.stopping.time", clock)
+    monkeypatch.setattr("trainers.distributed.stopping.time", clock)
     return clock
 
 
@@ -124,7 +124,7 @@ def test_an_interrupt_that_nobody_means(monkeypatch: pytest.MonkeyPatch) -> None
 def interrupted(seconds: float) -> str | None:
     """Twice, so far apart."""
     clock = Clock()
-    with patch("trainers.core.stopping.time", clock), Stopping(ALONE, {}) as stopping:
+    with patch("trainers.distributed.stopping.time", clock), Stopping(ALONE, {}) as stopping:
         os.kill(os.getpid(), signal.SIGINT)
         clock.now += seconds
         os.kill(os.getpid(), signal.SIGINT)
@@ -282,7 +282,7 @@ def validate(asking: int | None) -> tuple[list[int], float, int | None]:
     clock = Clock()
     seen = []
     stopped = None
-    with patch("trainers.core.stopping.time", clock), Stopping(place, {}) as stopping:
+    with patch("trainers.distributed.stopping.time", clock), Stopping(place, {}) as stopping:
         for _ in range(20):  # quick ones, between which many go without a message
             stopping.step_took(1e-6)
             assert not stopping.agreed()
@@ -315,7 +315,7 @@ def stop_after_a_validation() -> int:
     me = RankEnv.detect()
     place = initialize_ddp(me.rank, me.world_size, device="cpu")
     clock = Clock()
-    with patch("trainers.core.stopping.time", clock), Stopping(place, {}) as stopping:
+    with patch("trainers.distributed.stopping.time", clock), Stopping(place, {}) as stopping:
         for _ in stopping.between(range(60), 60):
             clock.now += 1e-6
         if me.rank == 1:

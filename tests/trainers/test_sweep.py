@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers import toys
-from trainers.core import command_line
-from trainers.core.config import Config
-from trainers.core.fields import ConfigError
-from trainers.core.folder import run_name
-from trainers.core.pyobject import PyObject
-from trainers.core.sweep import by_hand, members
-from trainers.core.tags import Sweep, below, place_in
-from trainers.core.yaml_text import get_loader, read_yaml, to_yaml
+from trainers.checkpointing.run_folder import run_name
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import PyObject
+from trainers.configuration.sweep import by_hand, members
+from trainers.configuration.tags import Sweep, below, place_in
+from trainers.configuration.yaml_text import get_loader, read_yaml, to_yaml
 from trainers.ddp import TrainerDDP
+from trainers.program import command_line
 
 SEARCH = """
 name: search

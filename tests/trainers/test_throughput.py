@@ -13,9 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import run
-from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
-from trainers.core.running import Running
-from trainers.core.throughput import TIMED, Throughput, measures, report
+from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
+from trainers.reporting.running import Running
+from trainers.reporting.throughput import TIMED, Throughput, measures, report
 
 ALONE = Place(0, 1, torch.device("cpu"))
 

@@ -12,13 +12,13 @@ from torch import nn
 
 from tests.trainers import toys
 from tests.trainers.toys import Toy
-from trainers.core.config import Config
-from trainers.core.fields import ConfigError
-from trainers.core.folder import run_name
-from trainers.core.pyobject import PyObject
-from trainers.core.tuning import suggested
-from trainers.core.yaml_text import read_yaml
+from trainers.checkpointing.run_folder import run_name
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import PyObject
+from trainers.configuration.yaml_text import read_yaml
 from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from trainers.evaluation.tuning import suggested
 from trainers.task import Loss
 
 SEARCH = """

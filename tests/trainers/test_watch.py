@@ -20,12 +20,12 @@ from torch import nn
 from launcher.ranks import RankEnv
 from tests import patience
 from tests.trainers.toys import Ranks, Toy, config, run
-from trainers.core.config import Parallel
-from trainers.core.distributed import Place, RanksLost, cleanup_ddp, initialize_ddp, record_flights
-from trainers.core.failures import end
-from trainers.core.roll_call import Answer, RollCall, Verdict, judge
-from trainers.core.watch import Watch
+from trainers.configuration.config import Parallel
 from trainers.ddp import TrainerDDP
+from trainers.distributed.failures import end
+from trainers.distributed.health_check import Answer, RollCall, Verdict, judge
+from trainers.distributed.process_group import Place, RanksLost, cleanup_ddp, initialize_ddp, record_flights
+from trainers.distributed.watchdog import Watch
 
 HOST = socket.gethostname()
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Toy, config, digest, run
-from trainers.core.distributed import cleanup_ddp, initialize_ddp
-from trainers.core.fields import ConfigError
-from trainers.core.weights import bit_sums
-from trainers.core.weights import digest as one_number
+from trainers.configuration.fields import ConfigError
 from trainers.ddp import TrainerDDP
+from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from trainers.optimization.weights import bit_sums
+from trainers.optimization.weights import digest as one_number
 from trainers.task import Loss, Task
 
 

@@ -23,12 +23,12 @@ from torch.utils.data import TensorDataset
 from launcher.ranks import RankEnv
 from tests import patience
 from tests.trainers.warm import ForkedRank, Job, perform
-from trainers.core.distributed import cleanup_ddp, initialize_ddp
-from trainers.core.sampling import split
-from trainers.core.stopping import StoppedEarly
-from trainers.core.throughput import TIMED
 from trainers.ddp import TrainerDDP
+from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
+from trainers.distributed.stopping import StoppedEarly
+from trainers.reporting.throughput import TIMED
 from trainers.task import Loss, Splits, Task
+from trainers.task.splitting import split
 
 
 class Toy(Task):

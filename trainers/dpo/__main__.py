@@ -5,13 +5,13 @@ from __future__ import annotations
 from argparse import Namespace
 from functools import partial
 
-from trainers.core.command_line import check_packages, chosen, rank_here, run_on_rank
-from trainers.core.config import Config
-from trainers.core.fields import ConfigError
-from trainers.core.sweep import Choose
-from trainers.core.yaml_text import read_yaml_file
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.sweep import Choose
+from trainers.configuration.yaml_text import read_yaml_file
 from trainers.dpo.start import flags
 from trainers.dpo.start.configuration import read
+from trainers.program.command_line import check_packages, chosen, rank_here, run_on_rank
 
 
 def main() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainers.core.fields import ConfigError, suggestion
-from trainers.core.paths import expanded
+from trainers.configuration.fields import ConfigError, suggestion
+from trainers.configuration.paths import expanded
 from trainers.dpo.network.weights import Loaded, load
 from trainers.dpo.settings import BaseModel
 

@@ -14,11 +14,11 @@ import numpy.typing
 import torch
 from torch import Tensor
 
-from trainers.core.config import DEVICES
-from trainers.core.distributed import DistributedError, choose_device
-from trainers.core.durable import flush_folder
-from trainers.core.fields import ConfigError
-from trainers.core.paths import see_that_it_can_be_written
+from trainers.checkpointing.durable import flush_folder
+from trainers.configuration.config import DEVICES
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.paths import see_that_it_can_be_written
+from trainers.distributed.process_group import DistributedError, choose_device
 from trainers.dpo.alphabet import LETTERS, UNKNOWN
 from trainers.dpo.network.model import InverseFolding
 from trainers.dpo.network.sampling import sampled

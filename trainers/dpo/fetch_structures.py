@@ -26,9 +26,9 @@ from typing import NamedTuple
 import gemmi
 import numpy
 
-from trainers.core.durable import flush_folder
-from trainers.core.fields import ConfigError
-from trainers.core.locking import locked
+from trainers.checkpointing.durable import flush_folder
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.locking import locked
 from trainers.dpo.alphabet import LETTERS, UNKNOWN
 from trainers.dpo.structures.package_index import Archive, fetched, index_address
 from trainers.dpo.structures.reading import SUFFIXES, Chain, chains_of

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Subset
 
-from trainers.core.distributed import Place
-from trainers.core.fields import ConfigError, convert
-from trainers.core.permutation import Permutation
-from trainers.core.randomness import EVALUATION, derived, seed_all
+from trainers.configuration.fields import ConfigError, convert
+from trainers.distributed.permutation import Permutation
+from trainers.distributed.process_group import Place
+from trainers.distributed.randomness import EVALUATION, derived, seed_all
 from trainers.dpo import settings
 from trainers.dpo.export import export
 from trainers.dpo.loss import smoothed_likelihood_loss

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy
 
-from trainers.core.fields import ConfigError
-from trainers.core.paths import see_that_it_can_be_written
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.paths import see_that_it_can_be_written
 from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
 from trainers.dpo.samples.data import ChainSet
 from trainers.dpo.samples.worse import burial, worse

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from trainers.core.distributed import Place
-from trainers.core.durable import flush_folder, read_sealed, sealed, write_sealed
-from trainers.core.fields import ConfigError
+from trainers.checkpointing.durable import flush_folder, read_sealed, sealed, write_sealed
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.process_group import Place
 from trainers.dpo.loss import log_probabilities
 from trainers.dpo.samples.batch import Batch, Sample
 from trainers.task import move

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from torch import Tensor
 
-from trainers.core.config import Config
-from trainers.core.distributed import Place
-from trainers.core.evaluation import Measures
-from trainers.core.reports import Reports
-from trainers.core.state import TrainingState
+from trainers.configuration.config import Config
+from trainers.distributed.process_group import Place
 from trainers.dpo.start.configuration import OBJECTIVES
+from trainers.evaluation.measures import Measures
+from trainers.reporting.reports import Reports
 from trainers.task import Loss, Splits
+from trainers.task.training_state import TrainingState
 
 
 class EpochReports(Reports):

@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from trainers.core.distributed import Place
-from trainers.core.fields import ConfigError, convert
-from trainers.core.paths import expanded
+from trainers.configuration.fields import ConfigError, convert
+from trainers.configuration.paths import expanded
+from trainers.distributed.process_group import Place
 from trainers.dpo import settings
 from trainers.dpo.base_model import base_model
 from trainers.dpo.export import export

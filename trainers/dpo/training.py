@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 
-from trainers import program
-from trainers.core.config import Config
-from trainers.core.fields import ConfigError
-from trainers.core.folder import run_name
-from trainers.core.paths import expanded
-from trainers.core.table import aligned
+from trainers.checkpointing.run_folder import run_name
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.paths import expanded
 from trainers.dpo.reports import EpochReports
+from trainers.program import training as program
+from trainers.reporting.table import aligned
 
 
 def train(config: Config) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainers.core.distributed import cleanup_ddp, initialize_ddp
-    from trainers.core.yaml_text import get_loader
+    from trainers.configuration.yaml_text import get_loader
+    from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
     from trainers.gnn import dataloaders, early_stopping, evaluate, models, train, train_ddp
     from trainers.gnn.dataloaders import DataLoaderFactory, DistributedDataLoaderFactory
     from trainers.gnn.early_stopping import DefaultEarlyStopping
@@ -40,9 +40,9 @@ _HOMES = {
     "Trainer": "trainers.gnn.train",
     "TrainerDDP": "trainers.gnn.train_ddp",
     "Validator": "trainers.gnn.evaluate",
-    "cleanup_ddp": "trainers.core.distributed",
-    "get_loader": "trainers.core.yaml_text",
-    "initialize_ddp": "trainers.core.distributed",
+    "cleanup_ddp": "trainers.distributed.process_group",
+    "get_loader": "trainers.configuration.yaml_text",
+    "initialize_ddp": "trainers.distributed.process_group",
     "zarr_file_to_dict": "trainers.gnn.graphs.stores",
     "zarr_group_to_dict": "trainers.gnn.graphs.stores",
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trainers.core.command_line import run
-from trainers.core.config import Config
+from trainers.configuration.config import Config
+from trainers.program.command_line import run
 
 DESCRIPTION = "Train a network on graphs: causal sets that are read or generated, or graphs of your own."
 

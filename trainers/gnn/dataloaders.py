@@ -8,20 +8,20 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
-from trainers.core.agreement import agree_on_sizes
-from trainers.core.config import Config
-from trainers.core.configured import judges_alone
-from trainers.core.contract import made
-from trainers.core.data import EvaluationLoader, TrainingLoader, loaders
-from trainers.core.distributed import place_of
-from trainers.core.fields import ConfigError
-from trainers.core.paths import expanded
-from trainers.core.pyobject import resolved
-from trainers.core.randomness import MODEL, derived, seed_all
-from trainers.core.sampling import split as split_in_parts
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.paths import expanded
+from trainers.configuration.pyobject import resolved
+from trainers.data.loaders import EvaluationLoader, TrainingLoader, loaders
+from trainers.data.same_data import agree_on_sizes
+from trainers.distributed.process_group import place_of
+from trainers.distributed.randomness import MODEL, derived, seed_all
 from trainers.gnn.graphs.splits import prepared
 from trainers.gnn.task import GraphTask
 from trainers.task import Splits
+from trainers.task.configured_task import judges_alone
+from trainers.task.contract import made
+from trainers.task.splitting import split as split_in_parts
 
 Kind = TypeVar("Kind", bound="DataLoaderFactory")
 

@@ -8,10 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from trainers.core.config import Config, Evaluator, Monitor
-from trainers.core.configured import is_custom
-from trainers.core.pyobject import resolved
+from trainers.configuration.config import Config, Evaluator, Monitor
+from trainers.configuration.pyobject import resolved
 from trainers.gnn.causets.features import NODE, SCALARS
+from trainers.task.configured_task import is_custom
 
 HIDDEN = 64
 _FEATURES = 32

@@ -17,8 +17,8 @@ import numpy.typing
 import torch
 from torch import Tensor
 
-from trainers.core.contract import in_words
-from trainers.core.fields import ConfigError, suggestion
+from trainers.configuration.fields import ConfigError, suggestion
+from trainers.task.contract import in_words
 
 Array: TypeAlias = "numpy.typing.NDArray[Any]"
 

@@ -12,8 +12,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from trainers.core.fields import ConfigError, suggestion
-from trainers.core.pyobject import PyObject, resolved
+from trainers.configuration.fields import ConfigError, suggestion
+from trainers.configuration.pyobject import PyObject, resolved
 
 _MODELS = "trainers.gnn.models"
 _PYG = "torch_geometric.nn"

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 import torch
 
-from trainers.core.command_line import make_importable
-from trainers.core.config import Config
-from trainers.core.distributed import Place
-from trainers.core.fields import ConfigError
-from trainers.core.paths import expanded
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.paths import expanded
+from trainers.distributed.process_group import Place
 from trainers.gnn.graphs.splits import prepared
+from trainers.program.command_line import make_importable
 
 _PROGRAM = "python -m trainers.gnn.prepare"
 

@@ -9,9 +9,8 @@ from typing import Any
 from torch import nn
 from torch_geometric.data import Batch
 
-from trainers.core.configured import ConfiguredTask
-from trainers.core.distributed import Place
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.process_group import Place
 from trainers.gnn import names
 from trainers.gnn.graphs import settings
 from trainers.gnn.graphs.dataset import Graphs
@@ -20,6 +19,7 @@ from trainers.gnn.models.parts import of_libraries
 from trainers.gnn.models.section import applied, model_of
 from trainers.gnn.models.trial import trial
 from trainers.task import Splits, move
+from trainers.task.configured_task import ConfiguredTask
 
 
 class GraphTask(ConfiguredTask):

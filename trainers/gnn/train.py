@@ -8,14 +8,14 @@ from typing import Any
 import torch.distributed as dist
 from msgspec.structs import asdict, replace
 
-from trainers.core import config as core
-from trainers.core.config import Config
-from trainers.core.configured import is_custom
-from trainers.core.fields import ConfigError
+from trainers.configuration import config as core
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.defaults import with_defaults
 from trainers.gnn.evaluate import Evaluator, Tester, Validator
 from trainers.gnn.train_ddp import TrainerDDP
 from trainers.task import Task
+from trainers.task.configured_task import is_custom
 
 
 class Trainer(TrainerDDP):

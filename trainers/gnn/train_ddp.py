@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from trainers import ddp
-from trainers.core.config import Config
-from trainers.core.custom_evaluator import CustomEvaluator
-from trainers.core.data import TrainingLoader
-from trainers.core.distributed import cleanup_ddp, initialize_ddp
+from trainers.configuration.config import Config
+from trainers.data.loaders import TrainingLoader
+from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 from trainers.gnn.dataloaders import joined_rank
 from trainers.gnn.defaults import with_defaults
 from trainers.gnn.task import GraphTask
 from trainers.task import Task
+from trainers.task.custom_evaluator import CustomEvaluator
 
 Kind = TypeVar("Kind", bound="TrainerDDP")
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from trainers import program
-from trainers.core.config import Config
-from trainers.core.curves import draw_curves
-from trainers.core.table import aligned
+from trainers.configuration.config import Config
 from trainers.gnn.defaults import CRITERION
 from trainers.gnn.report import Report, report
 from trainers.gnn.task import GraphTask
 from trainers.gnn.train_ddp import TrainerDDP
+from trainers.program import training as program
+from trainers.reporting.curves import draw_curves
+from trainers.reporting.table import aligned
 
 
 def train(config: Config) -> None:

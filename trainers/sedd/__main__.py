@@ -8,11 +8,11 @@ from argparse import Namespace
 from functools import partial
 
 from launcher.ranks import RankEnv
-from trainers.core.command_line import check_packages, chosen, rank_here, run_on_rank
-from trainers.core.config import Config
-from trainers.core.logs import setup_logging
-from trainers.core.sweep import Choose
-from trainers.core.yaml_text import read_yaml_file
+from trainers.configuration.config import Config
+from trainers.configuration.sweep import Choose
+from trainers.configuration.yaml_text import read_yaml_file
+from trainers.program.command_line import check_packages, chosen, rank_here, run_on_rank
+from trainers.program.logs import setup_logging
 from trainers.sedd.start import flags, ranks
 from trainers.sedd.start.configuration import Settings, read
 from trainers.sedd.start.translation import core_config, without_effect

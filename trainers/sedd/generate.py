@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 
-from trainers.core.checkpoint import CheckpointError, Checkpoints, load_part
-from trainers.core.config import DEVICES, Config
-from trainers.core.configured import task_of
-from trainers.core.distributed import DistributedError, Place, choose_device
-from trainers.core.fields import ConfigError
-from trainers.core.randomness import seed_all
+from trainers.checkpointing.checkpoints import CheckpointError, Checkpoints, load_part
+from trainers.configuration.config import DEVICES, Config
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.process_group import DistributedError, Place, choose_device
+from trainers.distributed.randomness import seed_all
 from trainers.sedd.alphabet import decode
 from trainers.sedd.task import SeddTask
+from trainers.task.configured_task import task_of
 
 _PROGRAM = "python -m trainers.sedd.generate"
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention, silu
 from torch.utils.checkpoint import checkpoint
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.sedd.alphabet import KINDS, MASK, PADDING
 from trainers.sedd.noise import log_expm1
 from trainers.sedd.settings import Model

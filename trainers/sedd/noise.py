@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.sedd.settings import Graph, NoiseSchedule
 
 LEAST_REACHED = 0.99

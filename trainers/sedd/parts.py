@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 from torch.utils.data import Subset
 
-from trainers.core.distributed import Place
-from trainers.core.fields import ConfigError
-from trainers.core.permutation import Permutation
-from trainers.core.randomness import SPLIT, derived
-from trainers.core.sampling import split
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.permutation import Permutation
+from trainers.distributed.process_group import Place
+from trainers.distributed.randomness import SPLIT, derived
 from trainers.sedd.data import Protein, Proteins, Source
 from trainers.sedd.settings import Data
 from trainers.sedd.store.datafile import store_of
 from trainers.sedd.store.token_store import Filters, TokenStore
 from trainers.sedd.stream import ProteinStream, split_into_blocks
 from trainers.sedd.synthetic import SyntheticProteins
+from trainers.task.splitting import split
 
 
 class Sources(NamedTuple):

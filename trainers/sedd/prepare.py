@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainers.core.fields import ConfigError, convert
+from trainers.configuration.fields import ConfigError, convert
 from trainers.sedd.store.building import build
 from trainers.sedd.store.token_store import Filters, Manifest
 

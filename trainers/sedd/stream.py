@@ -13,12 +13,12 @@ from typing import Any, overload
 import torch
 from torch.utils.data import Dataset, IterableDataset, Subset
 
-from trainers.core.permutation import Permutation
-from trainers.core.randomness import ORDER, derived
-from trainers.core.sampling import split
+from trainers.distributed.permutation import Permutation
+from trainers.distributed.randomness import ORDER, derived
 from trainers.sedd.alphabet import Tokens
 from trainers.sedd.data import Protein, Proteins, sample
 from trainers.sedd.store.token_store import TokenStore
+from trainers.task.splitting import split
 
 BLOCK = 512
 """Neighbours that are read at once: 150 kB of UniRef50."""

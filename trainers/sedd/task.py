@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainers.core.distributed import Place
-from trainers.core.fields import ConfigError, convert
-from trainers.core.permutation import Permutation
+from trainers.configuration.fields import ConfigError, convert
+from trainers.distributed.permutation import Permutation
+from trainers.distributed.process_group import Place
 from trainers.sedd import settings
 from trainers.sedd.alphabet import Tokens
 from trainers.sedd.data import Protein, ProteinBatch, collated

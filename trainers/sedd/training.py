@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trainers import program
-from trainers.core.config import Config
-from trainers.core.table import aligned
+from trainers.configuration.config import Config
+from trainers.program import training as program
+from trainers.reporting.table import aligned
 
 
 def train(config: Config) -> None:

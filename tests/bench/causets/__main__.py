@@ -24,7 +24,7 @@ import numpy
 import torch
 
 from tests.bench.training import machine, versions
-from trainers.core.config import Config
+from trainers.configuration.config import Config
 from trainers.gnn import baselines
 from trainers.gnn.baselines import Guess, Sets, accuracy, dimension_error, macro_f1, sets_of
 from trainers.gnn.defaults import with_defaults

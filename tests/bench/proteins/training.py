@@ -15,7 +15,7 @@ import yaml
 from torch import nn
 
 from tests.bench.proteins.homology import Split
-from trainers.core.checkpoint import Checkpoints, load_part
+from trainers.checkpointing.checkpoints import Checkpoints, load_part
 from trainers.sedd.start.configuration import Settings, read
 from trainers.sedd.start.translation import core_config
 from trainers.sedd.task import SeddTask

@@ -16,7 +16,7 @@ import numpy
 import pytest
 
 from tests.trainers.dpo.helices import helix, structure
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.dpo import fetch_structures
 from trainers.dpo.fetch_structures import MANIFEST, Source, make
 from trainers.dpo.structures.package_index import Archive, fetched, index_address

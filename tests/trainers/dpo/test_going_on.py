@@ -15,8 +15,8 @@ from torch import nn
 from launcher.ranks import RankEnv
 from tests.trainers.dpo.small import dpo_sections, likelihood_sections
 from tests.trainers.toys import Ranks, digest, lasting_lines, run
-from trainers.core.distributed import cleanup_ddp, initialize_ddp
 from trainers.ddp import TrainerDDP
+from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 from trainers.dpo.export import BEST, LATEST
 from trainers.dpo.likelihood import LikelihoodTask
 from trainers.dpo.network.weights import load

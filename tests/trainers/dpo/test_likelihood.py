@@ -13,15 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainers.dpo.small import likelihood_sections, structures
-from trainers.core.distributed import Place
-from trainers.core.fields import ConfigError
-from trainers.core.state import TrainingState
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.process_group import Place
 from trainers.dpo.alphabet import KINDS
 from trainers.dpo.export import BEST, LATEST
 from trainers.dpo.likelihood import LikelihoodTask
 from trainers.dpo.network.model import InverseFolding
 from trainers.dpo.network.weights import load
 from trainers.dpo.samples.batch import Backbones, Batch
+from trainers.task.training_state import TrainingState
 
 CPU = torch.device("cpu")
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.trainers.dpo.small import SIZES, base_model, pairs_file, structures
-from trainers.core.metrics import MetricsFile
 from trainers.dpo import __main__ as program
 from trainers.dpo.network.weights import load
+from trainers.reporting.metrics_file import MetricsFile
 
 
 class Here:

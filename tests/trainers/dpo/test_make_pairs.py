@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from tests.trainers.dpo.helices import helix, structure, written
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.dpo import make_pairs
 from trainers.dpo.alphabet import LETTERS
 from trainers.dpo.make_pairs import made

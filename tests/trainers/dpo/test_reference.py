@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from launcher.ranks import RankEnv
 from tests.trainers.dpo.small import MadePairs, network
 from tests.trainers.toys import run
-from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
 from trainers.dpo import reference
 from trainers.dpo.loss import log_probabilities
 from trainers.dpo.reference import (

@@ -12,11 +12,11 @@ import torch
 from torch.utils.data import TensorDataset
 
 from tests.trainers.toys import Ranks, Toy
-from trainers import program
-from trainers.core.sampling import deal
+from trainers.data.sampling import deal
 from trainers.dpo.reports import EpochReports
 from trainers.dpo.start.configuration import read
 from trainers.dpo.training import train
+from trainers.program import training as program
 from trainers.task import Splits
 
 DPO = {"data": {"train_data": "p.json"}, "base_model": {"dir": "b"}}
@@ -86,7 +86,7 @@ Logged = Any
 @pytest.fixture
 def alone(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Logged:
     """Trains in this process, and gives the lines."""
-    from trainers import program as module
+    from trainers.program import training as module
 
     monkeypatch.setattr(module, "setup_logging", lambda rank, level: None)
     caplog.set_level("INFO")
@@ -151,7 +151,7 @@ def test_epochs_as_the_document_of_the_tool_that_this_one_follows_has_them() -> 
 
 @pytest.mark.parametrize("model", ["best_model.pt", "latest_model.pt", "checkpoint_epoch_3.pt"])
 def test_models_that_others_have_made_are_not_written_over(model: str, tmp_path: Path) -> None:
-    from trainers.core.fields import ConfigError
+    from trainers.configuration.fields import ConfigError
 
     folder = tmp_path / "out"
     folder.mkdir()

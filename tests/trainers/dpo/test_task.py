@@ -16,13 +16,11 @@ import torch
 from torch import Tensor
 
 from tests.trainers.dpo.small import base_model, dpo_sections, pairs_file
-from trainers.core.config import Config
-from trainers.core.data import EvaluationLoader
-from trainers.core.differences import compare
-from trainers.core.distributed import Place
-from trainers.core.evaluation import evaluate
-from trainers.core.fields import ConfigError
-from trainers.core.state import TrainingState
+from trainers.checkpointing.differences import compare
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.data.loaders import EvaluationLoader
+from trainers.distributed.process_group import Place
 from trainers.dpo import reference, settings
 from trainers.dpo.base_model import base_model as base_model_of
 from trainers.dpo.export import BEST, LATEST
@@ -30,6 +28,8 @@ from trainers.dpo.network.weights import load
 from trainers.dpo.samples.batch import Batch
 from trainers.dpo.structures import cache
 from trainers.dpo.task import DpoTask
+from trainers.evaluation.measures import evaluate
+from trainers.task.training_state import TrainingState
 
 CPU = torch.device("cpu")
 

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 from torch_geometric.data import Data
 
 from tests.trainers.toys import config
-from trainers.core.pyobject import PyObject
+from trainers.configuration.pyobject import PyObject
 
 WIDTH = 3
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers.core.config import Config, Evaluator
-from trainers.core.pyobject import PyObject
+from trainers.configuration.config import Config, Evaluator
+from trainers.configuration.pyobject import PyObject
 from trainers.gnn.baselines import FOREST, ROUNDED, dimension_error, estimates, sets_of
 from trainers.gnn.causets.samples import sample
 from trainers.gnn.causets.settings import Causets

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.causets.samples import sample
 from trainers.gnn.causets.settings import Causets
 from trainers.gnn.criteria import BEND, WEIGHT, manifold_and_dimension

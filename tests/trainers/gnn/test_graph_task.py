@@ -35,14 +35,15 @@ from tests.trainers.gnn.graphs_in_memory import (
 )
 from tests.trainers.test_config import GUIDE
 from tests.trainers.toys import Ranks, run
-from trainers.core import differences
-from trainers.core.config import Config
-from trainers.core.fields import ConfigError
-from trainers.core.logs import setup_logging
-from trainers.core.pyobject import PyObject
+from trainers.checkpointing import differences
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.flattened import fields
+from trainers.configuration.pyobject import PyObject
 from trainers.gnn.causets.features import NODE
 from trainers.gnn.task import GraphTask
 from trainers.gnn.train_ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from trainers.program.logs import setup_logging
 
 
 def trained(told: Mapping[str, Any], rank: int = 0) -> tuple[TrainerDDP, list[dict[str, float]], Any]:
@@ -197,7 +198,7 @@ def test_where_castoff_is_the_program_it_belongs_into_a_module(
 def compared(before: dict[str, Any], now: dict[str, Any], path: Path) -> differences.Differences:
     base = {**described(path), "data": {"causets": {"number": 9}, **before}}
     told = {**described(path), "data": {"causets": {"number": 9}, **now}}
-    old, new = (differences.fields(Config.of(each), 1) for each in (base, told))
+    old, new = (fields(Config.of(each), 1) for each in (base, told))
     return differences.compare(old, new, "step-1", 1, GraphTask(Config.of(told)))
 
 
@@ -352,7 +353,7 @@ MODEL = "".join(f"  {name}: {value}\n" for name, value in (*ENCODER.items(), ("d
 
 
 def test_scripts_find_the_names_that_they_know() -> None:
-    from trainers.core.early_stopping import DefaultEarlyStopping
+    from trainers.evaluation.early_stopping import DefaultEarlyStopping
     from trainers.gnn.models.gnn_block import GNNBlock
     from trainers.gnn.models.gnn_model import GNNModel
 

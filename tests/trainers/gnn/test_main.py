@@ -18,12 +18,12 @@ from torch import nn
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Ranks, Toy
-from trainers.core.checkpoint import CheckpointError
-from trainers.core.config import Config
-from trainers.core.distributed import DistributedError
-from trainers.core.explanations import explained
-from trainers.core.failures import end, words
-from trainers.core.fields import ConfigError
+from trainers.checkpointing.checkpoints import CheckpointError
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.explanations import explained
+from trainers.distributed.failures import end, words
+from trainers.distributed.process_group import DistributedError
 from trainers.gnn.__main__ import main
 from trainers.task import Loss
 

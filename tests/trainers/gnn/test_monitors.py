@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainers.core import config as core
-from trainers.core.fields import ConfigError
-from trainers.core.monitors import Monitors
+from trainers.configuration import config as core
+from trainers.configuration.fields import ConfigError
 from trainers.gnn import monitors, names
 from trainers.gnn.monitors import (
     F1,
@@ -24,6 +23,7 @@ from trainers.gnn.monitors import (
     RocAuc,
     RootMeanSquaredError,
 )
+from trainers.task.prediction_metrics import Monitors
 
 
 def logits(*values: float) -> list[dict[int, Tensor]]:

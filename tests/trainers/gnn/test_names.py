@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from trainers.core.fields import ConfigError
-from trainers.core.pyobject import PyObject
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import PyObject
 from trainers.gnn import models, names
 from trainers.gnn.names import arguments, found
 

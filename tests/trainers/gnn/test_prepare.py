@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainers.core.config import Config
-from trainers.core.distributed import Place
+from trainers.configuration.config import Config
+from trainers.distributed.process_group import Place
 from trainers.gnn.graphs.splits import prepared
 from trainers.gnn.prepare import main
 

@@ -21,8 +21,8 @@ import trainers.gnn as QG
 from launcher.ranks import RankEnv
 from tests.trainers.gnn.graphs_in_memory import ENCODER, HEAD, Graphs, compute_loss, described
 from tests.trainers.toys import run
-from trainers.core.fields import ConfigError
-from trainers.core.pyobject import PyObject
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import PyObject
 
 SETS, LARGEST = 5, 12
 """In each of three stores; elements of the largest set."""

@@ -14,8 +14,8 @@ from launcher.ranks import RankEnv
 from tests.trainers.gnn.graphs_in_memory import Graphs, compute_loss, described
 from tests.trainers.gnn.test_quantumgrav import public, stores
 from tests.trainers.toys import digest, run
-from trainers.core.fields import ConfigError
-from trainers.core.pyobject import PyObject
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import PyObject
 
 
 def from_factory(told: dict[str, Any], rank: int = 0) -> QG.TrainerDDP:

@@ -4,7 +4,7 @@ import numpy
 import pytest
 import torch
 
-from trainers.core.randomness import seed_all
+from trainers.distributed.randomness import seed_all
 from trainers.sedd.alphabet import PADDING, decode
 from trainers.sedd.data import MULTIPLE, Protein, Proteins, collated
 from trainers.sedd.synthetic import LENGTHS, SyntheticProteins

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from torch import nn
 
-from trainers.core.checkpoint import Checkpoints, load_part
-from trainers.core.pyobject import PyObject
+from trainers.checkpointing.checkpoints import Checkpoints, load_part
+from trainers.configuration.pyobject import PyObject
 from trainers.ddp import TrainerDDP
 from trainers.sedd.alphabet import RESIDUES, Tokens
 from trainers.sedd.generate import main

@@ -14,8 +14,8 @@ from torch import nn
 
 from launcher.ranks import RankEnv
 from tests.trainers.toys import Ranks, digest, lasting_lines, run
-from trainers.core.distributed import cleanup_ddp, initialize_ddp
 from trainers.ddp import TrainerDDP
+from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 from trainers.sedd.data import ProteinBatch
 from trainers.sedd.task import SeddTask
 from trainers.task import Loss

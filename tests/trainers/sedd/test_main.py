@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.trainers.sedd.start.test_ranks import TINY
-from trainers.core.config import Config
-from trainers.core.yaml_text import read_yaml_file
+from trainers.configuration.config import Config
+from trainers.configuration.yaml_text import read_yaml_file
 from trainers.sedd import __main__ as program
 from trainers.sedd.start.configuration import read
 from trainers.sedd.start.translation import core_config

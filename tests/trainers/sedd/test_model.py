@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers.core.fields import ConfigError
-from trainers.core.wrapping import compiled
+from trainers.configuration.fields import ConfigError
+from trainers.optimization.wrapping import compiled
 from trainers.sedd.alphabet import MASK, PADDING
 from trainers.sedd.model import SIZES, Block, DiffusionTransformer, Shape, rotations, shape_of, turned
 from trainers.sedd.settings import Model

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.sedd.noise import Cosine, Geometric, LogLinear, Noise, log_expm1, noise_of
 from trainers.sedd.settings import Graph, NoiseSchedule
 

@@ -8,11 +8,11 @@ import torch
 from torch.utils.data import Subset
 
 from tests.trainers.sedd.stores import store_with
-from trainers.core.config import Config
-from trainers.core.differences import compare
-from trainers.core.differences import fields as fields_of
-from trainers.core.distributed import Place
-from trainers.core.fields import ConfigError
+from trainers.checkpointing.differences import compare
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.flattened import fields as fields_of
+from trainers.distributed.process_group import Place
 from trainers.sedd.alphabet import RESIDUES, decode
 from trainers.sedd.parts import Parts, divided, doubts, opened
 from trainers.sedd.settings import Data

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from tests.trainers.sedd.stores import store_with
-from trainers.core.config import Training
-from trainers.core.data import training_loader
-from trainers.core.distributed import Place
-from trainers.core.fields import ConfigError
+from trainers.configuration.config import Training
+from trainers.configuration.fields import ConfigError
+from trainers.data.loaders import training_loader
+from trainers.distributed.process_group import Place
 from trainers.sedd.alphabet import decode
 from trainers.sedd.data import Protein, collated
 from trainers.sedd.store.token_store import TokenStore

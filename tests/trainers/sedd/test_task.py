@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from trainers.core.config import Config
-from trainers.core.data import EvaluationLoader
-from trainers.core.differences import compare
-from trainers.core.distributed import Place
-from trainers.core.evaluation import evaluate
-from trainers.core.fields import ConfigError
-from trainers.core.state import TrainingState
+from trainers.checkpointing.differences import compare
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.data.loaders import EvaluationLoader
+from trainers.distributed.process_group import Place
+from trainers.evaluation.measures import evaluate
 from trainers.sedd import settings
 from trainers.sedd.alphabet import MASK
 from trainers.sedd.data import ProteinBatch
 from trainers.sedd.graph import GRAPHS
 from trainers.sedd.loss import diffusion_loss, times
 from trainers.sedd.task import AT_ONCE, SeddTask
+from trainers.task.training_state import TrainingState
 
 
 class Summing(SeddTask):

@@ -17,8 +17,8 @@ from typing import IO, Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from trainers.core.durable import SummedFile, flush_folder
-from trainers.core.fields import ConfigError
+from trainers.checkpointing.durable import SummedFile, flush_folder
+from trainers.configuration.fields import ConfigError
 from trainers.dpo.alphabet import KINDS, LETTERS
 from trainers.dpo.network.model import InverseFolding
 

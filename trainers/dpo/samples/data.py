@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
-from trainers.core.fields import ConfigError
-from trainers.core.paths import expanded
-from trainers.core.randomness import ORDER, derived
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.paths import expanded
+from trainers.distributed.randomness import ORDER, derived
 from trainers.dpo.alphabet import UNKNOWN
 from trainers.dpo.samples.batch import Backbones, Batch, Sample
 from trainers.dpo.samples.pairs import Fitted, Pair, fitted, ranges_of, read_pairs

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch.utils.data import Subset
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.dpo.samples.batch import Sample
 from trainers.dpo.samples.splitting import divided_by_what_they_share
 from trainers.dpo.settings import Chains, Pairs

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from typing import NamedTuple
 
-from trainers.core.permutation import Permutation
-from trainers.core.randomness import SPLIT, derived
+from trainers.distributed.permutation import Permutation
+from trainers.distributed.randomness import SPLIT, derived
 
 
 class Division(NamedTuple):

@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from trainers.core import config as core
-from trainers.core.fields import ConfigError, convert, suggestion
-from trainers.core.pyobject import PyObject
-from trainers.core.sweep import Choose, by_array
-from trainers.core.yaml_text import plain
+from trainers.configuration import config as core
+from trainers.configuration.fields import ConfigError, convert, suggestion
+from trainers.configuration.pyobject import PyObject
+from trainers.configuration.sweep import Choose, by_array
+from trainers.configuration.yaml_text import plain
 from trainers.dpo import settings
 
 

@@ -9,12 +9,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trainers.core.command_line import add_members, add_overrides, new_parser
-from trainers.core.config import DEVICES
-from trainers.core.fields import ConfigError
-from trainers.core.flags import Field, add_fields, add_file, add_wandb, file_of, spelled, told_by, wandb_of
-from trainers.core.paths import expanded
+from trainers.configuration.config import DEVICES
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.flags import (
+    Field,
+    add_fields,
+    add_file,
+    add_wandb,
+    file_of,
+    spelled,
+    told_by,
+    wandb_of,
+)
+from trainers.configuration.paths import expanded
 from trainers.dpo.start.configuration import OBJECTIVES
+from trainers.program.command_line import add_members, add_overrides, new_parser
 
 DESCRIPTION = "Tune an inverse folding of proteins by preferences, or train one on structures."
 

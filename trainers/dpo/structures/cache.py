@@ -28,11 +28,11 @@ import msgspec
 import numpy
 import numpy.typing
 
-from trainers.core.config import Section
-from trainers.core.durable import SummedFile, flush_folder, read_sealed, sealed, sum_of, write_sealed
-from trainers.core.fields import ConfigError
-from trainers.core.helpers import mapped, usual_processes
-from trainers.core.locking import locked
+from trainers.checkpointing.durable import SummedFile, flush_folder, read_sealed, sealed, sum_of, write_sealed
+from trainers.configuration.config import Section
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.locking import locked
+from trainers.distributed.parallel_map import mapped, usual_processes
 from trainers.dpo.structures.reading import Chain, chains_of
 
 FORMAT = 1

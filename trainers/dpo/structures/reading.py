@@ -20,7 +20,7 @@ import gemmi
 import numpy
 import numpy.typing
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
 from trainers.dpo.structures.structure import Structure
 

@@ -10,9 +10,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainers.core.durable import flush_folder
-from trainers.core.fields import ConfigError
-from trainers.core.locking import locked
+from trainers.checkpointing.durable import flush_folder
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.locking import locked
 from trainers.gnn.graphs.making import Making
 from trainers.gnn.graphs.processes import records
 from trainers.gnn.graphs.saved import ABOUT, FORMAT, OFFSETS, RECORDS, read_about, write

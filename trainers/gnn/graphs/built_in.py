@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from trainers.core.fields import ConfigError, suggestion
+from trainers.configuration.fields import ConfigError, suggestion
 from trainers.gnn.causets.features import NODE, SCALARS, node_features, scalars
 from trainers.gnn.graphs.orders import Ordered, ordered
 from trainers.gnn.graphs.settings import Files, dtype_name

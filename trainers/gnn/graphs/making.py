@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import torch
 from torch_geometric.data import Data
 
-from trainers.core.contract import in_words
-from trainers.core.fields import ConfigError
-from trainers.core.paths import expanded
-from trainers.core.pyobject import resolved
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.paths import expanded
+from trainers.configuration.pyobject import resolved
 from trainers.gnn.graphs.built_in import BuiltIn
 from trainers.gnn.graphs.records import encoded
 from trainers.gnn.graphs.settings import Files, Generated, dtype_name
 from trainers.gnn.graphs.sources import digest, state_of, text_of, texts_of
 from trainers.gnn.graphs.stores import Store, opened
+from trainers.task.contract import in_words
 
 
 class Run(NamedTuple):

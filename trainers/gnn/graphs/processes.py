@@ -11,8 +11,8 @@ from typing import NamedTuple
 import cloudpickle
 import torch
 
-from trainers.core.fields import ConfigError
-from trainers.core.helpers import mapped
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.parallel_map import mapped
 from trainers.gnn.graphs.making import Making, Run
 
 _MOST_TOLD = 5

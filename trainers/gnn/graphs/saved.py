@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 
 from torch_geometric.data import Data
 
-from trainers.core.durable import flush_folder, read_sealed, sealed, write_sealed
-from trainers.core.fields import ConfigError
+from trainers.checkpointing.durable import flush_folder, read_sealed, sealed, write_sealed
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.graphs.records import decoded
 
 FORMAT = 2

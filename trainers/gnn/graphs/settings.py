@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from trainers.core.config import NotNegative, Positive, Section
-from trainers.core.fields import ConfigError, convert
-from trainers.core.paths import expanded
-from trainers.core.pyobject import PyObject, resolved
+from trainers.configuration.config import NotNegative, Positive, Section
+from trainers.configuration.fields import ConfigError, convert
+from trainers.configuration.paths import expanded
+from trainers.configuration.pyobject import PyObject, resolved
 
 Parts = tuple[float, float, float]
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import torch
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 
 
 def digest(parts: Mapping[str, Any]) -> str:

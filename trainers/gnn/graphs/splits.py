@@ -11,12 +11,12 @@ from typing import Any
 
 from torch.utils.data import Subset
 
-from trainers.core.distributed import Place
-from trainers.core.fields import ConfigError
-from trainers.core.paths import expanded
-from trainers.core.permutation import Permutation
-from trainers.core.pyobject import resolved
-from trainers.core.randomness import SPLIT, derived
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.paths import expanded
+from trainers.configuration.pyobject import resolved
+from trainers.distributed.permutation import Permutation
+from trainers.distributed.process_group import Place
+from trainers.distributed.randomness import SPLIT, derived
 from trainers.gnn.graphs.building import built
 from trainers.gnn.graphs.dataset import Graphs
 from trainers.gnn.graphs.making import FromCausets, FromFiles, Making

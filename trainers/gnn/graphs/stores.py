@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy
 import numpy.typing
 
-from trainers.core.fields import ConfigError, suggestion
+from trainers.configuration.fields import ConfigError, suggestion
 from trainers.gnn.graphs.zarr_folders import group_names, root_of
 
 Array: TypeAlias = "numpy.typing.NDArray[Any]"

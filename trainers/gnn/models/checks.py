@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainers.core.fields import suggestion
+from trainers.configuration.fields import suggestion
 
 
 def positive(**values: Any) -> list[str]:

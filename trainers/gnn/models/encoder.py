@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.models.checks import a_list, positive
 from trainers.gnn.models.gnn_block import GNNBlock
 

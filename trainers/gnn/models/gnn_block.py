@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.models.checks import a_share, a_switch, positive
 from trainers.gnn.models.inputs import given, taken
 from trainers.gnn.models.parts import Fields, Part, built, name_of, of_libraries, part

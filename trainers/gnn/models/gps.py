@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GINConv, GPSConv, global_add_pool
 from torch_geometric.nn.attention import PerformerAttention
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.models.checks import a_share, a_switch, among, positive
 from trainers.gnn.models.gnn_block import with_width
 from trainers.gnn.models.parts import Fields, Part, built, part

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch_geometric.nn.dense import Linear
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.models.checks import a_list
 from trainers.gnn.models.parts import Fields, Part, built, part
 

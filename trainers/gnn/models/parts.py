@@ -13,9 +13,9 @@ import torch_geometric
 from torch import nn
 
 import trainers
-from trainers.core.contract import wrong_arguments
-from trainers.core.fields import ConfigError, suggestion
+from trainers.configuration.fields import ConfigError, suggestion
 from trainers.gnn.names import arguments, found
+from trainers.task.contract import wrong_arguments
 
 
 class Fields(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.models.gnn_model import GNNModel
 from trainers.gnn.models.inputs import given, taken
 from trainers.gnn.models.parts import Fields, built, part

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch_geometric.nn import Sequential as Wired
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.models.checks import a_list, a_switch
 from trainers.gnn.models.joints import width_into
 from trainers.gnn.models.parts import Fields, built, part, part_of

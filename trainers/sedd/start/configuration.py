@@ -11,10 +11,19 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from trainers.core.config import Fraction, Logging, Member, NotNegative, Positive, Seconds, Section, Seed
-from trainers.core.fields import ConfigError, convert
-from trainers.core.overrides import override, put, tells
-from trainers.core.sweep import Choose, by_array
+from trainers.configuration.config import (
+    Fraction,
+    Logging,
+    Member,
+    NotNegative,
+    Positive,
+    Seconds,
+    Section,
+    Seed,
+)
+from trainers.configuration.fields import ConfigError, convert
+from trainers.configuration.overrides import override, put, tells
+from trainers.configuration.sweep import Choose, by_array
 from trainers.sedd import settings
 from trainers.sedd.settings import Above
 from trainers.sedd.start.words import IN_OWN_WORDS

@@ -6,9 +6,18 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from trainers.core.command_line import add_members, add_overrides, new_parser
-from trainers.core.config import DEVICES
-from trainers.core.flags import Field, add_fields, add_file, add_wandb, file_of, spelled, told_by, wandb_of
+from trainers.configuration.config import DEVICES
+from trainers.configuration.flags import (
+    Field,
+    add_fields,
+    add_file,
+    add_wandb,
+    file_of,
+    spelled,
+    told_by,
+    wandb_of,
+)
+from trainers.program.command_line import add_members, add_overrides, new_parser
 from trainers.sedd.start.words import in_own_words
 
 DESCRIPTION = "Train a score-entropy diffusion of proteins."

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from launcher.ranks import RankEnv
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.sedd.start.flags import LAYOUT
 
 

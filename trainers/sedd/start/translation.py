@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from trainers.core import config as core
-from trainers.core.pyobject import PyObject
-from trainers.core.yaml_text import plain
+from trainers.configuration import config as core
+from trainers.configuration.pyobject import PyObject
+from trainers.configuration.yaml_text import plain
 from trainers.sedd import settings
 from trainers.sedd.start.configuration import DEFAULT_ITERATIONS, Settings, Training
 

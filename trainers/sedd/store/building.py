@@ -23,10 +23,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from trainers.core.durable import flush_folder, sealed, sum_of, write_sealed
-from trainers.core.fields import ConfigError
-from trainers.core.helpers import usual_processes
-from trainers.core.locking import locked
+from trainers.checkpointing.durable import flush_folder, sealed, sum_of, write_sealed
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.locking import locked
+from trainers.distributed.parallel_map import usual_processes
 from trainers.sedd.store.bar import Bar
 from trainers.sedd.store.deduplication import mark_repeated, write_zeros
 from trainers.sedd.store.fasta import Fasta

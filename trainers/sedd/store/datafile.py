@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from trainers.core.durable import sum_of
-from trainers.core.fields import ConfigError
-from trainers.core.locking import locked
-from trainers.core.paths import expanded
+from trainers.checkpointing.durable import sum_of
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.paths import expanded
+from trainers.distributed.locking import locked
 from trainers.sedd.store.building import build_locked
 from trainers.sedd.store.token_store import FORMAT, Filters, TokenStore
 

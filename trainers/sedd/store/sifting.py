@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy
 
-from trainers.core.helpers import mapped
+from trainers.distributed.parallel_map import mapped
 from trainers.sedd.alphabet import UNKNOWN, encode
 from trainers.sedd.store.deduplication import HASH
 from trainers.sedd.store.fasta import sequences

@@ -20,9 +20,9 @@ import msgspec
 import numpy
 import numpy.typing
 
-from trainers.core.config import Fraction, Positive, Section
-from trainers.core.durable import read_sealed
-from trainers.core.fields import ConfigError
+from trainers.checkpointing.durable import read_sealed
+from trainers.configuration.config import Fraction, Positive, Section
+from trainers.configuration.fields import ConfigError
 from trainers.sedd.alphabet import Tokens
 
 FORMAT = 1

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.dpo.network.folds import letters, shuffled, wandering
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.dpo.network.model import InverseFolding
 from trainers.dpo.network.weights import load, save
 

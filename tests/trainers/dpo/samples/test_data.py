@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.trainers.dpo.helices import helix, structure, written
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.dpo.alphabet import UNKNOWN
 from trainers.dpo.samples.batch import Sample
 from trainers.dpo.samples.data import ChainSet, PairSet, collated

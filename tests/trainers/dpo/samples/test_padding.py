@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from trainers.core.config import Evaluation, Training
-from trainers.core.data import evaluation_loader, training_loader
-from trainers.core.distributed import Place
+from trainers.configuration.config import Evaluation, Training
+from trainers.data.loaders import evaluation_loader, training_loader
+from trainers.distributed.process_group import Place
 from trainers.dpo.samples.data import ChainSet, collated
 from trainers.dpo.settings import Chains
 from trainers.dpo.structures.synthetic import write_structures

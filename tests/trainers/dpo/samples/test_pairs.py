@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tests.trainers.dpo.helices import helix, structure, written
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.dpo.alphabet import LETTERS
 from trainers.dpo.samples.pairs import Fitted, Pair, fitted, read_pairs
 from trainers.dpo.structures.reading import Chain, Layout, read_chains

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.dpo.samples.parts import divided, see_that_they_are_the_same
 from trainers.dpo.settings import Pairs
 

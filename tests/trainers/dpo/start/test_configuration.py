@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainers.core.config import Config
-from trainers.core.fields import ConfigError
-from trainers.core.pyobject import PyObject
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import PyObject
 from trainers.dpo import settings
 from trainers.dpo.start.configuration import OBJECTIVES, read
 from trainers.dpo.start.flags import with_flags

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trainers.core.config import Config
-from trainers.core.fields import ConfigError
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
 from trainers.dpo.start.configuration import read
 from trainers.dpo.start.flags import NAMES, parsed, parser, parted, told, with_flags
 

@@ -15,7 +15,7 @@ import numpy
 import pytest
 
 from tests.trainers.dpo.helices import helix, structure, written
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.dpo.structures import cache
 from trainers.dpo.structures.cache import Structures, structures_of
 from trainers.dpo.structures.reading import Chain, read_chains

@@ -13,7 +13,7 @@ import pytest
 
 from tests.trainers.dpo import helices
 from tests.trainers.dpo.helices import helix, structure, written
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.dpo.alphabet import LETTERS, UNKNOWN, Tokens
 from trainers.dpo.structures.reading import Chain, Layout, read_chains, read_structure
 

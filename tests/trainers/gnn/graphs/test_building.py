@@ -18,7 +18,7 @@ import pytest
 
 from tests.trainers.gnn.graphs import users, written
 from tests.trainers.toys import Ranks, run
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.graphs import building
 from trainers.gnn.graphs.building import built
 from trainers.gnn.graphs.dataset import Graphs

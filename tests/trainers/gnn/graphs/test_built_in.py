@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.trainers.gnn.graphs import written
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.causets.features import NODE, SCALARS, node_features, scalars
 from trainers.gnn.causets.order import links
 from trainers.gnn.graphs.built_in import BuiltIn

@@ -13,7 +13,7 @@ import torch
 from torch_geometric.data import Data
 
 from tests.trainers.gnn.graphs import users, written
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.causets.samples import sample
 from trainers.gnn.causets.settings import Causets
 from trainers.gnn.graphs import processes

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from trainers.core.pyobject import PyObject
+from trainers.configuration.pyobject import PyObject
 from trainers.gnn.graphs.settings import Files, Generated, read
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.graphs.sources import state_of, text_of, texts_of
 
 

@@ -15,16 +15,16 @@ from torch_geometric.data import Batch
 from launcher.ranks import RankEnv
 from tests.trainers.gnn.graphs import users, written
 from tests.trainers.toys import run
-from trainers.core.distributed import Place, cleanup_ddp, initialize_ddp
-from trainers.core.fields import ConfigError
-from trainers.core.loading import drawn_from
-from trainers.core.sampling import split
+from trainers.configuration.fields import ConfigError
+from trainers.data.batches import drawn_from
+from trainers.distributed.process_group import Place, cleanup_ddp, initialize_ddp
 from trainers.gnn.causets.samples import sample
 from trainers.gnn.causets.settings import Causets
 from trainers.gnn.graphs import splits
 from trainers.gnn.graphs.records import encoded
 from trainers.gnn.graphs.splits import prepared
 from trainers.task import Splits
+from trainers.task.splitting import split
 
 ORDERS = written.orders(20)
 

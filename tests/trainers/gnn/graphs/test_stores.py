@@ -12,7 +12,7 @@ import zarr
 
 import trainers.gnn as QG
 from tests.trainers.gnn.graphs import written
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.graphs.orders import ordered
 from trainers.gnn.graphs.stores import opened
 

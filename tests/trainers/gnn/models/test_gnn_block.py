@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GINEConv, GraphNorm
 
 from tests.trainers.gnn.models.graphs import WIDTH, batch, graph
-from trainers.core.fields import ConfigError
-from trainers.core.pyobject import PyObject
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import PyObject
 from trainers.gnn.models import Encoder, GNNBlock, SkipConnection
 
 

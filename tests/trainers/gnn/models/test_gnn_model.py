@@ -12,7 +12,7 @@ from torch_geometric.data import Batch
 from torch_geometric.nn import global_max_pool, global_mean_pool
 
 from tests.trainers.gnn.models.graphs import WIDTH, batch, graph, permuted
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.models import GNNModel
 
 PLAIN: dict[str, Any] = {

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.trainers.gnn.models.graphs import WIDTH, batch
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.models import GPSModel
 
 

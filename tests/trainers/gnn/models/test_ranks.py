@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from launcher.ranks import RankEnv
 from tests.trainers.gnn.models.graphs import WIDTH, batch
 from tests.trainers.toys import run
-from trainers.core.distributed import cleanup_ddp, initialize_ddp
+from trainers.distributed.process_group import cleanup_ddp, initialize_ddp
 from trainers.gnn.models.section import applied, model_of
 
 SECTION: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.models.scaled import ScaledSequential
 
 

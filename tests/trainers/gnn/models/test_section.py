@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch_geometric.nn import global_mean_pool
 
 from tests.trainers.gnn.models.graphs import WIDTH, batch
-from trainers.core.fields import ConfigError
-from trainers.core.pyobject import PyObject
-from trainers.core.yaml_text import read_yaml
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import PyObject
+from trainers.configuration.yaml_text import read_yaml
 from trainers.gnn.models import GNNModel
 from trainers.gnn.models.section import applied, model_of
 

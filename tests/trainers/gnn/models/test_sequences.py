@@ -10,7 +10,7 @@ from torch import nn
 from torch_geometric.nn import GCNConv, GraphNorm
 
 from tests.trainers.gnn.models.graphs import WIDTH, batch
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.gnn.models import GNNBlock, LinearSequential, Sequential
 
 

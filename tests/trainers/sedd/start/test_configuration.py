@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trainers.core.fields import ConfigError
-from trainers.core.yaml_text import read_yaml, read_yaml_file
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.yaml_text import read_yaml, read_yaml_file
 from trainers.sedd.start.configuration import Settings, read
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "sedd.yaml"

@@ -120,7 +120,7 @@ def test_flags_that_make_no_sense(words: str, says: str, capsys: pytest.CaptureF
 
 
 def test_a_run_that_has_a_name_in_no_project_is_answered_with_the_flag() -> None:
-    from trainers.core.fields import ConfigError
+    from trainers.configuration.fields import ConfigError
 
     with pytest.raises(ConfigError, match=r"logging\.wandb\.project: is missing"):
         settings("--wandb_name", "n")

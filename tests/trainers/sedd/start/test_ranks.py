@@ -16,7 +16,7 @@ import torch
 
 from launcher.ranks import RankEnv
 from tests import patience
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.sedd import __main__ as program
 from trainers.sedd.start import ranks
 from trainers.sedd.start.flags import parsed

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainers.core import config as core
-from trainers.core.config import Config
-from trainers.core.fields import ConfigError
-from trainers.core.learning_rate import LearningRate
-from trainers.core.pyobject import PyObject
-from trainers.core.scaling import resolved
-from trainers.core.yaml_text import read_yaml, to_yaml
+from trainers.configuration import config as core
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import PyObject
+from trainers.configuration.yaml_text import read_yaml, to_yaml
+from trainers.optimization.learning_rate import LearningRate
+from trainers.optimization.scaling import resolved
 from trainers.sedd import settings
 from trainers.sedd.start.configuration import read
 from trainers.sedd.start.translation import core_config, without_effect
@@ -196,7 +196,7 @@ def test_once_also_when_it_is_gone_on() -> None:
     """The rate of a step follows from the configuration, however often a training goes on."""
     import torch
 
-    from trainers.core.optimizer import CONFIGURED
+    from trainers.optimization.optimizer import CONFIGURED
 
     config = translated("lr_schedule: {type: constant}\noptim: {warmup: 0}")
     model = torch.nn.Linear(1, 1)
@@ -323,7 +323,7 @@ def test_every_word_is_a_field_on_both_sides() -> None:
 def test_what_the_core_finds_later_is_said_of_the_file(text: str, says: str) -> None:
     import torch
 
-    from trainers.core.optimizer import CONFIGURED
+    from trainers.optimization.optimizer import CONFIGURED
 
     config = translated(text)
     optimizer = torch.optim.AdamW(torch.nn.Linear(1, 1).parameters(), lr=1.0)

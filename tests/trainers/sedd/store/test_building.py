@@ -22,7 +22,7 @@ from hypothesis import strategies as some
 from tests import patience
 from tests.mounts import mount_small, with_mounts
 from tests.trainers.sedd.stores import write_fasta
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.sedd.alphabet import decode
 from trainers.sedd.prepare import main
 from trainers.sedd.store import building, fasta, packing

@@ -16,7 +16,7 @@ import torch
 
 from tests.mounts import mount_read_only, with_mounts
 from tests.trainers.sedd.stores import store_with, write_fasta
-from trainers.core.fields import ConfigError
+from trainers.configuration.fields import ConfigError
 from trainers.sedd.alphabet import decode
 from trainers.sedd.store import building, datafile
 from trainers.sedd.store.building import build
@@ -173,7 +173,7 @@ OTHER = """
 import sys
 from pathlib import Path
 from trainers.sedd.store.building import build_locked
-from trainers.core.locking import locked
+from trainers.distributed.locking import locked
 from trainers.sedd.store.token_store import Filters
 
 source, place = map(Path, sys.argv[1:])
@@ -200,7 +200,7 @@ def test_of_two_one_builds_and_the_other_waits(tmp_path: Path, builds: list[Path
                 told.append(record.getMessage())
                 print(file=other.stdin, flush=True)  # now that this one waits
 
-        logger = logging.getLogger("trainers.core.locking")
+        logger = logging.getLogger("trainers.distributed.locking")
         handler = Telling()
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)

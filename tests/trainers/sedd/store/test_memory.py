@@ -14,7 +14,7 @@ import torch
 
 from tests.bench.packing import Taken, deduplicate, pack_short, read, sparse_store
 from tests.trainers.sedd.stores import write_fasta
-from trainers.core.durable import sealed, write_sealed
+from trainers.checkpointing.durable import sealed, write_sealed
 from trainers.sedd.store import building, fasta, packing
 from trainers.sedd.store.building import build
 from trainers.sedd.store.deduplication import HASH, mark_repeated

@@ -12,8 +12,8 @@ import numpy
 import pytest
 
 from tests.trainers.sedd.stores import store_with, write_fasta
-from trainers.core.durable import sealed
-from trainers.core.fields import ConfigError
+from trainers.checkpointing.durable import sealed
+from trainers.configuration.fields import ConfigError
 from trainers.sedd.alphabet import UNKNOWN, decode
 from trainers.sedd.store.building import build
 from trainers.sedd.store.token_store import Filters, TokenStore

@@ -1,0 +1,242 @@
+"""What a run that goes on may change: the configuration that a checkpoint was made with, and today's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.flattened import GLOBAL_BATCH, WORLD_SIZE, Fields, under
+from trainers.task import Task
+from trainers.task.contract import declared_arguments
+
+SILENT = {
+    # where, and how much is told of it
+    "name",
+    "member",
+    "log_level",
+    "logging",
+    "monitoring",
+    "training.path",
+    "training.run",
+    "training.fresh",
+    "training.resume_checkpoint",
+    "training.log_every",
+    "training.checkpoint_at",
+    "training.checkpoint_every_steps",
+    "training.keep_checkpoints",
+    # which of them are new, and in which parameter groups, the optimizer says when it is loaded
+    "training.optimizer_kwargs",
+    "training.max_memory_per_gpu",
+    # how ranks meet, and wait for each other
+    "parallel.world_size",
+    "parallel.rank",
+    "parallel.master_addr",
+    "parallel.master_port",
+    "parallel.output_device",
+    "parallel.start_timeout",
+    "parallel.timeout",
+    # how fast samples come; which ones, and their random streams, do not depend on it
+    "training.num_workers",
+    "training.pin_memory",
+    "training.prefetch_factor",
+    "training.persistent_workers",
+    "training.multiprocessing_context",
+    "training.collect_garbage_every",
+    "training.check_first_step",
+    # sums over a whole set do not depend on how it is dealt out
+    "validation.num_workers",
+    "validation.pin_memory",
+    "validation.drop_last",
+    "validation.prefetch_factor",
+    "validation.persistent_workers",
+    "validation.shuffle",
+    "testing",
+}
+"""Makes no difference to what is trained."""
+
+TOLD = {
+    # how long, and which model is the best
+    "training.num_epochs",
+    "training.num_steps",
+    "early_stopping",
+    "validation.every_steps",
+    "validation.batch_size",
+    "validation.validator",
+    # how the weights move
+    "training.optimizer_args",
+    "training.schedule",
+    "training.lr_scheduler_type",
+    "training.lr_scheduler_args",
+    "training.lr_scheduler_kwargs",
+    "training.lr_scheduler_per",
+    "training.scaling",
+    "training.clip_grad_norm",
+    "training.non_finite",
+    # the last bits: what computes, in which type, and in which order it is summed
+    "training.device",
+    "training.precision",
+    "training.compile",
+    "training.batch_size",
+    "training.gradient_accumulation_steps",
+    WORLD_SIZE,
+    "parallel.backend",
+    "parallel.find_unused_parameters",
+    "parallel.gradient_as_bucket_view",
+    "parallel.static_graph",
+    "parallel.bucket_cap_mb",
+    "parallel.communication_hook",
+    "parallel.sync_batchnorm",
+}
+"""Takes effect from the checkpoint on, and is said."""
+
+MATTERS = {
+    # what is trained
+    "task",
+    "task_kwargs",
+    "model",
+    "criterion",
+    "apply_model",
+    "training.optimizer_type",
+    "training.ema_decay",
+    # on which samples, and in which order
+    "data",
+    "training.seed",
+    "training.shuffle",
+    "training.drop_last",
+    GLOBAL_BATCH,
+}
+"""Another training: what the checkpoint holds would not be its beginning."""
+
+_PARTS = ("training.batch_size", "training.gradient_accumulation_steps", WORLD_SIZE)
+"""What the global batch is the product of."""
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What has changed since a checkpoint, a line for each."""
+
+    refused: list[str]
+    """Why it is another training."""
+    told: list[str]
+    """What is other from here on."""
+
+    def check(self) -> None:
+        """Refuse to go on if something matters.
+
+        Raises:
+            ConfigError: with all that does, and the ways out.
+        """
+        if self.refused:
+            raise ConfigError([*self.refused, _WAYS_OUT])
+
+
+_WAYS_OUT = (
+    "this would be another training: put back what the checkpoint was made with; or begin anew with "
+    "training.fresh: true (--fresh), which sets the old folder aside; or train beside it, with "
+    "training.run: NAME"
+)
+
+
+def compare(
+    before: Mapping[str, Any], now: Mapping[str, Any], checkpoint: str, step: int, task: Task | None = None
+) -> Differences:
+    """What has changed from the fields in `checkpoint`, which was made at `step`, to those of today.
+
+    `task` says which of its own arguments are silent or told.
+    """
+    classes = _classes(task)
+    old, new = _folded(before, now), _folded(now, before)
+    refused, told = [], []
+    other_batch = old.get(GLOBAL_BATCH) != new.get(GLOBAL_BATCH)
+    if other_batch:
+        refused.append(_global_batch(old, new, checkpoint))
+    for path in [*old, *(path for path in new if path not in old)]:
+        was, value = old.get(path, _ABSENT), new.get(path, _ABSENT)
+        kind = _class_of(path, classes)
+        if was == value or kind is SILENT or path == GLOBAL_BATCH or (other_batch and path in _PARTS):
+            continue
+        if kind is MATTERS and _meaning(path, was) != _meaning(path, value):
+            refused.append(f"{path}: {_is(value)}, but {checkpoint} was made with {_words(was)}")
+            continue
+        told.append(f"{path}: was {_words(was)} until step {step}, {_is(value)} from here on")
+    return Differences(refused, told)
+
+
+def digest(now: Mapping[str, Any], task: Task | None = None) -> str:
+    """All that matters in one word: trainings that share it may go on from each other's checkpoints."""
+    classes = _classes(task)
+    meant = {
+        path: _meaning(path, value) for path, value in now.items() if _class_of(path, classes) is MATTERS
+    }
+    return hashlib.sha256(json.dumps(meant, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _classes(task: Task | None) -> list[tuple[set[str], set[str]]]:
+    """SILENT and TOLD, each with its entries and what the task adds to them."""
+    silent, told = (declared_arguments(task, name) for name in ("silent_arguments", "told_arguments"))
+    return [(SILENT, SILENT | silent), (TOLD, TOLD | told)]
+
+
+def _class_of(path: str, classes: Iterable[tuple[set[str], set[str]]]) -> set[str]:
+    """The class whose entry a path lies under; what nobody has declared matters."""
+    return next((kind for kind, entries in classes if under(path, entries)), MATTERS)
+
+
+def _meaning(path: str, value: Any) -> Any:
+    """What of a value matters: where a file lies does not, its name does; nor how long an average is."""
+    if path == "training.ema_decay":
+        return value is not None and value is not _ABSENT
+    if isinstance(value, str):
+        return Path(value).name if Path(value).is_absolute() else value
+    if isinstance(value, list):
+        return [_meaning("", each) for each in value]
+    if isinstance(value, dict):
+        return {key: _meaning("", each) for key, each in value.items()}
+    return value
+
+
+def _global_batch(old: Mapping[str, Any], new: Mapping[str, Any], checkpoint: str) -> str:
+    """The line that names what has changed the global batch, and how to get the old one."""
+    changed = [part for part in _PARTS if old.get(part) != new.get(part)] or [GLOBAL_BATCH]
+    was, now = (" x ".join(_words(side.get(part, _ABSENT)) for part in _PARTS) for side in (old, new))
+    line = (
+        f"{', '.join(changed)}: the global batch, batch_size x gradient_accumulation_steps x ranks, is {now} "
+        f"= {new[GLOBAL_BATCH]}, but {checkpoint} was made with {was} = {old.get(GLOBAL_BATCH)}"
+    )
+    each, rest = divmod(old.get(GLOBAL_BATCH) or 0, new[_PARTS[1]] * new[WORLD_SIZE])
+    return f"{line}; training.batch_size: {each} keeps it" if each and not rest else line
+
+
+def _folded(mine: Mapping[str, Any], others: Mapping[str, Any]) -> Fields:
+    """My fields, where those of a section that the others have as one value are one, too."""
+    folded: Fields = {}
+    for path, value in mine.items():
+        whole = next((above for above in _above(path) if above in others and above not in mine), None)
+        if whole is None:
+            folded[path] = value
+        else:
+            folded.setdefault(whole, {})[path[len(whole) + 1 :]] = value
+    return folded
+
+
+def _above(path: str) -> Iterable[str]:
+    parts = path.split(".")
+    return (".".join(parts[:number]) for number in range(1, len(parts)))
+
+
+def _is(value: Any) -> str:
+    return "is not given" if value is _ABSENT else f"is {_words(value)}"
+
+
+def _words(value: Any) -> str:
+    if value is _ABSENT:
+        return "none given"
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"

@@ -1,0 +1,182 @@
+"""What a run keeps of itself, and how it goes on from there: all that a checkpoint is made of."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from trainers.checkpointing.best_weights import load_weights
+from trainers.checkpointing.checkpoints import Checkpoints, found_in, load_part
+from trainers.checkpointing.differences import compare, digest
+from trainers.checkpointing.registry import Registry
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.flattened import Fields, fields
+from trainers.configuration.paths import expanded
+from trainers.distributed.process_group import Place
+from trainers.optimization.engine import Engine
+from trainers.optimization.weights import Weights
+from trainers.task import Task
+from trainers.task.training_state import TrainingState
+
+logger = logging.getLogger(__name__)
+
+
+class Log(Protocol):
+    """The record of a run, which a resumed run continues where its checkpoint was made."""
+
+    def position(self) -> int:
+        """Where it ends now."""
+        ...
+
+    def go_back(self, position: int, step: int) -> None:
+        """Drop what was recorded after `position`, which was made at `step`."""
+        ...
+
+
+class Continuation:
+    """Saves and takes up a training: weights, averaged weights, and the registry of all other states."""
+
+    def __init__(
+        self,
+        config: Config,
+        given: Task | None,
+        task: Task,
+        place: Place,
+        checkpoints: Checkpoints,
+        state: TrainingState,
+        engine: Engine,
+        weights: Weights,
+        log: Log,
+        registry: Registry,
+    ):
+        self._config = config
+        self._given = given
+        self._task = task
+        self._place = place
+        self._checkpoints = checkpoints
+        self._state = state
+        self._engine = engine
+        self._weights = weights
+        self._log = log
+        self._registry = registry
+        self._saved: tuple[int, int, bool] | None = None
+        self.stall = 0.0
+        """Seconds that training halted for the last checkpoint."""
+
+    def save(self) -> None:
+        """Keep where training stands, unless that is kept; all ranks must call it.
+
+        Rank 0 writes, and does so while training goes on; `wait` ends with it.
+
+        Raises:
+            NonFiniteError: the last step has made the weights something that is no number.
+            ConfigError: the ranks' weights differ, and nothing is kept; or a parameter is left untrained.
+            OSError: on rank 0, if this or the checkpoint before it could not be written.
+        """
+        if self._saved is not None and self._saved >= self._here():
+            return
+        began = time.perf_counter()
+        self._engine.settle()
+        self._weights.check_alike()
+        states = self._registry.state_dict(self._place)
+        if self._place.is_main:
+            now = self._fields()
+            states["about"] = {
+                "config": now,
+                "digest": digest(now, self._task),
+                "metrics": self._log.position(),
+            }
+            parts: dict[str, Mapping[str, Any]] = {"model": self._engine.bare.state_dict()}
+            if self._engine.average is not None:
+                parts["ema"] = self._engine.average.module.state_dict()
+            logger.info(
+                "Saving checkpoint for model at epoch %d, step %d", self._state.epoch, self._state.step
+            )
+            self._checkpoints.save(self._state.step, {**parts, "training": states})
+        self._saved = self._here()
+        self.stall = time.perf_counter() - began
+        self._weights.check_trained()
+
+    @property
+    def longest(self) -> float:
+        """Seconds that one took, from the moment that training halted for it until it was durable."""
+        return self.stall + self._checkpoints.longest
+
+    def wait(self) -> None:
+        """Until all that was saved is on the disk.
+
+        Raises:
+            OSError: on rank 0, if it cannot be.
+        """
+        if self._place.is_main:
+            self._checkpoints.wait()
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        """Keep beside the checkpoint of this step what its validation has said; rank 0 writes."""
+        if self._place.is_main:
+            self._checkpoints.record(self._state.step, record)
+
+    def newest(self) -> Path | None:
+        """The newest checkpoint that is whole, the same on all ranks; None: there is none at all.
+
+        Raises:
+            CheckpointError: there are some, and every one is damaged.
+        """
+        return self._place.decided(self._checkpoints.newest)
+
+    def given(self) -> Path | None:
+        """The checkpoint of another run that this one is to begin with, the same on all ranks.
+
+        Raises:
+            ConfigError: there is none where `training.resume_checkpoint` says.
+            CheckpointError: it is damaged.
+        """
+        asked = self._config.training.resume_checkpoint
+        return None if asked is None else self._place.decided(lambda: _meant(asked))
+
+    def load(self, path: Path) -> dict[str, Any] | None:
+        """Go on from a checkpoint; what its validation has said, if it was validated.
+
+        Raises:
+            ConfigError: it was made with a configuration that does not fit.
+        """
+        states = load_part(path, "training")
+        about = states.pop("about")
+        step = states["state"]["step"]
+        found = compare(about["config"], self._fields(), str(path), step, self._task)
+        found.check()
+        load_weights(self._engine, path)
+        self._registry.load_state_dict(states, self._place)
+        # What another run has told stands in its own folder.
+        ours = path.parent == self._checkpoints.folder
+        self._log.go_back(about["metrics"] if ours else 0, self._state.step)
+        self._saved = self._here()
+        for line in found.told:
+            logger.info("%s", line)
+        words = "Going on from %s: epoch %d, step %d, configuration %s"
+        logger.info(words, path, self._state.epoch, self._state.step, about["digest"])
+        return self._place.decided(lambda: self._checkpoints.record_of(path))
+
+    def _fields(self) -> Fields:
+        return fields(self._config, self._place.world_size, self._given)
+
+    def _here(self) -> tuple[int, int, bool]:
+        """Grows as training goes on; what was saved to be validated is not saved again afterwards."""
+        return self._state.step, self._state.epoch, self._state.validating
+
+
+def _meant(asked: str) -> Path:
+    field = "training.resume_checkpoint"
+    found = found_in(expanded(asked, field))
+    if found is None:
+        raise ConfigError(
+            [
+                f"{field}: is {asked!r}, but there is no checkpoint of castoff's; write the folder of one, "
+                "as trained/NAME/checkpoints/step-0000002000, or that of a run, whose newest is meant"
+            ]
+        )
+    return found

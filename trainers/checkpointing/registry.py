@@ -1,0 +1,54 @@
+"""Everything that has a state, which a checkpoint keeps and a resumed training takes up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from trainers.distributed.process_group import Place
+
+
+class Stateful(Protocol):
+    """What can be kept and taken up again."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain containers."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        ...
+
+
+class OfOneRank(Stateful, Protocol):
+    """What each rank has its own of."""
+
+    def load_state_dicts(self, states: Sequence[dict[str, Any]], place: Place) -> None:
+        """Go on from the states of another number of ranks."""
+        ...
+
+
+class Registry:
+    """Everything that has a state: `shared`, of which rank 0's is kept, and `own` of each rank."""
+
+    def __init__(self, shared: Mapping[str, Stateful], own: Mapping[str, OfOneRank]):
+        self._shared = shared
+        self._own = own
+
+    def state_dict(self, place: Place) -> dict[str, Any]:
+        """What a checkpoint keeps, on rank 0. All ranks must call it."""
+        ranks = place.gather_on_main({name: part.state_dict() for name, part in self._own.items()})
+        if not place.is_main:
+            return {}
+        return {**{name: part.state_dict() for name, part in self._shared.items()}, "ranks": ranks}
+
+    def load_state_dict(self, state: dict[str, Any], place: Place) -> None:
+        """Go on from a checkpoint."""
+        for name, part in self._shared.items():
+            part.load_state_dict(state[name])
+        ranks = state["ranks"]
+        for name, own in self._own.items():
+            if len(ranks) == place.world_size:
+                own.load_state_dict(ranks[place.rank][name])
+            else:
+                own.load_state_dicts([rank[name] for rank in ranks], place)

@@ -1,0 +1,215 @@
+"""Whether a loss is a sum, as it should be, or a mean: the same samples twice double a sum and leave a mean.
+
+The same goes for what `evaluate` gives. Only what is unmistakable is reported. What draws random numbers is
+computed several times. What is neither, as where samples are compared with each other, is left alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from trainers.checks.untouched import untouched
+from trainers.configuration.fields import ConfigError, few
+from trainers.data.batches import Pair
+from trainers.distributed.process_group import Place
+from trainers.distributed.randomness import TASK, derived
+from trainers.evaluation.measures import evaluating, totals
+from trainers.optimization.engine import Engine
+from trainers.task import Evaluated, Sum, Task, move
+from trainers.task.training_state import TrainingState
+
+logger = logging.getLogger(__name__)
+
+_DRAWS = 3
+"""How often a sum that looks like a mean is computed, with other random numbers."""
+
+_ROUNDING = 1e-2
+_NOISE = 0.1
+"""By which part numbers may differ that should be the same: without random numbers, and with some."""
+
+
+class _Figure(NamedTuple):
+    """What a few samples come to, or these samples twice."""
+
+    total: float
+    items: float | None
+
+
+_Figures: TypeAlias = "dict[str, tuple[_Figure, _Figure]]"
+"""By name: of the samples, and of the samples twice."""
+
+_Sums: TypeAlias = "Callable[[Task, nn.Module, Any, int], Mapping[str, Sum]]"
+"""What a task makes of a batch, of so many samples."""
+
+
+class Kind(NamedTuple):
+    """A method of a task that gives sums."""
+
+    method: str
+    sums: _Sums
+    main: str
+    """What must be a sum: of anything else a mean is a warning."""
+    others: str
+    mend: str
+    a_sum: str
+    no_grad: bool
+
+
+def _of_loss(task: Task, model: nn.Module, batch: Any, _: int) -> dict[str, Sum]:
+    loss = task.loss(model, batch)
+    return {
+        "total": (loss.total, loss.count),
+        **{name: (value, loss.count) for name, value in loss.metrics.items()},
+    }
+
+
+def _of_evaluation(task: Task, model: nn.Module, batch: Any, samples: int) -> dict[str, Sum]:
+    """Each measure as a sum over samples: the task's `finish` decides by what it divides."""
+    given = task.evaluate(model, batch)
+    sums = totals(given.sums if isinstance(given, Evaluated) else given, samples)
+    return {name: (value * samples, None) for name, value in task.finish(sums).items()}
+
+
+LOSS = Kind(
+    "loss",
+    _of_loss,
+    "total",
+    "metrics",
+    "sum it (reduction='sum'), or give Loss(mean * samples); of a mean over other items, as tokens, "
+    "Loss(mean * tokens, tokens)",
+    "a sum, as (guess == label).sum()",
+    no_grad=False,
+)
+EVALUATE = Kind(
+    "evaluate",
+    _of_evaluation,
+    "loss",
+    "measures",
+    'give {"loss": (sum, None)}; of a mean, (mean * samples, None), and over other items, as tokens, '
+    "(mean * tokens, tokens)",
+    "a sum and its items, as ((guess == label).sum(), len(label))",
+    no_grad=True,
+)
+
+
+class Additivity:
+    """Looks at what a task makes of a few samples, and leaves everything as it was."""
+
+    def __init__(self, engine: Engine, state: TrainingState, place: Place):
+        self._engine = engine
+        self._state = state
+        self._place = place
+
+    def check(self, kind: Kind, task: Task, pair: Pair | None) -> None:
+        """See that a method of the task gives sums; all ranks must call it.
+
+        Raises:
+            ConfigError: on all ranks it gives a mean for what training, or the choice of the best, follows.
+        """
+        model = self._engine.judged if kind.no_grad else self._engine.bare
+        drawn, means = self._looked_at(task, model, pair, kind)
+        others = few(sorted(name for name in means if name != kind.main))
+        where = f"{type(task).__qualname__}.{kind.method} gives a mean for"
+        if self._place.everywhere(kind.main in means):
+            beside = f" and for the {kind.others} {others}" if others else ""
+            raise self._said(f"{where} {kind.main}{beside}", kind, pair, drawn)
+        if self._place.is_main and others and kind.main not in means:
+            logger.warning(
+                "%s %s where a sum over the batch's items is due, so it is divided once more; give %s",
+                *(where, others, kind.a_sum),
+            )
+
+    def _looked_at(
+        self, task: Task, model: nn.Module, pair: Pair | None, kind: Kind
+    ) -> tuple[list[_Figures | None], list[str]]:
+        """The figures of each drawing, and the names of what is a mean; none where a rank has no samples."""
+        if not self._place.everywhere(pair is not None):
+            return [], []
+        assert pair is not None
+        with untouched(model, task), torch.set_grad_enabled(not kind.no_grad):
+            drawn = [self._figures(task, model, pair, kind.sums, 0)]
+            # All ranks compute as often: a loss may wait for other ranks.
+            if self._place.anywhere(bool(_means(drawn))):
+                drawn += [self._figures(task, model, pair, kind.sums, number) for number in range(1, _DRAWS)]
+        return drawn, _means(drawn)
+
+    def _figures(self, task: Task, model: nn.Module, pair: Pair, sums: _Sums, number: int) -> _Figures | None:
+        """None: it cannot be computed so."""
+        seed = derived(TASK, self._state.seed, self._place.rank, number)
+        try:
+            once = self._of(task, model, pair.once, pair.samples, sums, seed)
+            twice = self._of(task, model, pair.twice, 2 * pair.samples, sums, seed)
+        except Exception as error:  # noqa: BLE001  # in eval mode, or with fewer samples, it may take none
+            logger.debug("what a few samples come to cannot be looked at: %r", error)
+            return None
+        return {name: (once[name], twice[name]) for name in once if name in twice}
+
+    def _of(
+        self, task: Task, model: nn.Module, batch: Any, samples: int, sums: _Sums, seed: int
+    ) -> dict[str, _Figure]:
+        self._state.draw_from(seed)
+        batch = move(copy.deepcopy(batch), self._place.device)
+        with evaluating(model), self._engine.autocast():
+            found = sums(task, model, batch, samples)
+        return {
+            name: _Figure(_number(value), None if count is None else _number(count))
+            for name, (value, count) in found.items()
+        }
+
+    def _said(
+        self, what: str, kind: Kind, pair: Pair | None, drawn: Sequence[_Figures | None]
+    ) -> ConfigError:
+        assert pair is not None
+        assert drawn[0] is not None
+        once, twice = (each.total for each in drawn[0][kind.main])
+        # Rank 0's, on every rank: so all have the same error, and one of them says it.
+        first = self._place.gather(torch.tensor([once, twice], dtype=torch.float64))[0]
+        return ConfigError(
+            [
+                f"{what} where a sum is due: {kind.mend}. Of {pair.samples} samples the {kind.main} is "
+                f"{first[0]:.6g}, and of the same twice {first[1]:.6g}, on rank 0. If it is right as it is, "
+                "training.check_first_step: false leaves this out"
+            ]
+        )
+
+
+def _number(value: Tensor | float) -> float:
+    return float(value.detach()) if isinstance(value, Tensor) else float(value)
+
+
+def _means(drawn: Sequence[_Figures | None]) -> list[str]:
+    """The names of what stays as it is where samples come twice, and should not."""
+    figures = [each for each in drawn if each is not None]
+    if len(figures) < len(drawn):
+        return []
+    names = [name for name in figures[0] if all(name in each for each in figures)]
+    return [name for name in names if _is_mean([each[name] for each in figures])]
+
+
+def _is_mean(drawn: Sequence[tuple[_Figure, _Figure]]) -> bool:
+    return _counted(*drawn[0]) and _stays([(once.total, twice.total) for once, twice in drawn])
+
+
+def _counted(once: _Figure, twice: _Figure) -> bool:
+    """Whether the count grows with the samples; what is of one item a batch may be a mean."""
+    if once.items is None or twice.items is None:
+        return True
+    return once.items > 0 and math.isclose(twice.items, 2 * once.items, rel_tol=1e-3)
+
+
+def _stays(values: Sequence[tuple[float, float]]) -> bool:
+    ones, twos = zip(*values, strict=True)
+    middle = sum(ones) / len(ones)
+    if not all(map(math.isfinite, [*ones, *twos])) or abs(middle) < 1e-12:
+        return False
+    spread = max(abs(each / middle - 1) for each in ones)
+    several = len(values) > 1  # of one alone nobody knows whether it is drawn
+    allowed = _ROUNDING if several and spread <= _ROUNDING else _NOISE
+    return spread <= _NOISE and all(abs(two / middle - 1) <= allowed for two in twos)

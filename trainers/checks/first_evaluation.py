@@ -1,0 +1,160 @@
+"""Evaluates the first batch of the validation and test sets in the first step of training.
+
+A mistake in how a task evaluates would otherwise show after an epoch, or after all of them.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import torch
+
+from trainers.checks.additivity import EVALUATE, Additivity
+from trainers.checks.untouched import untouched
+from trainers.configuration.fields import ConfigError
+from trainers.data.batches import FirstBatch
+from trainers.data.loaders import Batch
+from trainers.distributed.explanations import brief, place_of
+from trainers.distributed.process_group import Place, of_a_collective
+from trainers.evaluation.early_stopping import Judge
+from trainers.evaluation.measures import evaluating, totals
+from trainers.optimization.engine import Engine
+from trainers.task import Evaluated, Task, move
+from trainers.task.contract import first_sums, measures
+from trainers.task.training_state import TrainingState
+
+logger = logging.getLogger(__name__)
+
+
+_SWITCH = "training.check_first_step: false skips this"
+
+
+class FirstEvaluation:
+    """Evaluates the first batches, and leaves everything as it was."""
+
+    first: Mapping[str, FirstBatch]
+    """Of the validation and the test set, by name, as far as they were read; they are evaluated once."""
+
+    def __init__(
+        self,
+        task: Task,
+        engine: Engine,
+        state: TrainingState,
+        place: Place,
+        judge: Judge,
+        additivity: Additivity,
+    ):
+        self.first = {}
+        self._task = task
+        self._engine = engine
+        self._state = state
+        self._place = place
+        self._judge = judge
+        self._additivity = additivity
+
+    def check(self, *, validates: bool) -> None:
+        """See that the sets can be evaluated; all ranks must call it.
+
+        What may be right once there is more than a batch, or that training may never need, is a warning.
+
+        Raises:
+            ConfigError: `evaluate` returns a mean, or early stopping watches what is not measured.
+            Exception: the task cannot evaluate the first batch of the validation set.
+        """
+        first, self.first = self.first, {}
+        if validates and self._place.everywhere("validation" in first):
+            self._validated(first["validation"])
+        if self._place.everywhere("test" in first):
+            self._tested(first["test"])
+
+    def _validated(self, first: FirstBatch) -> None:
+        task = self._task
+        if task.whole_set_evaluator is not None:
+            return
+        try:
+            given = self._evaluated(task, first.batch)
+        except Exception as error:
+            if self._place.is_main and not isinstance(error, ConfigError) and not of_a_collective(error):
+                logger.error(
+                    "Evaluating the first batch of the validation set failed. This is done in the first "
+                    "step, so that mistakes show before an epoch is over; %s",
+                    _SWITCH,
+                )
+            raise
+        self._place.decided(partial(self._see_measures, task, given, first.batch))
+        self._see_sums(task, first)
+
+    def _tested(self, first: FirstBatch) -> None:
+        wrong: Exception | None = None
+        tester = self._task
+        try:
+            tester = self._task.tester()
+            if tester.whole_set_evaluator is None:
+                given = self._evaluated(tester, first.batch)
+                if self._place.is_main:
+                    self._measures(tester, given, first.batch)
+        except Exception as error:  # noqa: BLE001  # perhaps nobody tests
+            wrong = error
+        if wrong is not None and self._place.is_main:
+            _warn("test", wrong)
+        own = tester is not self._task and tester.whole_set_evaluator is None
+        if self._place.everywhere(wrong is None and own):
+            self._see_sums(tester, first)
+
+    def _evaluated(self, task: Task, batch: Batch) -> Evaluated:
+        """What `evaluate` makes of the batch, on all ranks: it may gather from the others."""
+        model = self._engine.judged
+        data = move(_copy(batch.data), self._place.device)
+        with untouched(model, task), torch.no_grad(), evaluating(model), self._engine.autocast():
+            self._state.draw_from(batch.seed)
+            given = task.evaluate(model, data)
+        sums, kept = given if isinstance(given, Evaluated) else (given, None)
+        return Evaluated(first_sums(task, sums), kept)
+
+    def _see_measures(self, task: Task, given: Evaluated, batch: Batch) -> None:
+        try:
+            found = self._measures(task, given, batch)
+        except Exception as error:
+            if isinstance(error, (ConfigError, ImportError)) or type(error) is NameError:
+                raise
+            _warn("validation", error)
+        else:
+            self._see_watched(found)
+
+    def _measures(self, task: Task, given: Evaluated, batch: Batch) -> dict[str, float]:
+        with untouched(self._engine.judged, task):
+            found = measures(task, "finish", task.finish(totals(given.sums, batch.samples)))
+            if given.kept is not None:
+                found |= measures(task, "measure", task.measure([given.kept]))
+        return found
+
+    def _see_watched(self, found: dict[str, float]) -> None:
+        try:
+            self._judge.check(found)
+        except ConfigError as error:
+            said = f"if other batches, or later epochs, have it, {_SWITCH}"
+            raise ConfigError([f"{problem}; {said}" for problem in error.problems]) from None
+
+    def _see_sums(self, task: Task, first: FirstBatch) -> None:
+        if type(task).evaluate is not Task.evaluate:  # which takes the sums of `loss`
+            self._additivity.check(EVALUATE, task, first.pair)
+
+
+def _copy(data: Any) -> Any:
+    """A batch may consist of the objects that the data set keeps, and be changed where it is evaluated."""
+    try:
+        return copy.deepcopy(data)
+    except Exception:  # noqa: BLE001  # not everything can be copied
+        return data
+
+
+def _warn(name: str, error: Exception) -> None:
+    logger.warning(
+        "The first batch of the %s set cannot be evaluated: %s, %s. Ignore this if it needs what one batch "
+        "lacks, or what training has yet to make; %s",
+        *(name, brief(error), place_of(error), _SWITCH),
+    )

@@ -1,0 +1,34 @@
+"""All ranks were started with the same configuration: with another a rank would train apart, or hang."""
+
+from __future__ import annotations
+
+from trainers.configuration.config import Config
+from trainers.configuration.flattened import fields, under
+from trainers.distributed.agreement import agree
+from trainers.distributed.process_group import Place
+from trainers.task import Task
+from trainers.task.contract import declared_arguments
+
+_OWN = {
+    "log_level",
+    "parallel.master_addr",
+    "parallel.master_port",
+    "parallel.output_device",
+    "parallel.rank",
+    "training.path",
+    "training.run",
+}
+"""Fields in which ranks may differ: rank 0's alone counts, or each needs its own. A task's silent arguments
+are of them."""
+
+
+def agree_on_configuration(config: Config, task: Task, place: Place) -> None:
+    """See that all ranks were started with the same configuration; all of them must call it.
+
+    Raises:
+        ConfigError: they were not; on all ranks.
+    """
+    own = _OWN | declared_arguments(task, "silent_arguments")
+    every = fields(config, place.world_size, task).items()
+    values = {name: value for name, value in every if not under(name, own)}
+    agree(values, place, "start all ranks with the same configuration")

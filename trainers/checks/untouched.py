@@ -1,0 +1,59 @@
+"""A look at what a program does, after which all is as it was: the model, the task, and random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainers.distributed.randomness import undisturbed
+from trainers.task import Task
+from trainers.task.own_generators import drawing
+
+
+@contextmanager
+def untouched(model: nn.Module, task: Task) -> Iterator[None]:
+    """Afterwards weights, buffers and the task's own tensors hold what they held, the model's parts and the
+    task have their attributes again, and generators stand where they stood.
+
+    What a task keeps in lists and other objects is left as the look has made it.
+    """
+    own = [each for each in vars(task).values() if isinstance(each, Tensor)]
+    tensors = [(each, each._version, each.detach().clone()) for each in (*model.parameters(), *own)]
+    # Batch norms do not move the version of their buffers, and `.data` none.
+    buffers = [(each, each.detach().clone()) for each in model.buffers()]
+    attributes = [(vars(each), _copied(vars(each))) for each in (*model.modules(), task)]
+    with undisturbed(), drawing(task):
+        try:
+            yield
+        finally:
+            for each, before in attributes:
+                _put_back(each, before)
+            with torch.no_grad():
+                for tensor, version, values in tensors:
+                    if tensor._version != version:
+                        tensor.copy_(values)
+                for tensor, values in buffers:
+                    tensor.copy_(values)
+
+
+_OWN = ("_parameters", "_buffers", "_modules")
+"""Where a module keeps what is assigned to it."""
+
+
+def _copied(attributes: dict[str, Any]) -> dict[str, Any]:
+    own = {name: dict(each) for name in _OWN if isinstance(each := attributes.get(name), dict)}
+    return {**attributes, **own}
+
+
+def _put_back(attributes: dict[str, Any], before: dict[str, Any]) -> None:
+    for name in _OWN:
+        if isinstance(own := attributes.get(name), dict):
+            own.clear()
+            own.update(before[name])
+            before = {**before, name: own}
+    attributes.clear()
+    attributes.update(before)

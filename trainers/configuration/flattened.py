@@ -1,0 +1,80 @@
+"""A configuration as values by path: what a checkpoint keeps of it, and what ranks compare."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from trainers.configuration.config import Config
+from trainers.configuration.pyobject import PyObject
+from trainers.configuration.yaml_text import plain
+
+Fields: TypeAlias = dict[str, Any]
+"""Values by path, as `training.seed`; nothing but what JSON has."""
+
+WORLD_SIZE, GLOBAL_BATCH = "world size", "global batch"
+"""Two that no field holds: they are what the ranks and fields come to."""
+
+
+def fields(config: Config, world_size: int, task: object = None) -> Fields:
+    """Everything that a configuration says, and what it comes to on so many ranks; for a checkpoint.
+
+    `task` is one that Python code gives, which wins over the field: its class stands there.
+    """
+    flat: Fields = {}
+    for name in config.__struct_fields__:
+        _flatten(name, getattr(config, name), flat)
+    if task is not None:
+        flat["task"] = _told(PyObject(f"{type(task).__module__}.{type(task).__qualname__}"))
+    training = config.training
+    flat[WORLD_SIZE] = world_size
+    flat[GLOBAL_BATCH] = training.batch_size * training.gradient_accumulation_steps * world_size
+    return flat
+
+
+def under(path: str, entries: Iterable[str]) -> bool:
+    """Whether a path is one of the entries, or lies below it."""
+    return any(path == entry or path.startswith(f"{entry}.") for entry in entries)
+
+
+def _flatten(path: str, value: Any, flat: Fields) -> None:
+    """A section's fields and a field's arguments, each by its path; what JSON does not have as text.
+
+    An argument that is an empty mapping is given, too.
+    """
+    if hasattr(value, "__struct_fields__") and not isinstance(value, PyObject):
+        for name in value.__struct_fields__:
+            _flatten(f"{path}.{name}", getattr(value, name), flat)
+    elif isinstance(value, Mapping) and (value or "." not in path):
+        for name, inner in value.items():
+            _flatten(f"{path}.{name}", inner, flat)
+    else:
+        flat[path] = _told(plain(value))
+
+
+def _told(value: Any) -> Any:
+    """A value in what JSON has, the same in every process."""
+    if isinstance(value, PyObject):
+        return f"!pyobject {_script(value.path)}"
+    if isinstance(value, dict):
+        return {str(name): _told(inner) for name, inner in value.items()}
+    if isinstance(value, set):
+        return sorted((_told(inner) for inner in value), key=repr)
+    if isinstance(value, list):
+        return [_told(inner) for inner in value]
+    if isinstance(value, (int, type(None))) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
+
+
+def _script(path: str) -> str:
+    """An import path in which the program itself has its file's name, however it was started."""
+    module, _, name = path.partition(".")
+    if module not in ("__main__", "__mp_main__"):
+        return path
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    return f"{Path(file).stem}.{name}" if file else f"__main__.{name}"

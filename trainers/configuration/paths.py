@@ -1,0 +1,47 @@
+"""Paths as a configuration says them, with `~` and variables in them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from trainers.configuration.fields import ConfigError
+
+
+def expanded(path: str, field: str) -> Path:
+    """A field's path with `~` and variables, as $SCRATCH, put in their place, as a shell would.
+
+    Raises:
+        ConfigError: a variable is not set, or there is no such user.
+    """
+    told = os.path.expandvars(path)
+    left = re.search(r"\$\{?(\w+)", told)
+    if left is not None:
+        raise ConfigError(
+            [
+                f"{field}: is {path!r}, but {left[1]} is not set here; set it, or write the path itself, "
+                "as /scratch/me"
+            ]
+        )
+    try:
+        return Path(told).expanduser()
+    except RuntimeError as error:
+        user = Path(told).parts[0]
+        raise ConfigError(
+            [f"{field}: is {path!r}, but nobody knows the home of {user} here; write the path itself"]
+        ) from error
+
+
+def see_that_it_can_be_written(file: Path, field: str) -> None:
+    """See that a file has a folder, and that nothing else is in its place; before there is much to write.
+
+    Raises:
+        ConfigError: it has none, or there is.
+    """
+    folder = file.absolute().parent
+    if file.exists() and not file.is_file():
+        kind = "a folder" if file.is_dir() else "no file"
+        raise ConfigError([f"{field}: is {str(file)!r}, which is {kind}; name a file"])
+    if not folder.is_dir():
+        raise ConfigError([f"{field}: is {str(file)!r}, but there is no folder {folder}; make it before"])

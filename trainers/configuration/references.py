@@ -1,0 +1,79 @@
+"""What a `!reference` holds: whatever stands in the end at the place that it names. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainers.configuration.fields import suggestion
+from trainers.configuration.tags import Place, Reference, text_of
+
+
+def without_references(data: Any, problems: list[str]) -> Any:
+    """The data with a copy of what each reference means in its place.
+
+    One that leads nowhere, or round in a circle, comes to `problems`.
+    """
+    return _Resolution(data, problems).of(data, (), ())
+
+
+def step_into(held: Any, name: str | int) -> Any:
+    """What a mapping or a list holds by a name or a number, as a path tells it.
+
+    Raises:
+        LookupError: nothing.
+    """
+    if isinstance(held, Mapping):
+        return held[name if name in held else int(name)]  # YAML reads 0: as a number
+    if isinstance(held, list):
+        return held[int(name)]
+    raise KeyError(name)
+
+
+class _Resolution:
+    """Follows the references in some data."""
+
+    def __init__(self, data: Any, problems: list[str]):
+        self._data = data
+        self._problems = problems
+        self._circles: list[set[Place]] = []
+
+    def of(self, value: Any, place: Place, behind: tuple[Place, ...]) -> Any:
+        """A value that stands at `place`; `behind`: the references that have led to it."""
+        if isinstance(value, Reference):
+            return self._followed(value, place, behind)
+        if isinstance(value, Mapping):
+            return {name: self.of(inner, (*place, name), behind) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self.of(inner, (*place, number), behind) for number, inner in enumerate(value)]
+        return value
+
+    def _followed(self, reference: Reference, place: Place, behind: tuple[Place, ...]) -> Any:
+        if place in behind:
+            circle = behind[behind.index(place) :]
+            if set(circle) not in self._circles:
+                self._circles.append(set(circle))
+                round_it = " to ".join(map(text_of, (*circle, place)))
+                self._tell(reference, place, f"!reference leads round in a circle: {round_it}")
+            return None
+        behind = (*behind, place)
+        found: Any = self._data
+        reached: Place = ()
+        for name in reference.target:
+            if isinstance(found, Reference):
+                found = self._followed(found, reached, behind)
+            try:
+                found = step_into(found, name)
+            except (LookupError, ValueError):
+                near = suggestion(name, found if isinstance(found, Mapping) else (), listed=False)
+                where = f"{text_of(reached)} has no {name}" if reached else f"there is no {name}"
+                wrong = f"!reference leads to {text_of(reference.target)}, but {where}{near}"
+                self._tell(reference, place, wrong)
+                return None
+            reached = (*reached, name)
+        return self.of(found, reached, behind)
+
+    def _tell(self, reference: Reference, place: Place, wrong: str) -> None:
+        told = f"{text_of(place)} (line {reference.line}): {wrong}"
+        if told not in self._problems:
+            self._problems.append(told)

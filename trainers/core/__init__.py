@@ -1,1 +1,0 @@
-"""What the training loop stands on, one reason a file."""

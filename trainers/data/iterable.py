@@ -1,0 +1,354 @@
+"""Training sets that are read in a stream: who takes what, the end that ranks agree on, and going on.
+
+Each worker of each rank reads a part: what the data set's `shard(num_shards=, index=)` gives, else every
+so many-th element of the whole stream. Each batch brings along where its worker stood after it, so that
+a checkpoint knows what was trained on, whatever has been loaded ahead.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, count, islice
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data._utils import worker as torch_worker
+
+from trainers.configuration.config import Training
+from trainers.configuration.fields import ConfigError
+from trainers.data.batches import Collate, Group, Micro, TrainingLoader, drawn_from, draws, iterate, loader
+from trainers.data.same_data import agree_on_stream
+from trainers.data.sample_content import Content
+from trainers.data.stream_beginning import Beginning, Look
+from trainers.distributed.process_group import Place
+from trainers.distributed.randomness import SAMPLE, Stream, seed_all
+from trainers.task.own_generators import warn_of_own_generators
+
+
+class _Loaded(NamedTuple):
+    """A micro-batch, and where its worker stood after it."""
+
+    data: Any
+    samples: int
+    worker: int
+    stand: bytes
+    """Pickled in the worker: the set may change what it gave while later batches are loaded."""
+    first: Beginning | None = None
+    """With the first batch that a worker loads, where it is to be looked at."""
+
+
+class _Mark(NamedTuple):
+    """Where a rank stands between two steps."""
+
+    turn: int
+    """The worker whose batch is next."""
+    stands: dict[int, bytes]
+    """Of each worker that has given something."""
+
+
+_BEGINNING = _Mark(0, {})
+
+
+class IterableLoader(TrainingLoader):
+    """Of a torch IterableDataset; goes on with as many ranks and workers as before alone."""
+
+    def __init__(self, dataset: Any, training: Training, place: Place, collate: Collate):
+        self.dataset = dataset
+        self._training = training
+        self._place = place
+        self._collate = collate
+        self._generators = drawn_from(dataset)
+        self._beginning = pickle.dumps(dataset.state_dict()) if _keeps_state(dataset) else None
+        """Its state, which an epoch that is left, or read in this process, changes."""
+        self._workers = max(training.num_workers, 1)
+        self._accumulation = training.gradient_accumulation_steps
+        self._epoch = 0
+        self._marks: dict[int, _Mark] = {}
+        """By the steps of the epoch that are done; the last two, because a group that was given may not
+        have been trained on yet."""
+        self._looks = training.check_first_step
+        """Whether the beginning is still to be looked at."""
+        self._have_more: Callable[[], bool] = lambda: True
+        """Whether there is a group after those that were given."""
+
+    @property
+    def steps(self) -> None:
+        """Nobody knows before the end."""
+        return None
+
+    def groups(self, epoch: int, consumed: int) -> Iterator[Group]:
+        """The groups of an epoch, without the first `consumed`, as long as every rank has one.
+
+        All ranks must iterate alike. Whether the others have one more is asked a group ahead, so that
+        nobody waits for the answer.
+
+        Raises:
+            ConfigError: some rank has nothing at all, or the position is not known.
+        """
+        mark = self._mark(epoch, consumed)
+        self._epoch, self._marks = epoch, {consumed: mark}
+        looks, self._looks = self._looks and mark is _BEGINNING, False
+        loaded = iterate(self._loader(epoch, mark, looks))
+        ahead = list(islice(loaded, self._accumulation))
+        agreed = self._agreement(ahead)
+        size, samples = agreed()
+        self._have_more = lambda: agreed()[0] > 0
+        if not size and not consumed:
+            raise ConfigError([self._nothing()])
+        if looks and size:
+            self._look_at(ahead[0].first, epoch)
+        while size:
+            group = ahead[:size]
+            for batch in group:
+                stands = {**mark.stands, batch.worker: batch.stand}
+                mark = _Mark((batch.worker + 1) % self._workers, stands)
+            last_of_all = size < self._accumulation
+            ahead = [] if last_of_all else list(islice(loaded, self._accumulation))
+            agreed = self._agreement(ahead)
+            self._marks = {consumed: self._marks[consumed], consumed + 1: mark}
+            consumed += 1
+            micros = [Micro(each.data, each.samples, each is group[-1]) for each in group]
+            yield Group(micros, samples)
+            size, samples = agreed()
+
+    def is_over(self, consumed: int) -> bool:
+        """Whether the epoch has no group after the first `consumed`; all ranks must ask alike."""
+        return consumed == max(self._marks, default=-1) and not self._have_more()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this rank stands."""
+        marks = {
+            step: {"turn": mark.turn, "stands": {at: pickle.loads(each) for at, each in mark.stands.items()}}
+            for step, mark in self._marks.items()
+        }
+        more = self._have_more()
+        return {**self._shape(), "epoch": self._epoch, "marks": marks, "more": more}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint.
+
+        Raises:
+            ConfigError: it was made with another number of ranks or workers.
+        """
+        problems = [
+            f"{field}: there are {mine} {what}, but the checkpoint was made with {state[name]}, and an "
+            f"iterable training set goes on with as many alone; take {state[name]}, or begin anew with "
+            "training.fresh: true"
+            for (name, mine), (field, what) in zip(
+                self._shape().items(),
+                (("parallel.world_size", "ranks"), ("training.num_workers", "workers")),
+                strict=True,
+            )
+            if mine != state[name]
+        ]
+        if problems:
+            raise ConfigError(problems)
+        self._epoch, more = state["epoch"], state["more"]
+        self._have_more = lambda: more
+        self._marks = {
+            step: _Mark(mark["turn"], {at: pickle.dumps(each) for at, each in mark["stands"].items()})
+            for step, mark in state["marks"].items()
+        }
+
+    def load_state_dicts(self, states: Sequence[dict[str, Any]], place: Place) -> None:
+        """Go on from what another number of ranks had, which cannot be.
+
+        Raises:
+            ConfigError: always.
+        """
+        self.load_state_dict(states[0])
+
+    def _shape(self) -> dict[str, int]:
+        return {"world_size": self._place.world_size, "workers": self._workers}
+
+    def _mark(self, epoch: int, consumed: int) -> _Mark:
+        if epoch == self._epoch and consumed in self._marks:
+            return self._marks[consumed]
+        if consumed:
+            raise ConfigError(
+                [
+                    f"training: nobody knows where the training set stood after {consumed} steps of epoch "
+                    f"{epoch + 1}; load the checkpoint's state of the loader first"
+                ]
+            )
+        return _BEGINNING
+
+    def _look_at(self, beginning: Beginning | None, epoch: int) -> None:
+        assert beginning is not None
+        self.pair = beginning.pair
+        if self._place.is_main and not _keeps_state(self.dataset):
+            warn_of_own_generators("train", beginning.drew)
+
+        def again() -> list[Content]:
+            first = next(iterate(self._loader(epoch, _BEGINNING, looks=True))).first
+            return [] if first is None else first.contents
+
+        agree_on_stream(type(self.dataset).__name__, beginning.contents, again, self._place)
+
+    def _loader(self, epoch: int, mark: _Mark, looks: bool) -> Any:
+        part = _Part(
+            self.dataset,
+            self._training,
+            self._collate,
+            self._generators,
+            beginning=self._beginning,
+            epoch=epoch,
+            mark=mark,
+            rank=self._place.rank,
+            world_size=self._place.world_size,
+            looks=looks,
+        )
+        return loader(part, self._training, self._training)
+
+    def _agreement(self, ahead: list[_Loaded]) -> Callable[[], tuple[int, int]]:
+        """Tells the ranks what this one has for its next group; what it gives waits for the others.
+
+        That is (micro-batches of the next step, which every rank has; samples in those of all ranks), or
+        (0, 0) at the end.
+        """
+        place = self._place
+        samples = list(accumulate(batch.samples for batch in ahead))
+        mine = [[1, count] for count in samples] + [[0, 0]] * (self._accumulation - len(ahead))
+        group = place.flag_group() if place.distributed else None
+        told = torch.tensor(mine, device=place.device if place.distributed and group is None else None)
+        work = dist.all_reduce(told, group=group, async_op=True) if place.distributed else None
+        ranks = place.world_size if place.distributed else 1
+
+        def agreed() -> tuple[int, int]:
+            if work is not None:
+                work.wait()
+            everywhere = [count for have, count in told.tolist() if have == ranks]
+            if not everywhere or (self._training.drop_last and len(everywhere) < self._accumulation):
+                return 0, 0
+            return len(everywhere), everywhere[-1]
+
+        return agreed
+
+    def _nothing(self) -> str:
+        parts = self._place.world_size * self._workers
+        leave = ", or leave drop_last out" if self._training.drop_last else ""
+        return (
+            f"data: the training set {type(self.dataset).__name__} has too little for every rank to take one "
+            f"step: {self._place.world_size} ranks x {self._workers} workers read {parts} parts of it in "
+            f"batches of {self._training.batch_size}; take fewer ranks, fewer workers or a smaller "
+            f"batch_size{leave}"
+        )
+
+
+class _Part(IterableDataset[_Loaded]):
+    """What the workers of a rank read in an epoch, in batches."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        training: Training,
+        collate: Collate,
+        generators: frozenset[str],
+        *,
+        beginning: bytes | None,
+        epoch: int,
+        mark: _Mark,
+        rank: int,
+        world_size: int,
+        looks: bool,
+    ):
+        self._dataset = dataset
+        self._collate = collate
+        self._batches_draw = draws(collate)
+        self._generators = generators
+        self._stream = Stream(SAMPLE, training.seed, epoch)
+        self._epoch = epoch
+        self._mark = mark
+        self._rank = rank
+        self._world_size = world_size
+        self._workers = max(training.num_workers, 1)
+        self._beginning = beginning
+        self._shards = world_size * self._workers
+        self._batch_size = training.batch_size
+        self._least = training.batch_size if training.drop_last else min(2, training.batch_size)
+        """Samples of a last batch that is not whole; BatchNorm cannot train on one."""
+        self._looks = looks
+        self._look: Look | None = None
+
+    def __iter__(self) -> Iterator[_Loaded]:
+        """This worker's batches, from where it stood."""
+        worker = (_hidden_worker() + self._mark.turn) % self._workers
+        dataset, elements = self._opened(worker)
+        batch: list[Any] = []
+        for taken, element in elements:
+            batch.append(element)
+            if len(batch) == self._batch_size:
+                yield self._loaded(batch, worker, dataset, taken)
+                batch = []
+        if len(batch) >= self._least:
+            yield self._loaded(batch, worker, dataset, taken)
+
+    def _loaded(self, batch: list[Any], worker: int, dataset: Any, taken: int) -> _Loaded:
+        if self._batches_draw:
+            seed_all(self._stream.seed(self._rank, worker, taken))
+        stand = {"taken": taken, "own": dataset.state_dict() if _keeps_state(dataset) else None}
+        loaded = _Loaded(self._collate(batch), len(batch), worker, pickle.dumps(stand))
+        if self._look is not None:
+            loaded = loaded._replace(first=self._look.beginning(batch, self._collate))
+            self._look = None
+        return loaded
+
+    def _opened(self, worker: int) -> tuple[Any, Iterator[tuple[int, Any]]]:
+        """A worker's data set, and its elements: (how many were taken of it by then, the element)."""
+        index = self._rank + self._world_size * worker
+        dataset = self._dataset
+        shards_itself = callable(getattr(dataset, "shard", None))
+        if shards_itself:
+            dataset = dataset.shard(num_shards=self._shards, index=index)
+        known = self._mark.stands.get(worker)
+        stand = pickle.loads(known) if known else {"taken": 0, "own": None}
+        if known is None and dataset is self._dataset and self._beginning is not None:
+            dataset.load_state_dict(pickle.loads(self._beginning))
+        if callable(getattr(dataset, "set_epoch", None)):
+            dataset.set_epoch(self._epoch)
+        if stand["own"] is not None:
+            dataset.load_state_dict(stand["own"])
+        if self._looks:
+            self._look = Look(dataset)
+        return dataset, self._elements(dataset, index, stand, shards_itself)
+
+    def _elements(
+        self, dataset: Any, index: int, stand: dict[str, Any], shards_itself: bool
+    ) -> Iterator[tuple[int, Any]]:
+        """Every element is drawn from its own random stream, also those for others and those skipped:
+        what a set shuffles in its stream is then the same for all."""
+        taken = stand["taken"]
+        seed_all(self._stream.seed(), self._generators)
+        elements = iter(dataset)
+        if self._look is not None and not shards_itself:
+            elements = self._look.passing(elements)
+        elif self._look is not None and self._world_size > 1:
+            seed_all(self._stream.seed(), self._generators)
+            self._look.read(lambda: self._dataset.shard(num_shards=self._shards, index=0))
+        for number in count(0 if stand["own"] is None else taken):
+            place_in_all = number * self._shards + index if shards_itself else number
+            seed_all(self._stream.seed(place_in_all), self._generators)
+            try:
+                element = next(elements)
+            except StopIteration:
+                return
+            if number >= taken and (shards_itself or number % self._shards == index):
+                yield number + 1, element
+
+
+def _keeps_state(dataset: Any) -> bool:
+    return all(callable(getattr(dataset, name, None)) for name in ("state_dict", "load_state_dict"))
+
+
+def _hidden_worker() -> int:
+    """Which of torch's workers this is, who is told of no others from here on.
+
+    A set that deals its elements out over workers itself, as torch's guide shows, would do so on top of
+    what is done here, and most of it would never be seen.
+    """
+    told = get_worker_info()
+    torch_worker._worker_info = None
+    return 0 if told is None else told.id

@@ -1,0 +1,169 @@
+"""Batches of samples of similar lengths, so that little is padded; the order of an epoch stays random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Subset
+
+from trainers.configuration.fields import ConfigError
+from trainers.data.sampling import Deal
+from trainers.distributed.permutation import Permutation
+from trainers.distributed.randomness import ORDER, derived
+from trainers.task.contract import in_words
+
+_WINDOWS = 4
+"""Into so many parts an epoch is cut at least, among which chance deals the samples: sorted as a whole, a
+set has the same batches in every epoch. Of too few samples for two parts, neighbours change places."""
+
+_MOST, _LEAST = 50, 4
+"""So many global batches come from a part, where there are so many."""
+
+_SAMPLES = 64
+"""And so many samples at least: of fewer there are too few that are alike."""
+
+
+class Listed:
+    """An epoch's order, written down."""
+
+    def __init__(self, order: Tensor):
+        self._order = order
+
+    def at(self, places: Sequence[int]) -> list[int]:
+        """The samples in many places."""
+        found: list[int] = self._order[torch.tensor(places, dtype=torch.int64)].tolist()
+        return found
+
+
+def lengths_of(dataset: Any) -> Tensor | None:
+    """How long a data set says that its samples are, in its attribute `lengths`; None: it does not.
+
+    A part of a set has those of its samples.
+
+    Raises:
+        ConfigError: these are no whole numbers, one of each sample.
+    """
+    said = getattr(dataset, "lengths", None)
+    if said is None:
+        whole = lengths_of(dataset.dataset) if isinstance(dataset, Subset) else None
+        return None if whole is None else whole[_numbers(dataset.indices)]
+    name = f"{type(dataset).__name__}.lengths"
+    try:
+        lengths = torch.as_tensor(said)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise _wrong(name, f"is {in_words(said)}") from error
+    if lengths.dim() != 1 or len(lengths) != len(dataset):
+        raise _wrong(name, f"has the shape {tuple(lengths.shape)}, but the set {len(dataset)} samples")
+    if not len(lengths):
+        return lengths.long()
+    if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
+        raise _wrong(name, f"has numbers of {lengths.dtype}")
+    if lengths.min() < 0:
+        raise _wrong(name, f"has {int(lengths.min())}")
+    return lengths.long()
+
+
+def longest_first(lengths: Tensor) -> list[int]:
+    """The samples of a set that is only looked at: what takes most memory comes first."""
+    found: list[int] = lengths.argsort(descending=True, stable=True).tolist()
+    return found
+
+
+def arranged(lengths: Tensor, dealt: Deal, order: Permutation, seed: int, epoch: int) -> Listed:
+    """An epoch's order in which micro-batches have samples of similar lengths, on every rank.
+
+    Parts of the random `order` are sorted, but for a little chance in small sets, and cut into global
+    batches, which take turns at random; the steps that have fewer samples are the last, as they were
+    dealt. What is trained on together follows from the length and the global batch alone. In a step each
+    micro-batch has neighbours; which rank has the longest ones is drawn, and where it has several
+    micro-batches, it has short ones as well.
+    """
+    generator = torch.Generator().manual_seed(derived(ORDER, seed, epoch, 1))
+    whole = min(dealt.even_from, dealt.steps, dealt.length // dealt.global_batch)
+    taken = order.tensor()[: dealt.bounds(dealt.steps - 1)[1]]
+    sorted_, rest = _sorted(lengths, dealt, taken, whole, generator)
+    batches = sorted_[torch.randperm(whole, generator=generator)]
+    parts = [_turned(batches[:, _places(dealt, 0)], dealt.world_size, generator)] if whole else []
+    parts += [run[_places(dealt, step)] for step, run in zip(range(whole, dealt.steps), rest, strict=True)]
+    return Listed(torch.cat([part.flatten() for part in parts]))
+
+
+def _sorted(
+    lengths: Tensor, dealt: Deal, taken: Tensor, whole: int, generator: torch.Generator
+) -> tuple[Tensor, list[Tensor]]:
+    """The samples of the whole global batches (number, samples), sorted, and those of the smaller steps.
+
+    Each of these is a run of the last part, at a place that is drawn.
+    """
+    sizes = [dealt.samples(step) for step in range(whole, dealt.steps)]
+    windows = _windows(whole, dealt.global_batch, len(taken))
+    ends = [whole * (number + 1) // windows * dealt.global_batch for number in range(windows)]
+    ends[-1] = len(taken)
+    window = torch.bucketize(torch.arange(len(taken)), torch.tensor(ends), right=True)
+    found = taken[(window * (lengths.max() + 1) + lengths[taken]).argsort(stable=True)]
+    if windows == 1:
+        found = found[_near_by(len(found), dealt.global_batch, generator)]
+    rest = []
+    begin = ends[-2] if windows > 1 else 0
+    for size in sizes:
+        batches = (len(found) - begin - size) // dealt.global_batch
+        first = begin + int(torch.randint(batches + 1, (), generator=generator)) * dealt.global_batch
+        rest.append(_by_length(found[first : first + size].unsqueeze(0), lengths).squeeze(0))
+        found = torch.cat([found[:first], found[first + size :]])
+    return _by_length(found.view(whole, dealt.global_batch), lengths), rest
+
+
+def _near_by(number: int, global_batch: int, generator: torch.Generator) -> Tensor:
+    """So many places in a random order, each about half a global batch from where it was, at most."""
+    reach = global_batch / 2 + 2
+    places = torch.arange(number) + reach * torch.rand(number, generator=generator)
+    return places.argsort(stable=True)
+
+
+def _by_length(batches: Tensor, lengths: Tensor) -> Tensor:
+    """Batches (number, samples), each with its shortest sample first."""
+    return batches.gather(1, lengths[batches].argsort(dim=1, stable=True))
+
+
+def _windows(whole: int, global_batch: int, samples: int) -> int:
+    """Into how many parts an epoch is cut."""
+    wanted = max(_WINDOWS, -(-whole // _MOST))
+    return max(1, min(wanted, samples // _SAMPLES, whole // _LEAST))
+
+
+def _places(dealt: Deal, step: int) -> Tensor:
+    """Which of a step's sorted samples comes first, second …: ranks take turns, and each its neighbours.
+
+    Every second micro-batch is dealt from the last rank to the first.
+    """
+    shares = [dealt.micros(step, rank) for rank in range(dealt.world_size)]
+    found = torch.empty(dealt.samples(step), dtype=torch.int64)
+    begun = 0
+    for number in range(len(shares[0])):
+        ranks = range(dealt.world_size)
+        for rank in reversed(ranks) if number % 2 else ranks:
+            size = shares[rank][number]
+            at = rank + dealt.world_size * (sum(shares[rank][:number]) + torch.arange(size))
+            found[at] = begun + torch.arange(size)
+            begun += size
+    return found
+
+
+def _turned(batches: Tensor, world_size: int, generator: torch.Generator) -> Tensor:
+    """The same batches, each with its ranks in an order of its own."""
+    ranks = torch.rand(len(batches), world_size, generator=generator).argsort(1)
+    shares = batches.view(len(batches), -1, world_size)
+    return shares.gather(2, ranks[:, None, :].expand_as(shares))
+
+
+def _numbers(indices: Sequence[int]) -> Tensor:
+    return indices.tensor() if isinstance(indices, Permutation) else torch.as_tensor(indices).long()
+
+
+def _wrong(name: str, said: str) -> ConfigError:
+    return ConfigError(
+        [f"data: {name} {said}; it takes a whole number of at least 0 for each sample, or None"]
+    )

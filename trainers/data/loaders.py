@@ -1,0 +1,307 @@
+"""The loaders of a training: map-style sets here, iterable ones next door."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset, Sampler
+
+from trainers.configuration.config import Config, Evaluation, Training
+from trainers.configuration.fields import ConfigError
+from trainers.data.batches import (
+    Batch,
+    Collate,
+    Group,
+    Micro,
+    TrainingLoader,
+    drawn_from,
+    draws,
+    iterate,
+    loader,
+)
+from trainers.data.iterable import IterableLoader
+from trainers.data.length_batching import arranged, lengths_of, longest_first
+from trainers.data.sampling import Deal, Order, deal, micro_batches, order_of
+from trainers.distributed.permutation import Permutation
+from trainers.distributed.process_group import Place
+from trainers.distributed.randomness import EVALUATION, SAMPLE, Stream, seed_all
+from trainers.task import Splits
+
+__all__ = [
+    "Batch",
+    "EvaluationLoader",
+    "Group",
+    "MapLoader",
+    "Micro",
+    "TrainingLoader",
+    "evaluation_loader",
+    "loaders",
+    "must_be",
+    "training_loader",
+]
+
+Wanted: TypeAlias = "tuple[int, list[int]]"
+"""(epoch, indices): the samples of a batch, and what their random streams follow from."""
+
+
+class MapLoader(TrainingLoader):
+    """Of a data set with a length and an index; all that it does follows from (seed, epoch, step)."""
+
+    def __init__(self, dataset: Any, training: Training, place: Place, collate: Collate):
+        self.dataset = dataset
+        self._rank = place.rank
+        self._deal = deal(
+            _length(dataset, "or make it a torch IterableDataset"),
+            training.batch_size,
+            training.gradient_accumulation_steps,
+            place.world_size,
+            drop_last=training.drop_last,
+        )
+        self._batches = _MicroBatches(self._deal, training, place.rank, lengths_of(dataset))
+        seeded = Seeded(dataset, training.seed, draws(collate))
+        self._loader = loader(seeded, training, training, self._batches, collate)
+        _tell_of_dropped(self._deal, training, place)
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of an epoch, on every rank."""
+        return self._deal.steps
+
+    def __len__(self) -> int:
+        """The same, which is batches of this rank where none are accumulated."""
+        return self.steps
+
+    def groups(self, epoch: int, consumed: int) -> Iterator[Group]:
+        """The groups of an epoch, without the first `consumed`."""
+        self._batches.epoch, self._batches.consumed = epoch, consumed
+        loaded = iterate(self._loader)
+        for step in range(consumed, self.steps):
+            sizes = self._deal.micros(step, self._rank)
+            last = len(sizes) - 1
+            micros = [Micro(next(loaded), size, number == last) for number, size in enumerate(sizes)]
+            yield Group(micros, self._deal.samples(step))
+
+    def is_over(self, consumed: int) -> bool:
+        """Whether the epoch has no group after the first `consumed`."""
+        return consumed >= self.steps
+
+
+class EvaluationLoader:
+    """A rank's share of a data set that is only looked at: every world_size-th batch.
+
+    Batches are the same on any number of ranks, every sample is in one of them, and none comes twice. They
+    follow the set's own order, or where it says how long its samples are, begin with the longest.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        settings: Evaluation,
+        training: Training,
+        collate: Collate,
+        *,
+        rank: int,
+        world_size: int,
+    ):
+        self.dataset = dataset
+        self.batch_size = size = settings.batch_size or training.batch_size
+        _length(dataset, "validation and test sets need one, so that every sample counts once")
+        self._share = _Share(evaluation_order(dataset), size, rank, world_size)
+        self._stream = Stream(EVALUATION, training.seed)
+        seeded = Seeded(dataset, training.seed, draws(collate))
+        self._loader = loader(seeded, settings, training, self._share, collate)
+
+    def __len__(self) -> int:
+        """This rank's batches."""
+        return len(self._share)
+
+    @property
+    def rounds(self) -> int:
+        """Batches of the rank that has most."""
+        return self._share.rounds
+
+    @property
+    def seed(self) -> int:
+        """Of what is drawn once all batches are judged; the same on any number of ranks."""
+        return self._stream.seed(self._share.numbers.stop)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """This rank's batches."""
+        for number, data in zip(self._share.numbers, iterate(self._loader), strict=True):
+            yield Batch(data, len(self._share.samples(number)), number, self._stream.seed(number))
+
+
+def loaders(
+    splits: Splits, config: Config, place: Place, collate: Collate, *, whole: bool
+) -> tuple[TrainingLoader, EvaluationLoader, EvaluationLoader]:
+    """A rank's loaders of the training, validation and test set.
+
+    Training and validation are dealt out over the ranks, or with `whole` training alone; a test loader has
+    the whole set.
+    """
+    training, all_of_it = config.training, {"rank": 0, "world_size": 1}
+    share = all_of_it if whole else {"rank": place.rank, "world_size": place.world_size}
+    return (
+        training_loader(splits.train, training, place, collate),
+        evaluation_loader(splits.validation, config.validation, training, collate, **share),
+        evaluation_loader(splits.test, config.testing, training, collate, **all_of_it),
+    )
+
+
+def training_loader(dataset: Any, training: Training, place: Place, collate: Collate) -> TrainingLoader:
+    """This rank's loader of the training set: map-style, or a torch IterableDataset.
+
+    Raises:
+        ConfigError: its samples make no step, or it is neither.
+    """
+    kind = IterableLoader if isinstance(dataset, IterableDataset) else MapLoader
+    return kind(dataset, training, place, collate)
+
+
+def evaluation_loader(
+    dataset: Any,
+    settings: Evaluation,
+    training: Training,
+    collate: Collate,
+    *,
+    rank: int,
+    world_size: int,
+) -> EvaluationLoader:
+    """A rank's share of a data set that is only looked at.
+
+    Raises:
+        ConfigError: it has no length.
+    """
+    return EvaluationLoader(dataset, settings, training, collate, rank=rank, world_size=world_size)
+
+
+def evaluation_order(dataset: Any) -> Sequence[int]:
+    """In which order the samples of a set are judged."""
+    lengths = lengths_of(dataset)
+    return range(len(dataset)) if lengths is None else longest_first(lengths)
+
+
+def must_be(kind: type, given: Any, name: str) -> None:
+    """See that a loader is one of the trainer's.
+
+    Raises:
+        TypeError: it is not: a torch DataLoader, say, whose sampler would decide what comes when.
+    """
+    if not isinstance(given, kind):
+        raise TypeError(
+            f"{name} is a {type(given).__name__}; give what prepare_dataloaders() returns. The trainer "
+            "decides which samples come when, so that a run can continue anywhere, and takes no sampler: for "
+            "some samples to count more, weight them in the loss, or repeat them in the data set"
+        )
+
+
+def _length(dataset: Any, why: str) -> int:
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        kind = type(dataset).__name__
+        raise ConfigError([f"data: {kind} has no length and index; give it __len__ and __getitem__: {why}"])
+    return len(dataset)
+
+
+# --- Samples ------------------------------------------------------------------------------------
+
+
+class Seeded(Dataset[Any]):
+    """A data set whose samples draw from their own random stream, whichever worker loads them.
+
+    `batches_draw`: what makes a batch of them draws, too, and from a stream of the batch.
+    """
+
+    def __init__(self, dataset: Any, seed: int, batches_draw: bool = False):
+        self.dataset = dataset
+        self.seed = seed
+        self._batches_draw = batches_draw
+        self._generators = drawn_from(dataset)
+
+    def __len__(self) -> int:
+        """As many as it has."""
+        return len(self.dataset)
+
+    def __getitems__(self, wanted: Wanted) -> list[Any]:
+        """The samples of (epoch, indices)."""
+        epoch, indices = wanted
+        stream = Stream(SAMPLE, self.seed, epoch) if self._generators or self._batches_draw else None
+        samples = self._samples(stream, indices)
+        if stream is not None and self._batches_draw:
+            seed_all(stream.seed(indices[0], len(indices)))
+        return samples
+
+    def _samples(self, stream: Stream | None, indices: list[int]) -> list[Any]:
+        if stream is None or not self._generators:
+            many = getattr(self.dataset, "__getitems__", None)
+            return list(many(indices)) if callable(many) else [self.dataset[index] for index in indices]
+        samples = []
+        for index in indices:
+            seed_all(stream.seed(index), self._generators)
+            samples.append(self.dataset[index])
+        return samples
+
+
+# --- Batches ------------------------------------------------------------------------------------
+
+
+class _MicroBatches(Sampler[Wanted]):
+    """A rank's micro-batches of the epoch that is set, without the steps that are consumed."""
+
+    def __init__(self, dealt: Deal, training: Training, rank: int, lengths: Tensor | None):
+        self._deal = dealt
+        self._training = training
+        self._rank = rank
+        self._lengths = lengths
+        self.epoch = 0
+        self.consumed = 0
+
+    def __iter__(self) -> Iterator[Wanted]:
+        epoch, training = self.epoch, self._training
+        order: Order | range = order_of(self._deal.length, training.seed, epoch, shuffle=training.shuffle)
+        if self._lengths is not None and isinstance(order, Permutation):
+            order = arranged(self._lengths, self._deal, order, training.seed, epoch)
+        for indices in micro_batches(self._deal, order, self._rank, self.consumed):
+            yield epoch, indices
+
+
+class _Share(Sampler[Wanted]):
+    """Every world_size-th batch of a data set's samples."""
+
+    def __init__(self, order: Sequence[int], batch_size: int, rank: int, world_size: int):
+        self._order = order
+        self._batch_size = batch_size
+        self.numbers = range(rank, -(-len(order) // batch_size), world_size)
+
+    @property
+    def rounds(self) -> int:
+        """Batches of the rank that has most: rank 0."""
+        return len(range(0, self.numbers.stop, self.numbers.step))
+
+    def samples(self, number: int) -> Sequence[int]:
+        """Which samples a batch has."""
+        return self._order[number * self._batch_size : (number + 1) * self._batch_size]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[Wanted]:
+        for number in self.numbers:
+            yield 0, list(self.samples(number))
+
+
+def _tell_of_dropped(dealt: Deal, training: Training, place: Place) -> None:
+    left = dealt.length - dealt.bounds(dealt.steps - 1)[1]
+    if left and not training.drop_last and place.is_main:
+        logging.getLogger(__name__).warning(
+            "The last %d of %d training samples are left out of each epoch (others, where it is shuffled): "
+            "on %d ranks they %s. Change training.batch_size or the number of ranks to have all",
+            left,
+            dealt.length,
+            place.world_size,
+            "leave some with no sample"
+            if dealt.batch_size == 1
+            else "make micro-batches of fewer than two samples, on which BatchNorm cannot train",
+        )

@@ -1,0 +1,129 @@
+"""Which samples the ranks train on together in each step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.permutation import AT_ONCE, Permutation
+from trainers.distributed.randomness import ORDER, derived
+
+
+class Deal(NamedTuple):
+    """An epoch of `length` samples cut into steps of `global_batch`, for any number of ranks."""
+
+    length: int
+    global_batch: int
+    batch_size: int
+    """The most samples of a micro-batch."""
+    world_size: int
+    steps: int
+    even_from: int
+    """The step from which two steps share evenly what is left; `steps` or more where none do."""
+
+    def samples(self, step: int) -> int:
+        """How many samples the ranks take together in a step."""
+        first, last = self.bounds(step)
+        return last - first
+
+    def bounds(self, step: int) -> tuple[int, int]:
+        """Where in the epoch's order a step's samples begin and end."""
+        first = step * self.global_batch
+        if step < self.even_from:
+            return first, min(first + self.global_batch, self.length)
+        middle = (self.even_from * self.global_batch + self.length + 1) // 2
+        return (first, middle) if step == self.even_from else (middle, self.length)
+
+    def micros(self, step: int, rank: int) -> list[int]:
+        """The sizes of a rank's micro-batches, which differ by one at most; as many on every rank."""
+        samples = self.samples(step)
+        count = -(-samples // (self.world_size * self.batch_size))
+        share = (samples - rank + self.world_size - 1) // self.world_size
+        return [(share + count - 1 - number) // count for number in range(count)]
+
+    def smallest(self, step: int) -> int:
+        """The smallest micro-batch of any rank."""
+        return self.micros(step, self.world_size - 1)[-1]
+
+
+def deal(length: int, batch_size: int, accumulation: int, world_size: int, *, drop_last: bool) -> Deal:
+    """Cut an epoch into steps.
+
+    Each takes a global batch of batch_size * accumulation * world_size samples, and the last one what
+    is left. Where that is less than half of a global batch, the last two share evenly. This depends on
+    the length and the global batch alone. What is left is dropped if `drop_last`, or if some
+    micro-batch of it had one sample where others have more: BatchNorm cannot train on one.
+
+    Raises:
+        ConfigError: no step is left.
+    """
+    if length < 1:
+        raise ConfigError(["data: the training set is empty"])
+    global_batch = batch_size * accumulation * world_size
+    whole, rest = divmod(length, global_batch)
+    only_whole = Deal(length, global_batch, batch_size, world_size, whole, whole)
+    if drop_last and not whole:
+        raise ConfigError(
+            [
+                f"training.drop_last: the training set has {length} samples, fewer than one global batch of "
+                f"{batch_size} x {accumulation} x {world_size} (batch_size x gradient_accumulation_steps x "
+                "ranks), and would be dropped whole; lower training.batch_size or set drop_last: false"
+            ]
+        )
+    if drop_last or not rest:
+        return only_whole
+    even_from = whole - 1 if whole and 2 * rest < global_batch else whole + 1
+    found = only_whole._replace(steps=whole + 1, even_from=even_from)
+    least = min(2, batch_size)
+    if all(found.smallest(step) >= least for step in range(max(whole - 1, 0), whole + 1)):
+        return found
+    if length < world_size:
+        raise ConfigError(
+            [
+                f"data: the training set has {length} samples, fewer than there are ranks ({world_size}); "
+                "take fewer ranks"
+            ]
+        )
+    if not whole:
+        raise ConfigError(
+            [
+                f"training.batch_size: is {batch_size}, but with {length} training samples on {world_size} "
+                f"ranks a micro-batch has {found.smallest(0)}, and needs {least} for BatchNorm; take fewer "
+                "ranks, another batch_size, or batch_size: 1"
+            ]
+        )
+    return only_whole
+
+
+class Order(Protocol):
+    """In which an epoch takes the samples."""
+
+    def at(self, places: Sequence[int]) -> list[int]:
+        """The samples in many places."""
+        ...
+
+
+def order_of(length: int, seed: int, epoch: int, *, shuffle: bool) -> Permutation | range:
+    """The order in which an epoch takes the samples."""
+    return Permutation(length, derived(ORDER, seed, epoch)) if shuffle else range(length)
+
+
+def micro_batches(dealt: Deal, order: Order | range, rank: int, consumed: int) -> Iterator[list[int]]:
+    """A rank's micro-batches of the steps after `consumed`: every world_size-th sample of each step."""
+    many = max(1, AT_ONCE * dealt.world_size // dealt.global_batch)
+    for first in range(consumed, dealt.steps, many):
+        steps = range(first, min(first + many, dealt.steps))
+        places = [place for step in steps for place in _share(dealt, step, rank)]
+        samples = places if isinstance(order, range) else order.at(places)
+        at = 0
+        for step in steps:
+            for size in dealt.micros(step, rank):
+                yield samples[at : at + size]
+                at += size
+
+
+def _share(dealt: Deal, step: int, rank: int) -> range:
+    """A rank's places in the epoch's order in a step."""
+    first, last = dealt.bounds(step)
+    return range(first + rank, last, dealt.world_size)

@@ -1,0 +1,1 @@
+"""Processes that work together, and notice when one does not."""

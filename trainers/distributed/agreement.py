@@ -1,0 +1,55 @@
+"""Ranks compare what each of them holds; where one differs from rank 0, all of them refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.process_group import Place
+
+_SHOWN = 8
+"""Lines of a message."""
+
+
+def agree(mine: Mapping[str, Any], place: Place, how: str) -> None:
+    """See that all ranks hold the same values; all of them must call it. `how`: what to do about it.
+
+    Raises:
+        ConfigError: they do not; on all ranks.
+    """
+    if not place.distributed or place.world_size == 1:
+        return
+    main = place.from_main(mine)
+    assert isinstance(main, Mapping)
+    refuse(_differences(mine, main, place), place, how)
+
+
+def refuse(found: list[str], place: Place, how: str) -> None:
+    """Refuse what any rank has found; all of them must call it.
+
+    Raises:
+        ConfigError: one has found something; on all ranks.
+    """
+    every = place.gather_on_main(found[:_SHOWN])
+    place.decided(lambda: _check(every, how))
+
+
+def _differences(mine: Mapping[str, Any], main: Mapping[str, Any], place: Place) -> list[str]:
+    return [
+        f"{name}: is {_words(name, mine)} on rank {place.rank}, but {_words(name, main)} on rank 0"
+        for name in dict.fromkeys([*main, *mine])
+        if (name in mine, mine.get(name)) != (name in main, main.get(name))
+    ]
+
+
+def _check(every: Sequence[list[str]], how: str) -> None:
+    others = [found for found in every if found]
+    if others:
+        more = f"; {len(others)} ranks differ from rank 0" if len(others) > 1 else ""
+        raise ConfigError([*others[0], how + more])
+
+
+def _words(name: str, values: Mapping[str, Any]) -> str:
+    return json.dumps(values[name]) if name in values else "not given"

@@ -1,0 +1,91 @@
+"""Errors in words: for what a user can mend, and of a mistake in a program the place and the kind."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from trainers.configuration.fields import UserError
+
+if TYPE_CHECKING:
+    from trainers.distributed.health_check import RollCall
+    from trainers.distributed.process_group import RanksLost
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+
+
+def explained(error: Exception, folder: str | None) -> str | None:
+    """What a user is told; None: it is a mistake in the program, and its traceback says more."""
+    if isinstance(error, UserError):
+        return str(error)
+    system = _behind(error)
+    if system is not None and folder is not None and _concerns(system, Path(folder)):
+        return f"training.path: {system.filename or folder}: {system.strerror or system}"
+    if "torch" not in sys.modules:
+        return None
+    from trainers.distributed.process_group import lost_peers
+
+    if lost_peers(error):
+        text = " ".join(str(error).split())
+        return f"the ranks could not meet, or another one is gone, and its log says why: {text}"
+    return None
+
+
+def _behind(error: Exception) -> OSError | None:
+    """The system's refusal that an error is, or that it came from: torch.save tells of a full disk so."""
+    if isinstance(error, OSError):
+        return error
+    before = error.__context__
+    return before if isinstance(before, OSError) and before.errno in _FULL else None
+
+
+def _concerns(error: OSError, folder: Path) -> bool:
+    """Whether it is about the run's folder, or a disk that takes nothing more."""
+    if error.filename is None:
+        return error.errno in _FULL
+    if not isinstance(error.filename, str):
+        return False
+    path, folder = Path(error.filename).absolute(), folder.absolute()
+    return path.is_relative_to(folder) or folder.is_relative_to(path)
+
+
+def brief(error: BaseException) -> str:
+    """An error in a line: of one that quotes a traceback, as a loader worker's, what is around that."""
+    first, *more = str(error).strip().splitlines() or [""]
+    return " … ".join([f"{type(error).__name__}: {first}", *more[-1:]])
+
+
+def place_of(error: BaseException) -> str:
+    """Where it was raised; see `place_in`."""
+    return place_in([frame for frame, _ in traceback.walk_tb(error.__traceback__)])
+
+
+def place_in(frames: Sequence[FrameType]) -> str:
+    """The innermost place that is not torch's or Python's own; `frames` begin with the outermost."""
+    for frame in reversed(frames):
+        path = Path(frame.f_code.co_filename)
+        if module_of(frame).partition(".")[0] not in ("torch", *sys.stdlib_module_names):
+            return f"in {frame.f_code.co_name} ({path.name}:{frame.f_lineno})"
+    return "in nothing of this program"
+
+
+def module_of(frame: FrameType) -> str:
+    """The name of the module whose code it runs."""
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def missing_ranks(error: BaseException, call: RollCall, waits_for: str | None = None) -> RanksLost:
+    """Which ranks are missing, where a collective has failed on this one; `waits_for`: what, if known."""
+    from trainers.distributed.process_group import RanksLost
+
+    verdict = call.hold("waits", waits_for or place_of(error))
+    if verdict.is_explained:
+        return RanksLost(verdict, call.rank)
+    call.show_threads()
+    said = " ".join(str(error).split())
+    return RanksLost(verdict, call.rank, [f"rank {call.rank} was told: {said}"])

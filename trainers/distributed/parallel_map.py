@@ -1,0 +1,115 @@
+"""A function on many things, in order, by several processes.
+
+They are started anew, since a fork of a process that trains is none to rely on, and multiprocessing's others
+run its main module again.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from itertools import cycle
+from typing import Any, Generic, TypeVar
+
+from trainers.configuration.fields import ConfigError
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+
+
+def usual_processes(most: int) -> int:
+    """As many as there are cores for this one, up to `most`."""
+    return min(len(os.sched_getaffinity(0)), most)
+
+
+def mapped(
+    function: Callable[[Asked], Answer], things: Iterable[Asked], processes: int, advice: str
+) -> Iterator[Answer]:
+    """What a function makes of each, in order; with more than one process, by so many others.
+
+    `function` and what it is given must be such as can be pickled; `advice`: what to do where memory is
+    too short for so many processes.
+
+    Raises:
+        ConfigError: one of them is gone.
+    """
+    if processes == 1:
+        yield from map(function, things)
+        return
+    with ExitStack() as stack:
+        helpers = [stack.enter_context(_Helper(function, advice)) for _ in range(processes)]
+        waiting: list[_Helper[Asked, Answer]] = []
+        for thing, helper in zip(things, cycle(helpers)):
+            answer = [helper.answer()] if len(waiting) == processes else []
+            helper.ask(thing)
+            waiting = [*waiting[-processes + 1 :], helper]
+            yield from answer
+        for helper in waiting:
+            yield helper.answer()
+
+
+class _Helper(Generic[Asked, Answer]):
+    """A process that does one thing at a time; it ends when its input does, as when this one is killed."""
+
+    def __init__(self, function: Callable[[Asked], Answer], advice: str):
+        self._function = function
+        self._advice = advice
+
+    def __enter__(self) -> _Helper[Asked, Answer]:
+        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve()"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is this process's matter
+        )
+        self._tell(self._function)
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def ask(self, thing: Asked) -> None:
+        """Have it done; what came of the one before must have been taken."""
+        self._tell(thing)
+
+    def answer(self) -> Answer:
+        """What came of it."""
+        assert self._process.stdout is not None
+        try:
+            answer: Answer = pickle.load(self._process.stdout)
+        except EOFError as error:
+            raise self._gone() from error
+        return answer
+
+    def _tell(self, what: Any) -> None:
+        assert self._process.stdin is not None
+        try:
+            pickle.dump(what, self._process.stdin)
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise self._gone() from error
+
+    def _gone(self) -> ConfigError:
+        code = self._process.wait()
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        return ConfigError([f"a process that reads {how}; {self._advice}"], "data")
+
+
+def serve() -> None:
+    """What a helper does: takes a function, then one thing after the other, and gives what comes of each."""
+    source, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever is printed
+    function = pickle.load(source)
+    while True:
+        try:
+            thing = pickle.load(source)
+        except EOFError:
+            return
+        pickle.dump(function(thing), answers)
+        answers.flush()

@@ -1,0 +1,448 @@
+"""The process group: who meets whom, on which device, and how ranks agree."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import re
+import socket
+from collections.abc import Callable, MutableMapping, Sequence
+from datetime import timedelta
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import Store
+from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeout
+
+from launcher.ranks import RankEnv
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError, UserError
+from trainers.distributed.devices import limit_memory
+from trainers.distributed.explanations import brief
+from trainers.distributed.health_check import RollCall, Verdict
+from trainers.distributed.one_host import meeting_store, on_one_host, stay_within
+
+_PEERS = re.compile("connection (closed|reset|refused)|timed out|timeout|broken pipe|socket", re.IGNORECASE)
+
+_BY_GLOO = re.compile("gloo|application timeout caused pair closure", re.IGNORECASE)
+"""The latter without its name, on a rank whose connection another thread has given up."""
+
+_BACKSTOP = 60.0
+"""Seconds by which NCCL waits longer than `Watch`: its watchdog ends the process without a word of ours."""
+
+Decided = TypeVar("Decided")
+
+_ALIASES = {"ccl": "xccl", "xpu": "xccl", "cuda": "nccl", "cpu": "gloo"}
+
+SIDE_GROUP_LIMIT = 256
+"""Up to so many ranks a gloo group beside the accelerators' carries flags; gloo connects every rank
+with every other, which fails for thousands (pytorch/gloo issue 419)."""
+
+
+class DistributedError(UserError):
+    """Ranks that cannot meet, or a device that is not there; the text says how to mend it."""
+
+
+class RanksLost(DistributedError):
+    """Others do not come to where this rank waits; the text says which, and where they were last."""
+
+    def __init__(self, verdict: Verdict, rank: int, more: Sequence[str] = (), before: str = ""):
+        self.told_by = rank if verdict.reporter == -1 else verdict.reporter
+        """The rank that says it in full."""
+        self.is_explained = verdict.is_explained
+        """Whether it comes of an error of another rank's, who then is the first to end."""
+        first, *rest = verdict.lines
+        super().__init__("\n".join([before + first, *(rest if self.told_by == rank else ()), *more]))
+
+
+def lost_peers(error: BaseException) -> bool:
+    """Whether an error says that another rank is gone, or does not answer."""
+    return of_a_collective(error) and (isinstance(error, dist.DistError) or bool(_PEERS.search(str(error))))
+
+
+def of_a_collective(error: BaseException) -> bool:
+    """The same, or that the ranks are at different places: gloo finds a message that is not for it."""
+    by_gloo = isinstance(error, RuntimeError) and _BY_GLOO.search(str(error)) is not None
+    return by_gloo or isinstance(error, dist.DistError)
+
+
+class Place:
+    """This process among the ranks, and its device."""
+
+    def __init__(self, rank: int, world_size: int, device: torch.device, *, alone: bool = False):
+        self.rank = rank
+        self.world_size = world_size
+        self.device = device
+        self._alone = alone
+        self._flags: dist.ProcessGroup | None = None
+        self._timeout: float | None = None
+        self.waits_for: str | None = None
+        """What this rank waits for at a barrier."""
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is rank 0 of all: the one that writes."""
+        return self.rank == 0
+
+    @property
+    def distributed(self) -> bool:
+        """Whether there is a group to talk to."""
+        return not self._alone and dist.is_available() and dist.is_initialized()
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over all ranks, the same bits on each of them."""
+        if not self.distributed:
+            return values
+        total = values.to(self.device, copy=True)
+        dist.all_reduce(total)
+        return total.to(values.device)
+
+    def anywhere(self, mine: bool) -> bool:
+        """Whether it is so on any rank; all must ask."""
+        return bool(self.sum(torch.tensor(int(mine))))
+
+    def everywhere(self, mine: bool) -> bool:
+        """Whether it is so on all ranks; all must ask."""
+        return not self.anywhere(not mine)
+
+    def gather(self, values: Tensor) -> Tensor:
+        """The same small tensor of every rank, stacked by rank."""
+        if not self.distributed:
+            return values[None]
+        mine = values.to(self.device)
+        every = [torch.empty_like(mine) for _ in range(self.world_size)]
+        dist.all_gather(every, mine)
+        return torch.stack(every).to(values.device)
+
+    def alike(self, values: Tensor) -> bool:
+        """Whether all ranks have the same whole numbers; one message, however many ranks there are."""
+        if not self.distributed:
+            return True
+        both = torch.stack([values, ~values]).to(self.device)  # the largest of ~x is the least of x
+        dist.all_reduce(both, dist.ReduceOp.MAX)
+        return torch.equal(both[0], ~both[1])
+
+    def gather_on_main(self, value: object) -> list[Any]:
+        """Every rank's value, by rank; on other ranks than 0 nothing. Small ones: they are pickled."""
+        if not self.distributed:
+            return [value]
+        every: list[Any] | None = [None] * self.world_size if self.is_main else None
+        dist.gather_object(value, every)
+        return every or []
+
+    def from_main(self, value: object) -> object:
+        """Rank 0's value, on all ranks."""
+        if not self.distributed:
+            return value
+        held = [value]
+        dist.broadcast_object_list(held, src=0, device=self.device)
+        return held[0]
+
+    def decided(self, decide: Callable[[], Decided]) -> Decided:
+        """What rank 0 decides, on all ranks; an error of rank 0's is raised on each of them."""
+        value: Decided | None = None
+        error: Exception | None = None
+        if self.is_main:
+            try:
+                value = decide()
+            except Exception as met:  # noqa: BLE001  # whatever it is, nobody may wait for rank 0
+                error = met
+        told = self.from_main((value, None if error is None else _portable(error)))
+        if error is not None:
+            raise error
+        value, error = cast("tuple[Decided, Exception | None]", told)
+        if error is not None:
+            vars(error)["told_by"] = 0  # whose traceback says where
+            raise error
+        return value
+
+    def barrier(self, name: str) -> None:
+        """Wait for all ranks; where gloo carries it, an error names those that did not come."""
+        if not self.distributed or self.world_size == 1:
+            return
+        self.waits_for = f"for all ranks to come to {name!r}"
+        try:
+            dist.barrier(self.flag_group())
+        except RuntimeError as error:
+            call = self.roll_call()
+            if call is None or not of_a_collective(error):
+                raise
+            verdict = call.hold("waits", self.waits_for)
+            raise RanksLost(verdict, self.rank, before=f"not all ranks came to {name!r}: ") from error
+        finally:
+            self.waits_for = None
+
+    def roll_call(self) -> RollCall | None:
+        """What names the ranks that are missing; None where there are no others."""
+        return None if self._alone else roll_call()
+
+    def set_timeout(self, seconds: float) -> None:
+        """How long this rank waits for others from now on, where the backend can be told."""
+        self._timeout = seconds
+        for group in (dist.group.WORLD, self._flags):
+            if group is None:
+                continue
+            backend = dist.get_backend(group)
+            if backend in ("gloo", "nccl"):
+                longer = 0.0 if backend == "gloo" else _BACKSTOP
+                _set_pg_timeout(timedelta(seconds=seconds + longer), group)
+
+    def flag_group(self) -> dist.ProcessGroup | None:
+        """A group whose tensors lie on the CPU; None above `SIDE_GROUP_LIMIT` ranks."""
+        if dist.get_backend() == "gloo":
+            return dist.group.WORLD
+        if self.world_size > SIDE_GROUP_LIMIT:
+            return None
+        if self._flags is None:
+            limit = None if self._timeout is None else timedelta(seconds=self._timeout)
+            self._flags = dist.new_group(backend="gloo", timeout=limit)
+        return self._flags
+
+
+def _portable(error: Exception) -> Exception:
+    """As other ranks can be given it: not every exception can be pickled, nor made again from what was."""
+    try:
+        again = pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001  whatever a class of a user's does
+        again = None
+    return error if isinstance(again, type(error)) else RuntimeError(brief(error))
+
+
+def initialize_ddp(
+    rank: int,
+    worldsize: int,
+    master_addr: str = "localhost",
+    master_port: str | int = "12345",
+    backend: str | None = None,
+    *,
+    device: str = "auto",
+    timeout: float = 1800.0,
+) -> Place:
+    """Join the process group as `rank` of `worldsize`, and take this rank's device.
+
+    Where castoff, torchrun or another starter has told this process its rank and where to meet,
+    that stands: `master_addr` and `master_port` count only without (multiprocessing.spawn, say).
+    `timeout`: seconds that ranks wait for each other, until a `Watch` says otherwise.
+
+    Raises:
+        DistributedError: the starter says another rank or size, the device or backend is not there, or
+            others do not come.
+    """
+    if dist.is_initialized():
+        raise DistributedError("this process has joined a group already; call cleanup_ddp() first")
+    me = RankEnv.detect()
+    chosen = choose_device(device, local_rank(me, rank, worldsize), me.device if _is(me, rank) else None)
+    meet(os.environ, me, rank, worldsize, master_addr, str(master_port))
+    if chosen.type not in ("cpu", "mps"):
+        torch.accelerator.set_device_index(chosen.index)  # before the group: the other order hangs
+    used = backend_for(backend, chosen)
+    lacking = [each for each in re.split(r"\w+:|,", used) if each and not dist.is_backend_available(each)]
+    if lacking:
+        raise DistributedError(
+            f"parallel.backend: is {backend}, but this torch has no {', '.join(lacking)}; "
+            f"leave it out, and {chosen.type} gets {backend_for(None, chosen)}"
+        )
+    if used == "nccl":
+        record_flights(os.environ)
+    # DDP imports it. Once there is a group, that would keep it, and gloo's threads, beyond the end of Python,
+    # where one that still lets go of a tensor aborts the process (torch 2.13).
+    importlib.import_module("torch._dynamo")
+    try:
+        dist.init_process_group(
+            used,
+            store=_store(os.environ, me, rank, worldsize, timeout),
+            rank=rank,
+            world_size=worldsize,
+            timeout=timedelta(seconds=timeout),
+        )
+    except Exception as error:
+        if not lost_peers(error):
+            raise
+        where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise DistributedError(
+            f"the ranks could not meet: rank {rank} of {worldsize}, on {socket.gethostname()}, tried it at "
+            f"{where} ({' '.join(str(error).split())}). See that all of them are started within "
+            f"parallel.start_timeout, {timeout:g} seconds, that {where} is rank 0's host and a port that "
+            "nothing else uses there, and that other hosts reach it"
+        ) from error
+    if worldsize > 1:
+        _roll_call()  # now, so that every rank has left word of its host
+    return Place(rank, worldsize, chosen)
+
+
+def _store(
+    environ: MutableMapping[str, str], me: RankEnv, rank: int, world_size: int, timeout: float
+) -> Store | None:
+    """Where the ranks of one host meet; None: torch makes its own, or torchrun has made one.
+
+    Raises:
+        DistributedError: something else listens there.
+    """
+    address, port = environ["MASTER_ADDR"], environ["MASTER_PORT"]
+    agents = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if agents or not on_one_host(me, rank, world_size, address):
+        return None
+    stay_within(environ)
+    try:
+        return meeting_store(rank, world_size, int(port), timeout)
+    except OSError as error:
+        raise DistributedError(
+            f"rank 0 cannot listen on port {port} of this host, where the ranks are to meet: "
+            f"{error.strerror}; `ss -ltnp` shows who does. Set another MASTER_PORT, or leave that to "
+            "castoff launch, which takes a free one"
+        ) from error
+
+
+def record_flights(environ: MutableMapping[str, str]) -> None:
+    """Have NCCL write down its last collectives when one of them fails, unless the user says otherwise.
+
+    It needs both variables (docs.pytorch.org, ProcessGroupNCCL Environment Variables); that a failed
+    collective ends the process (TORCH_NCCL_ASYNC_ERROR_HANDLING=3) is torch's default already.
+    """
+    if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in environ:  # its former name
+        environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
+    environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
+
+
+def roll_call() -> RollCall | None:
+    """What this process tells other ranks by; None where it has met none."""
+    met = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    return _roll_call() if met else None
+
+
+@cache
+def _roll_call() -> RollCall:
+    """This process's part in it, for as long as it is in the group."""
+    keeper = f"rank 0 ({os.environ.get('MASTER_ADDR', 'its host')})"
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        keeper = f"torchrun's agent on {os.environ.get('MASTER_ADDR', 'the first host')}"
+    rank, size, host = dist.get_rank(), dist.get_world_size(), socket.gethostname()
+    return RollCall(_get_default_store(), rank, size, host, keeper, _collectives)
+
+
+def _collectives() -> int:
+    """How many this rank has begun; 0 where the backend does not count."""
+    world: Any = dist.group.WORLD
+    try:
+        return int(world._get_sequence_number_for_group())
+    except RuntimeError:
+        return 0
+
+
+def cleanup_ddp() -> None:
+    """Leave the process group; harmless where there is none."""
+    _roll_call.cache_clear()  # it holds the group's store
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def meet(
+    environ: MutableMapping[str, str],
+    me: RankEnv,
+    rank: int,
+    world_size: int,
+    master_addr: str,
+    master_port: str,
+) -> None:
+    """Set where the ranks meet, unless their starter has.
+
+    Raises:
+        DistributedError: the starter says another rank or size.
+    """
+    if (me.rank, me.world_size) != (rank, world_size):
+        # Spawned by this program itself, perhaps in a job of one rank: what the parent was told is not for
+        # its children. torchrun's own store, which would listen for them, is not at the new place either.
+        if me.starter not in ("single", "environment") and me.world_size > 1:
+            raise DistributedError(
+                f"this is rank {me.rank} of {me.world_size} by {me.starter}, but the program says rank "
+                f"{rank} of {world_size}; take both from launcher.ranks.RankEnv.detect(), and spawn nothing "
+                "inside a job"
+            )
+        environ["MASTER_ADDR"], environ["MASTER_PORT"] = master_addr, master_port
+        environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
+        return
+    if me.starter != "torchrun" and me.master_addr is not None and me.master_port is not None:
+        me.export(environ)
+    environ.setdefault("MASTER_ADDR", master_addr)
+    environ.setdefault("MASTER_PORT", master_port)
+
+
+def _is(me: RankEnv, rank: int) -> bool:
+    return me.starter != "single" and me.rank == rank
+
+
+def local_rank(me: RankEnv, rank: int, world_size: int) -> int:
+    """The rank on this host; ranks that a program spawned itself are all on one."""
+    return me.local_rank if (me.rank, me.world_size) == (rank, world_size) else rank
+
+
+def choose_device(asked: str, local: int, index: int | None = None) -> torch.device:
+    """The device of a local rank: `index` among the visible ones, else the local rank in turn.
+
+    Raises:
+        DistributedError: this host has no such device.
+    """
+    if asked == "cpu":
+        return torch.device("cpu")
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if found is None:
+        if asked == "auto":
+            return torch.device("cpu")
+        raise DistributedError(
+            f"training.device is {asked}, but torch {torch.__version__} sees none here; "
+            "write device: auto (or cpu), or load the module of a torch built for it"
+        )
+    if asked not in ("auto", found.type):
+        raise DistributedError(f"training.device is {asked}, but this host has {found.type}; write auto")
+    count = max(torch.accelerator.device_count(), 1)
+    if index is not None and index >= count > 1:
+        raise DistributedError(
+            f"this rank's device is {found.type}:{index} (CASTOFF_DEVICE), but it sees {count}; ask for as "
+            "many devices as the ranks of a node need, or start fewer ranks on a node"
+        )
+    return torch.device(found.type, (local if index is None else index) % count)
+
+
+def backend_for(asked: str | None, device: torch.device) -> str:
+    """The backend by its name or an alias (ccl, xpu: xccl); None: what torch has for the device."""
+    if asked in (None, "auto"):
+        return str(dist.get_default_backend_for_device(device))
+    return _ALIASES.get(str(asked), str(asked))
+
+
+def device_ids(device: torch.device) -> list[int] | None:
+    """What DistributedDataParallel takes: None on a CPU, else the device's index."""
+    return None if device.type in ("cpu", "mps") else [device.index]
+
+
+def place_of(rank: int, config: Config) -> Place:
+    """The place of a rank that has joined its group, if it is one of several.
+
+    Raises:
+        ConfigError: the configuration or `rank` says otherwise than the group.
+        DistributedError: the device is not there.
+    """
+    joined = dist.is_available() and dist.is_initialized()
+    size = dist.get_world_size() if joined else 1
+    problems = []
+    declared = config.parallel.world_size
+    if declared not in (None, size):
+        meant = f"{size} ranks have met" if joined else "this process has joined no group"
+        problems.append(
+            f"parallel.world_size: is {declared}, but {meant}; call initialize_ddp() on {declared} ranks, or "
+            "leave it out: the starter knows it"
+        )
+    if joined and rank != dist.get_rank():
+        problems.append(f"rank: is {rank}, but this process is rank {dist.get_rank()} of its group")
+    if problems:
+        raise ConfigError(problems)
+    me = RankEnv.detect()
+    mine = (me.rank, me.world_size) == (rank, size)
+    device = choose_device(config.training.device, local_rank(me, rank, size), me.device if mine else None)
+    if config.training.max_memory_per_gpu is not None:
+        limit_memory(device, config.training.max_memory_per_gpu)
+    return Place(rank, size, device)

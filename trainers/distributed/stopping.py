@@ -1,0 +1,229 @@
+"""Stopping early: who asks for it, how ranks agree, and what is said afterwards.
+
+Rank 0 alone looks at the deadline (CASTOFF_DEADLINE) and the stop file (CASTOFF_STOP_FILE), at most
+once a second; TERM, USR2 or INT (Ctrl-C) to any rank asks too. Handlers set a flag and nothing else, but
+for a second Ctrl-C, which ends the process. The flag is reduced over the ranks by a message that is sent in
+one step and read in the next, so no step waits for it; quick steps go without.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from trainers.distributed.process_group import Place
+
+DEFAULT_GRACE = 120.0
+"""Seconds before the deadline at which training is to be over, where CASTOFF_GRACE does not say."""
+
+AGAIN = os.EX_TEMPFAIL
+"""Exit code (75) of what has saved and can go on, where no script asks for the outcome in a file."""
+
+_SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
+_ECHO = 0.2
+"""Seconds within which a second Ctrl-C is a wrapper's copy of the first (timeout, uv run)."""
+
+Batch = TypeVar("Batch")
+
+_LOOK_EVERY = 1.0
+_MESSAGE_EVERY = 0.25
+"""Seconds between two messages: a step of a millisecond would spend a tenth of its time on one."""
+_MOST_STEPS = 50
+"""Steps between two messages at most; and always where no CPU group carries them, because reading one
+waits for the device then."""
+
+
+class StoppedEarly(SystemExit):
+    """Training ended early, on request, with everything saved.
+
+    If nobody catches it the program exits with 0 where CASTOFF_OUTCOME_FILE names a file, in which
+    `again` stands then, and with `AGAIN` elsewhere.
+    """
+
+    def __init__(self, why: str):
+        super().__init__(0 if os.environ.get("CASTOFF_OUTCOME_FILE") else AGAIN)
+        self.why = why
+
+    def __str__(self) -> str:
+        return self.why
+
+
+class StoppedInside(Exception):
+    """All ranks have agreed to stop, between two batches of something that is not training."""
+
+
+class Stopping:
+    """Whether the ranks, together, should stop at this step boundary."""
+
+    def __init__(self, place: Place, environ: Mapping[str, str] | None = None):
+        environ = os.environ if environ is None else environ
+        self._place = place
+        self._deadline = _number(environ.get("CASTOFF_DEADLINE"))
+        grace = _number(environ.get("CASTOFF_GRACE"))
+        self._grace = DEFAULT_GRACE if grace is None else grace
+        self._file = environ.get("CASTOFF_STOP_FILE")
+        # castoff's own starter sees one host alone, and asks there.
+        first_here = environ.get("CASTOFF_STARTER") == "local" and environ.get("LOCAL_RANK") == "0"
+        self._outcome = environ.get("CASTOFF_OUTCOME_FILE") if place.is_main or first_here else None
+        self._looked = float("-inf")
+        self._asked: str | None = None
+        self._interrupted: float | None = None  # when the first Ctrl-C came
+        self._before: dict[signal.Signals, Any] = {}
+        self._sent: tuple[dist.Work, torch.Tensor] | None = None
+        self._rest = 0
+        self._all_stop = False
+        self._recent_step = 0.0
+        self.longest_step = 0.0
+        """Seconds."""
+        self.longest_checkpoint = 0.0
+        """Seconds, from the moment that training halts for it until it is durable."""
+
+    def __enter__(self) -> Stopping:
+        """From here on TERM, USR2 and INT ask for a stop."""
+        if threading.current_thread() is threading.main_thread():
+            # A shell's background job has INT ignored, and nobody means it then.
+            heard = (
+                one for one in _SIGNALS if one != signal.SIGINT or signal.getsignal(one) != signal.SIG_IGN
+            )
+            self._before = {number: signal.signal(number, self._on_signal) for number in heard}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """They mean what they meant before."""
+        for number, before in self._before.items():
+            signal.signal(number, before)
+        if self._sent is not None and kind is None:
+            self._sent[0].wait()
+            self._sent = None
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            now = time.monotonic()
+            if self._interrupted is not None and now - self._interrupted > _ECHO:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)  # for a shell, code 130
+            self._interrupted = now if self._interrupted is None else self._interrupted
+        self._asked = signal.Signals(number).name.removeprefix("SIG")
+
+    def checkpoint_took(self, seconds: float) -> None:
+        """How long one took, from the moment that training halted for it until it was durable."""
+        self.longest_checkpoint = max(self.longest_checkpoint, seconds)
+
+    def step_took(self, seconds: float) -> None:
+        """How long the step, or the batch of `between`, that is over was; the next may be as long."""
+        self.longest_step = max(self.longest_step, seconds)
+        self._recent_step = max(self._recent_step, seconds)
+
+    @property
+    def margin(self) -> float:
+        """Seconds before the deadline at which the last step may begin: it, the steps until the
+        others hear of it, and the checkpoint, durable, must end `grace` before the deadline.
+        """
+        hearing = max(_MESSAGE_EVERY, _MOST_STEPS * self._recent_step if self._on_device() else 0.0)
+        # The last checkpoint waits for the one before, which may be on its way to the disk.
+        return self._grace + hearing + 2 * self.longest_step + 2 * self.longest_checkpoint
+
+    def _on_device(self) -> bool:
+        """Whether the accelerators carry the messages, for want of a CPU group."""
+        return self._place.distributed and self._place.flag_group() is None
+
+    def asked(self) -> str | None:
+        """Why this rank would stop; None while it would not."""
+        if self._asked is None and self._place.is_main:
+            now = time.monotonic()
+            if now - self._looked >= _LOOK_EVERY:
+                self._looked = now
+                if self._file and Path(self._file).exists():
+                    self._asked = "the stop file"
+                elif self._deadline is not None and time.time() + self.margin >= self._deadline:
+                    self._asked = "the deadline"
+        return self._asked
+
+    def agreed(self) -> bool:
+        """Whether all ranks stop now. Call it at every step boundary, on every rank."""
+        if self._rest > 0:
+            self._rest -= 1
+            return False
+        mine = self.asked() is not None
+        if not self._place.distributed or self._place.world_size == 1:
+            return mine
+        self._hear()
+        if self._all_stop or self._rest > 0:
+            return self._all_stop
+        group = self._place.flag_group()
+        told = torch.tensor(
+            [float(mine), self._recent_step], device=None if group is not None else self._place.device
+        )
+        work = dist.all_reduce(told, op=dist.ReduceOp.MAX, group=group, async_op=True)
+        assert work is not None  # async_op
+        self._sent = (work, told)
+        self._recent_step = 0.0
+        if group is None:
+            self._rest = _MOST_STEPS - 1
+        return False
+
+    def _hear(self) -> None:
+        """Take in the message on its way: whether all stop, and how many steps may go without one."""
+        if self._sent is None:
+            return
+        work, told = self._sent
+        self._sent = None
+        work.wait()
+        asked, step = told.tolist()
+        self._all_stop = self._all_stop or bool(asked)
+        if self._place.flag_group() is not None:  # every rank counts alike, by the slowest one's steps
+            self._rest = min(int(_MESSAGE_EVERY / step), _MOST_STEPS) if step else 0
+
+    def _change_pace(self) -> None:
+        """What follows may be much slower than what was before: begin with a message."""
+        self._hear()
+        self._rest, self._recent_step = 0, 0.0
+
+    def between(self, batches: Iterable[Batch], rounds: int) -> Iterator[Batch]:
+        """This rank's batches, with a look at whether to stop before each; every rank must use it up.
+
+        `rounds` is the same on all ranks: the most batches that any of them has. A rank that has fewer
+        agrees with the others all the same. Nothing else that ranks do together may depend on whether
+        a rank has a batch.
+
+        Raises:
+            StoppedInside: on all ranks in the same round, the next but one after that in which
+                somebody asked; where batches are quick, after those that go without a message.
+        """
+        self._change_pace()
+        iterator = iter(batches)
+        for _ in range(rounds):
+            if self.agreed():
+                raise StoppedInside(self.asked() or "another rank")
+            began = time.perf_counter()
+            yield from islice(iterator, 1)
+            self.step_took(time.perf_counter() - began)
+        self._change_pace()
+
+    def say(self, outcome: str) -> None:
+        """Rank 0 tells the job script how it ended: `done`, or `again`."""
+        if not self._outcome:
+            return
+        path = Path(self._outcome)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft.write_text(outcome + "\n", encoding="utf-8")
+        draft.replace(path)
+
+
+def _number(text: str | None) -> float | None:
+    return float(text) if text else None

@@ -1,0 +1,176 @@
+"""Nothing hangs: a rank that waits in vain, or for which others do, ends with a word on who is missing.
+
+A collective that fails is one sign, and `Watch` explains it. The other is that nothing happens: a thread
+looks once a second whether a step was done, and where that is too long ago, or another rank has opened the
+roll call, it dumps the stacks of all threads, answers, and ends the process.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import TypeVar
+
+from trainers.configuration.config import Parallel
+from trainers.distributed.explanations import brief, missing_ranks, module_of, place_in
+from trainers.distributed.failures import end
+from trainers.distributed.health_check import WINDOW, RollCall
+from trainers.distributed.process_group import Place, RanksLost, of_a_collective
+
+Item = TypeVar("Item")
+
+_TICK = 1.0
+"""Seconds between two looks at whether anything has happened, at most."""
+
+_LATE = 2
+"""Looks without anything new, from which on it is asked whether another rank waits in vain."""
+
+_ASKED = 500
+"""Such questions a second, of all ranks together."""
+
+_WAITING = (
+    "torch.distributed",
+    "torch.autograd",
+    "torch.nn.parallel",
+    "trainers.distributed.process_group",
+    "trainers.optimization.engine",
+    "trainers.data.iterable",
+    "trainers.distributed.stopping",
+)
+"""Modules whose calls into torch wait for other ranks; a gradient is summed while it is computed."""
+
+
+class Watch:
+    """Around a training loop: that no rank waits longer than `parallel.start_timeout` for the first step,
+    and `parallel.timeout` for every later one.
+
+    `step`: how many are done already. An error of the loop that comes of lost ranks leaves the block as
+    `RanksLost`, which names them; of another error the other ranks are told. Without others it does nothing.
+    """
+
+    def __init__(self, place: Place, parallel: Parallel, step: int = 0):
+        self._place = place
+        self._call = place.roll_call()
+        self._start_timeout, self._timeout = parallel.start_timeout, parallel.timeout
+        self._limit = self._start_timeout
+        self._started = False
+        self._beats = 0
+        self._doing = ""
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._watched = threading.get_ident()
+        if self._call is not None:
+            self._call.step = step
+            self._call.window = min(WINDOW, self._timeout / 2)
+
+    def __enter__(self) -> Watch:
+        """From here on something must happen within the limit."""
+        if self._call is not None:
+            self._watched = threading.get_ident()
+            self._thread = threading.Thread(target=self._watch, name="castoff-watch", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nobody is watched any more.
+
+        Raises:
+            RanksLost: instead of an error that comes of it.
+        """
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()  # where it has noticed the same, it ends the process
+        if self._call is None or not isinstance(error, Exception) or isinstance(error, RanksLost):
+            return
+        if of_a_collective(error):
+            raise missing_ranks(error, self._call, self._place.waits_for) from error
+        self._call.ended(brief(error))
+
+    def step_done(self, step: int) -> None:
+        """An optimizer step is over; from the first on the limit is the short one."""
+        self._beats += 1
+        if self._call is not None:
+            self._call.step = step
+            if not self._started:
+                self._started = True
+                self._set_limit(self._timeout)
+
+    def beat(self, doing: str = "") -> None:
+        """Something has happened, as a batch of a validation; `doing` is what begins now."""
+        self._beats += 1
+        self._doing = doing
+
+    def each(self, batches: Iterable[Item], doing: str) -> Iterator[Item]:
+        """They themselves, with a beat at each."""
+        for batch in batches:
+            self.beat(doing)
+            yield batch
+        self.beat()
+
+    @contextmanager
+    def allow(self, doing: str) -> Iterator[None]:
+        """What may take as long as the first step; all ranks must enter, and wait in here for each other."""
+        before, said = self._limit, self._doing
+        self.beat(doing)
+        self._set_limit(max(before, self._start_timeout))
+        try:
+            yield
+        finally:
+            self.beat(said)
+            self._set_limit(before)
+
+    def _set_limit(self, seconds: float) -> None:
+        self._limit = seconds
+        if self._call is not None:
+            self._place.set_timeout(seconds)
+
+    def _watch(self) -> None:
+        """What counts is the time that this thread has seen: a process that was stopped is not late."""
+        assert self._call is not None
+        tick = min(_TICK, self._call.window / 10)
+        every = max(_LATE, round(self._call.world_size / _ASKED / tick))
+        seen, quiet = -1, 0
+        while not self._over.wait(tick):
+            if seen != self._beats:
+                seen, quiet = self._beats, 0
+                continue
+            quiet += 1
+            if quiet * tick >= self._limit:
+                self._end(self._call, [f"nothing has happened for {self._limit:g} s; {self._field()}"])
+            elif quiet % every == 0 and self._call.is_open():
+                self._end(self._call, [])
+
+    def _end(self, call: RollCall, more: list[str]) -> None:
+        """As the loop cannot: it is stuck."""
+        frames = _frames(self._watched)
+        waits = self._place.waits_for is not None or _is_waiting(frames)
+        doing = self._place.waits_for or " ".join(filter(None, (self._doing, place_in(frames))))
+        call.show_threads()
+        lost = RanksLost(call.hold("waits" if waits else "busy", doing), self._place.rank, more)
+        end(lost, self._place, None)
+
+    def _field(self) -> str:
+        name = "timeout" if self._limit == self._timeout else "start_timeout"
+        return f"parallel.{name} is that long, and must be longer than any step"
+
+
+def _frames(thread: int) -> list[FrameType]:
+    """A thread's Python frames, outermost first."""
+    found = sys._current_frames().get(thread)
+    return [frame for frame, _ in traceback.walk_stack(found)][::-1]
+
+
+def _is_waiting(frames: list[FrameType]) -> bool:
+    """Whether the innermost of them is where ranks wait for each other."""
+    return bool(frames) and any(
+        module_of(frames[-1]) == name or module_of(frames[-1]).startswith(f"{name}.") for name in _WAITING
+    )

@@ -1,0 +1,243 @@
+"""When training that gets no better ends."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+
+from trainers.configuration.config import Config, NotNegative, Positive, Section
+from trainers.configuration.fields import ConfigError, convert, suggestion
+from trainers.configuration.pyobject import called, resolved
+from trainers.task.contract import wrong_arguments
+
+logger = logging.getLogger(__name__)
+
+WHERE = "early_stopping.kwargs"
+
+_ALSO = {"loss_avg": "loss"}
+"""QuantumGrav's name for a measure, and ours, which counts where nothing else is called so."""
+
+
+class Verdict(NamedTuple):
+    """What follows from a validation."""
+
+    better: bool
+    """Whether this is the best model so far."""
+    stop: bool
+    """Whether it is time to stop."""
+
+
+class Watched(Section, frozen=True, kw_only=True):
+    """A measure that should get better."""
+
+    metric: str
+    mode: Literal["min", "max"] = "min"
+    delta: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    grace_period: NotNegative = 0
+    init_best_score: float | None = None
+
+    @property
+    def worst(self) -> float:
+        """What any value is better than."""
+        return math.inf if self.mode == "min" else -math.inf
+
+
+class _Asked(Section, frozen=True, kw_only=True):
+    """What `DefaultEarlyStopping` is told, but for its tasks."""
+
+    patience: Positive | None
+    mode: Literal["any", "all"]
+
+
+class DefaultEarlyStopping:
+    """Stops when nothing has got better for `patience` evaluations, as QuantumGrav has it; None: never.
+
+    `tasks` maps any name to {metric, delta, grace_period, init_best_score, mode: min or max};
+    without it the loss is to fall, by `min_delta`. Better is less than best - delta (min), more than
+    best + delta (max). With `mode` any, one task that got better is enough, with all, every one must. Getting
+    better resets the patience; not getting better costs one, but only when every grace period is
+    over.
+
+    Raises:
+        ConfigError: patience below 1, an unknown mode, or a task without its metric.
+    """
+
+    def __init__(
+        self,
+        tasks: Mapping[Any, Mapping[str, Any]] | None = None,
+        patience: int | None = 5,
+        mode: str = "any",
+        min_delta: float = 0.0,
+    ):
+        problems: list[str] = []
+        convert({"patience": patience, "mode": mode}, _Asked, WHERE, problems)
+        self.patience = patience
+        self.mode = mode
+        self.waited = 0
+        """Evaluations in a row that were no better, grace periods apart."""
+        self.found_better_model = False
+        self.tasks = _watched(tasks or {"loss": {"metric": "loss", "delta": min_delta}}, problems)
+        if problems:
+            raise ConfigError(problems)
+        self.best = {
+            name: task.worst if task.init_best_score is None else task.init_best_score
+            for name, task in self.tasks.items()
+        }
+        self.grace = {name: task.grace_period for name, task in self.tasks.items()}
+
+    def __call__(self, measures: Mapping[str, float]) -> bool:
+        """Take an evaluation's measures in; whether it is time to stop.
+
+        Raises:
+            ConfigError: a task's metric is not among them.
+        """
+        better = {name for name, task in self.tasks.items() if self._better(name, task, measures)}
+        self.found_better_model = bool(better) if self.mode == "any" else len(better) == len(self.tasks)
+        if self.found_better_model:
+            self.waited = 0
+            for name in better:
+                self.best[name] = self._value(name, self.tasks[name], measures)
+        elif not any(self.grace.values()):
+            self.waited += 1
+        self.grace = {name: max(left - 1, 0) for name, left in self.grace.items()}
+        return self.patience is not None and self.waited >= self.patience
+
+    def check(self, measures: Mapping[str, float]) -> None:
+        """See that each task's metric is among an evaluation's measures.
+
+        Raises:
+            ConfigError: it is not.
+        """
+        for name, task in self.tasks.items():
+            self._value(name, task, measures)
+
+    def _better(self, name: str, task: Watched, measures: Mapping[str, float]) -> bool:
+        value = self._value(name, task, measures)
+        if task.mode == "min":
+            return self.best[name] - task.delta > value
+        return self.best[name] + task.delta < value
+
+    def _value(self, name: str, task: Watched, measures: Mapping[str, float]) -> float:
+        metric = task.metric if task.metric in measures else _ALSO.get(task.metric, task.metric)
+        if metric not in measures:
+            raise ConfigError(
+                [
+                    f"{WHERE}.tasks.{name}.metric: is {task.metric!r}, which validation does not measure"
+                    f"{suggestion(task.metric, measures, listed=False)}; name one that it does "
+                    f"({', '.join(measures) or 'there is none'}), or have it measured: by a monitor in "
+                    "validation.validator.evaluator_tasks, or by a task's own evaluate()"
+                ]
+            )
+        return float(measures[metric])
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"waited": self.waited, "best": dict(self.best), "grace": dict(self.grace)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.waited = int(state["waited"])
+        self.best |= {name: float(value) for name, value in state["best"].items() if name in self.best}
+        self.grace |= {name: int(value) for name, value in state["grace"].items() if name in self.grace}
+
+
+class Judge:
+    """Says after each validation whether the model is the best so far, and whether to stop."""
+
+    def __init__(self, config: Config):
+        self._asked = _made(config)
+        self._by_default = config.early_stopping is None
+        self._warned = False
+
+    @property
+    def watched(self) -> tuple[str, Literal["min", "max"]]:
+        """The first measure that is watched, else the loss, and whether it is to fall or to rise."""
+        tasks = self._asked.tasks if isinstance(self._asked, DefaultEarlyStopping) else {}
+        return next(((task.metric, task.mode) for task in tasks.values()), ("loss", "min"))
+
+    def __call__(self, measures: Mapping[str, float]) -> Verdict:
+        """Take a validation in.
+
+        Raises:
+            ConfigError: it lacks what is watched.
+        """
+        if self._by_default and "loss" not in measures:
+            self._say_that_the_newest_is_best(measures)
+            return Verdict(better=True, stop=False)
+        stop = bool(self._asked(measures))
+        return Verdict(bool(self._asked.found_better_model), stop)
+
+    def check(self, measures: Mapping[str, float]) -> None:
+        """See that a validation has what is watched.
+
+        Raises:
+            ConfigError: it lacks it.
+        """
+        if type(self._asked) is DefaultEarlyStopping and not self._by_default:
+            self._asked.check(measures)
+
+    def _say_that_the_newest_is_best(self, measures: Mapping[str, float]) -> None:
+        if not self._warned:
+            self._warned = True
+            words = (
+                "Validation measures no loss (but %s), so the newest model counts as the best; name "
+                "the measure to watch in early_stopping.kwargs.tasks"
+            )
+            logger.warning(words, ", ".join(measures))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        own = getattr(self._asked, "state_dict", None) or self._asked.to_state_dict
+        kept: dict[str, Any] = own()
+        return kept
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self._asked.load_state_dict(state)
+
+
+def _watched(tasks: Any, problems: list[str]) -> dict[str, Watched]:
+    """The tasks by name; what is wrong with them comes to `problems`."""
+    if not isinstance(tasks, Mapping):
+        problems.append(f"{WHERE}.tasks: is {tasks!r}, but takes fields by name, as loss: {{metric: loss}}")
+        return {}
+    found: dict[str, Watched] = {}
+    for name, task in tasks.items():
+        told = task
+        if isinstance(task, Mapping) and task.get("init_best_score") in (math.inf, -math.inf):
+            told = {**task, "init_best_score": None}  # how others say that there is none yet
+        found[str(name)] = convert(told, Watched, f"{WHERE}.tasks.{name}", problems)
+    return found
+
+
+_BESIDE = ("tasks", "mode", "patience")
+"""Arguments that may stand beside the type."""
+
+
+def _made(config: Config) -> Any:
+    """What `early_stopping` names; without it, one that never stops and watches the loss."""
+    asked = config.early_stopping
+    if asked is None:
+        return DefaultEarlyStopping(patience=None)
+    make = DefaultEarlyStopping
+    if asked.type != "DefaultEarlyStopping":
+        make = called(asked.type, "early_stopping.type", "DefaultEarlyStopping or !pyobject my_module.Mine")
+    beside = {name: value for name in _BESIDE if (value := getattr(asked, name)) is not None}
+    problems = [
+        f"early_stopping.{name}: is given, and so is {WHERE}.{name}; drop one of them"
+        for name in beside
+        if name in asked.kwargs
+    ]
+    given = {**beside, **asked.kwargs}
+    problems += wrong_arguments(make, given, WHERE, given=len(asked.args))
+    if problems:
+        raise ConfigError(problems)
+    args, kwargs = resolved(asked.args, "early_stopping.args"), resolved(given, WHERE)
+    try:
+        return make(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        raise ConfigError([f"early_stopping: {error}"]) from error

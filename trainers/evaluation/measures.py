@@ -1,0 +1,186 @@
+"""Judging a model: exact sums over all samples of all ranks, whatever their number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from trainers.data.loaders import Batch, EvaluationLoader
+from trainers.distributed.process_group import Place
+from trainers.distributed.randomness import seed_all
+from trainers.task import Evaluated, Sum, Task, WholeSetEvaluator, move
+from trainers.task.contract import first_sums
+from trainers.task.contract import measures as checked
+
+_SQUARES = "loss, squared means of batches"
+
+
+class Measures(dict[str, float]):
+    """Measures by name, and how far the loss of single batches lies from its mean."""
+
+    spread: float = 0.0
+    """Standard deviation of the batches' mean losses, weighted by their counts."""
+    more: Mapping[str, float] = {}
+    """What the task adds for the log alone; on rank 0."""
+
+    def to_record(self, *, better: bool) -> dict[str, Any]:
+        """What is kept beside the checkpoint that was judged; `better`: than all before."""
+        return {"measures": dict(self), "spread": self.spread, "more": dict(self.more), "better": better}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Measures:
+        """What was kept."""
+        measures = cls({str(name): float(value) for name, value in record["measures"].items()})
+        measures.spread, measures.more = float(record["spread"]), record["more"]
+        return measures
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[nn.Module]:
+    """The model, in eval mode; afterwards each part of it is in the mode that it was in."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield model
+    finally:
+        for module, was_training in modes:
+            module.training = was_training
+
+
+def evaluate(
+    task: Task,
+    model: nn.Module,
+    judged: EvaluationLoader,
+    place: Place,
+    *,
+    draw_from: Callable[[int], None] = seed_all,
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    paced: Callable[[Iterable[Batch], int], Iterable[Batch]] = lambda batches, rounds: batches,
+    waiting: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Measures:
+    """The task's measures over the samples of all ranks' loaders.
+
+    `model` is the bare module: a DistributedDataParallel around it would wait in its forward pass
+    for ranks that have fewer batches. Every rank must call this; the result is the same on all.
+    `draw_from` seeds whatever is random in a batch. `paced` gets the batches, and the most that any
+    rank has; what it gives is judged, and it may raise. `waiting`: around what rank 0 does for all.
+    """
+    sums: dict[str, list[float | torch.Tensor]] = {}
+    kept: list[tuple[int, Any]] = []
+    _same_buffers(model, place)
+    with torch.no_grad(), evaluating(model):
+        for batch in paced(judged, judged.rounds):
+            draw_from(batch.seed)
+            with autocast():
+                given = task.evaluate(model, move(batch.data, place.device))
+            measured = given.sums if isinstance(given, Evaluated) else given
+            if not sums:
+                measured = first_sums(task, measured)
+            _add(sums, measured, batch.samples)
+            if isinstance(given, Evaluated):
+                kept.append((batch.number, given.kept))
+    names, something = _of_all(sorted(sums), bool(kept), place)
+    totals = _over_ranks(place, sums, names)
+    squares, weight = totals.pop(_SQUARES, (0.0, 0.0))
+    measures = Measures(checked(task, "finish", task.finish(totals)))
+    if weight:
+        total, count = totals["loss"]
+        measures.spread = math.sqrt(max(squares / weight - (total / count) ** 2, 0.0))
+    if something:
+        with waiting():
+            measures |= _measured(task, kept, judged.seed, place)
+    return measures
+
+
+def evaluate_whole(
+    evaluator: WholeSetEvaluator,
+    model: nn.Module,
+    batches: Any,
+    autocast: Callable[[], AbstractContextManager[Any]],
+) -> Measures:
+    """What a task's own evaluator measures, on this rank alone."""
+    with torch.no_grad(), evaluating(model), autocast():
+        measures = Measures(evaluator(model, batches))
+    measures.spread = math.nan  # of its batches nothing is known
+    return measures
+
+
+def _measured(task: Task, mine: list[tuple[int, Any]], seed: int, place: Place) -> dict[str, float]:
+    """What the task makes of all that was kept, in the order of the batches; on all ranks."""
+    every = place.gather_on_main(mine)
+
+    def decide() -> dict[str, float]:
+        seed_all(seed)  # what a task says that it draws from is said of `loss` and `evaluate` alone
+        kept = sorted(chain.from_iterable(every), key=itemgetter(0))
+        return checked(task, "measure", task.measure([part for _, part in kept]))
+
+    return place.decided(decide)
+
+
+def after_evaluation(
+    task: Task, model: nn.Module, autocast: Callable[[], AbstractContextManager[Any]]
+) -> dict[str, float]:
+    """What the task has to add to a validation, on rank 0 alone."""
+    with torch.no_grad(), evaluating(model), autocast():
+        return checked(task, "after_evaluation", task.after_evaluation(model))
+
+
+def _add(sums: dict[str, list[float | torch.Tensor]], measured: Mapping[str, Sum], samples: int) -> None:
+    for name, (total, count) in measured.items():
+        held = sums.setdefault(name, [0.0, 0.0])
+        held[0] = held[0] + _double(total)
+        held[1] = held[1] + _double(samples if count is None else count)
+    if "loss" in measured:
+        total, count = measured["loss"]
+        total, count = _double(total), _double(samples if count is None else count)
+        held = sums.setdefault(_SQUARES, [0.0, 0.0])
+        held[0] = held[0] + total * total / (count + (count == 0))
+        held[1] = held[1] + count
+
+
+def totals(measured: Mapping[str, Sum], samples: int) -> dict[str, tuple[float, float]]:
+    """Sums and counts of one batch, as `finish` gets them of all."""
+    return {
+        name: (float(_double(total)), float(_double(samples if count is None else count)))
+        for name, (total, count) in measured.items()
+    }
+
+
+def _double(value: torch.Tensor | float) -> torch.Tensor | float:
+    if not isinstance(value, torch.Tensor):
+        return float(value)
+    value = value.detach()
+    return value.cpu().double() if value.device.type == "mps" else value.double()
+
+
+def _over_ranks(
+    place: Place, sums: Mapping[str, list[float | torch.Tensor]], names: list[str]
+) -> dict[str, tuple[float, float]]:
+    """Sums and counts over all ranks, in float64 whatever each rank had."""
+    flat = [float(part) for name in names for part in sums.get(name, (0.0, 0.0))]
+    total = place.sum(torch.tensor(flat, dtype=torch.float64)).tolist()
+    return {name: (total[2 * at], total[2 * at + 1]) for at, name in enumerate(names)}
+
+
+def _same_buffers(model: nn.Module, place: Place) -> None:
+    """Rank 0's buffers everywhere: DistributedDataParallel copies them before a step, not after."""
+    if place.distributed and place.world_size > 1:
+        for buffer in model.buffers():
+            dist.broadcast(buffer, src=0)
+
+
+def _of_all(names: list[str], something: bool, place: Place) -> tuple[list[str], bool]:
+    """The names on any rank, and whether any keeps something; one that had no batch knows none itself."""
+    if not place.distributed or place.world_size == 1:
+        return names, something
+    every: list[tuple[list[str], bool]] = [([], False)] * place.world_size
+    dist.all_gather_object(every, (names, something))
+    return sorted({name for told, _ in every for name in told}), any(keeps for _, keeps in every)

@@ -1,0 +1,122 @@
+"""A validation in the middle of training, which the ranks may stop, and the test at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from trainers.data.loaders import Batch, EvaluationLoader
+from trainers.distributed.process_group import Place
+from trainers.distributed.randomness import EVALUATION, derived, seed_all
+from trainers.distributed.stopping import Stopping
+from trainers.distributed.watchdog import Watch
+from trainers.evaluation.measures import Measures, after_evaluation, evaluate, evaluate_whole
+from trainers.optimization.engine import Engine
+from trainers.task import Task
+from trainers.task.training_state import TrainingState
+
+
+class WholeSet:
+    """What an evaluator gets for its data loader: the batches of the whole set, in its own order."""
+
+    def __init__(
+        self,
+        loader: EvaluationLoader,
+        paced: Callable[[Iterable[Batch]], Iterable[Batch]] = lambda batches: batches,
+    ):
+        self.dataset = loader.dataset
+        self.batch_size = loader.batch_size
+        self._loader = loader
+        self._paced = paced
+
+    def __len__(self) -> int:
+        """The batches."""
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        """What is collated, on the CPU."""
+        return (batch.data for batch in self._paced(self._loader))
+
+
+class Validation:
+    """Judges the model on the ranks' shares of a data set."""
+
+    def __init__(
+        self,
+        task: Task,
+        engine: Engine,
+        place: Place,
+        state: TrainingState,
+        stopping: Stopping,
+        watch: Watch,
+    ):
+        self._task = task
+        self._engine = engine
+        self._place = place
+        self._state = state
+        self._stopping = stopping
+        self._watch = watch
+
+    def __call__(self, val: EvaluationLoader) -> Measures:
+        """The measures over all ranks' samples; all of them must call it.
+
+        Raises:
+            StoppedInside: the ranks have agreed to stop between two batches.
+        """
+        engine, state = self._engine, self._state
+        judge = self._on_all_ranks if self._task.whole_set_evaluator is None else self._on_rank_0
+        measures = judge(val)
+        with self._watch.allow("after a validation"):
+            if self._place.is_main:
+                _seeded(state, 1)
+                measures.more = after_evaluation(self._task, engine.judged, engine.autocast)
+            self._place.barrier("the end of a validation")
+        return measures
+
+    def _on_all_ranks(self, val: EvaluationLoader) -> Measures:
+        return evaluate(
+            *(self._task, self._engine.judged, val, self._place),
+            draw_from=self._state.draw_from,
+            autocast=self._engine.autocast,
+            paced=self._paced,
+            waiting=partial(self._watch.allow, "after a validation"),
+        )
+
+    def _on_rank_0(self, val: EvaluationLoader) -> Measures:
+        """By the task's own evaluator, which sees the whole set, whatever the number of ranks."""
+        evaluator, engine = self._task.whole_set_evaluator, self._engine
+        assert evaluator is not None
+
+        def decide() -> Measures:
+            _seeded(self._state, 2)
+            batches = WholeSet(val, partial(self._watch.each, doing="validation"))
+            return evaluate_whole(evaluator, engine.judged, batches, engine.autocast)
+
+        with self._watch.allow("a validation on rank 0"):
+            return self._place.decided(decide)
+
+    def _paced(self, batches: Iterable[Batch], rounds: int) -> Iterator[Batch]:
+        """The batches, before each of which the ranks may agree to stop."""
+        return self._watch.each(self._stopping.between(batches, rounds), "validation")
+
+
+def tested(task: Task, engine: Engine, test: EvaluationLoader, state: TrainingState) -> Measures:
+    """The measures of a whole data set on this rank alone, which waits for no other."""
+    judging = task.tester()
+    if judging.whole_set_evaluator is not None:
+        _seeded(state, 3)
+        return evaluate_whole(judging.whole_set_evaluator, engine.judged, WholeSet(test), engine.autocast)
+    alone = Place(0, 1, state.device, alone=True)
+    return evaluate(
+        *(judging, engine.judged, test, alone),
+        draw_from=state.draw_from,
+        autocast=engine.autocast,
+    )
+
+
+def _seeded(state: TrainingState, purpose: int) -> None:
+    """What is random from here on follows from the step and the purpose, on any number of ranks."""
+    seed = derived(EVALUATION, state.seed, state.step, purpose)
+    state.draw_from(seed)
+    seed_all(seed)  # what a task says that it draws from is said of `loss` and `evaluate` alone

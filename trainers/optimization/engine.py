@@ -1,0 +1,379 @@
+"""What turns the losses of a step's micro-batches into a step of the weights, on all ranks alike."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError, UserError
+from trainers.distributed.devices import computing
+from trainers.distributed.process_group import Place
+from trainers.optimization.averaging import AveragedWeights
+from trainers.optimization.gradients import GradientNorm
+from trainers.optimization.optimizer import load_optimizer
+from trainers.optimization.wrapping import compiled, distributed, unreduced
+from trainers.task import Loss
+
+logger = logging.getLogger(__name__)
+
+MOST_SKIPPED = 100
+"""Steps in a row without a finite gradient, after which skipping more of them is no training."""
+
+
+class NonFiniteError(UserError):
+    """A gradient is not finite; the text names the step, the ranks whose loss was none, and parameters."""
+
+
+class Engine:
+    """A model, moved and wrapped, with its optimizer: forward under autocast, backward, step.
+
+    The gradient is that of the mean over the items of all ranks' micro-batches. Each loss is
+    differentiated as its share of that mean, so nothing overflows where half precision is used; the
+    number of items is expected to be the last step's, summed over the ranks while gradients are
+    computed, and what was expected wrongly is corrected before the step.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, config: Config, place: Place):
+        self.bare = model
+        """The module itself, on its device."""
+        self.optimizer = optimizer
+        self.average: AveragedWeights | None = None
+        """The averaged weights, if the configuration wants some."""
+        self.norm = torch.zeros(())
+        """Norm of the last step's gradient, before clipping; on the device."""
+        self.timed: Callable[[Tensor], AbstractContextManager[None]] = lambda _: nullcontext()
+        """Around the backward pass in which gradients are reduced."""
+        self.skipped = 0
+        """Steps that left the weights alone, since the training began."""
+        training = config.training
+        self._place = place
+        self._clip = training.clip_grad_norm
+        self._skips = training.non_finite == "skip"
+        self._precision = training.precision
+        self._scaler = torch.amp.GradScaler(place.device.type) if training.precision == "fp16" else None
+        self._parameters = [each for each in model.parameters() if each.requires_grad]
+        self._norm_of = GradientNorm(self._parameters, in_buckets=False)
+        self._all_needed = place.distributed and not (
+            config.parallel.find_unused_parameters or config.parallel.static_graph
+        )
+        self._step = 0
+        self._accumulated = False
+        self._buffers: dict[str, Tensor] = {}
+        self._skipped_in_a_row = 0
+        self._empty = 0
+        self._expected: Tensor | None = None
+        self._items: Tensor | None = None
+        self._reduction: dist.Work | None = None
+        self._losses: list[Tensor] = []
+        self._unread: _Unread | None = None
+        self._weight = (0.0, torch.zeros(()))
+        if training.ema_decay is not None:
+            self.average = AveragedWeights(model, training.ema_decay)
+        self.model: nn.Module = model
+        """What losses are computed with: the bare module, or as long as `wrapped` lasts, the compiled one."""
+        self.reducer: DistributedDataParallel | None = None
+        """What sums gradients over ranks, as long as `wrapped` lasts."""
+        self._config = config
+
+    @property
+    def judged(self) -> nn.Module:
+        """The module that is validated and tested: the averaged one, or the bare one."""
+        return self.bare if self.average is None else self.average.module
+
+    # --- One step ---------------------------------------------------------------------------------
+
+    def begin(self, step: int) -> None:
+        """Forget the gradients of the step before; `step` steps are done."""
+        self._step = step
+        self.optimizer.zero_grad(set_to_none=True)
+        self._items = None
+        self._losses = []
+        if self._skips or self._scaler is not None:
+            self._buffers = {name: each.clone() for name, each in self.bare.named_buffers()}
+
+    def sync(self, *, last: bool) -> AbstractContextManager[Any]:
+        """Around a micro-batch's forward pass: gradients are reduced after the `last` one alone."""
+        return nullcontext() if last or self.reducer is None else self.reducer.no_sync()
+
+    def loss(self, compute: Callable[[nn.Module], Loss]) -> Loss:
+        """A micro-batch's loss, as `compute` makes it of the model.
+
+        All of it is one forward pass to DistributedDataParallel, so gradients are reduced whichever of the
+        model's parts and methods are called, and however often; and the model is the same on one rank and on
+        many.
+        """
+        if self.reducer is None:
+            return compute(self.model)
+        made: list[Loss] = []
+
+        def total(model: nn.Module) -> Tensor:
+            made.append(compute(model))
+            return made[0].total
+
+        reduced = self.reducer(total)
+        return made[0] if reduced is made[0].total else replace(made[0], total=reduced)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Around whatever computes as training does."""
+        return computing(self._place.device, self._precision)
+
+    def backward(self, loss: Loss, samples: int, micros: int, *, last: bool) -> None:
+        """Differentiate a micro-batch's loss as its share of the mean over all ranks' items.
+
+        `samples`: of all ranks in this step; `micros`: of this rank in it.
+        """
+        if loss.count is None:
+            weight = self._constant(self._place.world_size / samples, loss.total)
+        else:
+            weight = self._counted(loss.count, micros, last).to(loss.total.dtype)
+        self._losses.append(loss.total.detach())
+        self._accumulated = micros > 1
+        if self._scaler is not None:
+            weight = self._scaler.scale(weight)
+        with self.timed(loss.total) if last else nullcontext():
+            loss.total.backward(weight)
+
+    def _constant(self, value: float, like: Tensor) -> Tensor:
+        """A tensor of that value; the same in most steps, so the last one is kept."""
+        if self._weight[0] != value or self._weight[1].dtype != like.dtype:
+            self._weight = (value, torch.full_like(like, value))
+        return self._weight[1]
+
+    def _counted(self, items: int | Tensor, micros: int, last: bool) -> Tensor:
+        """The weight of a loss whose items are counted: what is expected, until all have counted."""
+        device = self._place.device
+        # torch.tensor would wait for the device; filling does not.
+        count = torch.zeros((), dtype=_exact(device), device=device) + items
+        self._items = count.clone() if self._items is None else self._items + count
+        if self._expected is None:  # of the first step there is nothing to go by
+            self._expected = (self._place.sum(count) * micros).nan_to_num(1.0, posinf=1.0).clamp(min=1.0)
+        if last and self._place.distributed:
+            self._reduction = dist.all_reduce(self._items, async_op=True)
+        return self._place.world_size / self._expected
+
+    def apply(self) -> bool:
+        """Step the weights with what was accumulated; whether that was done.
+
+        Raises:
+            NonFiniteError: the gradient is not finite, and such steps are not skipped; or too many were.
+        """
+        if self._scaler is not None:
+            self._scaler.unscale_(self.optimizer)
+        gradients = [each.grad for each in self._parameters if each.grad is not None]
+        if self._all_needed:
+            self._check_all_used(gradients)
+        self._correct(gradients)
+        self.norm = self._norm_of(gradients)
+        if self._clip is not None:
+            nn.utils.clip_grads_with_norm_(self._parameters, self._clip, self.norm)
+        if not self._finite():
+            self._take_back_buffers()
+            return False
+        if self._scaler is not None:
+            self._scaler.step(self.optimizer)
+            self._scaler.update()
+        else:
+            self.optimizer.step()
+        if self.average is not None:
+            self.average.update(self.bare)
+        return True
+
+    def _correct(self, gradients: list[Tensor]) -> None:
+        """Divide by the items that there were, instead of those that were expected."""
+        if self._items is None or self._expected is None:
+            return
+        if self._reduction is not None:
+            self._reduction.wait()
+            self._reduction = None
+        none = self._items == 0
+        if self._place.is_main and self._place.device.type == "cpu" and bool(none):
+            self._empty += 1
+            if _is_news(self._empty):
+                words = (
+                    "No rank has an item that counts; the step's gradient is taken for zero (%d such so far)"
+                )
+                logger.warning(words, self._empty)
+        factor = torch.where(none, 0.0, self._expected / torch.where(none, 1.0, self._items))
+        double = any(each.dtype in (torch.float64, torch.complex128) for each in gradients)
+        torch._foreach_mul_(gradients, factor.to(torch.float64 if double else torch.float32))
+        fine = self._items.isfinite() & ~none  # the next step's loss is not to be divided by NaN
+        self._expected = torch.where(fine, self._items, self._expected)
+
+    def _check_all_used(self, gradients: list[Tensor]) -> None:
+        """Whether the last backward pass has reached every parameter, and so DDP's reduction its end.
+
+        Raises:
+            ConfigError: it has not, and ranks would step with gradients of their own.
+        """
+        unused: list[int] = []
+        if len(gradients) < len(self._parameters):
+            unused = [number for number, each in enumerate(self._parameters) if each.grad is None]
+        elif self._accumulated and self.reducer is not None:
+            unused = unreduced(self.reducer)
+        if unused:
+            wanted = [name for name, each in self.bare.named_parameters() if each.requires_grad]
+            names = [wanted[number] for number in unused]
+            some = f"{', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
+            last = "the last micro-batch of " if self._accumulated else ""
+            raise ConfigError(
+                [
+                    f"model: the loss of {last}step {self._step + 1} does not depend on {some}, for whose "
+                    "gradients ranks wait; call requires_grad_(False) in build_model on what is never used, "
+                    "or, where it is used in some, set parallel.find_unused_parameters: true"
+                ]
+            )
+
+    # --- Gradients that are no numbers ------------------------------------------------------------
+
+    def _finite(self) -> bool:
+        """Whether the step may be taken. An accelerator's answer is read one step late, if it may be."""
+        if self._scaler is None and not self._skips and self._place.device.type != "cpu":
+            self.settle()
+            self._unread = _Unread(self._step, self.norm, self._losses)
+            return True
+        if math.isfinite(self.norm.item()):
+            self._skipped_in_a_row = 0
+            return True
+        self.skipped += 1
+        self._skipped_in_a_row += 1
+        if self._scaler is not None:
+            self._scaler.update()
+        if not (self._skips or self._scaler is not None) or self._skipped_in_a_row >= MOST_SKIPPED:
+            raise self._non_finite(self._step, self._losses)
+        if self._skips and self._place.is_main and _is_news(self.skipped):
+            logger.warning("A step is skipped: its gradient is not finite (%d so far)", self.skipped)
+        return False
+
+    @torch.no_grad()
+    def _take_back_buffers(self) -> None:
+        """BatchNorm may have seen numbers that are none, and would keep them."""
+        for name, each in self.bare.named_buffers():
+            before = self._buffers.get(name)
+            if before is not None and not torch.equal(each, before):
+                each.copy_(before)
+
+    def settle(self) -> None:
+        """Read what has not been read: afterwards the weights are known to be finite.
+
+        Raises:
+            NonFiniteError: they are not.
+        """
+        if self._unread is not None:
+            unread, self._unread = self._unread, None
+            if not unread.finite():
+                raise self._non_finite(unread.step, unread.losses)
+
+    def _non_finite(self, step: int, losses: list[Tensor]) -> NonFiniteError:
+        """All ranks know of it, from the same gradient, so they can ask each other."""
+        mine = all(bool(torch.isfinite(loss).all()) for loss in losses)
+        fine = self._place.gather(torch.tensor([float(mine)])).flatten().tolist()
+        bad = [str(rank) for rank, is_fine in enumerate(fine) if not is_fine]
+        where = f"the loss of rank {', '.join(bad[:8])} is" if bad else "no loss is, but the gradient is"
+        named = [
+            name
+            for name, each in self.bare.named_parameters()
+            if each.grad is not None and not bool(torch.isfinite(each.grad).all())
+        ]
+        some = f"{', '.join(named[:3])}{f' and {len(named) - 3} more' if len(named) > 3 else ''}"
+        again = f" ({self._skipped_in_a_row} steps in a row)" if self._skipped_in_a_row > 1 else ""
+        leave = "" if self._skips else ", or leave such steps out with training.non_finite: skip"
+        return NonFiniteError(
+            f"step {step + 1}: {where} not finite{again}; gradients that are not: {some or 'none now'}. "
+            f"Lower the learning rate, or set training.clip_grad_norm{leave}"
+        )
+
+    # --- How it is wrapped ------------------------------------------------------------------------
+
+    @contextmanager
+    def wrapped(self) -> Iterator[None]:
+        """As long as it trains: DDP must be let go before the process group is."""
+        self.model = compiled(self.bare) if self._config.training.compile else self.bare
+        if self._place.distributed:
+            self.reducer = distributed(self.model, self._config, self._place)
+            # Where some may be missing, each step would look anew, and find memory that nobody has filled.
+            in_buckets = self._config.parallel.gradient_as_bucket_view and self._all_needed
+            self._norm_of = GradientNorm(self._parameters, in_buckets=in_buckets)
+            if self.average is not None:
+                self.average.begin(self.bare)  # ranks may have made other weights; now they have rank 0's
+        try:
+            yield
+        finally:
+            # What lies in DDP's buckets would keep them.
+            self.optimizer.zero_grad(set_to_none=True)
+            self._norm_of = GradientNorm(self._parameters, in_buckets=False)
+            self.model, self.reducer = self.bare, None
+
+    # --- Checkpoints ------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside the weights."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self._scaler.state_dict() if self._scaler is not None else None,
+            "average": self.average.state_dict() if self.average is not None else None,
+            "expected": None if self._expected is None else float(self._expected),
+            "skipped": self.skipped,
+            "skipped_in_a_row": self._skipped_in_a_row,
+        }
+
+    @torch.no_grad()
+    def share_weights(self) -> None:
+        """Take rank 0's weights and buffers, averaged ones, too; all ranks must call it."""
+        if not self._place.distributed or self._place.world_size == 1:
+            return
+        for module in dict.fromkeys((self.bare, self.judged)):
+            for held in module.state_dict().values():
+                if isinstance(held, Tensor):
+                    sent = held.contiguous()
+                    dist.broadcast(sent, src=0)
+                    if sent is not held:
+                        held.copy_(sent)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint; the weights are loaded by themselves."""
+        for line in load_optimizer(self.optimizer, state["optimizer"]):
+            logger.info("%s", line)
+        if self._scaler is not None and state["scaler"] is not None:
+            self._scaler.load_state_dict(state["scaler"])
+        if self.average is not None and state["average"] is not None:
+            self.average.load_state_dict(state["average"])
+        if state["expected"] is not None:
+            device = self._place.device
+            self._expected = torch.tensor(state["expected"], dtype=_exact(device), device=device)
+        self.skipped, self._skipped_in_a_row = state["skipped"], state["skipped_in_a_row"]
+
+
+def _is_news(count: int) -> bool:
+    """Whether to say something for the count-th time: ever more seldom, so that no log is flooded."""
+    return count & (count - 1) == 0
+
+
+class _Unread:
+    """A norm on its way from the device, and the losses that it came from."""
+
+    def __init__(self, step: int, norm: Tensor, losses: list[Tensor]):
+        self.step = step
+        self.losses = losses
+        self._copy = torch.empty((), dtype=norm.dtype, pin_memory=norm.device.type == "cuda")
+        self._copy.copy_(norm, non_blocking=True)
+        self._arrived = torch.Event(norm.device)
+        self._arrived.record()
+
+    def finite(self) -> bool:
+        """Whether it was a number; waits for the step that it belongs to, and for none after it."""
+        self._arrived.synchronize()
+        return bool(torch.isfinite(self._copy))
+
+
+def _exact(device: torch.device) -> torch.dtype:
+    return torch.float32 if device.type == "mps" else torch.float64

@@ -1,0 +1,217 @@
+"""The optimizer and torch's own schedulers, as the configuration names them."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterable, Mapping
+from numbers import Real
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError, few
+from trainers.configuration.pyobject import called, resolved
+from trainers.task import Task
+from trainers.task.contract import wrong_arguments
+
+CONFIGURED = "configured"
+"""Key of a parameter group: its hyperparameters as they were configured, before anything changed them."""
+
+
+def make_optimizer(config: Config, task: Task, model: nn.Module) -> Optimizer:
+    """`training.optimizer_type` called with the task's parameters, which may be groups of them.
+
+    Each group also gets `CONFIGURED`, by which `load_optimizer` knows what was changed since.
+
+    Raises:
+        ConfigError: there is no such optimizer, it refuses its arguments, or the parameters are not all
+            those of the model that want a gradient, each once.
+    """
+    training = config.training
+    make = called(training.optimizer_type, "training.optimizer_type", "!pyobject torch.optim.AdamW")
+    _check_rate(training.optimizer_kwargs.get("lr", 0.0), "training.optimizer_kwargs.lr")
+    parameters = _parameters(task, model)
+    _check_names(make, "training.optimizer", training.optimizer_args, training.optimizer_kwargs)
+    args = resolved(training.optimizer_args, "training.optimizer_args")
+    kwargs = resolved(training.optimizer_kwargs, "training.optimizer_kwargs")
+    try:
+        made = make(parameters, *args, **kwargs)
+    except (TypeError, ValueError) as error:
+        raise ConfigError([f"training.optimizer_type: {error}"]) from error
+    if not isinstance(made, Optimizer):
+        raise ConfigError(
+            [f"training.optimizer_type: makes {_kind(made)}, which is no torch.optim.Optimizer"]
+        )
+    closure = inspect.signature(made.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise ConfigError(
+            [
+                f"training.optimizer_type: {type(made).__name__} computes the loss several times a step (it "
+                "takes a closure), which this trainer does not; write one as torch.optim.AdamW"
+            ]
+        )
+    for number, group in enumerate(made.param_groups):
+        _check_rate(group.get("lr"), f"task.parameters: lr of group {number}")
+        group[CONFIGURED] = {
+            name: value for name, value in group.items() if name != "params" and _plain(value)
+        }
+    return made
+
+
+def make_scheduler(config: Config, optimizer: Optimizer) -> LRScheduler | None:
+    """`training.lr_scheduler_type` called with the optimizer; None where there is none.
+
+    Raises:
+        ConfigError: there is no such scheduler, or it refuses its arguments.
+    """
+    training = config.training
+    if training.lr_scheduler_type is None:
+        return None
+    example = "!pyobject torch.optim.lr_scheduler.CosineAnnealingLR"
+    make = called(training.lr_scheduler_type, "training.lr_scheduler_type", example)
+    _check_names(make, "training.lr_scheduler", training.lr_scheduler_args, training.lr_scheduler_kwargs)
+    args = resolved(training.lr_scheduler_args, "training.lr_scheduler_args")
+    kwargs = resolved(training.lr_scheduler_kwargs, "training.lr_scheduler_kwargs")
+    try:
+        made = make(optimizer, *args, **kwargs)
+    except (TypeError, ValueError) as error:
+        raise ConfigError([f"training.lr_scheduler_type: {error}"]) from error
+    if not isinstance(made, LRScheduler):
+        raise ConfigError(
+            [
+                f"training.lr_scheduler_type: makes {_kind(made)}, which is no "
+                f"torch.optim.lr_scheduler.LRScheduler; write {example}"
+            ]
+        )
+    return made
+
+
+def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> list[str]:
+    """Go on from a checkpoint's state, but with the hyperparameters that the configuration has now.
+
+    What nobody reconfigured stays as the checkpoint has it, because some change in training: a
+    scheduler's momentum, an optimizer's own counts. Make `LearningRate` before: it says which of them
+    a scheduler rules. Returns a line for the log for each that is another one now.
+
+    Raises:
+        ConfigError: the checkpoint's groups are others.
+    """
+    now = [group[CONFIGURED] for group in optimizer.param_groups]
+    try:
+        optimizer.load_state_dict(state)
+    except (ValueError, KeyError) as error:
+        raise ConfigError(
+            [
+                f"training.optimizer_type: the checkpoint's optimizer does not fit ({error}); keep optimizer "
+                "and task.parameters, or begin anew with training.fresh: true"
+            ]
+        ) from error
+    changes: dict[str, list[int]] = {}
+    for number, (group, new) in enumerate(zip(optimizer.param_groups, now, strict=True)):
+        old = group.get(CONFIGURED, {})
+        for name, value in new.items():
+            if name in old and old[name] == value:
+                continue
+            group[name] = value
+            line = (
+                f"training.optimizer_kwargs.{name}: {value} from here on; the checkpoint has {old.get(name)}"
+            )
+            changes.setdefault(line, []).append(number)
+        group[CONFIGURED] = new
+    return [
+        line if len(numbers) == len(now) else f"{line} (parameter groups {', '.join(map(str, numbers))})"
+        for line, numbers in changes.items()
+    ]
+
+
+def _check_names(make: Any, fields: str, arguments: list[Any], by_name: Mapping[str, Any]) -> None:
+    """The first argument is what the trainer gives: parameters, or the optimizer."""
+    problems = wrong_arguments(make, by_name, f"{fields}_kwargs", given=1 + len(arguments))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _check_rate(rate: Any, where: str) -> None:
+    if not isinstance(rate, Real) or isinstance(rate, bool) or math.isinf(rate):
+        raise ConfigError([f"{where}: is {rate!r}, but takes a number, as lr: 0.001 or lr: 1e-3"])
+
+
+def _parameters(task: Task, model: nn.Module) -> list[Any]:
+    """What the task gives, looked through: all that want a gradient, each once."""
+    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+    if not any(parameter.requires_grad for parameter in names):
+        raise ConfigError(["model: has no parameter that could be trained"])
+    given = task.parameters(model)
+    if isinstance(given, (Tensor, Mapping, str)) or not isinstance(given, Iterable):
+        raise ConfigError(
+            [f"task.parameters: gives {_kind(given)}, but a list of parameters or groups is due"]
+        )
+    taken: list[Any] = list(given)
+    flat = taken
+    if any(isinstance(group, Mapping) for group in taken):
+        taken = [_group(number, group) for number, group in enumerate(taken)]
+        flat = [each for group in taken for each in group["params"]]
+    problems = [
+        f"task.parameters: gives {_kind(each)} where a parameter is due, as in list(model.parameters())"
+        for each in flat
+        if not isinstance(each, Tensor)
+    ]
+    if problems:
+        raise ConfigError(problems[:1])
+    seen: set[Tensor] = set()
+    twice = []
+    for each in flat:
+        if each not in names:
+            shape = f"a tensor of shape {tuple(each.shape)}"
+            raise ConfigError(
+                [
+                    f"task.parameters: gives {shape} that is no parameter of the model, and so would be "
+                    "neither reduced over the ranks nor saved; make it an nn.Parameter of the model"
+                ]
+            )
+        if each in seen:
+            twice.append(names[each])
+        seen.add(each)
+    if twice:
+        problems.append(f"task.parameters: gives {few(twice)} twice; each belongs to one group")
+    left = [name for each, name in names.items() if each.requires_grad and each not in seen]
+    if left:
+        problems.append(
+            f"task.parameters: leaves out {few(left)}, for which gradients would be computed, reduced over "
+            "the ranks and never used; give them too, or call requires_grad_(False) on them in build_model"
+        )
+    if problems:
+        raise ConfigError(problems)
+    return taken
+
+
+def _group(number: int, group: Any) -> dict[str, Any]:
+    """A copy of a group, whose parameters are a list."""
+    where = f"task.parameters: group {number}"
+    if not isinstance(group, Mapping):
+        raise ConfigError(
+            [f"{where} is {_kind(group)}, but others are groups; write all as {{'params': [...]}}"]
+        )
+    held = group.get("params")
+    if isinstance(held, Tensor):
+        held = [held]
+    if isinstance(held, (set, frozenset)):
+        raise ConfigError([f"{where}: params is a set, which has no order to go on in; write a list"])
+    if isinstance(held, (Mapping, str)) or not isinstance(held, Iterable):
+        raise ConfigError([f"{where}: params is {_kind(held)}, but a list of parameters is due"])
+    return {**group, "params": list(held)}
+
+
+def _plain(value: Any) -> bool:
+    """Whether a group's entry is a hyperparameter: numbers, flags and words, and pairs of them."""
+    if isinstance(value, (list, tuple)):
+        return all(_plain(each) for each in value)
+    return value is None or isinstance(value, (int, float, str))
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

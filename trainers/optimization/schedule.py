@@ -1,0 +1,71 @@
+"""The learning rate as a function of the step and nothing else, so that a resume needs no state for it."""
+
+from __future__ import annotations
+
+import math
+
+from trainers.configuration.config import Schedule
+
+_ENDLESS = ("constant", "noam")
+
+
+def factor(schedule: Schedule, step: int, total: int) -> float:
+    """What the learning rate is multiplied with in the step that follows `step` done ones: 0 to 1.
+
+    In the warmup it is (step + 1) / warmup_steps: the first step has its share, rather than a rate of 0
+    in which nothing would be learned. From there linear and cosine fall to the floor, which is reached
+    when `schedule.steps` (else `total`, the training's) are done, and kept; noam falls with the square
+    root of the steps (Vaswani et al. 2017, "Attention Is All You Need", section 5.3), in parts of its
+    peak, and never below the floor.
+    """
+    warmup = schedule.warmup_steps
+    if step < warmup:
+        return (step + 1) / warmup
+    if schedule.type == "constant":
+        return 1.0
+    if schedule.type == "noam":
+        return max(math.sqrt(warmup / (step + 1)), schedule.floor)
+    end = schedule.steps or total
+    if step >= end:
+        return schedule.floor
+    done = (step - warmup) / (end - warmup)
+    left = 1.0 - done if schedule.type == "linear" else (1.0 + math.cos(math.pi * done)) / 2.0
+    return schedule.floor + (1.0 - schedule.floor) * left
+
+
+def problems(schedule: Schedule) -> list[str]:
+    """Why a schedule cannot be followed in any training."""
+    field, warmup, found = "training.schedule", schedule.warmup_steps, []
+    endless = schedule.type in _ENDLESS
+    if schedule.type == "noam" and not warmup:
+        found.append(f"{field}.warmup_steps: is 0, but noam has its peak there; write at least 1")
+    if endless and schedule.steps is not None:
+        found.append(
+            f"{field}.steps: is {schedule.steps}, but {schedule.type} has no end; drop it, or write "
+            "type: cosine"
+        )
+    if schedule.type == "constant" and schedule.floor:
+        found.append(
+            f"{field}.floor: is {schedule.floor}, but constant never falls; drop it, or write type: cosine"
+        )
+    if not endless and schedule.steps is not None and warmup >= schedule.steps:
+        found.append(f"{field}.steps: is {schedule.steps}, but the warmup alone takes {warmup}; write more")
+    return found
+
+
+def problems_of_length(schedule: Schedule, total: int | None) -> list[str]:
+    """Why it cannot be followed in a training of `total` steps; None: nobody knows how many."""
+    field, warmup = "training.schedule", schedule.warmup_steps
+    endless = schedule.type in _ENDLESS
+    if not endless and schedule.steps is not None:
+        return []
+    if not endless and total is None:
+        return [
+            f"{field}.steps: is missing, and nobody knows how many steps {schedule.type} has: the data "
+            "tell no length; write steps, or training.num_steps"
+        ]
+    if warmup and total is not None and warmup >= total:
+        return [
+            f"{field}.warmup_steps: is {warmup}, but the training has {total} steps; write less than that"
+        ]
+    return []

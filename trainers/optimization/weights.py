@@ -1,0 +1,128 @@
+"""The weights: the same bits on all ranks, and no parameter that wants a gradient and is not trained.
+
+Both follow from how training is meant to go, and are looked at after the first step and at each checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError, few
+from trainers.distributed.process_group import Place
+from trainers.optimization.engine import Engine
+from trainers.task import Task
+from trainers.task.training_state import TrainingState
+
+_WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+_SHOWN = 4
+"""Ranks in a message."""
+
+
+class Weights:
+    """A model's parameters as a training begins with them, and those of the average, if there is one.
+
+    Nothing is looked at where `training.check_first_step` is false.
+    """
+
+    def __init__(self, task: Task, engine: Engine, state: TrainingState, config: Config, place: Place):
+        self._task = task
+        self._model = engine.bare
+        self._average = None if engine.average is None else engine.average.module
+        self._state = state
+        self._place = place
+        self._wanted = config.training.check_first_step
+        self._all = set(self._model.parameters())
+        self._trained = {each for each in self._all if each.requires_grad}
+
+    def check_trained(self) -> None:
+        """See that whatever wants a gradient did so when the training began.
+
+        Raises:
+            ConfigError: it did not, or was not there; so neither the optimizer nor the other ranks know it.
+        """
+        left = [
+            (name, "was frozen" if each in self._all else "was not there")
+            for name, each in self._model.named_parameters()
+            if each.requires_grad and each not in self._trained
+        ]
+        if left and self._wanted:
+            names = few([name for name, _ in left])
+            raise ConfigError(
+                [
+                    f"model: at step {self._state.step} {names} wants a gradient, but {left[0][1]} when the "
+                    "training began, so no optimizer has it and it stays as it is; make it and call "
+                    f"requires_grad_(True) on it in {type(self._task).__qualname__}.build_model. What is to "
+                    "learn later may have a group of its own in parameters(), with lr: 0.0 until then"
+                ]
+            )
+
+    def check_alike(self) -> None:
+        """See that all ranks have the same weights, bit for bit; all of them must call it.
+
+        Raises:
+            ConfigError: they have not; on all ranks, with what each has.
+        """
+        if not self._wanted or not self._place.distributed or self._place.world_size == 1:
+            return
+        named = list(self._model.named_parameters())
+        if self._average is not None:
+            named += [(f"{name} (averaged)", each) for name, each in self._average.named_parameters()]
+        sums = bit_sums(each for _, each in named)
+        if not self._place.alike(digest(sums)):
+            raise ConfigError([self._apart(named, sums)])
+
+    def _apart(self, named: Sequence[tuple[str, Tensor]], sums: Tensor) -> str:
+        """In words; all ranks find the same."""
+        every = self._place.gather(sums)
+        other = (every != every[0]).any(dim=0).nonzero().flatten().tolist()
+        name, first = named[other[0]]
+        totals = self._place.gather(first.detach().to(torch.complex128).sum().real[None]).flatten().tolist()
+        shown = ", ".join(f"{total:.10g} on rank {rank}" for rank, total in enumerate(totals[:_SHOWN]))
+        more = f" and so on, on {len(totals)} ranks" if len(totals) > _SHOWN else ""
+        some = f"{few([named[at][0] for at in other])} of {len(named)} parameters"
+        task = type(self._task).__qualname__
+        return (
+            f"model: after step {self._state.step} its weights are not the same on all ranks, which so train "
+            f"apart: {name} sums to {shown}{more} (other bits have {some}). {self._why(task)}"
+        )
+
+    def _why(self, task: str) -> str:
+        gradients = [each.grad for each in self._model.parameters() if each.grad is not None]
+        if gradients and self._place.alike(digest(bit_sums(gradients))):
+            return (
+                "The gradients of that step are the same, so something else has changed the weights: see "
+                f"that {task}.loss, evaluate, after_evaluation and export change none, and that the "
+                "optimizer draws no random numbers, which are each rank's own"
+            )
+        return (
+            "Nor are its gradients, which are summed over the ranks while the trainer differentiates "
+            f"Loss.total: leave backward(), .grad and in-place changes of weights out of {task}.loss, and "
+            "take an optimizer that draws no random numbers, which are each rank's own"
+        )
+
+
+def bit_sums(tensors: Iterable[Tensor]) -> Tensor:
+    """For each tensor its bits as whole numbers, summed; one read of the memory where it lies."""
+    return torch.stack([_bits(each) for each in tensors])
+
+
+def digest(sums: Tensor) -> Tensor:
+    """One number from several, in their order."""
+    odd = torch.arange(1, 2 * len(sums), 2, device=sums.device)
+    return (sums * odd).sum()[None]
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    flat = tensor.detach().reshape(-1)
+    if flat.is_complex():
+        flat = torch.view_as_real(flat.resolve_conj()).reshape(-1)
+    # Eight bytes at a time: smaller whole numbers would be copied to that size before they are summed.
+    together = 8 // flat.itemsize
+    whole = 0 if flat.storage_offset() % together else len(flat) - len(flat) % together
+    rest = flat[whole:].view(_WORDS[flat.itemsize]).sum(dtype=torch.int64)
+    return rest + flat[:whole].view(torch.int64).sum() if whole else rest

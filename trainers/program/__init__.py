@@ -1,0 +1,1 @@
+"""A training program from its first line to its last."""

@@ -1,0 +1,97 @@
+"""A training program from its first line to its last: meet the other ranks, train, test, and leave."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from launcher.ranks import RankEnv
+from trainers.configuration.config import Config
+from trainers.ddp import TrainerDDP, cleanup_ddp, initialize_ddp
+from trainers.distributed.failures import reported
+from trainers.distributed.process_group import Place
+from trainers.distributed.stopping import StoppedEarly
+from trainers.evaluation.measures import Measures
+from trainers.program.logs import setup_logging
+from trainers.reporting.curves import draw_curves
+from trainers.reporting.reports import Reports
+from trainers.task import Splits, Task
+
+logger = logging.getLogger(__name__)
+
+
+class Trained(NamedTuple):
+    """What a training came to on this rank."""
+
+    trainer: TrainerDDP
+    """Its `model` has the weights of the best model that was saved, on every rank: those that were tested."""
+    splits: Splits
+    measures: Measures | None
+    """Of the test set; None on other ranks than 0."""
+
+
+def train(
+    config: Config | Mapping[str, Any],
+    task: Task | None = None,
+    *,
+    reports: Callable[[Path, Config, Place], Reports] = Reports,
+    trainer: type[TrainerDDP] = TrainerDDP,
+) -> Trained:
+    """Train and test `task`, or the one that the configuration names, as the rank that this process is.
+
+    `reports` makes what tells of the training, `trainer` is what trains.
+
+    The same in one process, and in every rank that castoff, torchrun or a scheduler's starter makes.
+
+    Raises:
+        ConfigError: the configuration is wrong.
+        DistributedError: the ranks cannot meet.
+        StoppedEarly: see `TrainerDDP.run_training`; uncaught, it ends the program.
+
+    Any error is on standard error when it leaves this: with its traceback, or in words where a user can
+    mend it, and once for all ranks that have it. A program may catch it; other ranks end meanwhile, and name
+    this one. Uncaught, it ends the process with 1.
+    """
+    me = RankEnv.detect()
+    with reported(me):
+        config = Config.of(config)
+    setup_logging(me.rank, config.log_level)
+    with reported(me, config.training.path):
+        return _trained(config, me, partial(trainer, me.rank, config, task, reports=reports))
+
+
+def _trained(config: Config, me: RankEnv, make_trainer: Callable[[], TrainerDDP]) -> Trained:
+    if me.world_size > 1:
+        parallel = config.parallel
+        initialize_ddp(
+            me.rank,
+            me.world_size,
+            parallel.master_addr,
+            parallel.master_port,
+            parallel.backend,
+            device=config.training.device,
+            timeout=parallel.start_timeout,
+        )
+        words = "Initialized DDP: rank=%d, world_size=%d, local_rank=%d"
+        logger.info(words, me.rank, me.world_size, me.local_rank)
+    trainer = make_trainer()
+    training, validation, test = trainer.prepare_dataloaders()
+    try:
+        trainer.run_training(training, validation)
+    except StoppedEarly:
+        cleanup_ddp()
+        raise
+    # After any other error nobody leaves the group in order: that would wait for ranks which wait for us.
+    trainer.take_best()
+    cleanup_ddp()
+    measures = None
+    if me.rank == 0:
+        measures = trainer.run_test(test)
+        trainer.reports.close()
+        picture = draw_curves(trainer.folder)
+        if picture is not None:
+            logger.info("curves in %s", picture)
+    return Trained(trainer, trainer.splits, measures)

@@ -1,0 +1,1 @@
+"""What people and files learn of a training."""

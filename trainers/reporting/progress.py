@@ -1,0 +1,164 @@
+"""How far training is: a line in the log, and a bar on the terminal of rank 0 where somebody watches."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from trainers.distributed.process_group import Place
+from trainers.reporting.throughput import TIMED
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+_REDRAW_EVERY = 0.1
+"""Seconds."""
+_NOTEWORTHY = 0.1
+"""Part of the step's time: what takes more is told in the log."""
+
+
+class Progress:
+    """Counts steps, and knows what is left.
+
+    `total`: steps of the whole training, None where nobody knows; `epochs`: None where steps are
+    what ends it. `done` steps and `epoch` epochs were done before.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        total: int | None,
+        epochs: int | None = None,
+        done: int = 0,
+        epoch: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._place = place
+        self._total = total
+        self._epochs = epochs
+        self._done = done
+        self._epoch = epoch
+        self._clock = clock
+        self._first: tuple[int, float] | None = None
+        """When the first step was done that this process did: it took longest."""
+        self._now = 0.0
+        self._bar: Bar | None = None
+        self._drawn = 0.0
+        self._borrowed: list[logging.StreamHandler[Any]] = []
+
+    def __enter__(self) -> Progress:
+        """Show the bar, where standard error is a terminal."""
+        if self._place.is_main and sys.stderr is not None and sys.stderr.isatty():  # None: closed
+            self._show()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the bar away."""
+        if self._bar is None:
+            return
+        self._bar.stop()
+        for handler in self._borrowed:
+            handler.setStream(sys.stderr)
+        self._bar, self._borrowed = None, []
+
+    def step(self, done: int, epoch: int) -> None:
+        """So many steps and whole epochs are done."""
+        self._done, self._epoch = done, epoch
+        self._now = self._clock()
+        if self._first is None:
+            self._first = (done, self._now)
+        if self._bar is not None and self._now - self._drawn > _REDRAW_EVERY:
+            self._drawn = self._now
+            self._bar.update(self._bar.task_ids[0], completed=done, **self._words())
+            self._bar.refresh()
+
+    def left(self) -> float | None:
+        """Seconds, as fast as it went until now, with all that lay between; None: not known."""
+        if self._total is None or self._first is None or self._done <= self._first[0]:
+            return None
+        per_step = (self._now - self._first[1]) / (self._done - self._first[0])
+        return per_step * max(self._total - self._done, 0)
+
+    def line(self, values: Mapping[str, float]) -> str:
+        """A line for the log: where training stands, the measures named train/…, and the time left."""
+        words = [f"{name} {value:.4g}" for name, value in _own(values).items()]
+        speed = values.get("train/samples_per_second")
+        if speed is not None:
+            words.append(f"{speed:,.0f} samples/s" if speed >= 10 else f"{speed:.2g} samples/s")
+        words += _noteworthy(values)
+        left = self.left()
+        if left is not None:
+            words.append(f"{spoken(left)} left")
+        of = f" of {self._total:,}" if self._total is not None and self._epochs is None else ""
+        return f"step {self._done:,}{of} ({self._which()}): {', '.join(words)}"
+
+    def _which(self) -> str:
+        if self._epochs is None:
+            return f"epoch {self._epoch + 1}"
+        return f"epoch {min(self._epoch + 1, self._epochs)} of {self._epochs}"
+
+    def _words(self) -> dict[str, Any]:
+        left = self.left()
+        return {"description": self._which(), "left": "" if left is None else f"{spoken(left)} left"}
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        # Drawn by hand: a thread that draws would be forked into the loaders' workers.
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=Console(stderr=True),
+            auto_refresh=False,
+            transient=True,
+        )
+        self._bar.add_task(total=self._total, completed=self._done, **self._words())
+        terminal = sys.stderr
+        self._bar.start()
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, logging.StreamHandler) and handler.stream is terminal:
+                handler.setStream(sys.stderr)  # rich's, which writes above the bar
+                self._borrowed.append(handler)
+
+
+def spoken(seconds: float) -> str:
+    """A time in one or two units: 45 s, 12 min, 3 h 20 min, 2 d 4 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def _own(values: Mapping[str, float]) -> dict[str, float]:
+    """The task's measures, and the learning rate."""
+    named = {
+        name.removeprefix("train/"): value for name, value in values.items() if name.startswith("train/")
+    }
+    return {name: value for name, value in named.items() if name not in TIMED}
+
+
+def _noteworthy(values: Mapping[str, float]) -> list[str]:
+    """What holds training up."""
+    words = []
+    waited = values.get("train/data_wait", 0.0)
+    if waited > _NOTEWORTHY:
+        words.append(f"waiting for data {waited:.0%} of the time")
+    lag = values.get("train/slowest_rank_lag", 0.0)
+    if lag > _NOTEWORTHY:
+        words.append(f"rank {values['train/slowest_rank']:.0f} slower by {lag:.0%}")
+    return words

@@ -1,0 +1,210 @@
+"""What a training tells of itself: sums and marks as they come, lines and curves when they are due."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from trainers.configuration.config import Config, Member, without_effect
+from trainers.configuration.yaml_text import in_a_line, plain
+from trainers.data.loaders import Group
+from trainers.distributed.devices import limiter
+from trainers.distributed.process_group import Place
+from trainers.evaluation.measures import Measures
+from trainers.optimization.engine import Engine
+from trainers.reporting.monitoring import Norms
+from trainers.reporting.progress import Progress
+from trainers.reporting.running import Running
+from trainers.reporting.sinks import Sinks
+from trainers.reporting.throughput import Throughput, report
+from trainers.task import Loss, Splits
+from trainers.task.training_state import TrainingState
+
+
+class Reports:
+    """One rank's measures of its training; rank 0 writes what all of them come to."""
+
+    def __init__(self, folder: Path, config: Config, place: Place):
+        self.running = Running()
+        """Sums of the loss and its metrics: a checkpoint keeps them."""
+        self.logger = logging.getLogger(f"trainers.{config.name}")
+        self._place = place
+        self._throughput = Throughput(place, config.training.log_every)
+        self._progress: Progress | None = None
+        self._began = 0.0
+        self._samples = 0
+        self._member = config.member
+        self._notes = without_effect(config, limits_memory=limiter(place.device) is not None)
+        self._norms = Norms(config.monitoring)
+        self._resolved: dict[str, Any] = dict(plain(config))
+        """The configuration and what it comes to; the sinks read it when they are opened."""
+        self._sinks: Sinks | None = None
+        if place.is_main:
+            self._sinks = Sinks(folder, config.logging, _name(config), self._resolved)
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """As long as training lasts. What is open stays so for the test, unless training ends in an error."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+        self._flush()
+
+    @contextmanager
+    def training(self, state: TrainingState, total: int | None, epochs: int | None) -> Iterator[None]:
+        """As long as training lasts: a bar on rank 0's terminal; `total`: of all steps, if that is known."""
+        with Progress(self._place, total=total, epochs=epochs, done=state.step, epoch=state.epoch) as bar:
+            self._progress = bar
+            try:
+                yield
+            finally:
+                self._progress = None
+
+    def sizes(self, splits: Splits) -> None:
+        """Tell how many samples there are."""
+        sizes = [f"{len(part):,}" if hasattr(part, "__len__") else "unknown" for part in splits]
+        self.logger.info("Training set size: %s, Validation set size: %s, Test set size: %s", *sizes)
+
+    def begin(self, resolved: Mapping[str, float]) -> None:
+        """Tell what the configuration comes to on so many ranks."""
+        self._resolved |= resolved
+        if self._place.is_main:
+            if self._member is not None:
+                self.logger.info("%s", _words(self._member))
+            for note in self._notes:
+                self.logger.info("%s", note)
+            words = ", ".join(f"{name} {value:g}" for name, value in resolved.items())
+            self.logger.info("Starting distributed training: %s", words)
+
+    # --- As it comes ------------------------------------------------------------------------------
+
+    def begin_epoch(self, state: TrainingState) -> None:
+        """An epoch begins, or what is left of one goes on."""
+
+    def waits(self, groups: Iterable[Group]) -> Iterator[Group]:
+        """The same groups; how long each was waited for is told."""
+        self._began = time.perf_counter()
+        for group in self._throughput.waits(groups):
+            yield group
+            self._began = time.perf_counter()
+
+    def add(self, loss: Loss, samples: int) -> None:
+        """Take in the loss of a micro-batch of so many samples."""
+        self.running.add(loss.total, samples if loss.count is None else loss.count, loss.metrics)
+        self._samples += samples
+
+    def reduction(self, total: Tensor) -> AbstractContextManager[None]:
+        """Around the backward pass in which gradients are reduced."""
+        return self._throughput.reduction(total)
+
+    def step_done(self, state: TrainingState) -> float:
+        """One optimizer step is done: how many seconds it took, with the wait for its data."""
+        self._throughput.step(self._samples)
+        self._samples = 0
+        if self._progress is not None:
+            self._progress.step(state.step, state.epoch)
+        return time.perf_counter() - self._began
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Around what is no training: a validation, a checkpoint."""
+        return self._throughput.paused()
+
+    # --- When it is due ---------------------------------------------------------------------------
+
+    def log(self, state: TrainingState, engine: Engine, rate: float, stall: float) -> None:
+        """Tell of the steps since the last time; all ranks must call it. Waits for the device."""
+        self.running.keep("train/grad_norm", engine.norm)
+        if self._place.is_main:  # they are the same on all ranks
+            for name, norm in self._norms.of(engine.bare):
+                self.running.keep(name, norm)
+        values = report(self.running, self._throughput, self._place)
+        values |= {"train/lr": rate, "checkpoint/stall": stall}
+        if engine.skipped:
+            values["train/skipped_steps"] = engine.skipped
+        self._write(state, values)
+        if self._progress is not None:
+            self.logger.info("%s", self._progress.line(values))
+
+    def end_epoch(self, state: TrainingState) -> dict[str, float]:
+        """The epoch's training means over all ranks; all of them must call it."""
+        means = self.running.end_epoch(self._place)
+        self._write(state, {f"train_epoch/{name}": value for name, value in means.items()})
+        return means
+
+    def validated(self, state: TrainingState, measures: Measures) -> None:
+        """Tell of a validation, of which `state` knows already."""
+        more = {name: value for name, value in measures.more.items() if "/" not in name}
+        words = [f"{name}={value:.4g}" for name, value in {**measures, **more}.items() if name != "loss"]
+        if "loss" in measures:
+            spread = "" if math.isnan(measures.spread) else f" ± {measures.spread:.3f}"
+            words = [f"loss={measures['loss']:.3f}{spread}", *words]
+        self.logger.info("Validation: %s", ", ".join(words))
+        written = {name if "/" in name else f"val/{name}": value for name, value in measures.more.items()}
+        written |= {f"val/{name}": value for name, value in measures.items()} | _best(state)
+        self._write(state, written)
+
+    def tested(self, state: TrainingState, measures: Measures) -> None:
+        """Tell of a test."""
+        if not measures:
+            self.logger.info("Test: the test set is empty")
+            return
+        words = ", ".join(f"{name}={value:.4g}" for name, value in measures.items())
+        self.logger.info("Test: %s", words)
+        self._write(state, {f"test/{name}": value for name, value in measures.items()})
+        self._flush()
+
+    # --- Going on ---------------------------------------------------------------------------------
+
+    def position(self) -> int:
+        """How much is written; a checkpoint keeps it."""
+        return self._sinks.position() if self._sinks is not None else 0
+
+    def go_back(self, position: int, step: int) -> None:
+        """Forget what was written after a checkpoint."""
+        if self._sinks is not None:
+            self._sinks.go_back(position, step)
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        if self._sinks is not None:
+            self._sinks.close()
+
+    def _flush(self) -> None:
+        if self._sinks is not None:
+            self._sinks.flush()
+
+    def _write(self, state: TrainingState, values: Mapping[str, Any]) -> None:
+        if self._sinks is not None:
+            self._sinks.write(state.step, {"epoch": state.epoch, **values})
+
+
+def _name(config: Config) -> str:
+    """What a service calls the training: each of a sweep otherwise."""
+    return config.name if config.member is None else f"{config.name}_{config.member.number}"
+
+
+def _words(member: Member) -> str:
+    """Which of a sweep's trainings this is."""
+    of = "" if member.of is None else f" of {member.of}, counting from 0"
+    values = (f"{path}={in_a_line(value)}" for path, value in member.values.items())
+    return f"Member {member.number}{of}: {', '.join(values)}"
+
+
+def _best(state: TrainingState) -> dict[str, float]:
+    """How the validation that was just done stands among those before it."""
+    losses = [each["loss"] for each in state.val_data if math.isfinite(each.get("loss", math.nan))]
+    return {
+        **({"val/best_loss": min(losses)} if losses else {}),
+        "val/without_improvement": state.without_improvement,
+        "checkpoint/step": state.step,
+        "checkpoint/is_best": int(not state.without_improvement),
+    }

@@ -1,0 +1,177 @@
+"""Training measures as they come: kept on the device until somebody asks, then summed exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.process_group import Place
+
+_AT_MOST = 10_000
+"""Micro-batches whose numbers wait on the device: in a longer interval it is waited for once in so many."""
+_SMALL = 1024
+"""Bytes; a number that lies in a larger tensor would keep that alive."""
+
+
+class Running:
+    """Sums of the loss and its metrics over micro-batches, on this rank.
+
+    Nothing waits for the device before `report`, `end_epoch` and `state_dict`. The additions happen in
+    float64 and in the order of the micro-batches, so that a run that goes on from a checkpoint gets
+    the same bits wherever that was made.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] | None = None
+        """Of the metrics; known after the first micro-batch."""
+        self.interval: list[float] = []
+        """Since the last report: the count, the loss's sum, then the metrics'."""
+        self.epoch: list[float] = []
+        """The same since the epoch began, without the interval."""
+        self._waiting: list[list[Tensor | float]] = []
+        self._latest: dict[str, Tensor | float] = {}
+        self._brought = 0.0
+
+    def add(
+        self,
+        total: Tensor,
+        count: int | Tensor,
+        metrics: Mapping[str, Tensor | float] | None = None,
+    ) -> None:
+        """Take in a micro-batch's sums: of the loss, of its items, and of the metrics over them.
+
+        Raises:
+            ConfigError: the task names other metrics than before.
+        """
+        metrics = metrics or {}
+        if self.names is None:
+            self.names = list(metrics)
+        elif self.names != list(metrics):
+            raise ConfigError(
+                [
+                    f"task: its loss has the metrics {list(metrics)}, and had {self.names} before; "
+                    "give the same ones in the same order for every batch"
+                ]
+            )
+        self._waiting.append([_held(value) for value in (count, total, *metrics.values())])
+        if len(self._waiting) >= _AT_MOST:
+            self.settle()
+
+    def keep(self, name: str, value: Tensor | float) -> None:
+        """A number that is the same on all ranks, as the gradient's norm; the latest is told."""
+        self._latest[name] = _held(value)
+
+    def settle(self) -> None:
+        """Read what waits on the device, in one transfer, and add it to the interval's sums."""
+        *rows, kept = _numbers([*self._waiting, list(self._latest.values())])
+        for values in rows:
+            self.interval = _added(self.interval, values)
+        self._waiting.clear()
+        self._latest = dict(zip(self._latest, kept, strict=True))
+
+    @property
+    def items(self) -> float:
+        """How many of the interval's items this process has seen: not those that a checkpoint brought."""
+        return (self.interval[0] if self.interval else 0.0) - self._brought
+
+    @property
+    def loss(self) -> float:
+        """This rank's mean over the interval, once that has settled; NaN without items."""
+        return self.interval[1] / self.interval[0] if self.interval and self.interval[0] else float("nan")
+
+    @property
+    def kept(self) -> dict[str, float]:
+        """The latest of what is kept, once that has settled."""
+        return {name: float(value) for name, value in self._latest.items()}
+
+    def report(self, place: Place, beside: Sequence[float] = ()) -> tuple[dict[str, float], list[float]]:
+        """The interval's means over all ranks; begins a new one.
+
+        `beside` is summed over ranks in the same message; all ranks give as many.
+        """
+        self.settle()
+        total = self._over_ranks(self.interval, place, beside)
+        self.epoch = _added(self.epoch, self.interval)
+        self.interval, self._brought = [], 0.0
+        width = self._width()
+        return self._means(total[:width]), total[width:]
+
+    def end_epoch(self, place: Place) -> dict[str, float]:
+        """The epoch's means over all ranks; begins a new one. The interval goes on."""
+        self.settle()
+        means = self._means(self._over_ranks(_added(self.epoch, self.interval), place))
+        self.epoch = [-value for value in self.interval]  # what the next report adds is not its
+        return means
+
+    def state_dict(self) -> dict[str, Any]:
+        """This rank's sums, for a checkpoint."""
+        self.settle()
+        return {"names": self.names, "interval": self.interval, "epoch": self.epoch}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.names, self.interval, self.epoch = state["names"], state["interval"], state["epoch"]
+        self._brought = self.interval[0] if self.interval else 0.0
+        self._waiting.clear()
+
+    def load_state_dicts(self, states: Sequence[Mapping[str, Any]], place: Place) -> None:
+        """Go on from the sums of another number of ranks: rank 0 takes all of them."""
+        mine: dict[str, Any] = {"names": states[0]["names"], "interval": [], "epoch": []}
+        if place.is_main:
+            for name in ("interval", "epoch"):
+                for state in states:
+                    mine[name] = _added(mine[name], state[name])
+        self.load_state_dict(mine)
+
+    def _width(self) -> int:
+        return 2 + len(self.names or [])
+
+    def _padded(self, values: list[float]) -> list[float]:
+        return values or [0.0] * self._width()
+
+    def _over_ranks(self, sums: list[float], place: Place, beside: Sequence[float] = ()) -> list[float]:
+        packed = torch.tensor([*self._padded(sums), *beside], dtype=torch.float64)
+        total: list[float] = place.sum(packed).tolist()
+        return total
+
+    def _means(self, total: list[float]) -> dict[str, float]:
+        count = total[0]
+        return {
+            name: value / count if count else float("nan")
+            for name, value in zip(["loss", *(self.names or [])], total[1:], strict=True)
+        }
+
+
+def _held(value: Tensor | float) -> Tensor | float:
+    if not isinstance(value, Tensor):
+        return float(value)
+    value = value.detach()
+    return value.clone() if value.untyped_storage().nbytes() > _SMALL else value
+
+
+def _added(left: list[float], right: Sequence[float]) -> list[float]:
+    if not left or not right:
+        return list(left or right)
+    return [a + b for a, b in zip(left, right, strict=True)]
+
+
+def _numbers(rows: Sequence[Sequence[Tensor | float]]) -> list[list[float]]:
+    """Rows of numbers, with one transfer from the device for all of them."""
+    tensors = [_scalar(value) for row in rows for value in row if isinstance(value, Tensor)]
+    known = iter(_read(tensors))
+    return [[next(known) if isinstance(value, Tensor) else value for value in row] for row in rows]
+
+
+def _scalar(value: Tensor) -> Tensor:
+    return value if value.dtype == torch.float32 and value.dim() == 0 else value.reshape(()).float()
+
+
+def _read(tensors: list[Tensor]) -> list[float]:
+    if len({each.device for each in tensors}) > 1:  # a metric that the task made on the CPU
+        return [each.item() for each in tensors]
+    found: list[float] = torch.stack(tensors).tolist() if tensors else []
+    return found

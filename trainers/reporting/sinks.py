@@ -1,0 +1,248 @@
+"""Where measures go: metrics.jsonl always, TensorBoard and Weights & Biases where they are asked for."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import logging
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from trainers.configuration.config import Logging, Wandb
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import PyObject
+from trainers.reporting.metrics_file import MetricsFile
+
+logger = logging.getLogger(__name__)
+
+
+FURTHER_NAMES = {
+    "step": ("train/step",),
+    "epoch": ("train/epoch",),
+    "train/lr": ("train/learning_rate",),
+    "train/step_time": ("train/batch_time",),
+    "train/memory_allocated_gb": ("system/gpu_memory_allocated_gb",),
+    "train/memory_reserved_gb": ("system/gpu_memory_reserved_gb",),
+    "val/loss": ("validation/loss", "checkpoint/current_loss"),
+    "val/best_loss": ("validation/best_loss", "checkpoint/best_loss"),
+    "val/without_improvement": ("validation/steps_without_improvement",),
+}
+"""What Weights & Biases gets by other names, too: those of UniRef50 SEDD."""
+
+
+def with_further_names(values: Mapping[str, float]) -> dict[str, float]:
+    """Measures by their own names and by the further ones."""
+    further = {name: values[own] for own, names in FURTHER_NAMES.items() if own in values for name in names}
+    return {**values, **further}
+
+
+class Sink(Protocol):
+    """One place beside metrics.jsonl."""
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Take in the measures of a step."""
+
+    def flush(self) -> None:
+        """See that they are on the disk."""
+
+    def close(self) -> None:
+        """Nothing more comes."""
+
+
+class Sinks:
+    """All places that rank 0 writes measures to.
+
+    `metrics.jsonl` is the record, and exact over kills and resumes. What fails of the others (a
+    server, a disk) says so once in a warning and gets no more; training goes on.
+    """
+
+    def __init__(self, folder: Path, config: Logging, run_name: str, resolved: Mapping[str, Any]):
+        self.metrics = MetricsFile(folder / "metrics.jsonl")
+        self._folder = folder
+        self._config = config
+        self._run_name = run_name
+        self._resolved = resolved
+        self._others: dict[str, Sink] | None = None
+
+    def go_back(self, position: int, step: int) -> None:
+        """Begin after `step`, with the first `position` bytes of metrics.jsonl; (0, 0) begins anew.
+
+        TensorBoard hides what it has of later steps. Weights & Biases goes on in the same run and
+        keeps what it was told: steps that are trained again stand there twice, with the same values.
+
+        Raises:
+            ConfigError: Weights & Biases refuses its settings.
+            OSError: metrics.jsonl cannot be shortened.
+        """
+        self.metrics.cut(position)
+        self.close()
+        self._open(step)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """The measures of a step, by name."""
+        self.metrics.write({"step": step, **values})
+        for name, sink in self._opened(step).items():
+            self._attempt(name, sink.write, step, values)
+
+    def position(self) -> int:
+        """The length of metrics.jsonl in bytes, for the checkpoint: so much of it is on the disk.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.flush()
+        return self.metrics.position()
+
+    def flush(self) -> None:
+        """See that what was written would outlive this process."""
+        for name, sink in list((self._others or {}).items()):
+            self._attempt(name, sink.flush)
+
+    def close(self) -> None:
+        """Finish all; Weights & Biases, when online, sends what is left."""
+        for name, sink in list((self._others or {}).items()):
+            self._attempt(name, sink.close)
+        self._others = None
+
+    def _opened(self, step: int) -> dict[str, Sink]:
+        if self._others is None:
+            self._open(step - 1)
+        return dict(self._others or {})
+
+    def _open(self, step: int) -> None:
+        self._others = {}
+        asked = self._config.wandb
+        if self._config.tensorboard:
+            self._attempt("TensorBoard", lambda: self._add("TensorBoard", TensorBoard(self._folder, step)))
+        if asked is not None:
+            self._attempt(
+                "Weights & Biases",
+                lambda: self._add(
+                    "Weights & Biases", WeightsAndBiases(self._folder, asked, self._run_name, self._resolved)
+                ),
+            )
+
+    def _add(self, name: str, sink: Sink) -> None:
+        assert self._others is not None
+        self._others[name] = sink
+
+    def _attempt(self, name: str, do: Any, *arguments: Any) -> None:
+        try:
+            do(*arguments)
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever a service does: measures are not worth a run
+            logger.warning("%s gets no more measures, metrics.jsonl has them all: %s", name, error)
+            (self._others or {}).pop(name, None)
+
+
+class TensorBoard:
+    """Event files in the run's folder `tensorboard`."""
+
+    def __init__(self, folder: Path, step: int):
+        writer = importlib.import_module("torch.utils.tensorboard").SummaryWriter
+        self._writer: Any = writer(log_dir=str(folder / "tensorboard"), purge_step=step + 1)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """One point in each measure's curve."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def flush(self) -> None:
+        """Wait for the thread that writes."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Write the rest."""
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """A run of wandb, the same one in each attempt; offline in the run's folder `wandb`.
+
+    Its curves are drawn over our `step`: wandb's own counts lines, and cannot go back.
+    """
+
+    def __init__(self, folder: Path, config: Wandb, run_name: str, resolved: Mapping[str, Any]):
+        if config.mode == "offline":
+            os.environ.setdefault(
+                "WANDB_ERROR_REPORTING", "false"
+            )  # where there is no way out, none is tried
+        wandb: Any = importlib.import_module("wandb")
+        try:
+            self._run: Any = wandb.init(
+                project=config.project,
+                entity=config.entity,
+                group=config.group,
+                tags=list(config.tags),
+                mode=config.mode,
+                name=config.name or run_name,
+                id=_kept_id(folder / "wandb-run-id"),
+                resume="allow" if config.mode == "online" else None,
+                reinit="finish_previous",  # of another training in this process
+                dir=str(folder),
+                config=json.loads(json.dumps(resolved, default=_word)),
+                settings=wandb.Settings(console="off", silent=True),
+            )
+        except wandb.errors.UsageError as error:
+            text = f"{' '.join(str(error).split())}; `wandb login` once, or write mode: offline"
+            raise ConfigError([f"logging.wandb: {text}"]) from error
+        self._run.define_metric("step")
+        self._run.define_metric("*", step_metric="step")
+        if config.mode == "offline":
+            logger.info("wandb writes to %s; `wandb sync` there uploads it", folder / "wandb")
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """One line of its history."""
+        self._run.log(with_further_names({"step": step, **values}))
+
+    def flush(self) -> None:
+        """A process of its own writes, and outlives this one."""
+
+    def close(self) -> None:
+        """Write or send the rest."""
+        self._run.finish()
+
+
+def check_packages(config: Logging) -> None:
+    """See that this Python has what a configuration asks for.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    asked = {"tensorboard": config.tensorboard, "wandb": config.wandb is not None}
+    problems = [
+        f"logging.{name}: is set, but the package {name} is not installed; "
+        f"python -m pip install {name}, or leave the field out"
+        for name, wanted in asked.items()
+        if wanted and not _installed(name)
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def _installed(name: str) -> bool:
+    """Whether a package is there; a folder of that name, as wandb makes one, is none."""
+    found = importlib.util.find_spec(name)
+    return found is not None and found.origin is not None
+
+
+def _kept_id(path: Path) -> str:
+    """The identifier of the folder's wandb run, made the first time."""
+    if path.exists():
+        kept = path.read_text(encoding="utf-8").strip()
+        if kept:
+            return kept
+    made = secrets.token_hex(4)
+    draft = path.with_name(f".{path.name}")
+    draft.write_text(f"{made}\n", encoding="utf-8")
+    draft.replace(path)
+    return made
+
+
+def _word(value: object) -> str:
+    return value.path if isinstance(value, PyObject) else str(value)

@@ -1,0 +1,345 @@
+"""The task of a configuration: the one that it names, or describes by `model`, `data`, `criterion`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from trainers.configuration import config as core
+from trainers.configuration.config import Config
+from trainers.configuration.fields import ConfigError, gathered
+from trainers.configuration.pyobject import PyObject, called, resolved
+from trainers.distributed.process_group import Place
+from trainers.task import Evaluated, Loss, Splits, Sum, Task
+from trainers.task.contract import a_task, in_words, made
+from trainers.task.criterion import Criterion
+from trainers.task.custom_evaluator import CustomEvaluator
+from trainers.task.prediction_metrics import Monitors, targets_in, to_keep
+from trainers.task.splitting import split
+
+
+class Judging(NamedTuple):
+    """How a batch is judged."""
+
+    criterion: Criterion
+    apply: Callable[[nn.Module, Any], Any]
+    monitors: Monitors
+
+
+_EXAMPLES = {
+    "model": "!pyobject my_package.MyModel",
+    "criterion": "!pyobject my_package.compute_loss",
+    "apply_model": "!pyobject my_package.apply, a function(model, batch)",
+    "monitor": "!pyobject my_package.my_measure, a function(predictions, targets)",
+}
+
+_TYPES = {
+    "validation.validator": ("DefaultValidator", "Validator"),
+    "testing.tester": ("DefaultTester", "Tester"),
+}
+"""Where a set's evaluator stands, and what QuantumGrav calls the one that all ranks share."""
+
+_METHODS = {"validation.validator": "validate", "testing.tester": "test"}
+"""What is called of an evaluator of the user's own."""
+
+
+class ConfiguredTask(Task):
+    """A model, a data set and a criterion by their import paths.
+
+    `criterion(outputs, batch)`, or `criterion(outputs, batch, trainer)`, gives the mean loss of a batch; the
+    number of its samples is `len(batch)` of the first tensor in it, or its `num_graphs`. Validation and test
+    have a criterion and monitors, or an evaluator, of their own, if the configuration says so.
+
+    Raises:
+        ConfigError: with everything that the configuration lacks.
+    """
+
+    arguments = None
+
+    trainer: Any = None
+    """What criteria that take it get; the trainer sets it."""
+
+    def __init__(self, config: Config):
+        self.config = config
+        missing, problems = self.missing(), [*_wrong_evaluators(config)]
+        if config.criterion is not None:
+            with gathered(problems):
+                self._training = self._judging("", core.Evaluator())
+            with gathered(problems):
+                told = config.validation.validator or core.Evaluator()
+                self._evaluating = self._judging("validation.validator.", told)
+            with gathered(problems):
+                told = config.testing.tester or core.Evaluator()
+                self._testing = self._judging("testing.tester.", told)
+        with gathered(problems):
+            self.whole_set_evaluator = self._validator = _custom(
+                "validation.validator", config.validation.validator
+            )
+        with gathered(problems):
+            self._tester = _custom("testing.tester", config.testing.tester)
+        if missing or problems:
+            raise ConfigError([*missing, *dict.fromkeys(problems)])
+
+    def missing(self) -> list[str]:
+        """What the configuration lacks, a line for each."""
+        model, missing = self.config.model, []
+        if not model:
+            missing.append("model: is missing; write type: !pyobject my_package.MyModel and its arguments")
+        elif not _is_named(model.get("type")):
+            missing.append(
+                f"model.type: is {model.get('type')!r}, a bare name; write !pyobject and the import path of "
+                "the class"
+            )
+        if self.config.criterion is None:
+            missing.append(f"criterion: is missing; write {_EXAMPLES['criterion']}")
+        if not self.config.data:
+            missing.append("data: is missing; write dataset: !pyobject my_package.MyData and its arguments")
+        else:
+            missing += self.wrong_dataset()
+        return [*missing, "or name a whole task: task: !pyobject my_package.MyTask"] if missing else []
+
+    def wrong_dataset(self) -> list[str]:
+        """What is wrong with `data.dataset`."""
+        dataset = self.config.data.get("dataset")
+        if _is_named(dataset):
+            return []
+        said = "is missing" if dataset is None else f"is {dataset!r}"
+        return [f"data.dataset: {said}; write !pyobject and the import path of the data set"]
+
+    def find(self, value: Any, field: str, kind: str) -> Any:
+        """The class or function that a field names; `kind`: model, criterion, apply_model or monitor.
+
+        Raises:
+            ConfigError: it is none, or there is none of that name.
+        """
+        return called(value, field, _EXAMPLES[kind])
+
+    def apply(self, model: nn.Module, batch: Any) -> Any:
+        """The model's outputs for a batch, where there is no `apply_model`."""
+        return model(batch)
+
+    def _judging(self, within: str, told: core.Evaluator) -> Judging:
+        """As an evaluator says; what it does not say is the training's."""
+        where = {
+            name: name if getattr(told, name) is None else f"{within}{name}"
+            for name in ("criterion", "apply_model")
+        }
+        problems: list[str] = []
+        apply = self.apply
+        with gathered(problems):
+            value = self.config.criterion if told.criterion is None else told.criterion
+            criterion = Criterion(self.find(value, where["criterion"], "criterion"), where["criterion"])
+        with gathered(problems):
+            value = self.config.apply_model if told.apply_model is None else told.apply_model
+            if value is not None:
+                apply = self.find(value, where["apply_model"], "apply_model")
+        with gathered(problems):
+            monitors = Monitors(told.evaluator_tasks, f"{within}evaluator_tasks", self.find)
+        if problems:
+            raise ConfigError(problems)
+        return Judging(criterion, apply, monitors)
+
+    def setup(self, place: Place) -> None:
+        """See that the device is the one that the evaluators were promised, now that it is known."""
+        problems = _wrong_devices(self.config, place.device.type)
+        if problems:
+            raise ConfigError(problems)
+
+    # --- What is trained ---------------------------------------------------------------------------
+
+    def build_model(self) -> nn.Module:
+        """`model.type` called with the other fields of `model`."""
+        arguments = resolved(dict(self.config.model), "model")
+        model: nn.Module = made(arguments.pop("type"), arguments, "model", "model.type")
+        return model
+
+    def build_data(self) -> Splits:
+        """`data.dataset` called with the other fields of `data`, and split."""
+        arguments = resolved(dict(self.config.data), "data")
+        fractions = _shares(arguments.pop("split", [0.8, 0.1, 0.1]))
+        dataset = made(arguments.pop("dataset"), arguments, "data", "data.dataset")
+        return Splits(*split(dataset, fractions, self.config.training.seed))
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        """The criterion's mean, weighted by the number of samples."""
+        judging, count = self._training, samples_in(batch)
+        outputs = judging.apply(model, batch)
+        return Loss(judging.criterion.mean(outputs, batch, self.trainer, training=True) * count, count)
+
+    def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum] | Evaluated:
+        """The same by the evaluator's criterion, and what its monitors are to see."""
+        judging, count = self._evaluating, samples_in(batch)
+        outputs = judging.apply(model, batch)
+        sums: dict[str, Sum] = {"loss": (judging.criterion.mean(outputs, batch, self.trainer) * count, count)}
+        if not judging.monitors:
+            return sums
+        return Evaluated(sums, (to_keep(outputs), to_keep(targets_in(batch))))
+
+    def measure(self, kept: Sequence[Any]) -> Mapping[str, float]:
+        """What the monitors give."""
+        return self._evaluating.monitors.measure(kept)
+
+    def tester(self) -> Task:
+        """With the test set's evaluator."""
+        other = copy.copy(self)
+        other._evaluating, other.whole_set_evaluator = self._testing, self._tester
+        return other
+
+    # --- State ---------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """What an evaluator of the user's own keeps of the validations so far."""
+        return {} if self._validator is None else {"evaluator": self._validator.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up the same; nothing where the checkpoint was made without one."""
+        if self._validator is not None and "evaluator" in state:
+            self._validator.load_state_dict(state["evaluator"])
+
+
+def task_of(
+    config: Config, given: Task | None = None, describe: Callable[[Config], Task] = ConfiguredTask
+) -> Task:
+    """The task that is given; else the one that the configuration names; else what it describes.
+
+    Raises:
+        ConfigError: it is no Task, or cannot be made.
+    """
+    if given is None and config.task is None:
+        return describe(config)
+    task = a_task(given) if given is not None else _named(config)
+    beside = [field for field, told in evaluators(config).items() if told is not None]
+    if beside:
+        how = f"judges what model and criterion describe, but {type(task).__qualname__} measures by itself"
+        raise ConfigError([f"{field}: {how}, in evaluate(); drop it" for field in beside])
+    return task
+
+
+def _named(config: Config) -> Task:
+    beside = [name for name in ("model", "data", "criterion") if getattr(config, name)]
+    if beside:
+        raise ConfigError([f"task: brings its own {', '.join(beside)}; drop them, or drop task"])
+    make = called(config.task, "task", "!pyobject my_module.MyTask")
+    return a_task(made(make, resolved(config.task_kwargs, "task_kwargs"), "task_kwargs", "task"))
+
+
+def evaluators(config: Config) -> dict[str, core.Evaluator | None]:
+    """What judges the validation set, then the test set, by the fields that say it."""
+    return dict(zip(_TYPES, (config.validation.validator, config.testing.tester), strict=True))
+
+
+def judges_alone(config: Config) -> bool:
+    """Whether the validation set is judged by a class of the user's, on rank 0 alone."""
+    return is_custom(config.validation.validator)
+
+
+def is_custom(told: core.Evaluator | None) -> bool:
+    """Whether an evaluator is a class of the user's."""
+    return told is not None and told.type is not None and not isinstance(told.type, str)
+
+
+def _custom(field: str, told: core.Evaluator | None) -> CustomEvaluator | None:
+    """The evaluator that a class of the user's makes; None: nothing names one.
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
+    if told is None or not is_custom(told):
+        return None
+    unused = [each for each in _FIELDS if getattr(told, each) != getattr(_DEFAULT, each)]
+    if unused:
+        kind = repr(told.type) if isinstance(told.type, PyObject) else in_words(told.type)
+        raise ConfigError(
+            [f"{field}.{each}: {kind} judges by itself; write it in kwargs, or drop it" for each in unused]
+        )
+    return CustomEvaluator(told, field, _METHODS[field])
+
+
+_FIELDS = ("criterion", "apply_model", "evaluator_tasks", "device")
+_DEFAULT = core.Evaluator()
+
+
+def _shares(told: Any) -> list[float]:
+    """Of training, validation and test.
+
+    Raises:
+        ConfigError: they are no three numbers.
+    """
+    numbers = told if isinstance(told, (list, tuple)) else []
+    if len(numbers) != 3 or any(type(each) not in (int, float) for each in numbers):
+        how = "three shares, of training, validation and test, as [0.8, 0.1, 0.1]"
+        raise ConfigError([f"data.split: is {told!r}, but takes {how}"])
+    return list(numbers)
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, PyObject) or callable(value)
+
+
+def _wrong_evaluators(config: Config) -> list[str]:
+    """What is wrong with the evaluators' names, and with their devices where these are known yet."""
+    problems = []
+    for field, told in evaluators(config).items():
+        if told is None or is_custom(told):
+            continue
+        if told.type is not None and told.type not in _TYPES[field]:
+            method = _METHODS[field]
+            problems.append(
+                f"{field}.type: is {told.type!r}, but the only names are {' and '.join(_TYPES[field])}; "
+                "leave it out and write monitors in evaluator_tasks, or write !pyobject and the import path "
+                f"of a class with {method}(model, data_loader)"
+            )
+        problems += [
+            f"{field}.{each}: is for a class of your own, which type would name; drop it"
+            for each in ("args", "kwargs")
+            if getattr(told, each)
+        ]
+    if config.training.device != "auto":
+        problems += _wrong_devices(config, config.training.device)
+    return problems
+
+
+def _wrong_devices(config: Config, device: str) -> list[str]:
+    return [
+        f"{field}.device: is {told.device}, but training.device is {device}, and each rank judges where it "
+        "trains; write the same, or leave it out"
+        for field, told in evaluators(config).items()
+        if told is not None and told.device not in ("auto", device)
+    ]
+
+
+def samples_in(batch: Any) -> int:
+    """How many samples a batch holds: its `num_graphs`, else the length of the first tensor that has one.
+
+    Raises:
+        ConfigError: there is no such tensor.
+    """
+    found = _samples(batch)
+    if found is None:
+        raise ConfigError(
+            [
+                f"criterion: how many samples it judges cannot be seen in a batch that is {in_words(batch)}, "
+                "with no tensor and no num_graphs; write a Task, whose loss says it"
+            ]
+        )
+    return found
+
+
+def _samples(part: Any) -> int | None:
+    if hasattr(part, "num_graphs"):
+        return int(part.num_graphs)
+    if isinstance(part, PackedSequence):
+        return int(part.batch_sizes[0])
+    if isinstance(part, Tensor):
+        return len(part) if part.dim() else None
+    if isinstance(part, Mapping):
+        parts = list(part.values())
+    elif isinstance(part, (list, tuple)):
+        parts = list(part)
+    else:
+        parts = list(getattr(part, "__dict__", {}).values())  # a dataclass, perhaps
+    return next((found for each in parts if (found := _samples(each)) is not None), None)

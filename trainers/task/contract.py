@@ -1,0 +1,349 @@
+"""What a task gives, looked at when it is first given, so that a mistake in it is told in its own words."""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.nn.parameter import is_lazy
+
+from trainers.configuration.fields import ConfigError, suggestion
+from trainers.distributed.randomness import GENERATORS, standing
+from trainers.task import Loss, Splits, Sum, Task
+
+_WRITE_LOSS = "give Loss(total), the sum over the batch's samples as a tensor with one number"
+_WRITE_SPLITS = (
+    "give Splits(train, validation, test), e.g. Splits(*split(data, [0.8, 0.1, 0.1], seed=0)); "
+    "split is in trainers"
+)
+
+
+def made(
+    make: Any, arguments: Mapping[str, Any], field: str, own: str | None = None, before: Sequence[Any] = ()
+) -> Any:
+    """What a class or function that `own` names makes of the arguments that stand in `field`.
+
+    `before`: those that have no names.
+
+    Raises:
+        ConfigError: it takes no such arguments, lacks some, or is an abstract class.
+    """
+    own = own or field
+    missing = sorted(getattr(make, "__abstractmethods__", ()))
+    if inspect.isabstract(make):
+        raise ConfigError([f"{own}: {_name(make)} cannot be made: it lacks {', '.join(missing)}; write them"])
+    problems = wrong_arguments(make, arguments, field, given=len(before))
+    if problems:
+        raise ConfigError(problems)
+    try:
+        return make(*before, **arguments)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # inside it: no matter of its arguments' names
+        raise ConfigError([f"{field}: {error}"]) from error
+
+
+def declared_generators(owner: Any, field: str) -> frozenset[str]:
+    """The global generators of which a task or a data set says, in `draws_from`, that it may draw from them.
+
+    All, where it says nothing.
+
+    Raises:
+        ConfigError: there are no such ones.
+    """
+    declared = getattr(owner, "draws_from", None)
+    if declared is None:
+        return GENERATORS
+    several = isinstance(declared, Collection) and not isinstance(declared, str)
+    if not several or any(each not in tuple(GENERATORS) for each in declared):
+        raise ConfigError(
+            [
+                f"{field}: {type(owner).__name__}.draws_from is {declared!r}; it takes some of "
+                f"{sorted(GENERATORS)}, or ()"
+            ]
+        )
+    return frozenset(declared)
+
+
+def declared_arguments(task: Task | None, attribute: str) -> set[str]:
+    """The paths of fields that a task names in `silent_arguments` or `told_arguments`.
+
+    Raises:
+        ConfigError: it names something else.
+    """
+    declared = getattr(task, attribute, ())
+    several = isinstance(declared, Collection) and not isinstance(declared, str)
+    if not several or not all(isinstance(each, str) and each for each in declared):
+        raise ConfigError(
+            [
+                f"task: {type(task).__name__}.{attribute} is {declared!r}; it takes names of arguments and "
+                "paths below them, as ('folder', 'sampling.steps'), or ()"
+            ]
+        )
+    within = "" if task is None or task.arguments is None else f"{task.arguments}."
+    return {f"{within}{each}" for each in declared}
+
+
+@contextmanager
+def drawn_as_declared(task: Task) -> Iterator[None]:
+    """Around a step: it draws from no generator but those of `draws_from`.
+
+    Raises:
+        ConfigError: it does; a run that goes on would draw otherwise than one that was not interrupted.
+    """
+    others = GENERATORS.difference(task.draws_from)
+    before = standing(others)
+    yield
+    after = standing(others)
+    drawn = [name for name in sorted(before) if before[name] != after[name]]
+    if drawn:
+        raise ConfigError(
+            [
+                f"task: {type(task).__name__}.draws_from is {task.draws_from!r}, but a training step draws "
+                f"from {', '.join(drawn)}; add it, or leave draws_from out"
+            ]
+        )
+
+
+def wrong_arguments(make: Any, arguments: Mapping[str, Any], field: str, given: int = 0) -> list[str]:
+    """What is wrong with the names of arguments that stand in `field`, beside the first `given`.
+
+    Nothing where that cannot be known.
+    """
+    try:
+        parameters = inspect.signature(make).parameters
+    except (TypeError, ValueError):
+        return []
+    named = [name for name, each in list(parameters.items())[given:] if each.kind in _BY_NAME]
+    any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    problems = [
+        f"{field}.{name}: {_name(make)} takes no such argument{suggestion(str(name), named)}"
+        for name in arguments
+        if name not in named and not any_name
+    ]
+    problems += [
+        f"{field}.{name}: is missing; {_name(make)} needs it"
+        for name in named
+        if name not in arguments and parameters[name].default is inspect.Parameter.empty
+    ]
+    return problems
+
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def a_task(task: Any) -> Task:
+    """The task, if it is one."""
+    if isinstance(task, Task):
+        return task
+    if isinstance(task, type):
+        raise ConfigError([f"task: is the class {task.__qualname__}; give an object, {task.__qualname__}(…)"])
+    kind = type(task).__qualname__
+    raise ConfigError([f"task: is {in_words(task)}, which is no Task; write class {kind}(trainers.Task)"])
+
+
+def built_model(task: Task, model: Any) -> nn.Module:
+    """What `build_model` gave, if it is a model that nothing is wrapped around."""
+    if isinstance(model, (DistributedDataParallel, DataParallel)):
+        raise _wrong(task, "build_model", model, "give the model itself, which the trainer wraps")
+    if isinstance(model, nn.Module):
+        return _looked_through(task, model)
+    if isinstance(model, type) and issubclass(model, nn.Module):
+        raise _wrong(task, "build_model", model, f"give an object of it, {model.__qualname__}(…)")
+    raise _wrong(task, "build_model", model, "give a torch.nn.Module")
+
+
+def _looked_through(task: Task, model: nn.Module) -> nn.Module:
+    """The model, if all of it has a shape, and no embedding a gradient that is a sparse tensor."""
+    for name, weight in [*model.named_parameters(), *model.named_buffers()]:
+        if is_lazy(weight):
+            write = "call the model once on an example before you return it"
+            raise _said(task, "build_model", "a tensor that has no shape yet", write, name)
+    for name, part in model.named_modules():
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.sparse and part.weight.requires_grad:
+            said = f"an {type(part).__name__} with sparse=True"
+            write = "drop sparse, because norm and clipping take dense gradients, or freeze its weight"
+            raise _said(task, "build_model", said, write, name or "the model")
+    return model
+
+
+def built_data(task: Task, splits: Any) -> Splits:
+    """What `build_data` gave, if these are three data sets."""
+    if not isinstance(splits, Splits):
+        raise _wrong(task, "build_data", splits, _WRITE_SPLITS)
+    for name, part in splits._asdict().items():
+        if isinstance(part, torch.utils.data.DataLoader):
+            write = "give the data set; the trainer makes loaders, and decides which samples come when"
+            raise _wrong(task, "build_data", part, write, name)
+        if part is None and name != "train":
+            raise _wrong(task, "build_data", part, "give an empty one, [], where there is none", name)
+        if not (hasattr(part, "__getitem__") and hasattr(part, "__len__")) and not (
+            name == "train" and hasattr(part, "__iter__")
+        ):
+            what = "a data set: with __getitem__ and __len__" + (", or __iter__" if name == "train" else "")
+            raise _wrong(task, "build_data", part, f"give {what}", name)
+    return splits
+
+
+def a_loss(task: Task, loss: Any) -> Loss:
+    """What `loss` gave, if it is a Loss at all: cheap enough for every step."""
+    if isinstance(loss, Loss):
+        return loss
+    if loss is None:
+        raise _wrong(task, "loss", loss, f"{_WRITE_LOSS}; is a return missing?")
+    raise _wrong(task, "loss", loss, f"{_WRITE_LOSS}, or of a mean, Loss(mean * samples)")
+
+
+def first_loss(task: Task, loss: Any) -> Loss:
+    """The first thing that `loss` gave, if it can be trained with; may wait for the device."""
+    given = a_loss(task, loss)
+    total = given.total
+    if not isinstance(total, Tensor):
+        raise _wrong(task, "loss", total, _WRITE_LOSS, "total")
+    if total.dim():
+        raise _wrong(task, "loss", total, "sum it: total.sum()", "total")
+    if not total.is_floating_point():
+        raise _wrong(task, "loss", total, "give a floating number", "total")
+    if not total.requires_grad:
+        raise _said(
+            task,
+            "loss",
+            "a tensor that needs no gradient",
+            "make it of the model's outputs, without no_grad, detach() or item()",
+            "total",
+        )
+    _count(task, "loss", given.count, "count")
+    if not isinstance(given.metrics, Mapping):
+        raise _wrong(task, "loss", given.metrics, 'give sums by name, {"accuracy": right.sum()}', "metrics")
+    for name, value in given.metrics.items():
+        if name == "loss":
+            raise _wrong(task, "loss", value, "name it otherwise: this is the total", "metrics['loss']")
+        if not _is_number(value):
+            raise _wrong(task, "loss", value, "give a sum: one number", f"metrics[{name!r}]")
+    return given
+
+
+def first_sums(task: Task, sums: Any) -> Mapping[str, Sum]:
+    """The first sums that `evaluate` gave, if they are some; may wait for the device."""
+    write = 'give {"loss": (sum, count)}, a pair for each measure'
+    if not isinstance(sums, Mapping):
+        raise _wrong(task, "evaluate", sums, write)
+    for name, pair in sums.items():
+        if not isinstance(name, str):
+            raise _wrong(task, "evaluate", name, "give measures names", "the name")
+        if isinstance(pair, (str, Tensor)) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise _wrong(task, "evaluate", pair, f"{write}: a sum, and of how many items", name)
+        if not _is_number(pair[0]):
+            raise _wrong(task, "evaluate", pair[0], "give a sum: one number", f"{name}'s sum")
+        _count(task, "evaluate", pair[1], f"{name}'s count")
+    return sums
+
+
+def measures(task: Task, method: str, given: Any) -> dict[str, float]:
+    """What `finish` or `after_evaluation` gave, as numbers by name."""
+    if not isinstance(given, Mapping):
+        raise _wrong(task, method, given, 'give numbers by name, {"perplexity": 3.2}')
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise _wrong(task, method, name, "give measures names", "the name")
+        if not _is_number(value):
+            raise _wrong(task, method, value, "give one number", name)
+    return {name: float(value) for name, value in given.items()}
+
+
+class KeptTask:
+    """A task as a checkpoint keeps it."""
+
+    def __init__(self, task: Task):
+        self._task = task
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the task gives, looked at."""
+        return state(self._task, self._task.state_dict())
+
+    def load_state_dict(self, kept: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._task.load_state_dict(kept)
+
+
+def state(task: Task, given: Any) -> dict[str, Any]:
+    """What `state_dict` gave, if `torch.load(weights_only=True)` would read it again."""
+    if type(given) not in (dict, OrderedDict):
+        raise _wrong(task, "state_dict", given, "give a dict")
+    wrong = _unreadable(given, "")
+    if wrong is not None:
+        where, value = wrong
+        allowed = "tensors, numbers, text, None, and dicts, lists and tuples of these"
+        raise _wrong(task, "state_dict", value, f"a checkpoint keeps {allowed} alone", where)
+    return dict(given)
+
+
+_KEPT: set[type] = {str, int, float, complex, bool, type(None), bytes, Tensor, nn.Parameter}
+_KEPT |= {torch.Size, torch.dtype, torch.device}
+
+
+def _unreadable(value: Any, where: str) -> tuple[str, Any] | None:
+    """The first part that a checkpoint could not keep, and where it is; exact types, as torch has it."""
+    if type(value) in (dict, OrderedDict):
+        items = [(f"{where}[{key!r}]", part) for key, part in value.items()]
+        items += [(f"{where}'s key", key) for key in value]
+    elif type(value) in (list, tuple, set):
+        items = [(f"{where}[{number}]", part) for number, part in enumerate(value)]
+    else:
+        return None if type(value) in _KEPT else (where, value)
+    return next((wrong for at, part in items if (wrong := _unreadable(part, at)) is not None), None)
+
+
+def _count(task: Task, method: str, count: Any, part: str) -> None:
+    write = "give a whole number of at least 0, or None for the batch's samples"
+    if count is None:
+        return
+    if isinstance(count, Tensor):
+        if count.dim() or count.is_complex() or count.dtype == torch.bool or not float(count) >= 0:
+            raise _wrong(task, method, count, f"{write}; as a tensor, of no dimension", part)
+    elif type(count) is not int or count < 0:
+        raise _wrong(task, method, count, write, part)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.dim() == 0 and not value.is_complex()
+    return hasattr(value, "__float__") and not isinstance(value, (str, bytes))
+
+
+def _wrong(task: Task, method: str, given: Any, write: str, part: str | None = None) -> ConfigError:
+    return _said(task, method, in_words(given), write, part)
+
+
+def _said(task: Task, method: str, given: str, write: str, part: str | None = None) -> ConfigError:
+    where = f" for {part}" if part else ""
+    return ConfigError([f"{type(task).__qualname__}.{method} gave {given}{where}; {write}"])
+
+
+def in_words(value: Any) -> str:
+    """A value, or what kind of one it is, for a message."""
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
+    if isinstance(value, Tensor):
+        if value.dim():
+            return f"a tensor of shape {tuple(value.shape)}"
+        return f"a tensor, {value.item()!r} of {value.dtype}"
+    if isinstance(value, (bool, int, float, str)):
+        return reprlib.repr(value)
+    if type(value) in (tuple, list):
+        return f"a {type(value).__name__} of {len(value)}"
+    kind = type(value).__qualname__
+    return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
+
+
+def _name(make: Any) -> str:
+    return str(getattr(make, "__qualname__", None) or make)

@@ -1,0 +1,135 @@
+"""Evaluators that users bring, as QuantumGrav has them: classes that judge a whole set by themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from trainers.configuration import config as core
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.pyobject import called, resolved
+from trainers.task.contract import in_words, made
+from trainers.task.portable import NotPortable, is_table, portable, restored
+
+_KEEP = (
+    "keep them in self.data, a pandas DataFrame with a row for each evaluation, or return numbers by name, "
+    '{"loss": 0.5}'
+)
+_STATE = ("state_dict", "to_state_dict")
+"""Torch's name for it, then QuantumGrav's."""
+
+
+class CustomEvaluator:
+    """An object with `validate(model, data_loader)` or `test(model, data_loader)`, and perhaps `report`.
+
+    Its measures are the last row of its `data`, where it keeps one, else what that method returns.
+
+    Raises:
+        ConfigError: it cannot be made, or lacks the method.
+    """
+
+    def __init__(self, told: core.Evaluator, field: str, method: str):
+        self._field = field
+        self._method = method
+        make = called(told.type, f"{field}.type", "!pyobject my_module.MyEvaluator")
+        arguments, before = resolved(told.kwargs, f"{field}.kwargs"), resolved(told.args, f"{field}.args")
+        self.evaluator = made(make, arguments, f"{field}.kwargs", f"{field}.type", before)
+        if not callable(getattr(self.evaluator, method, None)):
+            kind = type(self.evaluator).__qualname__
+            raise ConfigError([f"{field}.type: {kind} has no {method}(model, data_loader); write it"])
+
+    def __call__(self, model: nn.Module, batches: Any) -> dict[str, float]:
+        """Judge the model, have it reported, and return the measures.
+
+        Raises:
+            ConfigError: there are none.
+        """
+        given = getattr(self.evaluator, self._method)(model, batches)
+        report = getattr(self.evaluator, "report", None)
+        if callable(report):
+            report(given)
+        kept: Any = getattr(self.evaluator, "data", None)
+        measures = _latest(kept) if hasattr(kept, "__len__") and len(kept) else _numbers(given)
+        if not measures:
+            kind = type(self.evaluator).__qualname__
+            raise ConfigError(
+                [f"{self._field}: {kind}.{self._method} gave {in_words(given)}, no measures; {_KEEP}"]
+            )
+        if "loss_avg" in measures:
+            measures.setdefault("loss", measures["loss_avg"])
+        return measures
+
+    def state_dict(self) -> Any:
+        """What a checkpoint keeps: its state, where it has a method for that, else its `data`.
+
+        Raises:
+            ConfigError: something in it cannot be kept.
+        """
+        own = next((each for name in _STATE if callable(each := getattr(self.evaluator, name, None))), None)
+        state = own() if own is not None else {"data": getattr(self.evaluator, "data", None)}
+        try:
+            return portable(state)
+        except NotPortable as error:
+            kind, what = type(self.evaluator).__qualname__, in_words(error.value)
+            allowed = "tensors, numbers, text, numpy arrays, pandas tables, and dicts and lists of these"
+            raise ConfigError(
+                [
+                    f"{self._field}: {kind} keeps {what} in its state{error.where}, but a checkpoint keeps "
+                    f"{allowed} alone; write state_dict() and load_state_dict(state)"
+                ]
+            ) from error
+
+    def load_state_dict(self, state: Any) -> None:
+        """Take up what a checkpoint has kept."""
+        state = restored(state)
+        own = getattr(self.evaluator, "load_state_dict", None)
+        if callable(own):
+            own(state)
+        elif state["data"] is not None:
+            self.evaluator.data = state["data"]
+
+
+def _latest(history: Any) -> dict[str, float]:
+    """The measures of the last evaluation in what an evaluator keeps."""
+    if is_table(history):
+        return _numbers({name: history[name].iloc[-1] for name in history.columns})
+    if isinstance(history, Mapping):
+        return _numbers({name: _last(values) for name, values in history.items()})
+    return _numbers(_last(history))
+
+
+def _last(values: Any) -> Any:
+    return values[-1] if isinstance(values, Sequence) and not isinstance(values, str) and values else values
+
+
+def _numbers(given: Any) -> dict[str, float]:
+    """Numbers by name, NAME/0, NAME/1 … of several; a single number is the loss. What is none is left out."""
+    if is_table(given):
+        return _latest(given) if len(given) else {}
+    if isinstance(given, tuple) and len(given) == 2:  # as QuantumGrav's DefaultEvaluator keeps them
+        given = dict(zip(("loss", "loss_std"), given, strict=True))
+    if not isinstance(given, Mapping):
+        given = {"loss": given} if _is_number(given) else {}
+    found: dict[str, float] = {}
+    for name, value in given.items():
+        found |= {at: float(each) for at, each in _parts(str(name), value) if _is_number(each)}
+    return found
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if hasattr(value, "tolist"):  # torch's and numpy's
+        value = value.item() if math.prod(value.shape) == 1 else value.tolist()
+    if isinstance(value, (list, tuple)):
+        for number, each in enumerate(value):
+            yield from _parts(f"{name}/{number}", each)
+    else:
+        yield name, value
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.numel() == 1
+    return hasattr(value, "__float__") and not isinstance(value, (str, bytes))

@@ -1,0 +1,188 @@
+"""Measures that need all predictions at once, as an F1 score does, and what goes wrong in them."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
+from trainers.configuration import config as core
+from trainers.configuration.fields import ConfigError, gathered
+from trainers.configuration.pyobject import resolved
+from trainers.task.contract import in_words, made
+
+Find: TypeAlias = Callable[[Any, str, str], Any]
+"""(value, field, kind) to the class or function that a field names."""
+
+_WRITE = "give a number, or several in a list, a tensor or a dict"
+
+
+class _Monitor(NamedTuple):
+    name: str
+    field: str
+    measure: Callable[[list[Any], list[Any]], Any]
+
+
+class Monitors:
+    """Each is a function of (predictions, targets), two lists with an item for each batch.
+
+    A class is made first; so is what a function gives that has `args` or `kwargs`. `find` gives what a
+    monitor's name stands for; none has a name of `taken`, the criterion's.
+
+    Raises:
+        ConfigError: with everything that is wrong with them.
+    """
+
+    def __init__(
+        self, told: Sequence[core.Monitor], field: str, find: Find, taken: Collection[str] = ("loss",)
+    ):
+        problems: list[str] = []
+        self._each: list[_Monitor] = []
+        for number, each in enumerate(told):
+            where = f"{field}.{number}"
+            if each.name in taken or each.name in [other.name for other in self._each]:
+                whose = "the criterion's" if each.name in taken else "another monitor's"
+                problems.append(f"{where}.name: is {each.name}, which is {whose}; take another name")
+            with gathered(problems):
+                self._each.append(_Monitor(each.name, where, _made(each, where, find)))
+        if problems:
+            raise ConfigError(problems)
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._each)
+
+    def measure(self, kept: Sequence[tuple[Any, Any]]) -> dict[str, float]:
+        """What all of them give for (predictions, targets) of each batch: NAME, or NAME/KEY of several.
+
+        Raises:
+            ConfigError: some fail, or give what is no number, and which.
+        """
+        problems: list[str] = []
+        measures: dict[str, float] = {}
+        for each in self._each:
+            with gathered(problems):
+                found = _numbers(each, kept)
+                _see_that_they_are_new(found, measures, each)
+                measures |= found
+        if problems:
+            raise ConfigError(problems)
+        return measures
+
+
+def to_keep(part: Any) -> Any:
+    """A batch's outputs or targets as they can wait for the others': on the CPU, in a type that numpy has."""
+    if isinstance(part, Tensor):
+        part = part.detach().cpu()
+        part = part.float() if part.dtype in (torch.float16, torch.bfloat16) else part
+        # Pickling a part of a tensor would take all of it along.
+        return part.clone() if part.untyped_storage().nbytes() > part.nbytes else part
+    if isinstance(part, tuple) and hasattr(part, "_fields"):
+        return type(part)(*map(to_keep, part))
+    if isinstance(part, (list, tuple)):
+        return type(part)(map(to_keep, part))
+    if isinstance(part, Mapping):
+        return {key: to_keep(item) for key, item in part.items()}
+    return part
+
+
+def targets_in(batch: Any) -> Any:
+    """What a batch's predictions are compared with: its `y`, or the last of several parts.
+
+    Raises:
+        ConfigError: it has neither.
+    """
+    if isinstance(batch, Mapping) and "y" in batch:
+        return batch["y"]
+    if getattr(batch, "y", None) is not None:
+        return batch.y
+    if isinstance(batch, (list, tuple)) and len(batch) > 1:
+        return batch[-1]
+    raise ConfigError(
+        [
+            "evaluator_tasks: what predictions are to be compared with cannot be seen in a batch that is "
+            f"{in_words(batch)}; give it a y, or make it (inputs, targets)"
+        ]
+    )
+
+
+def _made(told: core.Monitor, field: str, find: Find) -> Callable[[list[Any], list[Any]], Any]:
+    monitor = find(told.monitor, f"{field}.monitor", "monitor")
+    if isinstance(monitor, type) or told.args or told.kwargs:
+        arguments = resolved(told.kwargs, f"{field}.kwargs")
+        before = resolved(told.args, f"{field}.args")
+        try:
+            monitor = made(monitor, arguments, f"{field}.kwargs", f"{field}.monitor", before)
+        except ConfigError as error:
+            raise ConfigError([_placed(each, field) for each in error.problems]) from error
+    if not callable(monitor):
+        raise ConfigError([f"{field}.monitor: is {in_words(monitor)}, which cannot be called; {_TAKES}"])
+    found: Callable[[list[Any], list[Any]], Any] = monitor
+    return found
+
+
+def _placed(problem: str, field: str) -> str:
+    """A problem with where it is: what a monitor says of its own arguments names them alone."""
+    return problem if problem.startswith(field) else f"{field}.kwargs.{problem}"
+
+
+_TAKES = "name a function(predictions, targets), or a class whose objects are called so"
+
+
+def _numbers(monitor: _Monitor, kept: Sequence[tuple[Any, Any]]) -> dict[str, float]:
+    # Copies, or the next one would see what this one has changed.
+    predictions, targets = ([_copied(pair[place]) for pair in kept] for place in (0, 1))
+    called = f"{monitor.field} ({monitor.name})"
+    try:
+        given = monitor.measure(predictions, targets)
+    except ConfigError as error:
+        raise ConfigError([f"{called}: {problem}" for problem in error.problems]) from error
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)[1:2]  # of the monitor: the first is this one
+        where = "".join(f", at {frame.filename}:{frame.lineno}" for frame in frames)
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError([f"{called}: its monitor failed with {text}{where}"]) from error
+    found: dict[str, float] = {}
+    for name, value in _parts(monitor.name, given):
+        if not hasattr(value, "__float__") or isinstance(value, (str, bytes)):
+            part = "" if name == monitor.name else f" for {name}"
+            raise ConfigError([f"{called}: its monitor gave {in_words(value)}{part}; {_WRITE}"])
+        try:
+            found[name] = float(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ConfigError([f"{called}: its monitor gave {in_words(value)}: {error}; {_WRITE}"]) from error
+    return found
+
+
+def _see_that_they_are_new(
+    found: Mapping[str, float], measures: Mapping[str, float], monitor: _Monitor
+) -> None:
+    """That none is called as what another monitor gave."""
+    twice = [name for name in found if name in measures]
+    if twice:
+        said = f"its monitor gave {', '.join(twice)}, which another one has given"
+        raise ConfigError([f"{monitor.field} ({monitor.name}): {said}; take another name"])
+
+
+def _copied(part: Any) -> Any:
+    """What was kept of a batch, in tensors of its own."""
+    return tree_map_only(Tensor, Tensor.clone, part)
+
+
+def _parts(name: str, given: Any) -> Iterator[tuple[str, Any]]:
+    """A measure, or those that it consists of, each by its name."""
+    if hasattr(given, "tolist"):  # torch's and numpy's
+        given = given.tolist()
+    if isinstance(given, Mapping):
+        parts = list(given.items())
+    elif isinstance(given, (list, tuple)):
+        parts = list(enumerate(given))
+    else:
+        yield name, given
+        return
+    for key, value in parts:
+        yield from _parts(f"{name}/{key}", value)

@@ -1,0 +1,31 @@
+"""A data set in parts, the same on every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from torch.utils.data import Dataset, Subset
+
+from trainers.configuration.fields import ConfigError
+from trainers.distributed.permutation import Permutation
+from trainers.distributed.randomness import SPLIT, derived
+
+
+def split(dataset: Dataset[Any], fractions: Sequence[float], seed: int) -> list[Subset[Any]]:
+    """Disjoint parts of a data set, the same on every rank; the first takes what rounding leaves.
+
+    A part's `indices` are worked out when they are asked for, so that no memory grows with the set.
+
+    Raises:
+        ConfigError: the fractions are negative or add up to more than 1.
+    """
+    if min(fractions) < 0 or sum(fractions) > 1 + 1e-9:
+        raise ConfigError([f"data.split: is {list(fractions)}, but takes fractions of at least 0, of sum 1"])
+    total = len(dataset)  # type: ignore[arg-type]  # map-style sets have a length
+    sizes = [int(total * fraction + 1e-9) for fraction in fractions]
+    if abs(sum(fractions) - 1) < 1e-9:
+        sizes[0] += total - sum(sizes)
+    order = Permutation(total, derived(SPLIT, seed))
+    return [Subset(dataset, order[slice(*ends)]) for ends in pairwise(accumulate(sizes, initial=0))]
