@@ -6,8 +6,6 @@ profile knows of, is said here before anything is queued.
 
 from __future__ import annotations
 
-import re
-from itertools import zip_longest
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,7 +15,6 @@ from launcher.config.job import (
     Container,
     Directives,
     JobSpec,
-    OwnDistribution,
     Snapshot,
     StarterName,
     check,
@@ -36,7 +33,8 @@ from launcher.schedulers.base import Scheduler
 from launcher.schedulers.choice import check_profile
 from launcher.schedulers.directives import of_scheduler, own_dependency
 from launcher.schedulers.fields import ignored
-from launcher.starters.registry import STARTERS, Layout, Request, shows_devices, start
+from launcher.starters.base import Layout, Request
+from launcher.starters.registry import STARTERS
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -169,7 +167,7 @@ class _Planner:
             layout=layout.groups,
             own_distribution=processes.own_distribution,
             starter=starter,
-            start=start(starter, processes, self.site_args, spec.start.args if self.queued else []),
+            start=STARTERS[starter].start(processes, self.site_args, spec.start.args if self.queued else []),
             start_timeout=self._start_timeout(),
             torchrun=spec.start.torchrun,
             cores_per_rank=cores,
@@ -297,11 +295,7 @@ class _Planner:
         starter = spec.start.starter or self.site.starter
         if not self.queued:
             (starter,) = allowed
-            for field in ignored(spec, self.scheduler):
-                own = field == "start.starter" and spec.start.starter == starter
-                others = field == "directives" and not of_scheduler(spec.directives, self.scheduler.name)
-                if not own and not others:
-                    self.notes.append(f"{field}: is for a scheduler's job, and has no effect here")
+            self._note_ignored(starter)
         elif starter not in allowed:
             kind = self.scheduler.title
             message = f"is {starter}, but a {kind} job's ranks start with one of {', '.join(allowed)}"
@@ -309,18 +303,28 @@ class _Planner:
                 self._report("start.starter", message)
             else:
                 self.problems.append(Problem(f"site {self.site.name}", "starter", message))
-        most = STARTERS[starter].most_words
+        own = STARTERS[starter]
+        most = own.most_words
         if most is not None and len(spec.command) > most:
             message = f"has {len(spec.command)} words, but {starter} takes {most} at the most"
             self._report("command", f"{message}: write them to a file that the program reads")
-        if starter == "pals" and not layout.filled and not spec.start.torchrun:
+        if own.fills_nodes and not layout.filled and not spec.start.torchrun:
             low = layout.processes - layout.processes % layout.nodes
             message = (
-                f"is {layout.processes} on {layout.nodes} nodes, and PALS fills node after node with "
+                f"is {layout.processes} on {layout.nodes} nodes, and {starter} fills node after node with "
                 f"{layout.most}, which leaves the last with too few; use {low} or {low + layout.nodes}"
             )
             self._report("ranks", message)
         return starter
+
+    def _note_ignored(self, starter: StarterName) -> None:
+        """Note which fields have no effect here: those that say what is so anyway need no word."""
+        spec = self.spec
+        for field in ignored(spec, self.scheduler):
+            is_so = field == "start.starter" and spec.start.starter == starter
+            of_others = field == "directives" and not of_scheduler(spec.directives, self.scheduler.name)
+            if not is_so and not of_others:
+                self.notes.append(f"{field}: is for a scheduler's job, and has no effect here")
 
     def _devices(self) -> Devices:
         site, node, layout, per_rank = self.site, self.site.node, self.layout, self.per_rank
@@ -388,7 +392,8 @@ class _Planner:
         """What the starter starts: the ranks, or one torchrun a node that owns all of it."""
         spec, site, layout = self.spec, self.site, self.layout
         if not spec.start.torchrun:
-            own = self._own_distribution() if self.starter == "srun" else None
+            flags = [*self.site_args, *spec.start.args]
+            own = STARTERS[self.starter].own_distribution(flags, self._named())
             by_hand = spec.binding is not None
             return Request(layout, cores, cpu_lists, self.per_rank, self.node_devices, site, own, by_hand)
         whole = [cpulist(numbers) for numbers in binding.cores(site.node, 1, None)] if site.node else []
@@ -402,26 +407,11 @@ class _Planner:
         container = self.spec.container
         return None if container.image and container.runtime == "pyxis" else START_TIMEOUT
 
-    def _own_distribution(self) -> OwnDistribution | None:
-        flags = [*self.site_args, *self.spec.start.args]
-        named = self._named()
-        asked = [
-            f"{flag} {after}"
-            for flag, after in zip_longest(flags, flags[1:])
-            if flag.startswith(("--dist", "-m"))
-        ]
-        asked = asked or [str(named[name]) for name in ("distribution", "m") if named.get(name)]
-        if not asked:
-            return None
-        return "arbitrary" if re.search(r"\barb", asked[-1]) else "own"
-
     def _chosen_by_flags(self) -> bool | None:
-        """Whether flags of srun's show each rank its own devices alone; None where none says of it."""
-        if self.starter != "srun":
-            return None
+        """Whether flags of the starter show each rank its own devices alone; None where none says of it."""
         own = self._named().get("gpu-bind")
         of_directives = [f"--gpu-bind={own}"] if isinstance(own, str) else []
-        return shows_devices([*of_directives, *self.site_args, *self.spec.start.args])
+        return STARTERS[self.starter].shows_devices([*of_directives, *self.site_args, *self.spec.start.args])
 
     def _named(self) -> Directives:
         """The directives of site and job, by their names."""

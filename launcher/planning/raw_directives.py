@@ -14,7 +14,7 @@ from launcher.errors import shown
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.directives import Dialect, Given, of_scheduler
 from launcher.schedulers.registry import with_directives
-from launcher.starters.registry import Request
+from launcher.starters.base import Request
 
 
 def section_problems(directives: job.Directives) -> Iterator[tuple[str, str]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from launcher.schedulers.directives import Dialect, Directives
     from launcher.schedulers.orders import Order, Sending
     from launcher.schedulers.queue import Queue
-    from launcher.starters.registry import Request
+    from launcher.starters.base import Request
 
 
 class Scheduler(ABC):

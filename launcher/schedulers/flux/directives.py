@@ -11,7 +11,7 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import shown
 from launcher.schedulers.directives import Dialect, Directives, Layer, layered
-from launcher.starters.registry import Request
+from launcher.starters.base import Request
 
 _OF_LOGIN = ("HOME", "LOGNAME", "PATH", "SHELL", "USER")
 """What a job has of its submitter's environment in any case: no broker starts without a PATH to flux."""

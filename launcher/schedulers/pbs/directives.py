@@ -14,7 +14,7 @@ from launcher.config.site import Site
 from launcher.errors import shown
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
 from launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered
-from launcher.starters.registry import Request
+from launcher.starters.base import Request
 
 _EVENTS = {"begin": "b", "end": "e", "fail": "a"}
 

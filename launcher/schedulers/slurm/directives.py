@@ -13,7 +13,7 @@ from launcher.config.site import Site
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
 from launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered, of_scheduler
 from launcher.schedulers.slurm import NAME
-from launcher.starters.registry import Request
+from launcher.starters.base import Request
 
 
 def directive(name: str, value: str | bool) -> str:

@@ -15,7 +15,7 @@ from launcher.planning.limits import site_problems
 from launcher.planning.planner import DEFAULT_GRACE
 from launcher.planning.raw_directives import directive_problems
 from launcher.schedulers.registry import scheduler_of
-from launcher.starters.registry import Layout, Request
+from launcher.starters.base import Layout, Request
 
 FACT: dict[str, Any] = {"source": "the guide", "date": "2026-08-19"}
 

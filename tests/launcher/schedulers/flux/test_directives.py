@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from launcher import JobSpec, Site, plan, render
 from launcher.errors import InvalidInput
 from launcher.schedulers.flux.directives import DIALECT, directive, directives, refused
-from launcher.starters.registry import Layout, Request
+from launcher.starters.base import Layout, Request
 
 from ...scripts.readers import read_flux
 
