@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from launcher.errors import CastoffError
+from launcher.runs.directory import check_trusted
 from launcher.runs.index import Index
 from launcher.runs.run import Run
 from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.directives import dependency_words, is_job_id
 from launcher.schedulers.registry import title_of
+from launcher.status.asking import Asking
 from launcher.status.survey import Scene
-from launcher.status.watch import condition_holds, status
+from launcher.status.watch import status
 
 
 def resolve(
@@ -75,3 +78,19 @@ def _jobs(scheduler: QueuedScheduler, condition: str, run: Run, environ: Mapping
     if not jobs:
         raise CastoffError(f"{run.id} has no job: see `castoff status {run.id}`")
     return jobs
+
+
+def condition_holds(condition: str, run: Run, asking: Asking | None = None) -> bool | None:
+    """Whether a dependency's condition holds of a run; False where it never will, None not yet."""
+    if os.path.lexists(run.path):
+        try:
+            check_trusted(run.path)
+        except CastoffError:
+            return False
+    now = status(run, asking)
+    if condition == "after":
+        return True if now.state in ("running", "ended") or now.over else None
+    if not now.over:
+        return None
+    well = now.ending == "done"
+    return condition == "afterany" or well == (condition == "afterok")

@@ -17,11 +17,12 @@ from launcher.executors.jobs import FunctionJob
 from launcher.runs.index import Index
 from launcher.runs.records import Send, Submission
 from launcher.schedulers.registry import queued
+from launcher.status.asking import Asking
 from launcher.status.settle import settle
-from launcher.status.watch import Asking, condition_holds, status, statuses
+from launcher.status.watch import status, statuses
 from launcher.submission import resubmit as resubmission
 from launcher.submission.cancel import end
-from launcher.submission.dependencies import resolve
+from launcher.submission.dependencies import condition_holds, resolve
 from launcher.submission.resubmit import resubmit
 from tests.records import submission_of
 
