@@ -27,7 +27,7 @@ from launcher.config.structure import fields_of
 from launcher.errors import InvalidInput, Problem, shown
 from launcher.planning import binding, containers, limits, near, staging
 from launcher.planning.raw_directives import directive_problems, section_problems
-from launcher.runs.plan import ContainerPlan, Devices, Plan
+from launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Devices, Plan
 from launcher.schedulers import directives
 from launcher.schedulers.base import Scheduler
 from launcher.schedulers.choice import check_profile
@@ -155,12 +155,12 @@ class _Planner:
                 f"{site.array.max_count} members at the most"
             )
         return Plan(
+            **{field: getattr(spec, field) for field in AS_THEY_ARE},
             name=self.name,
             site=site.name,
             scheduler=site.scheduler,
             shell=site.shell,
             directives=self.scheduler.directives(spec, site, processes),
-            command=spec.command,
             function=function,
             nodes=layout.nodes,
             ranks=layout.processes,
@@ -179,13 +179,10 @@ class _Planner:
             submit_timeout=seconds(site.submit_timeout),
             grace=self.grace,
             inherit=self.scheduler.default_inherit if spec.inherit is None else spec.inherit or "none",
-            setup=spec.setup,
             teardown=site.teardown,
             env=self._environment(cores),
-            env_from=spec.env_from,
             workdir=_from_here(spec.workdir),
             snapshot=Snapshot() if spec.snapshot is True else spec.snapshot or None,
-            python=spec.python,
             master_suffix=site.master_suffix,
             array_count=spec.array.count if spec.array else None,
             array_at_most=spec.array.at_most if spec.array else None,
@@ -194,10 +191,8 @@ class _Planner:
             requeue_how=again if spec.requeue.max else None,
             per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.start.torchrun,
             container=self._container(),
-            stage=spec.stage,
             stage_start=stage_start if self.queued and spec.stage else [],
             local_storage=site.local_storage if spec.stage else None,
-            templates=spec.templates,
             notes=self.notes,
         )
 

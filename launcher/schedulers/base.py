@@ -56,7 +56,7 @@ class Scheduler(ABC):
     """Whether it counts hardware threads, and not cores."""
     handles: ClassVar[frozenset[str]] = frozenset()
     """Fields of a job that reach it: a job that sets another one, which castoff does not handle by itself
-    (`fields.OF_JOBS`), is refused."""
+    (`OF_EVERY_SCRIPT`), is refused."""
     ignores: ClassVar[frozenset[str]] = frozenset()
     """Fields that a job may set all the same, and that have no effect: the plan says so."""
     handles_of_site: ClassVar[frozenset[str]] = frozenset()

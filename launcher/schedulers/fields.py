@@ -1,8 +1,8 @@
 """Which fields of a job, and of a site's profile, are handled on a scheduler; all others are refused. Pure.
 
-castoff itself handles some in the same way on every scheduler, and they are listed here; a scheduler's class
-lists the others that reach it (`Scheduler.handles`, `handles_of_site`). One that nobody lists is refused
-everywhere, so no new field is dropped in silence. A field within another has its path: `array.count`.
+castoff itself handles some in the same way on every scheduler (`OF_EVERY_SCRIPT`, and `OF_SITES` here); a
+scheduler lists the others that reach it (`Scheduler.handles`, `handles_of_site`). One that nobody lists is
+refused everywhere, so no new field is dropped in silence. A field within another has its path: `array.count`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,8 @@ import msgspec
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.config.structure import fields_of
+from launcher.runs.plan import OF_EVERY_SCRIPT
 from launcher.schedulers.base import Scheduler
-
-OF_JOBS = frozenset(
-    {
-        *("command", "setup", "env", "workdir", "python", "templates"),
-        *("snapshot.paths", "snapshot.link", "snapshot.limit"),
-        *("ranks", "ranks_per_node", "start.torchrun", "start.timeout"),
-        *("container.image", "container.runtime", "container.binds", "container.env", "container.gpus"),
-        *("container.args", "stage.from", "stage.to", "stage.unpack", "stage.sha256", "stage.activate"),
-    }
-)
-"""Fields of a job that castoff's part of the script handles, whatever scheduler gets it."""
 
 OF_SITES = frozenset(
     {
@@ -91,14 +81,14 @@ def _within(value: object) -> Iterator[tuple[str, msgspec.Struct]]:
 
 def ignored(spec: JobSpec, scheduler: Scheduler) -> list[str]:
     """The fields that a job sets and that have no effect on this scheduler."""
-    handled = OF_JOBS | scheduler.handles
+    handled = OF_EVERY_SCRIPT | scheduler.handles
     names = (one for one in given(spec) if _is_listed(one.name, scheduler.ignores))
     return list(dict.fromkeys(_as_a_whole(one, handled) for one in names))
 
 
 def refused_of_job(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[tuple[str, str]]:
     """The fields that a job sets and that are not handled there, each with what to do instead."""
-    fields = _unlisted(spec, OF_JOBS | scheduler.handles | scheduler.ignores)
+    fields = _unlisted(spec, OF_EVERY_SCRIPT | scheduler.handles | scheduler.ignores)
     for field in fields:
         fix = scheduler.instead.get(field, "drop it")
         yield field, f"is not supported by {scheduler.title}, which {site.name} runs: {fix}"

@@ -99,6 +99,16 @@ DIALECT = Dialect(
 """What `directives:` may hold for flux batch."""
 
 
+HANDLES = frozenset(
+    {
+        *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "walltime", "grace"),
+        *("account", "queue", "constraint", "exclusive", "options", "env_from", "inherit", "directives"),
+        *("start.starter", "start.args", "after", "requeue.max", "requeue.how"),
+    }
+)
+"""Fields of a job that are said to it: most in its directives, the others by the commands that submit."""
+
+
 def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     """A job's directives, in the order in which a person would write them."""
     asked: Layer = [

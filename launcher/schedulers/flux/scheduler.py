@@ -39,13 +39,7 @@ class Flux(QueuedScheduler):
         r"\{\{": "flux batch would take {{ for a template of its own",
         r"[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff]": "flux batch's --output takes one line of UTF-8",
     }
-    handles = frozenset(
-        {
-            *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "walltime", "grace"),
-            *("account", "queue", "constraint", "exclusive", "options", "env_from", "inherit", "directives"),
-            *("start.starter", "start.args", "after", "requeue.max", "requeue.how"),
-        }
-    )
+    handles = directives.HANDLES
     handles_of_site = OF_QUEUED_SITES | {"gpu_request"}
     instead: ClassVar[Mapping[str, str]] = {
         "array": "drop it, and submit its members one by one; Flux has no arrays",

@@ -86,6 +86,17 @@ DIALECT = Dialect(
 """What `directives:` may hold for qsub."""
 
 
+HANDLES = frozenset(
+    {
+        *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "memory", "walltime"),
+        *("grace", "account", "queue", "exclusive", "mail.to", "mail.on", "options", "env_from"),
+        *("inherit", "directives", "start.starter", "start.args", "array.count", "array.at_most"),
+        *("after", "requeue.max", "requeue.how"),
+    }
+)
+"""Fields of a job that are said to it: most in its directives, the others by the commands that submit."""
+
+
 def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     """A job's directives for qsub: one letter is an option, a word is a resource of -l."""
     array = spec.array is not None and spec.array.count > 1  # PBS refuses -J 0-0

@@ -46,14 +46,7 @@ class Pbs(QueuedScheduler):
         "[^ -~]": "qsub's -o takes a path of plain ASCII",
         r"\\": "qsub -v doubles a backslash",
     }
-    handles = frozenset(
-        {
-            *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "memory", "walltime"),
-            *("grace", "account", "queue", "exclusive", "mail.to", "mail.on", "options", "env_from"),
-            *("inherit", "directives", "start.starter", "start.args", "array.count", "array.at_most"),
-            *("after", "requeue.max", "requeue.how"),
-        }
-    )
+    handles = directives.HANDLES
     handles_of_site = OF_QUEUED_SITES | {
         *("select", "queues.array_at_most", "array.source", "array.date", "array.max_count"),
     }

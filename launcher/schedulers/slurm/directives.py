@@ -72,6 +72,17 @@ DIALECT = Dialect(
 """What `directives:` may hold for sbatch."""
 
 
+HANDLES = frozenset(
+    {
+        *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "memory", "walltime"),
+        *("grace", "account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive"),
+        *("mail.to", "mail.on", "options", "env_from", "inherit", "directives", "start.starter"),
+        *("start.args", "array.count", "array.at_most", "after", "requeue.max"),
+    }
+)
+"""Fields of a job that are said to it: most in its directives, the others by the commands that submit."""
+
+
 def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     """A job's directives for sbatch, in the order in which a person would write them."""
     asked: Layer = [

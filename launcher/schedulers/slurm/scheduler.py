@@ -39,14 +39,7 @@ class Slurm(QueuedScheduler):
         r"\\": "Slurm's log files can have no backslash in their path",
         r"\n": "squeue's lines can show no path with a line break",
     }
-    handles = frozenset(
-        {
-            *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "memory", "walltime"),
-            *("grace", "account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive"),
-            *("mail.to", "mail.on", "options", "env_from", "inherit", "directives", "start.starter"),
-            *("start.args", "array.count", "array.at_most", "after", "requeue.max"),
-        }
-    )
+    handles = directives.HANDLES
     handles_of_site = OF_QUEUED_SITES | {
         *("qos.source", "qos.date", "qos.ranges.min_nodes", "qos.ranges.max_nodes", "qos.max_jobs"),
         *("qos.ranges.min_walltime", "qos.ranges.max_walltime", "qos.array_at_most", "qos.max_devices"),

@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from launcher import JobSpec, Site
-from launcher.config import job
 from launcher.config.job import Array, Word
 from launcher.config.site import Node
 from launcher.config.structure import bare, fields_of, is_struct, members
 from launcher.errors import InvalidInput
-from launcher.planning import planner
+from launcher.planning import limits, planner
+from launcher.runs.plan import OF_EVERY_SCRIPT
 from launcher.schedulers import choice, fields
 from launcher.schedulers.registry import NAMES, scheduler_of
 from launcher.submission.submit import DryRun, dry_run
@@ -183,13 +183,13 @@ def test_a_field_of_a_job_has_an_effect_or_is_refused(name: str, scheduler: str)
     except InvalidInput as error:
         (problem,) = error.problems
         assert problem.path in (name, outer)
-        assert name not in fields.OF_JOBS | own.handles or (name, scheduler) in REFUSED_VALUES
+        assert name not in OF_EVERY_SCRIPT | own.handles or (name, scheduler) in REFUSED_VALUES
         return
     before = submission(scheduler, json.dumps(plain))
     if name in own.ignores:
         assert effect(found) == effect(before)
         assert any(note.startswith((f"{name}: ", f"{outer}: ")) for note in found.plan.notes)
-    elif name in fields.OF_JOBS or not own.has_queue:
+    elif name in OF_EVERY_SCRIPT or not own.has_queue:
         assert found.plan != before.plan
     else:  # it has to reach the scheduler: that the plan holds it is not enough
         assert effect(found) != effect(before)
@@ -198,11 +198,11 @@ def test_a_field_of_a_job_has_an_effect_or_is_refused(name: str, scheduler: str)
 def test_fields_are_listed_by_their_names_and_once() -> None:
     of_jobs, of_sites = {*leaves(JobSpec)}, {*leaves(Site)}
     for own in map(scheduler_of, NAMES):
-        assert own.handles | own.ignores <= of_jobs - fields.OF_JOBS
+        assert own.handles | own.ignores <= of_jobs - OF_EVERY_SCRIPT
         assert not own.handles & own.ignores
         assert own.handles_of_site <= of_sites - fields.OF_SITES
         assert own.instead.keys() <= of_jobs | {name.partition(".")[0] for name in of_jobs}
-    assert of_jobs == fields.OF_JOBS.union(*(scheduler_of(name).handles for name in NAMES))
+    assert of_jobs == OF_EVERY_SCRIPT.union(*(scheduler_of(name).handles for name in NAMES))
     assert of_sites == fields.OF_SITES.union(*(scheduler_of(name).handles_of_site for name in NAMES))
 
 
@@ -217,22 +217,17 @@ class _Job(JobSpec, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
 
 @pytest.mark.parametrize("scheduler", NAMES)
 @pytest.mark.parametrize(
-    ("given", "place"), [({"colour": "red"}, "colour"), ({"array": {"count": 2, "step": 2}}, "array.step")]
+    ("given", "place"),
+    [({"colour": "red"}, "colour"), ({"array": _Array(count=2, step=2)}, "array.step")],
+    ids=["of a job", "of its array"],
 )
-def test_a_new_field_that_nobody_lists_is_refused(
-    given: dict[str, Any], place: str, scheduler: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job, "JobSpec", _Job)
-    monkeypatch.setattr(planner, "JobSpec", _Job)
-    site = msgspec.structs.replace(Site.load(scheduler), defaults=_Job())
-    assert planner.plan(JobSpec.of({"command": ["x"]}), site)
-    with pytest.raises(InvalidInput) as caught:
-        planner.plan(JobSpec.of({"command": ["x"], **given}), site)
-    wrong = {problem.path: problem.message for problem in caught.value.problems}
+def test_a_new_field_that_nobody_lists_is_refused(given: dict[str, Any], place: str, scheduler: str) -> None:
+    own, site = scheduler_of(scheduler), Site.load(scheduler)
+    assert not limits.site_problems(_Job(command=["x"]), site, own, "x", None, 120)
+    wrong = dict(limits.site_problems(_Job(command=["x"], **given), site, own, "x", None, 120))
     place = "array" if scheduler == "flux" and place.startswith("array") else place
     assert wrong.keys() == {place}
-    by = f"{scheduler_of(scheduler).title}, which {scheduler} runs"
-    assert wrong[place].startswith(f"is not supported by {by}: ")
+    assert wrong[place].startswith(f"is not supported by {own.title}, which {scheduler} runs: ")
 
 
 class _Site(Site, frozen=True, forbid_unknown_fields=True, kw_only=True):
