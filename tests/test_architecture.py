@@ -282,9 +282,9 @@ def test_a_starter_is_known_in_its_room_alone() -> None:
     """Elsewhere none compares with its name; a scheduler lists those that start ranks inside its jobs."""
     from launcher.starters.registry import STARTERS
 
-    names = {name for name in STARTERS if name not in scheduler_names()}
+    names: set[str] = {name for name in STARTERS if name not in scheduler_names()}
     assert names >= {"srun", "openmpi"}
-    wrong = []
+    wrong: list[str] = []
     for name, path in LAUNCHER.items():
         if not name.startswith(STARTERS_MAY_BE_NAMED):
             wrong += says(path, names)
