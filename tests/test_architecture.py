@@ -161,7 +161,15 @@ def test_trainers_know_only_ranks_of_launcher() -> None:
 
 
 def test_no_module_needs_itself() -> None:
-    graph = {name: uses(name, everywhere=False) for name in [*LAUNCHER, *TRAINERS]}
+    _no_circle({name: uses(name, everywhere=False) for name in [*LAUNCHER, *TRAINERS]})
+
+
+def test_no_module_of_launcher_knows_those_that_know_it() -> None:
+    """Nor by types or by what it imports late: each can be read with those below it alone."""
+    _no_circle({name: uses(name) for name in LAUNCHER})
+
+
+def _no_circle(graph: dict[str, set[str]]) -> None:
     done: set[str] = set()
 
     def follow(name: str, behind: list[str]) -> None:
@@ -264,12 +272,34 @@ def test_a_scheduler_is_known_in_its_folder_alone() -> None:
             ]
         if home in names or name.startswith(MAY_NAME_THEM):
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        wrong += [
-            f"{path.relative_to(CHECKOUT)}:{node.lineno} says {node.value!r}"
-            for part in tree.body
-            if not (isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) == "StarterName")
-            for node in ast.walk(part)
-            if isinstance(node, ast.Constant) and node.value in names | {one.encode() for one in names}
-        ]
+        wrong += says(path, names)
     assert wrong == []
+
+
+STARTERS_MAY_BE_NAMED = ("launcher.starters", "launcher.ranks")
+"""Their room, and where the variables are known by which each of them tells ranks who they are."""
+
+
+def test_a_starter_is_known_in_its_room_alone() -> None:
+    """Elsewhere none compares with its name; a scheduler lists those that start ranks inside its jobs."""
+    from launcher.starters.registry import STARTERS
+
+    names: set[str] = {name for name in STARTERS if name not in scheduler_names()}
+    assert names >= {"srun", "openmpi"}
+    wrong: list[str] = []
+    for name, path in LAUNCHER.items():
+        if not name.startswith(STARTERS_MAY_BE_NAMED):
+            wrong += says(path, names)
+    assert wrong == []
+
+
+def says(path: Path, names: set[str]) -> Iterator[str]:
+    """Where a module holds one of these names as a text, except where it lists starters."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    wanted = names | {one.encode() for one in names}
+    lists = (one for one in ast.walk(tree) if isinstance(one, ast.Assign))
+    listing = [one for one in lists if ast.unparse(one.targets[0]) in ("StarterName", "starters")]
+    listed = {node for assigned in listing for node in ast.walk(assigned)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value in wanted and node not in listed:
+            yield f"{path.relative_to(CHECKOUT)}:{node.lineno} says {node.value!r}"

@@ -14,6 +14,7 @@ from launcher.runs.index import Index
 from launcher.runs.run import Run as RunDirectory
 from launcher.runs.states import RunStatus
 from launcher.status import watch
+from launcher.status.asking import Asking
 from launcher.submission import cancel, resubmit, stop
 
 
@@ -25,7 +26,7 @@ class Run(RunDirectory):
 
     def __init__(self, path: Path):
         super().__init__(path)
-        self._asking = watch.Asking()
+        self._asking = Asking()
 
     def __reduce__(self) -> tuple[type[Run], tuple[Path]]:
         return Run, (self.path,)  # in another process it asks its scheduler anew
@@ -94,7 +95,7 @@ class Run(RunDirectory):
             CastoffError: it still runs, there is nothing to start, or it cannot be submitted from here.
         """
         begun = resubmit.resubmit(self, members=members, done_too=done_too)
-        self._asking = watch.Asking()
+        self._asking = Asking()
         return begun
 
     def logs(
@@ -126,5 +127,5 @@ class Run(RunDirectory):
 
     def _anew(self) -> RunStatus:
         """Its status, whatever its scheduler has said before."""
-        self._asking = watch.Asking()
+        self._asking = Asking()
         return self.status()

@@ -13,8 +13,8 @@ import msgspec
 from launcher.cli.output import brief, duration, json_option, print_json, print_table, say, several
 from launcher.runs.index import Index
 from launcher.runs.states import ENDINGS, members_words
+from launcher.status.asking import AT_A_GLANCE
 from launcher.status.overview import Overview, Row, adopt_unlisted, alone_in, rebuild
-from launcher.status.watch import AT_A_GLANCE
 
 _NEWEST = 20
 """How many runs that are over fit a glance."""

@@ -21,7 +21,8 @@ from launcher.logs.sources import Selection, rank_logs
 from launcher.runs.index import Index
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, failure_words
-from launcher.status.watch import AT_A_GLANCE, Asking, status
+from launcher.status.asking import AT_A_GLANCE, Asking
+from launcher.status.watch import status
 
 _NUMBER = click.IntRange(min=0)
 

@@ -19,8 +19,9 @@ from launcher.runs.index import Index
 from launcher.runs.provenance import words
 from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus, failure_words, members_words
+from launcher.status.asking import AT_A_GLANCE, Asking
 from launcher.status.overview import adopt_unlisted
-from launcher.status.watch import AT_A_GLANCE, Asking, statuses
+from launcher.status.watch import statuses
 
 _ROWS = 20
 """Members that have a row each; more are grouped by what became of them."""

@@ -297,7 +297,7 @@ def _cancel(run: RunDirectory, member: int) -> None:
     elsewhere = queue.elsewhere(scene.clusters)
     answer = NOT_ASKED if elsewhere else queue.ask(scene.jobs)
     if silence := elsewhere or answer.silence_on(sorted(scene.jobs)):
-        raise CastoffError(f"{run.id}: {queue.scheduler.title} could not be asked, so it goes on: {silence}")
+        raise CastoffError(f"{run.id}: {queue.title} could not be asked, so it goes on: {silence}")
     own = [
         key
         for key, one in answer.jobs.items()

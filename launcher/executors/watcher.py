@@ -11,7 +11,8 @@ from submitit.core import core, logger
 from launcher.errors import CastoffError
 from launcher.runs.run import Run
 from launcher.runs.states import MemberStatus, RunStatus, failure_words
-from launcher.status.watch import Asking, statuses
+from launcher.status.asking import Asking
+from launcher.status.watch import statuses
 
 STATES = {
     "done": "COMPLETED",

@@ -21,7 +21,8 @@ from launcher.runs.run import Run
 from launcher.runs.states import AttemptStatus, MemberStatus, RunStatus
 from launcher.schedulers.local.control import other_host
 from launcher.schedulers.registry import is_own, queued
-from launcher.status.watch import Asking, status
+from launcher.status.asking import Asking
+from launcher.status.watch import status
 
 _LOOKS = 200
 """Looks at files per second, however many there are, but for the next two."""

@@ -18,7 +18,8 @@ from launcher.config.job import JobSpec, StarterName
 from launcher.config.quantities import cpulist, cpus, descending
 from launcher.config.site import Node, Site
 from launcher.runs.plan import Devices
-from launcher.starters.registry import STARTERS, Layout, binds
+from launcher.starters.base import Layout
+from launcher.starters.registry import STARTERS
 
 
 def ranks_of_sockets(ranks: int, sockets: int) -> list[int]:
@@ -148,7 +149,7 @@ def problems(
     elif not STARTERS[starter].takes_lists:
         able = ", ".join(name for name, other in STARTERS.items() if other.takes_lists)
         yield f"cannot be told to {starter}; {able} can be told the cores of each rank"
-    elif binds(starter, spec.start.args):
+    elif STARTERS[starter].binds(spec.start.args):
         yield "is said twice: start.args binds ranks, too; keep one of the two"
     elif not whole_nodes:
         yield "names cores of whole nodes, and this job may share its nodes: write exclusive: true"

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from launcher.config.job import Container, Gpus, JobSpec, RuntimeName, StarterName
 from launcher.config.site import Site
 from launcher.runs.plan import ContainerPlan
+from launcher.starters.registry import STARTERS
 
 STAGED = "stage/"
 """An image that begins so lies in CASTOFF_STAGE_DIR."""
@@ -137,8 +138,9 @@ def container_problems(spec: JobSpec, starter: StarterName, staged: list[str]) -
         known = ", ".join(RUNTIMES)
         yield "container.runtime", f"is missing, and the site names none: use one of {known}"
         return
-    if container.runtime == "pyxis" and starter != "srun":
-        yield "container.runtime", f"is pyxis, a part of srun, but {starter} starts this job's ranks"
+    if RUNTIMES[container.runtime].of_starter and not STARTERS[starter].runs_containers:
+        runtime = f"is {container.runtime}, a part of srun"
+        yield "container.runtime", f"{runtime}, but {starter} starts this job's ranks"
     if message := _image_problem(container.runtime, container.image, staged):
         yield "container.image", message
     for number, text in enumerate(container.binds):

@@ -10,26 +10,28 @@ from launcher.config.job import JobSpec
 from launcher.config.quantities import clock, seconds, size
 from launcher.config.site import Queue, Site, nodes_words, range_words
 from launcher.errors import shown
+from launcher.schedulers.base import Scheduler
 from launcher.schedulers.directives import of_scheduler
-from launcher.schedulers.registry import queued, scheduler_of
+from launcher.schedulers.fields import refused_of_job
 
 _Found: TypeAlias = Iterator[tuple[str, str]]
 """Fields, each with what is wrong with it."""
 
 
 def site_problems(
-    spec: JobSpec, site: Site, name: str, walltime: int | None, grace: int
+    spec: JobSpec, site: Site, scheduler: Scheduler, name: str, walltime: int | None, grace: int
 ) -> list[tuple[str, str]]:
     """Every reason why this site would refuse the job, or the job could not work there."""
     found = [
-        *_stopping(site, walltime, grace),
+        *_stopping(site, scheduler, walltime, grace),
         *_required(spec, site),
-        *_names(site, name),
-        *_others(spec, site),
+        *_names(scheduler, name),
+        *_others(spec, site, scheduler),
     ]
-    for kind in kinds(spec, site):
+    for kind in kinds(spec, site, scheduler):
         known = {field for field, _ in found}
-        found += [problem for problem in _queue(spec, site, kind, walltime) if problem[0] not in known]
+        of_kind = _queue(spec, site, scheduler, kind, walltime)
+        found += [(field, message) for field, message in of_kind if field not in known]
     return found
 
 
@@ -50,17 +52,17 @@ class Kind(NamedTuple):
         return self.known[self.name].max_devices or 0 if self.name in self.known else 0
 
 
-def kinds(spec: JobSpec, site: Site) -> Iterator[Kind]:
+def kinds(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[Kind]:
     """The queue and the QOS that count for a job, as far as there are such."""
     queue, qos = spec.queue or site.default_queue, spec.qos or site.default_qos
-    if queue is not None and queued(site.scheduler):
+    if queue is not None and scheduler.has_queue:
         yield Kind("queue", queue, site.queues, site.other_queues, asked=spec.queue is not None)
-    if qos is not None and "qos" not in scheduler_of(site.scheduler).lacks_of_site:
+    if qos is not None and "qos" in scheduler.handles:
         yield Kind("qos", qos, site.qos, site.other_qos, asked=spec.qos is not None)
 
 
-def _stopping(site: Site, walltime: int | None, grace: int) -> _Found:
-    longest = scheduler_of(site.scheduler).longest_grace
+def _stopping(site: Site, scheduler: Scheduler, walltime: int | None, grace: int) -> _Found:
+    longest = scheduler.longest_grace
     if walltime == 0:
         yield "walltime", "is zero; give the job some time, as in 30m"
     elif walltime is not None and grace >= walltime:
@@ -80,8 +82,8 @@ def _required(spec: JobSpec, site: Site) -> _Found:
             yield required.field, f"{why}; write, for example, {required.example} {required.cited}"
 
 
-def _names(site: Site, name: str) -> _Found:
-    if problem := scheduler_of(site.scheduler).name_problem(name):
+def _names(scheduler: Scheduler, name: str) -> _Found:
+    if problem := scheduler.name_problem(name):
         yield "name", problem
     elif "/" in name or name in (".", ".."):
         yield "name", f"is {shown(name)}, but names log files and folders: it cannot hold /"
@@ -94,9 +96,8 @@ def _members(spec: JobSpec) -> int:
     return spec.array.count if spec.array else 1
 
 
-def _others(spec: JobSpec, site: Site) -> _Found:
-    own, limit = scheduler_of(site.scheduler), site.array
-    node = site.node if queued(site.scheduler) else None
+def _others(spec: JobSpec, site: Site, own: Scheduler) -> _Found:
+    limit, node = site.array, site.node if own.has_queue else None
     array, way = spec.array, spec.requeue.how
     if node and node.memory and spec.memory and size(spec.memory) > size(node.memory):
         there = f"a node has {node.memory} ({site.name}: {node.source}, {node.date})"
@@ -105,18 +106,13 @@ def _others(spec: JobSpec, site: Site) -> _Found:
         taken = f"{site.name} takes {limit.max_count} at the most {limit.cited}"
         fix = "split it, or raise array.max_count in a profile of your site"
         yield "array.count", f"is {array.count}, but {taken}; {fix}"
-    if way is not None and own.starts_again:
-        runs = f"{own.title}, which starts the same job again"
-        yield "requeue.how", f"is {way}, but {site.name} runs {runs}: drop it"
-    elif way == "chain" and spec.requeue.max and _members(spec) > 1:
+    if way == "chain" and not own.starts_again and spec.requeue.max and _members(spec) > 1:
         fix = "write requeue.how: copy, with which each member goes on by itself, or drop one of the two"
         yield "requeue.how", f"is chain, but array's members would have to wait for each other: {fix}"
-    for field, fix in own.lacks.items():
-        if getattr(spec, field) is not None:
-            yield field, f"is nothing to {own.title}, which {site.name} runs: {fix}"
+    yield from refused_of_job(spec, site, own)
 
 
-def _queue(spec: JobSpec, site: Site, kind: Kind, walltime: int | None) -> _Found:
+def _queue(spec: JobSpec, site: Site, scheduler: Scheduler, kind: Kind, walltime: int | None) -> _Found:
     field, name = kind.field, kind.name
     if (queue := kind.known.get(name)) is None:
         yield from _unknown(site, kind)
@@ -133,7 +129,7 @@ def _queue(spec: JobSpec, site: Site, kind: Kind, walltime: int | None) -> _Foun
         others = f"; what would: {', '.join(fitting)}" if fitting else ""
         asked = _asked(nodes, walltime)
         yield field, f"{which} does not take {asked}; it takes {taken} {queue.cited}{others}"
-    yield from _job_limit(spec, site, kind, walltime)
+    yield from _job_limit(spec, scheduler, kind, walltime)
 
 
 def _unknown(site: Site, kind: Kind) -> _Found:
@@ -149,9 +145,9 @@ def _unknown(site: Site, kind: Kind) -> _Found:
     yield kind.field, f"is {kind.name!r}, which {site.name} does not have{there}"
 
 
-def _job_limit(spec: JobSpec, site: Site, kind: Kind, walltime: int | None) -> _Found:
+def _job_limit(spec: JobSpec, scheduler: Scheduler, kind: Kind, walltime: int | None) -> _Found:
     queue, name = kind.known[kind.name], kind.name
-    further = spec.requeue.max and not scheduler_of(site.scheduler).starts_again
+    further = spec.requeue.max and not scheduler.starts_again
     jobs = "1 job" if queue.max_jobs == 1 else f"{queue.max_jobs} jobs"
     allows = f"{name} allows a user {jobs} queued or running {queue.cited}"
     array = spec.array if _members(spec) > 1 else None

@@ -15,7 +15,7 @@ from launcher.config.quantities import cpulist, cpus
 from launcher.config.site import Node
 from launcher.planning import binding
 from launcher.runs.plan import Devices
-from launcher.starters.registry import STARTERS, binds
+from launcher.starters.registry import STARTERS
 
 
 class ByHand(NamedTuple):
@@ -32,7 +32,7 @@ def by_hand(spec: JobSpec, starter: StarterName, site_args: list[str]) -> ByHand
     if spec.binding is not None:
         return ByHand("binding", binding.lists_of(spec))
     for field, words in (("start.args", spec.start.args), ("start_args", site_args)):
-        if binds(starter, words):
+        if STARTERS[starter].binds(words):
             return ByHand(field, words)
     return None
 
@@ -49,8 +49,8 @@ def problems(node: Node, devices: Devices, ranks: int, starter: StarterName, sai
         text = ":".join(said.words)
         bound: list[set[int]] | None = [set(cpus(one)) for one in said.words]
     else:
-        text = _value(starter, said.words)
-        bound = _bound(starter, text, said.words, ranks)
+        own = STARTERS[starter]
+        text, bound = own.binding(said.words), own.bound(said.words, ranks)
     if bound is None:
         unknown = f"binds ranks by {text}, which does not tell castoff their cores"
         yield f"{unknown}; but it gives {_given(node, devices, 0)}: {_fix(node, ranks)}"
@@ -100,52 +100,3 @@ def _cores_of(node: Node, numbers: set[int]) -> set[int]:
     """Cores, where some are named by their further hardware threads, which are numbered after all cores."""
     there = {core for socket in node.sockets for core in cpus(socket)}
     return {number if number in there else number % len(there) for number in numbers}
-
-
-def _value(starter: StarterName, words: list[str]) -> str:
-    """What the flag that binds says, without the words about how much it prints."""
-    found = _of_flag(STARTERS[starter].bind_flags, words) or ""
-    return ",".join(part for part in found.split(",") if part not in ("verbose", "quiet", "v", "q"))
-
-
-def _of_flag(names: tuple[str, ...], words: list[str]) -> str | None:
-    """The value of the last of these flags."""
-    found = None
-    for at, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name in names:
-            found = value if equals else next(iter(words[at + 1 :]), "")
-    return found
-
-
-def _bound(starter: StarterName, value: str, words: list[str], ranks: int) -> list[set[int]] | None:
-    """The cores of each local rank, none where the starter's own choice stays; None where nobody can tell."""
-    kind, _, listed = value.partition(":")
-    free: list[set[int]] = [set()] * ranks
-    try:
-        if kind in ("none", "no", ""):
-            return free
-        if (starter, kind) == ("pals", "list"):
-            return [set(cpus(one)) for one in listed.split(":")]
-        if (starter, kind) == ("pals", "depth"):
-            return _blocks(ranks, int(_of_flag(("-d", "--depth"), words) or 1))
-        if starter == "srun" and kind in ("cores", "threads", "sockets"):
-            return free  # in the order that srun gives them out, as without a flag
-        if starter == "srun" and kind in ("map_cpu", "mask_cpu"):
-            numbers = [int(one, 0 if kind == "map_cpu" else 16) for one in listed.split(",")]
-            return [{one} if kind == "map_cpu" else _in_mask(one) for one in numbers]
-        if starter == "hydra" and kind == "user":
-            return [{int(core) for core in one.split("+")} for one in listed.split(",")]
-        if starter == "hydra" and kind == "core":
-            return _blocks(ranks, int(listed or 1))
-    except ValueError:
-        return None
-    return None
-
-
-def _blocks(ranks: int, width: int) -> list[set[int]]:
-    return [set(range(rank * width, (rank + 1) * width)) for rank in range(ranks)]
-
-
-def _in_mask(mask: int) -> set[int]:
-    return {place for place in range(mask.bit_length()) if mask >> place & 1}

@@ -6,8 +6,6 @@ profile knows of, is said here before anything is queued.
 
 from __future__ import annotations
 
-import re
-from itertools import zip_longest
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,7 +15,6 @@ from launcher.config.job import (
     Container,
     Directives,
     JobSpec,
-    OwnDistribution,
     Snapshot,
     StarterName,
     check,
@@ -29,12 +26,15 @@ from launcher.config.site import Site
 from launcher.config.structure import fields_of
 from launcher.errors import InvalidInput, Problem, shown
 from launcher.planning import binding, containers, limits, near, staging
-from launcher.runs.plan import ContainerPlan, Devices, Plan
+from launcher.planning.raw_directives import directive_problems, section_problems
+from launcher.runs.plan import AS_THEY_ARE, ContainerPlan, Devices, Plan
 from launcher.schedulers import directives
+from launcher.schedulers.base import Scheduler
 from launcher.schedulers.choice import check_profile
 from launcher.schedulers.directives import of_scheduler, own_dependency
-from launcher.schedulers.registry import queued, scheduler_of
-from launcher.starters.registry import STARTERS, Layout, Request, shows_devices, start
+from launcher.schedulers.fields import ignored
+from launcher.starters.base import Layout, Request
+from launcher.starters.registry import STARTERS
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -61,9 +61,9 @@ def plan(spec: JobSpec, site: Site, *, function: bool = False) -> Plan:
     if function:
         spec = msgspec.structs.replace(spec, command=["function"], name=spec.name or "function")
     wanted = spec.options or site.defaults.options
-    check_profile(site)
+    scheduler = check_profile(site)
     changed = with_options(site, wanted)
-    planner = _Planner(_with_defaults(spec, changed), changed, source, spec.directives)
+    planner = _Planner(_with_defaults(spec, changed), changed, scheduler, source, spec.directives)
     return planner.plan(function=function)
 
 
@@ -105,15 +105,16 @@ def _from_here(folder: str | None) -> str | None:
 class _Planner:
     """The decisions, one method each; each may add problems and notes."""
 
-    def __init__(self, spec: JobSpec, site: Site, source: Document | None, given: Directives):
-        self.spec, self.site, self.source, self.given = spec, site, source, given
-        self.scheduler = scheduler_of(site.scheduler)
-        self.queued = queued(site.scheduler) is not None
+    def __init__(
+        self, spec: JobSpec, site: Site, scheduler: Scheduler, source: Document | None, given: Directives
+    ):
+        self.spec, self.site, self.scheduler, self.source, self.given = spec, site, scheduler, source, given
+        self.queued = scheduler.has_queue
         self.name = spec.name or program_name(spec.command)
         self.walltime = seconds(spec.walltime) if spec.walltime else None
         grace = DEFAULT_GRACE if self.walltime is None else min(DEFAULT_GRACE, self.walltime // 4)
         self.grace = seconds(spec.grace) if spec.grace else grace
-        self.shared = next((kind for kind in limits.kinds(spec, site) if kind.max_devices), None)
+        self.shared = next((kind for kind in limits.kinds(spec, site, scheduler) if kind.max_devices), None)
         self.whole_nodes = bool(spec.exclusive or (site.node and site.node.exclusive)) and not self.shared
         self.of_node = site.node.device_count if site.node else 0
         self.problems: list[Problem] = []
@@ -153,19 +154,19 @@ class _Planner:
                 f"{site.array.max_count} members at the most"
             )
         return Plan(
+            **{field: getattr(spec, field) for field in AS_THEY_ARE},
             name=self.name,
             site=site.name,
             scheduler=site.scheduler,
             shell=site.shell,
             directives=self.scheduler.directives(spec, site, processes),
-            command=spec.command,
             function=function,
             nodes=layout.nodes,
             ranks=layout.processes,
             layout=layout.groups,
             own_distribution=processes.own_distribution,
             starter=starter,
-            start=start(starter, processes, self.site_args, spec.start.args if self.queued else []),
+            start=STARTERS[starter].start(processes, self.site_args, spec.start.args if self.queued else []),
             start_timeout=self._start_timeout(),
             torchrun=spec.start.torchrun,
             cores_per_rank=cores,
@@ -177,13 +178,10 @@ class _Planner:
             submit_timeout=seconds(site.submit_timeout),
             grace=self.grace,
             inherit=self.scheduler.default_inherit if spec.inherit is None else spec.inherit or "none",
-            setup=spec.setup,
             teardown=site.teardown,
             env=self._environment(cores),
-            env_from=spec.env_from,
             workdir=_from_here(spec.workdir),
             snapshot=Snapshot() if spec.snapshot is True else spec.snapshot or None,
-            python=spec.python,
             master_suffix=site.master_suffix,
             array_count=spec.array.count if spec.array else None,
             array_at_most=spec.array.at_most if spec.array else None,
@@ -192,10 +190,8 @@ class _Planner:
             requeue_how=again if spec.requeue.max else None,
             per_rank_logs=layout.processes <= PER_RANK_LOGS and not spec.start.torchrun,
             container=self._container(),
-            stage=spec.stage,
             stage_start=stage_start if self.queued and spec.stage else [],
             local_storage=site.local_storage if spec.stage else None,
-            templates=spec.templates,
             notes=self.notes,
         )
 
@@ -210,15 +206,16 @@ class _Planner:
             *containers.container_problems(spec, starter, [str(item.to) for item in spec.stage]),
             *staging.stage_problems(spec.stage),
             *(option_problems(spec.options, site) if self.queued else ()),
-            *directives.section_problems(self.given),
+            *section_problems(self.given),
             *((dotted(path), message) for path, message in check(spec)),
-            *limits.site_problems(spec, site, self.name, self.walltime, self.grace),
-            *directives.directive_problems(spec.directives, spec, site, asked),
+            *limits.site_problems(spec, site, self.scheduler, self.name, self.walltime, self.grace),
+            *directive_problems(spec.directives, spec, site, self.scheduler, asked),
             *self.scheduler.contradictions(spec, site, asked),
             *(("binding", message) for message in by_hand),
         ):
             self._report(field, message)
-        for field, message in directives.directive_problems(site.directives, spec, site, asked, of_site=True):
+        of_site = directive_problems(site.directives, spec, site, self.scheduler, asked, of_site=True)
+        for field, message in of_site:
             field = directives.place(field, site.directives, site.scheduler)
             self.problems.append(Problem(f"site {site.name}", field, message))
 
@@ -292,15 +289,7 @@ class _Planner:
         starter = spec.start.starter or self.site.starter
         if not self.queued:
             (starter,) = allowed
-            for field, given in (
-                ("start.starter", spec.start.starter not in (None, starter)),
-                ("options", spec.options),
-                ("start.args", spec.start.args),
-                ("directives", of_scheduler(spec.directives, self.scheduler.name)),
-                ("binding", spec.binding),
-            ):
-                if given:
-                    self.notes.append(f"{field}: is for a scheduler's job, and has no effect here")
+            self._note_ignored(starter)
         elif starter not in allowed:
             kind = self.scheduler.title
             message = f"is {starter}, but a {kind} job's ranks start with one of {', '.join(allowed)}"
@@ -308,18 +297,28 @@ class _Planner:
                 self._report("start.starter", message)
             else:
                 self.problems.append(Problem(f"site {self.site.name}", "starter", message))
-        most = STARTERS[starter].most_words
+        own = STARTERS[starter]
+        most = own.most_words
         if most is not None and len(spec.command) > most:
             message = f"has {len(spec.command)} words, but {starter} takes {most} at the most"
             self._report("command", f"{message}: write them to a file that the program reads")
-        if starter == "pals" and not layout.filled and not spec.start.torchrun:
+        if own.fills_nodes and not layout.filled and not spec.start.torchrun:
             low = layout.processes - layout.processes % layout.nodes
             message = (
-                f"is {layout.processes} on {layout.nodes} nodes, and PALS fills node after node with "
+                f"is {layout.processes} on {layout.nodes} nodes, and {starter} fills node after node with "
                 f"{layout.most}, which leaves the last with too few; use {low} or {low + layout.nodes}"
             )
             self._report("ranks", message)
         return starter
+
+    def _note_ignored(self, starter: StarterName) -> None:
+        """Note which fields have no effect here: those that say what is so anyway need no word."""
+        spec = self.spec
+        for field in ignored(spec, self.scheduler):
+            is_so = field == "start.starter" and spec.start.starter == starter
+            of_others = field == "directives" and not of_scheduler(spec.directives, self.scheduler.name)
+            if not is_so and not of_others:
+                self.notes.append(f"{field}: is for a scheduler's job, and has no effect here")
 
     def _devices(self) -> Devices:
         site, node, layout, per_rank = self.site, self.site.node, self.layout, self.per_rank
@@ -363,7 +362,7 @@ class _Planner:
 
     def _cores(self) -> tuple[int | None, list[str]]:
         """Cores of each rank, where they are known, and the CPU list of each local rank."""
-        if by_hand := binding.lists_of(self.spec):
+        if self.queued and (by_hand := binding.lists_of(self.spec)):
             return min(len(cpus(one)) for one in by_hand), by_hand
         asked, node = self.spec.cores_per_rank, self.site.node
         if node is None or not node.sockets:
@@ -387,7 +386,8 @@ class _Planner:
         """What the starter starts: the ranks, or one torchrun a node that owns all of it."""
         spec, site, layout = self.spec, self.site, self.layout
         if not spec.start.torchrun:
-            own = self._own_distribution() if self.starter == "srun" else None
+            flags = [*self.site_args, *spec.start.args]
+            own = STARTERS[self.starter].own_distribution(flags, self._named())
             by_hand = spec.binding is not None
             return Request(layout, cores, cpu_lists, self.per_rank, self.node_devices, site, own, by_hand)
         whole = [cpulist(numbers) for numbers in binding.cores(site.node, 1, None)] if site.node else []
@@ -401,26 +401,11 @@ class _Planner:
         container = self.spec.container
         return None if container.image and container.runtime == "pyxis" else START_TIMEOUT
 
-    def _own_distribution(self) -> OwnDistribution | None:
-        flags = [*self.site_args, *self.spec.start.args]
-        named = self._named()
-        asked = [
-            f"{flag} {after}"
-            for flag, after in zip_longest(flags, flags[1:])
-            if flag.startswith(("--dist", "-m"))
-        ]
-        asked = asked or [str(named[name]) for name in ("distribution", "m") if named.get(name)]
-        if not asked:
-            return None
-        return "arbitrary" if re.search(r"\barb", asked[-1]) else "own"
-
     def _chosen_by_flags(self) -> bool | None:
-        """Whether flags of srun's show each rank its own devices alone; None where none says of it."""
-        if self.starter != "srun":
-            return None
+        """Whether flags of the starter show each rank its own devices alone; None where none says of it."""
         own = self._named().get("gpu-bind")
         of_directives = [f"--gpu-bind={own}"] if isinstance(own, str) else []
-        return shows_devices([*of_directives, *self.site_args, *self.spec.start.args])
+        return STARTERS[self.starter].shows_devices([*of_directives, *self.site_args, *self.spec.start.args])
 
     def _named(self) -> Directives:
         """The directives of site and job, by their names."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from launcher.errors import PlacementError
 from launcher.ranks.families import (
+    FAMILIES,
     MPI_RANKS,
     MPI_SIZES,
     PLACE,
@@ -20,7 +21,7 @@ from launcher.ranks.families import (
 )
 from launcher.ranks.rendezvous import TRIPLE, alone, complete, in_slurm_job
 
-MARKERS = ("srun", "pals", "hydra", "intelmpi", "openmpi", "flux", "local")
+MARKERS = (*(starter for starter, *_ in FAMILIES if starter != "torchrun"), "local")
 """What CASTOFF_STARTER may say."""
 
 MARKS = ("CASTOFF_STARTER", "CASTOFF_RANK", "CASTOFF_DEVICE")

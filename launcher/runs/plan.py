@@ -10,6 +10,20 @@ import msgspec
 from launcher.config.job import Gpus, OwnDistribution, RuntimeName, Snapshot, Stage, StarterName
 from launcher.runs.records import Facts
 
+OF_EVERY_SCRIPT = frozenset(
+    {
+        *("command", "setup", "env", "workdir", "python", "templates"),
+        *("snapshot.paths", "snapshot.link", "snapshot.limit"),
+        *("ranks", "ranks_per_node", "start.torchrun", "start.timeout"),
+        *("container.image", "container.runtime", "container.binds", "container.env", "container.gpus"),
+        *("container.args", "stage.from", "stage.to", "stage.unpack", "stage.sha256", "stage.activate"),
+    }
+)
+"""Fields of a job that the script itself handles, whatever scheduler gets it; others are a scheduler's."""
+
+AS_THEY_ARE = ("command", "setup", "env_from", "python", "stage", "templates")
+"""Fields of a plan that hold what the job says in the field of that name."""
+
 
 class Devices(msgspec.Struct, frozen=True):
     """Which devices the local ranks of a node use."""

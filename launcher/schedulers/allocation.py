@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from launcher.errors import CastoffError
-from launcher.schedulers.registry import title_of
 
 _OF_ANOTHER_START = ("CASTOFF_ATTEMPT", "CASTOFF_ARRAY_OFFSET", "SLURM_RESTART_COUNT")
 """What a job around this shell was told of itself, and a script in it would take for its own."""
@@ -33,13 +32,15 @@ class Allocation(ABC):
 
     scheduler: ClassVar[str]
     """Its name."""
+    title: ClassVar[str]
+    """Its name, as people call it."""
     tells_end: ClassVar[bool] = False
     """Whether the scheduler tells when it ends, so that no walltime is needed."""
 
     def __str__(self) -> str:
         count = "1 host" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
         shown = self.hosts if len(self.hosts) <= 4 else [*self.hosts[:3], "…", self.hosts[-1]]
-        return f"{title_of(self.scheduler)} job {self.job} ({count}: {', '.join(shown)})"
+        return f"{self.title} job {self.job} ({count}: {', '.join(shown)})"
 
     def threads(self, environ: Mapping[str, str]) -> str | None:
         """The OMP_NUM_THREADS that somebody has set for this shell."""

@@ -10,48 +10,19 @@ import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from launcher.errors import CastoffError, printable
-from launcher.schedulers.command import PATIENCE, Silent, answer_of
+from launcher.schedulers.command import PATIENCE
 
 if TYPE_CHECKING:
     from launcher.config.job import JobSpec, StarterName
     from launcher.config.site import Site
     from launcher.schedulers.allocation import Allocation
-    from launcher.schedulers.directives import Directives
+    from launcher.schedulers.directives import Dialect, Directives
     from launcher.schedulers.orders import Order, Sending
     from launcher.schedulers.queue import Queue
-    from launcher.starters.registry import Request
-
-
-class Dialect(NamedTuple):
-    """What a scheduler's directives may be."""
-
-    owned: Mapping[str, str]
-    """Those that castoff decides from a field, because the rest of the script depends on it."""
-    typed: Mapping[str, str]
-    """Those that a field says, by which castoff knows what the job asks for, and checks it."""
-    needed: Mapping[str, str]
-    """Those that may be changed but not removed, and why."""
-    line: Callable[[str, str | bool], str]
-    """How it is written into a script."""
-    refused: Mapping[str, str] = {}
-    """Those that no job may have, and why."""
-    beyond: Callable[[str, str | bool], bool] = lambda name, value: False
-    """Whether a value says what the field of a typed directive cannot."""
-    has_letters: bool = False
-    """Whether a letter is a name of its own, and not short for another."""
-
-
-class Configuration(NamedTuple):
-    """What a scheduler says of itself; None where it does not."""
-
-    cluster: str | None = None
-    """Its name, where ids are its own alone."""
-    largest_array: int | None = None
-    """How many members an array may have."""
+    from launcher.starters.base import Request
 
 
 class Scheduler(ABC):
@@ -65,6 +36,9 @@ class Scheduler(ABC):
     """What starts ranks inside its allocations, the usual one first."""
     dialect: ClassVar[Dialect | None] = None
     """What its directives may be; None: it has none."""
+
+    has_queue: ClassVar[bool] = False
+    """Whether it takes scripts, as a `QueuedScheduler` does."""
 
     # Planning
 
@@ -80,10 +54,15 @@ class Scheduler(ABC):
     """Whether it signals the script in time before the walltime; otherwise that sees to it itself."""
     counts_cpus: ClassVar[bool] = False
     """Whether it counts hardware threads, and not cores."""
-    lacks: ClassVar[Mapping[str, str]] = {}
-    """Fields of a job that it has nothing for, each with what to do instead."""
-    lacks_of_site: ClassVar[tuple[str, ...]] = ()
-    """Fields of a profile that mean nothing to it."""
+    handles: ClassVar[frozenset[str]] = frozenset()
+    """Fields of a job that reach it: a job that sets another one, which castoff does not handle by itself
+    (`OF_EVERY_SCRIPT`), is refused."""
+    ignores: ClassVar[frozenset[str]] = frozenset()
+    """Fields that a job may set all the same, and that have no effect: the plan says so."""
+    handles_of_site: ClassVar[frozenset[str]] = frozenset()
+    """The same of a profile's fields, beside `fields.OF_SITES`."""
+    instead: ClassVar[Mapping[str, str]] = {}
+    """What to do in place of a field that is refused, where dropping it is not all."""
 
     def name_problem(self, name: str) -> str | None:
         """What is wrong with a job's name for this scheduler alone; None: nothing."""
@@ -113,24 +92,19 @@ class Scheduler(ABC):
 class QueuedScheduler(Scheduler):
     """One that takes a script, gives an id, tells states and ends jobs: other people's, with a queue."""
 
+    has_queue = True
     interactive: ClassVar[str]
     """The command that gets a shell an allocation."""
     submits_with: ClassVar[Sequence[str]]
     """The command that submits."""
-    cancels_with: ClassVar[Sequence[str]]
-    """The command that ends jobs, whole arrays too."""
     plain_ids: ClassVar[bool] = False
     """Whether its ids are mere numbers, which something round its submit command may print as well."""
     unreached: ClassVar[re.Pattern[str]]
     """What the submit command says where it has reached no scheduler."""
     no_answer: ClassVar[re.Pattern[str]]
     """What the submit command says where a job may have been taken all the same."""
-    describes_itself: ClassVar[list[str]] = []
-    """The command that tells its configuration; empty: none does."""
     unfit: ClassVar[Mapping[str, str]]
     """Patterns of what no run directory's path may hold that it is to be told, each with why."""
-    has_shells: ClassVar[bool] = True
-    """Whether it gives hosts to a shell, whose variables tell of them."""
 
     # Submission
 
@@ -160,18 +134,6 @@ class QueuedScheduler(Scheduler):
                     f"{printable(run_dir)}: {why}; choose another folder with --runs-dir or CASTOFF_RUNS_DIR"
                 )
 
-    def configuration(self, environ: Mapping[str, str]) -> Configuration:
-        """What it says of itself here; nothing where it does not answer: its submit command will say why."""
-        try:
-            answer = answer_of(self.describes_itself, PATIENCE, environ) if self.describes_itself else ""
-        except Silent:
-            return Configuration()
-        return self.read_configuration(answer)
-
-    def read_configuration(self, answer: str) -> Configuration:
-        """What `describes_itself` answers."""
-        return Configuration()
-
     @abstractmethod
     def sendings(self, order: Order, largest: int | None) -> list[Sending]:
         """What submits a run: one command, or one for each part of it, with those of each attempt together.
@@ -194,13 +156,12 @@ class QueuedScheduler(Scheduler):
 
     # Questions
 
+    @abstractmethod
     def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
         """What answers about its jobs. `environ`: that of its commands (default: this process's).
 
         `patience`: seconds for an answer.
         """
-        kind: type[Queue] = import_module(f"launcher.schedulers.{self.name}.queue").QUEUE
-        return kind(environ, patience)
 
     def is_array(self, job: str, planned: int | None) -> bool:
         """Whether a job's id is an array's; `planned`: how many members were."""
@@ -209,13 +170,9 @@ class QueuedScheduler(Scheduler):
     # Allocations
 
     def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
-        """The hosts that it has given to this shell, if it has.
+        """The hosts that it has given to this shell, if it gives any to shells.
 
         Raises:
             CastoffError: the variables tell of some, but not which.
         """
-        if not self.has_shells:
-            return None
-        module = import_module(f"launcher.schedulers.{self.name}.allocation")
-        found: Allocation | None = module.find(environ, read_file)
-        return found
+        return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from launcher.config.site import Search, Site, project_profiles, project_site
 from launcher.errors import CastoffError, InvalidInput, Problem, say
+from launcher.schedulers.base import Scheduler
+from launcher.schedulers.fields import refused_of_site
 from launcher.schedulers.registry import NAMES, scheduler_of
 
 NO_SCHEDULER = scheduler_of(NAMES[-1]).found_on({}) or ""
@@ -56,8 +58,8 @@ def profile(name: str, search: Search) -> Site:
     return site
 
 
-def check_profile(site: Site) -> None:
-    """Make sure that castoff knows the site's scheduler, and that its profile says nothing foreign to it.
+def check_profile(site: Site) -> Scheduler:
+    """The site's scheduler, which castoff knows and which handles all that the profile says.
 
     Raises:
         InvalidInput: otherwise.
@@ -68,13 +70,9 @@ def check_profile(site: Site) -> None:
     except CastoffError as error:
         field, _, message = str(error).partition(": ")
         raise InvalidInput([Problem(place, field, message)]) from None
-    problems = [
-        Problem(place, field, f"means nothing to the scheduler, which is {own.name}: drop it")
-        for field in own.lacks_of_site
-        if getattr(site, field)
-    ]
-    if problems:
+    if problems := [Problem(place, field, message) for field, message in refused_of_site(site, own)]:
         raise InvalidInput(problems)
+    return own
 
 
 def _choose(search: Search, inside: str | None) -> tuple[str, str]:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from launcher.runs.run import Run
-from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import PATIENCE, Silent, answer_of, failure_of, run_to_end
 from launcher.schedulers.jobs import JobTold
 
@@ -31,6 +30,15 @@ MOST_ASKED = 1000
 
 Key = tuple[str, int | None]
 """A job's id and its index in an array."""
+
+
+class Configuration(NamedTuple):
+    """What a scheduler says of itself; None where it does not."""
+
+    cluster: str | None = None
+    """Its name, where ids are its own alone."""
+    largest_array: int | None = None
+    """How many members an array may have."""
 
 
 class Answer(NamedTuple):
@@ -70,7 +78,12 @@ NOT_ASKED = Answer({}, frozenset())
 class Queue(ABC):
     """A scheduler, as far as one process has asked it."""
 
-    scheduler: ClassVar[QueuedScheduler]
+    title: ClassVar[str]
+    """How people call the scheduler."""
+    cancels_with: ClassVar[Sequence[str]]
+    """The command that ends jobs, whole arrays too."""
+    describes_itself: ClassVar[list[str]] = []
+    """The command that tells its configuration; empty: none does."""
     cluster_is: ClassVar[str] = ""
     """What stands before a cluster's name in a message."""
     asks_by_id: ClassVar[bool] = True
@@ -104,17 +117,30 @@ class Queue(ABC):
         """What one of its commands prints; raises as `run`, and where it fails."""
         return answer_of(command, self.patience, self.environ)
 
+    def configuration(self) -> Configuration:
+        """What it says of itself here; nothing where it does not answer: its submit command will say why."""
+        try:
+            answer = self.answer(self.describes_itself) if self.describes_itself else ""
+        except Silent:
+            return Configuration()
+        return self.read_configuration(answer)
+
+    @staticmethod
+    def read_configuration(answer: str) -> Configuration:
+        """What `describes_itself` answers."""
+        return Configuration()
+
     def elsewhere(self, clusters: Collection[str]) -> str | None:
         """Why it cannot tell of jobs on these clusters, by their names; None: it can.
 
         Each has ids of its own, and two may share their users' folders.
         """
-        asks = self.scheduler.describes_itself
+        asks = self.describes_itself
         if not clusters or not asks:
             return None
         if self._cluster is None and time.monotonic() - self._name_asked >= _NAME_PAUSE:
             try:
-                self._cluster = self.scheduler.read_configuration(self.answer(asks)).cluster
+                self._cluster = self.read_configuration(self.answer(asks)).cluster
                 self._nameless = f"{asks[0]} does not say how this cluster is called"
             except Silent as silence:
                 self._nameless = str(silence)
@@ -186,7 +212,7 @@ class Queue(ABC):
         for begin in range(0, len(jobs), _MOST_CANCELLED):
             some = jobs[begin : begin + _MOST_CANCELLED]
             try:
-                done = self.run([*self.scheduler.cancels_with, *some])
+                done = self.run([*self.cancels_with, *some])
             except Silent as why:
                 refused |= dict.fromkeys(some, str(why))
             else:

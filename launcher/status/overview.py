@@ -14,8 +14,9 @@ from launcher.runs.directory import check_trusted, find_run_directories, is_run_
 from launcher.runs.index import Entry, Index, write_down
 from launcher.runs.run import Run
 from launcher.runs.states import RunStatus, RunSummary, summary
+from launcher.status.asking import Asking
 from launcher.status.survey import Scene
-from launcher.status.watch import Asking, judge
+from launcher.status.watch import judge
 
 
 class Row(NamedTuple):

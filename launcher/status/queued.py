@@ -53,7 +53,7 @@ class Told:
         self.history = history
         self.seen = seen
         self.now = time.time()
-        self.title = queue.scheduler.title
+        self.title = queue.title
         self.doubtful: set[str] = set()
         """The jobs about which accounting should be asked."""
         self.learnt: list[tuple[Path, LastWord]] = []

@@ -13,7 +13,7 @@ from launcher.runs.states import AttemptStatus, known_ending
 from launcher.schedulers.jobs import JobTold
 from launcher.schedulers.local.control import is_alive, took_newest
 from launcher.schedulers.queue import Key
-from launcher.schedulers.registry import queued, queued_of
+from launcher.schedulers.registry import queued
 
 LAST_WORD = "scheduler.json"
 """The scheduler's last word on an attempt, in its folder."""
@@ -170,7 +170,9 @@ class Scene:
         self.submission = submission = run.submission()
         """None where castoff did not submit it."""
         self.plan = run.facts()
-        requeues = self.plan.requeue_how == "requeue" and queued(self.plan.scheduler) is not None
+        self.scheduler = queued(self.plan.scheduler)
+        """The one that it was sent to; None: castoff's own, or none that is known."""
+        requeues = self.plan.requeue_how == "requeue" and self.scheduler is not None
         self.attempts: dict[int, list[Attempt]] = {}
         """Of each member its attempts."""
         for member, number, folder in run.attempts():
@@ -180,7 +182,7 @@ class Scene:
         self.numbers = sorted({*range(self.plan.array_count or 1), *self.attempts})
         """Its members."""
         # A launch in an allocation is castoff's own affair, as what the local scheduler runs.
-        self.queued = queued(self.plan.scheduler) is not None and not took_newest(run)
+        self.queued = self.scheduler is not None and not took_newest(run)
         """Whether a queue may know of it: none of castoff's own."""
         self.sends = submission.sends if submission else []
         self._of_job = {send.job: send for send in (submission.all_sends if submission else []) if send.job}
@@ -269,7 +271,7 @@ class Scene:
         send = self._of_job.get(job)
         if send is not None:
             return (job, send.starts().get(member))
-        in_array = queued_of(self.plan.scheduler).is_array(job, self.plan.array_count)
+        in_array = self.scheduler is not None and self.scheduler.is_array(job, self.plan.array_count)
         return (job, member if in_array else None)
 
     def is_told(self, told: JobTold) -> bool:
@@ -281,7 +283,7 @@ class Scene:
         begin, send = self.begin.get(member), self.place(member)
         if begin is None or send is None:
             return []
-        same = queued_of(self.plan.scheduler).starts_again  # and so its id
+        same = self.scheduler is None or self.scheduler.starts_again  # and so its id
         return [
             one
             for one in self.attempts.get(member, [])

@@ -20,6 +20,7 @@ from launcher.ranks.families import Around, Placement, innermost, read_text
 from launcher.runs.plan import Plan
 from launcher.schedulers.allocation import Allocation
 from launcher.schedulers.registry import NAMES, queued, queued_of
+from launcher.starters.registry import STARTERS
 
 _SUBMISSION_ONLY = (
     *("account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive", "memory", "mail"),
@@ -69,7 +70,7 @@ def plan_in(allocation: Allocation, spec: JobSpec, site: Site, environ: Mapping[
         decided = plan(job.changed(cores_per_rank=share), here)
     if timeout is None:  # its ranks may well have to wait for those of another launch
         decided = msgspec.structs.replace(decided, start_timeout=None)
-    if decided.starter == "srun" and not {"-O", "--overcommit"} & {*decided.start}:
+    if STARTERS[decided.starter].heeds_cpus(decided.start):
         _check_cpus(allocation, decided, counts)
     return decided
 
@@ -101,10 +102,9 @@ def _job_in(
     threads = allocation.threads(environ)
     if threads and "OMP_NUM_THREADS" not in {**site.env, **site.defaults.env, **spec.env}:
         own["env"] = {**spec.env, "OMP_NUM_THREADS": threads}
-    if nodes < len(allocation.hosts) and (spec.start.starter or site.starter) == "srun":
-        # srun would take whichever hosts are idle, and rank 0 might not be on the first.
-        hosts = f"--nodelist={','.join(allocation.hosts[:nodes])}"
-        own["start"] = msgspec.structs.replace(spec.start, args=[*spec.start.args, hosts])
+    if nodes < len(allocation.hosts):
+        hosts = STARTERS[spec.start.starter or site.starter].only_on(allocation.hosts[:nodes])
+        own["start"] = msgspec.structs.replace(spec.start, args=[*spec.start.args, *hosts])
     defaults = msgspec.structs.replace(site.defaults, **blank, walltime=None)
     return spec.changed(**own), msgspec.structs.replace(
         site, required=[], queues={}, other_queues=True, array=None, directives={}, defaults=defaults

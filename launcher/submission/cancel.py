@@ -163,7 +163,7 @@ def _jobs_of(wish: Wish, scene: Scene, queue: Queue, answer: Answer) -> set[str]
     if silence and not elsewhere and run.submission() is None:
         raise CastoffError(_by_hand(now))  # whose job it is cannot be confirmed
     if why := elsewhere or silence:
-        title = queue.scheduler.title
+        title = queue.title
         raise CastoffError(printable(f"{now.id}: {title} could not be asked, so it goes on: {why}"))
     left = answer.left.values()
     if run.submission() is not None:
@@ -205,5 +205,7 @@ def _by_hand(now: RunStatus) -> str:
     """How a run is ended that castoff cannot end."""
     scheduler = queued(now.scheduler)
     job = shlex.quote(now.job) if now.job else "its job"
-    who = " ".join([*scheduler.cancels_with, job]) if scheduler else "end the process that runs its script"
+    who = "end the process that runs its script"
+    if scheduler is not None:
+        who = " ".join([*scheduler.queue().cancels_with, job])
     return printable(f"{now.id}: castoff did not submit it, so it cannot end it; {who}")

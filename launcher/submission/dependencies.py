@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from launcher.errors import CastoffError
+from launcher.runs.directory import check_trusted
 from launcher.runs.index import Index
 from launcher.runs.run import Run
+from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.directives import dependency_words, is_job_id
-from launcher.schedulers.registry import queued, queued_of, title_of
+from launcher.schedulers.registry import title_of
+from launcher.status.asking import Asking
 from launcher.status.survey import Scene
-from launcher.status.watch import condition_holds, status
+from launcher.status.watch import status
 
 
 def resolve(
-    after: Mapping[str, list[str]], scheduler: str, environ: Mapping[str, str]
+    after: Mapping[str, list[str]], scheduler: QueuedScheduler | None, environ: Mapping[str, str]
 ) -> tuple[dict[str, list[str]], str | None]:
     """The directories of the runs that `after` names, by condition, and what is still to be waited for.
 
     That is in the words that Slurm and PBS share, with ids: empty where all of it has held, None where
-    there is none of it.
+    there is none of it. Without a `scheduler` castoff's own waits for the runs itself.
 
     Raises:
         CastoffError: one is not there, can never hold, or is nothing that this scheduler can wait for.
@@ -33,24 +37,24 @@ def resolve(
         try:
             if run := _run(name, scheduler, index):
                 runs.setdefault(condition, []).append(str(run.path))
-            if queued(scheduler) and (found := _jobs(scheduler, condition, run, environ) if run else [name]):
+            if scheduler and (found := _jobs(scheduler, condition, run, environ) if run else [name]):
                 jobs.setdefault(condition, []).extend(found)
         except CastoffError as error:
             raise CastoffError(f"after.{condition}: {error}") from error
     return runs, dependency_words(jobs)
 
 
-def _run(name: str, scheduler: str, index: Index) -> Run | None:
+def _run(name: str, scheduler: QueuedScheduler | None, index: Index) -> Run | None:
     """The run of that name; None where it is the id of a job."""
     try:
         return index.find(name)
     except CastoffError:
-        if queued(scheduler) and is_job_id(name):
+        if scheduler and is_job_id(name):
             return None
         raise
 
 
-def _jobs(scheduler: str, condition: str, run: Run, environ: Mapping[str, str]) -> list[str]:
+def _jobs(scheduler: QueuedScheduler, condition: str, run: Run, environ: Mapping[str, str]) -> list[str]:
     """The jobs of a run for which the condition is still open; an error where they cannot be waited for."""
     holds = condition_holds(condition, run)
     if holds is False:
@@ -59,14 +63,14 @@ def _jobs(scheduler: str, condition: str, run: Run, environ: Mapping[str, str]) 
         return []
     planned, submission, theirs = run.facts(), run.submission(), Scene(run)
     why = None
-    if planned.scheduler != scheduler:
+    if planned.scheduler != scheduler.name:
         why = f"it is a run of {title_of(planned.scheduler)}"
-    elif theirs.queued and (elsewhere := queued_of(scheduler).queue(environ).elsewhere(theirs.clusters)):
+    elif theirs.queued and (elsewhere := scheduler.queue(environ).elsewhere(theirs.clusters)):
         why = elsewhere
     elif most := planned.requeue_max:
         why = f"it may be started again (requeue.max {most}), and whoever waits for its job may begin before"
     if why:
-        what = f"{title_of(scheduler)} cannot wait for {run.id}"
+        what = f"{scheduler.title} cannot wait for {run.id}"
         raise CastoffError(f"{what}: {why}; submit this when `castoff wait {run.id}` returns")
     jobs = [send.job for send in submission.sends if send.job] if submission else []
     if submission is None and (job := status(run).job):  # of a script that stood alone
@@ -74,3 +78,19 @@ def _jobs(scheduler: str, condition: str, run: Run, environ: Mapping[str, str]) 
     if not jobs:
         raise CastoffError(f"{run.id} has no job: see `castoff status {run.id}`")
     return jobs
+
+
+def condition_holds(condition: str, run: Run, asking: Asking | None = None) -> bool | None:
+    """Whether a dependency's condition holds of a run; False where it never will, None not yet."""
+    if os.path.lexists(run.path):
+        try:
+            check_trusted(run.path)
+        except CastoffError:
+            return False
+    now = status(run, asking)
+    if condition == "after":
+        return True if now.state in ("running", "ended") or now.over else None
+    if not now.over:
+        return None
+    well = now.ending == "done"
+    return condition == "afterany" or well == (condition == "afterok")

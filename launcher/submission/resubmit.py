@@ -19,7 +19,7 @@ from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import Silent
 from launcher.schedulers.local.control import forget_cancellation, mark_of, marked, other_host
 from launcher.schedulers.orders import Order, Sending
-from launcher.schedulers.registry import queued, queued_of
+from launcher.schedulers.registry import queued
 from launcher.status.settle import settle
 from launcher.status.survey import Scene
 from launcher.status.watch import judge
@@ -69,12 +69,13 @@ def resubmit(
             _check_over(run, scheduler, environ)
             begin = _next_attempts(run, plan, members, done_too)
             record = _renewed(run, run.submission() or before, begin)  # what was unclear may be settled
-            sendings = None  # all that can be wrong with them is said before anything has changed
+            # All that can be wrong with them is said before anything has changed.
+            sendings: list[Sending] = []
             if scheduler is not None:
                 _check_none_left(run, scheduler, environ)
-                here = scheduler.configuration(environ)
+                here = scheduler.queue(environ).configuration()
                 record.cluster = here.cluster or record.cluster
-                sendings = _sendings(run, script, plan, record, here.largest_array, environ)
+                sendings = _sendings(run, script, plan, scheduler, record, here.largest_array, environ)
             _renew_secrets(run, plan.env_from, environ)
             (run.path / STOP).unlink(missing_ok=True)
             forget_cancellation(run)
@@ -86,7 +87,7 @@ def resubmit(
             )
             run.write_submission(record)
             try:
-                send(run, record, sendings, lock, environ)
+                send(run, record, scheduler, sendings, lock, environ)
             except OSError as error:
                 raise unrecorded(run, record, error) from error
     except BlockingIOError:
@@ -136,7 +137,7 @@ def _check_none_left(run: Run, scheduler: QueuedScheduler, environ: Mapping[str,
     if left:
         raise CastoffError(
             f"{run.id}: {scheduler.title} still has a job of it: {', '.join(left)}; wait until it is over, "
-            f"or end it: {shlex.join([*scheduler.cancels_with, *left])}"
+            f"or end it: {shlex.join([*queue.cancels_with, *left])}"
         )
 
 
@@ -145,13 +146,18 @@ def _still(run: Run) -> str:
 
 
 def _sendings(
-    run: Run, script: str, plan: Facts, record: Submission, largest: int | None, environ: Mapping[str, str]
+    run: Run,
+    script: str,
+    plan: Facts,
+    scheduler: QueuedScheduler,
+    record: Submission,
+    largest: int | None,
+    environ: Mapping[str, str],
 ) -> list[Sending]:
     """The commands that start members again, in arrays of at most so many."""
-    scheduler = queued_of(record.scheduler)
     dependency = None  # what its script's own directive says
     if record.after:
-        _, dependency = resolve(record.after, record.scheduler, environ)
+        _, dependency = resolve(record.after, scheduler, environ)
     elif _has_begun(run):
         dependency = ""  # it has held once, and those jobs may be forgotten
     scheduler.check_run_dir(str(run.path))

@@ -19,10 +19,10 @@ from typing import IO, NamedTuple
 from launcher.errors import CastoffError, say
 from launcher.runs.records import Send, Submission
 from launcher.runs.run import Run
+from launcher.schedulers.base import QueuedScheduler
 from launcher.schedulers.command import command_environment
 from launcher.schedulers.local import control as local
 from launcher.schedulers.orders import Sending
-from launcher.schedulers.registry import queued_of
 from launcher.starters.local.processes import GUARDED
 from launcher.status.settle import settle
 
@@ -84,13 +84,14 @@ class _Answer(NamedTuple):
 def send(
     run: Run,
     record: Submission,
-    sendings: Sequence[Sending] | None,
+    scheduler: QueuedScheduler | None,
+    sendings: Sequence[Sending],
     lock: IO[str],
     environ: Mapping[str, str],
 ) -> None:
     """Run each command once, from the submission's directory, and write its job down.
 
-    Without `sendings` castoff's own scheduler takes the run.
+    Without a `scheduler` castoff's own takes the run, and `sendings` is empty.
 
     Raises:
         NotSent: a scheduler refuses one; those before it are cancelled, and the refusal is written down.
@@ -99,10 +100,10 @@ def send(
         OSError: it cannot be written down; `record` holds the refusal, if that is what it was.
     """
     try:
-        if sendings is None:
+        if scheduler is None:
             _send_to_local(run, lock, environ)
         else:
-            _send_all(run, record, sendings, lock, environ)
+            _send_all(run, record, scheduler, sendings, lock, environ)
     except NotSent as refusal:
         record.sends, record.job, record.error = [], None, refusal.said
         run.write_submission(record)
@@ -120,7 +121,12 @@ def unrecorded(run: Run, record: Submission, error: OSError) -> CastoffError:
 
 
 def _send_all(
-    run: Run, record: Submission, sendings: Sequence[Sending], lock: IO[str], environ: Mapping[str, str]
+    run: Run,
+    record: Submission,
+    scheduler: QueuedScheduler,
+    sendings: Sequence[Sending],
+    lock: IO[str],
+    environ: Mapping[str, str],
 ) -> None:
     cleaned = command_environment(environ)
     sends = record.sends
@@ -138,11 +144,11 @@ def _send_all(
                 *(run, command, variables, record.directory, [lock.fileno()]),
                 limit=run.facts().submit_timeout,
             )
-            sends[-1].job = _job(run, record, command, answer, environ)
+            sends[-1].job = _job(run, record, scheduler, command, answer, environ)
         except NotSent as refusal:
             sends.pop()
             run.write_submission(record)
-            _withdraw(record.scheduler, sends, environ, refusal)
+            _withdraw(scheduler, sends, environ, refusal)
             raise
         record.job = record.job or sends[-1].job
         run.write_submission(record)
@@ -152,10 +158,14 @@ def _send_all(
 
 
 def _job(
-    run: Run, record: Submission, command: list[str], answer: _Answer, environ: Mapping[str, str]
+    run: Run,
+    record: Submission,
+    scheduler: QueuedScheduler,
+    command: list[str],
+    answer: _Answer,
+    environ: Mapping[str, str],
 ) -> str:
     """The job that a command has become; where its answer does not tell, the queue is asked."""
-    scheduler = queued_of(record.scheduler)
     job = scheduler.parse_submit(answer.output)
     if job is not None and (answer.code == 0 or not scheduler.plain_ids):
         return job
@@ -188,10 +198,12 @@ def _send_of(sending: Sending) -> Send:
     return Send(time=time.time(), offset=part.offset, count=len(part.members), members=members)
 
 
-def _withdraw(scheduler: str, sends: Sequence[Send], environ: Mapping[str, str], why: CastoffError) -> None:
+def _withdraw(
+    scheduler: QueuedScheduler, sends: Sequence[Send], environ: Mapping[str, str], why: CastoffError
+) -> None:
     """Cancel what a scheduler took of a run, the rest of which cannot be sent."""
     jobs = [send.job for send in sends if send.job]
-    if refused := queued_of(scheduler).queue(environ).cancel(jobs):
+    if refused := scheduler.queue(environ).cancel(jobs):
         which = f"jobs {', '.join(refused)}, which it took of the same run, go on"
         words = "; ".join(dict.fromkeys(refused.values()))
         raise CastoffError(f"{why}\nbut {which}: {words}") from why

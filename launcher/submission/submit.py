@@ -30,10 +30,10 @@ from launcher.runs.plan import Plan
 from launcher.runs.records import Submission, encode, write_file
 from launcher.runs.removal import sweep
 from launcher.runs.run import Run, runs_folder
-from launcher.schedulers.base import Configuration
 from launcher.schedulers.directives import dependency_words, own_dependency
 from launcher.schedulers.local import control as local
 from launcher.schedulers.orders import Order
+from launcher.schedulers.queue import Configuration
 from launcher.schedulers.registry import queued
 from launcher.submission.dependencies import resolve
 from launcher.submission.send import send, unrecorded
@@ -118,10 +118,10 @@ def submit(
     if scheduler is not None:
         scheduler.check_reachable(environ)
         scheduler.check_run_dir(str((runs_dir or runs_folder(environ)).resolve()))
-    after, dependency = resolve(decided.after, decided.scheduler, environ)
+    after, dependency = resolve(decided.after, scheduler, environ)
     if (dependency or None) == own_dependency(decided.after):
         dependency = None  # the script's own
-    here = scheduler.configuration(environ) if scheduler is not None else Configuration()
+    here = scheduler.queue(environ).configuration() if scheduler is not None else Configuration()
     record = Submission(
         scheduler=decided.scheduler,
         directory=working_directory(),
@@ -135,9 +135,9 @@ def submit(
         run = draft.final
         order = Order.of(decided, script, str(run.path), dependency)
         largest = here.largest_array or (site.array.max_count if site.array else None)
-        sendings = scheduler.sendings(order, largest) if scheduler else None
+        sendings = scheduler.sendings(order, largest) if scheduler else []
         try:
-            send(run, record, sendings, draft.lock, environ)
+            send(run, record, scheduler, sendings, draft.lock, environ)
         except OSError as error:
             if record.error is None:
                 raise unrecorded(run, record, error) from error

@@ -10,9 +10,8 @@ import re
 from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.errors import shown
-from launcher.schedulers.base import Dialect
-from launcher.schedulers.directives import Directives, Layer, layered
-from launcher.starters.registry import Request
+from launcher.schedulers.directives import Dialect, Directives, Layer, layered
+from launcher.starters.base import Request
 
 _OF_LOGIN = ("HOME", "LOGNAME", "PATH", "SHELL", "USER")
 """What a job has of its submitter's environment in any case: no broker starts without a PATH to flux."""
@@ -98,6 +97,16 @@ DIALECT = Dialect(
     line=directive,
 )
 """What `directives:` may hold for flux batch."""
+
+
+HANDLES = frozenset(
+    {
+        *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "walltime", "grace"),
+        *("account", "queue", "constraint", "exclusive", "options", "env_from", "inherit", "directives"),
+        *("start.starter", "start.args", "after", "requeue.max", "requeue.how"),
+    }
+)
+"""Fields of a job that are said to it: most in its directives, the others by the commands that submit."""
 
 
 def directives(spec: JobSpec, site: Site, request: Request) -> Directives:

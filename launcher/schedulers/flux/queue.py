@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from typing import ClassVar
 
 from launcher.runs.run import Run
+from launcher.schedulers.flux import TITLE
 from launcher.schedulers.flux.jobs import f58, parse_denied, parse_queue
-from launcher.schedulers.flux.scheduler import SCHEDULER
 from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.queue import QueueByIds
+from launcher.schedulers.queue import Configuration, QueueByIds
 
 _JOBS = ("flux", "jobs", "--json")
 
@@ -20,8 +21,15 @@ _JOBS = ("flux", "jobs", "--json")
 class FluxQueue(QueueByIds):
     """Flux, as far as one process has asked it."""
 
-    scheduler = SCHEDULER
+    title = TITLE
+    cancels_with = ("flux", "cancel")
+    describes_itself: ClassVar[list[str]] = ["flux", "getattr", "jobid-path"]
     cluster_is = "the Flux instance "
+
+    @staticmethod
+    def read_configuration(answer: str) -> Configuration:
+        """Which instance this is, by the jobs round it: `/` is the machine's own."""
+        return Configuration(answer.strip() or None)
 
     def told_of(self, jobs: list[str]) -> tuple[subprocess.CompletedProcess[str], list[JobTold], set[str]]:
         """What flux jobs tells."""
@@ -44,6 +52,3 @@ class FluxQueue(QueueByIds):
     def is_of(self, told: JobTold, run: Run) -> bool:
         """Whether a job was submitted where a run directory lies, which is named by its id."""
         return told.folder in (str(run.path.parent), str(run.path))
-
-
-QUEUE = FluxQueue

@@ -9,13 +9,17 @@ import re
 import shutil
 from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from launcher.schedulers.base import Configuration, QueuedScheduler
-from launcher.schedulers.command import version_of
-from launcher.schedulers.flux import directives
+from launcher.schedulers.base import QueuedScheduler
+from launcher.schedulers.command import PATIENCE, version_of
+from launcher.schedulers.fields import OF_QUEUED_SITES
+from launcher.schedulers.flux import NAME, TITLE, directives
 from launcher.schedulers.flux.jobs import decimal
 from launcher.schedulers.orders import Order, Sending
+
+if TYPE_CHECKING:
+    from launcher.schedulers.queue import Queue
 
 _FROM = "CASTOFF_SUBMITTED_FROM"
 """Tells a script where it was submitted: its own working directory is the run's, which is its job's tag."""
@@ -24,21 +28,20 @@ _FROM = "CASTOFF_SUBMITTED_FROM"
 class Flux(QueuedScheduler):
     """https://flux-framework.readthedocs.io; seen on flux-core 0.88."""
 
-    name = "flux"
-    title = "Flux"
+    name = NAME
+    title = TITLE
     starters = ("flux",)
     dialect = directives.DIALECT
     starts_again = False
     interactive = "flux alloc"
-    has_shells = False  # that is in an instance of its own, to which castoff submits
     submits_with = ("flux", "batch")
-    cancels_with = ("flux", "cancel")
-    describes_itself: ClassVar[list[str]] = ["flux", "getattr", "jobid-path"]
     unfit: ClassVar[Mapping[str, str]] = {
         r"\{\{": "flux batch would take {{ for a template of its own",
         r"[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff]": "flux batch's --output takes one line of UTF-8",
     }
-    lacks: ClassVar[Mapping[str, str]] = {
+    handles = directives.HANDLES
+    handles_of_site = OF_QUEUED_SITES | {"gpu_request"}
+    instead: ClassVar[Mapping[str, str]] = {
         "array": "drop it, and submit its members one by one; Flux has no arrays",
         "qos": "drop it, or use a queue that stands for it",
         "exclude": "drop it, or say it in constraint, as in -host:name7",
@@ -46,7 +49,6 @@ class Flux(QueuedScheduler):
         "memory": "drop it; Flux hands out cores and devices",
         "mail": "drop it; Flux sends none",
     }
-    lacks_of_site = ("qos", "default_qos", "gpu_type", "gpu_bind", "select", "array")
     unreached = re.compile(r"unable to connect to flux|connection refused", re.IGNORECASE)
     no_answer = re.compile(r"timed? ?out|reset|broken pipe|terminated|protocol", re.IGNORECASE)
     refused = staticmethod(directives.refused)
@@ -58,10 +60,6 @@ class Flux(QueuedScheduler):
         if flux is None or "\nbroker:" not in version_of(flux, environ):
             return None
         return f"{flux} is on PATH, and a Flux instance answers"
-
-    def read_configuration(self, answer: str) -> Configuration:
-        """Which instance this is, by the jobs round it: `/` is the machine's own."""
-        return Configuration(answer.strip() or None)
 
     def sendings(self, order: Order, largest: int | None) -> list[Sending]:
         """flux batch, once for each job of a chain."""
@@ -79,6 +77,12 @@ class Flux(QueuedScheduler):
     def printed_job(self, line: str) -> str | None:
         """What flux batch prints, as a number."""
         return None if line.isdecimal() else decimal(line)
+
+    def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
+        """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""
+        from launcher.schedulers.flux.queue import FluxQueue
+
+        return FluxQueue(environ, patience)
 
 
 def _command(words: list[str], order: Order, link: int | None, before: str | None) -> list[str]:

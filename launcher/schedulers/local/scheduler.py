@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from launcher.schedulers.base import Scheduler
 
@@ -14,7 +15,20 @@ class Local(Scheduler):
     title = "castoff's own scheduler"
     starters = ("local",)
     default_inherit = "all"
-    lacks_of_site = ("qos", "default_qos", "gpu_type", "gpu_bind", "gpu_request")
+    handles = frozenset(
+        {
+            *("name", "nodes", "cores_per_rank", "devices_per_rank", "walltime", "grace", "env_from"),
+            *("inherit", "array.count", "array.at_most", "after", "requeue.max"),
+        }
+    )
+    # So that a job file can be tried out here as it is.
+    ignores = frozenset(
+        {
+            *("memory", "account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive"),
+            *("mail.to", "mail.on", "options", "directives", "binding", "start.starter", "start.args"),
+        }
+    )
+    instead: ClassVar[Mapping[str, str]] = {"requeue.how": "drop it, for it starts the same job again"}
 
     def found_on(self, environ: Mapping[str, str]) -> str | None:
         """It is everywhere, and the last to be looked for."""

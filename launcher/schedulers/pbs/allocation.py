@@ -10,13 +10,15 @@ from typing import ClassVar
 from launcher.ranks.hostlist import read_nodefile
 from launcher.runs.records import write_file
 from launcher.schedulers.allocation import Allocation, no_hosts
+from launcher.schedulers.pbs import NAME, TITLE
 
 
 @dataclass(frozen=True)
 class PbsAllocation(Allocation):
     """PBS's, which tells its hosts in a file."""
 
-    scheduler: ClassVar[str] = "pbs"
+    scheduler: ClassVar[str] = NAME
+    title: ClassVar[str] = TITLE
 
     def threads(self, environ: Mapping[str, str]) -> str | None:
         """PBS itself sets OMP_NUM_THREADS to the CPUs of a chunk."""

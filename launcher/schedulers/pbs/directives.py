@@ -6,15 +6,15 @@ qsub(1B) and pbs_resources(7B) of OpenPBS.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
 from launcher.config.site import Site
 from launcher.errors import shown
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
-from launcher.schedulers.base import Dialect
-from launcher.schedulers.directives import Directives, Layer, array_words, layered
-from launcher.starters.registry import Request
+from launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered
+from launcher.starters.base import Request
 
 _EVENTS = {"begin": "b", "end": "e", "fail": "a"}
 
@@ -86,6 +86,17 @@ DIALECT = Dialect(
 """What `directives:` may hold for qsub."""
 
 
+HANDLES = frozenset(
+    {
+        *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "memory", "walltime"),
+        *("grace", "account", "queue", "exclusive", "mail.to", "mail.on", "options", "env_from"),
+        *("inherit", "directives", "start.starter", "start.args", "array.count", "array.at_most"),
+        *("after", "requeue.max", "requeue.how"),
+    }
+)
+"""Fields of a job that are said to it: most in its directives, the others by the commands that submit."""
+
+
 def directives(spec: JobSpec, site: Site, request: Request) -> Directives:
     """A job's directives for qsub: one letter is an option, a word is a resource of -l."""
     array = spec.array is not None and spec.array.count > 1  # PBS refuses -J 0-0
@@ -114,6 +125,13 @@ def _environment(spec: JobSpec) -> Directives:
     if isinstance(spec.inherit, list) and spec.inherit:
         return [("v", ",".join(spec.inherit))]
     return []
+
+
+def contradictions(spec: JobSpec, site: Site, request: Request) -> Iterator[tuple[str, str]]:
+    """Memory that no chunk asks for; of whole nodes a job has all."""
+    if spec.memory is not None and "mem" not in site.select and not request.whole_nodes:
+        fix = "drop it, or add mem to `select` in a profile that extends this site"
+        yield "memory", f"is {spec.memory}, but {site.name} asks PBS for no memory: {fix}"
 
 
 def _select(spec: JobSpec, site: Site, request: Request) -> str:

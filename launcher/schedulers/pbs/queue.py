@@ -10,8 +10,8 @@ import subprocess
 from launcher.runs.run import Run
 from launcher.schedulers.command import Silent, failure_of
 from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.pbs import TITLE
 from launcher.schedulers.pbs.jobs import parse_denied, parse_found, parse_queue
-from launcher.schedulers.pbs.scheduler import SCHEDULER
 from launcher.schedulers.queue import QueueByIds
 
 _QSTAT = ("qstat", "-t", "-f", "-w")
@@ -25,7 +25,8 @@ _NO_HISTORY = "job history"
 class PbsQueue(QueueByIds):
     """PBS, as far as one process has asked it."""
 
-    scheduler = SCHEDULER
+    title = TITLE
+    cancels_with = ("qdel",)
     unknown = 153
     _keeps_history = True
 
@@ -72,6 +73,3 @@ class PbsQueue(QueueByIds):
                 return done
             self._keeps_history = False
         return self.run(command)
-
-
-QUEUE = PbsQueue

@@ -5,18 +5,23 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from launcher.config.site import Site
 from launcher.errors import CastoffError, shown
 from launcher.schedulers.base import QueuedScheduler
-from launcher.schedulers.command import version_of
+from launcher.schedulers.command import PATIENCE, version_of
+from launcher.schedulers.fields import OF_QUEUED_SITES
 from launcher.schedulers.orders import Order, Part, Sending
-from launcher.schedulers.pbs import directives
+from launcher.schedulers.pbs import NAME, TITLE, directives
+
+if TYPE_CHECKING:
+    from launcher.schedulers.allocation import Allocation
+    from launcher.schedulers.queue import Queue
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,199}")
 """OpenPBS's check_job_name() for -N: a letter, then letters, digits and -_.+. It takes 230, but the
@@ -29,32 +34,35 @@ _ID = re.compile(r"[0-9]+(?:\[\])?\.[A-Za-z0-9][A-Za-z0-9_.-]*")
 class Pbs(QueuedScheduler):
     """OpenPBS and PBS Pro; seen from 23.06 on."""
 
-    name = "pbs"
-    title = "PBS"
+    name = NAME
+    title = TITLE
     starters = ("pals", "hydra", "intelmpi", "openmpi")
     dialect = directives.DIALECT
     starts_again = False
     interactive = "qsub -I"
     submits_with = ("qsub",)
-    cancels_with = ("qdel",)
     # prepare_path() in src/lib/Libcmds.
     unfit: ClassVar[Mapping[str, str]] = {
         "[^ -~]": "qsub's -o takes a path of plain ASCII",
         r"\\": "qsub -v doubles a backslash",
     }
-    lacks: ClassVar[Mapping[str, str]] = {
+    handles = directives.HANDLES
+    handles_of_site = OF_QUEUED_SITES | {
+        *("select", "queues.array_at_most", "array.source", "array.date", "array.max_count"),
+    }
+    instead: ClassVar[Mapping[str, str]] = {
         "qos": "drop it, or use a queue that stands for it",
         "constraint": "drop it, or use a queue of such nodes",
         "exclude": "drop it; PBS has no such request",
         "reservation": "drop it and give its name as queue, for a reservation is one there",
     }
-    lacks_of_site = ("qos", "default_qos", "gpu_type", "gpu_bind", "gpu_request")
     unreached = re.compile(r"cannot connect to server|connection refused", re.IGNORECASE)
     no_answer = re.compile(  # pbs_messages.c
         r"timed? ?out|end of file|premature|protocol|no reply|connection reset|broken pipe|server shutting "
         r"down",
         re.IGNORECASE,
     )
+    contradictions = staticmethod(directives.contradictions)
     directives = staticmethod(directives.directives)
 
     def name_problem(self, name: str) -> str | None:
@@ -113,6 +121,18 @@ class Pbs(QueuedScheduler):
     def is_array(self, job: str, planned: int | None) -> bool:
         """PBS knows no array of one."""
         return "[" in job
+
+    def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
+        """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""
+        from launcher.schedulers.pbs.queue import PbsQueue
+
+        return PbsQueue(environ, patience)
+
+    def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
+        """By PBS's variables."""
+        from launcher.schedulers.pbs.allocation import find
+
+        return find(environ, read_file)
 
 
 def _for_qsub(path: str) -> str:

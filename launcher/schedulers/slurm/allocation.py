@@ -12,6 +12,7 @@ from launcher.ranks.hostlist import expand
 from launcher.ranks.rendezvous import job_id
 from launcher.schedulers.allocation import Allocation, no_hosts
 from launcher.schedulers.command import PATIENCE, Silent, answer_of
+from launcher.schedulers.slurm import NAME, TITLE
 
 _OF_THE_STEP = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION")
 """Beginnings of what srun told the step that this shell is, and an srun in it would take for orders."""
@@ -21,7 +22,8 @@ _OF_THE_STEP = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION")
 class SlurmAllocation(Allocation):
     """Slurm's; a step's shell has the cores of the job for itself unless srun is told to share them."""
 
-    scheduler: ClassVar[str] = "slurm"
+    scheduler: ClassVar[str] = NAME
+    title: ClassVar[str] = TITLE
     tells_end: ClassVar[bool] = True
 
     def end(self, environ: Mapping[str, str]) -> float | None:

@@ -11,11 +11,9 @@ from launcher.config.job import JobSpec
 from launcher.config.quantities import clock
 from launcher.config.site import Site
 from launcher.quoting import PLAIN_DIRECTIVE, one_line
-from launcher.schedulers.base import Dialect
-from launcher.schedulers.directives import Directives, Layer, array_words, layered, of_scheduler
-from launcher.starters.registry import Request
-
-NAME = "slurm"
+from launcher.schedulers.directives import Dialect, Directives, Layer, array_words, layered, of_scheduler
+from launcher.schedulers.slurm import NAME
+from launcher.starters.base import Request
 
 
 def directive(name: str, value: str | bool) -> str:
@@ -72,6 +70,17 @@ DIALECT = Dialect(
     ),
 )
 """What `directives:` may hold for sbatch."""
+
+
+HANDLES = frozenset(
+    {
+        *("name", "nodes", "cores_per_rank", "devices_per_rank", "binding", "memory", "walltime"),
+        *("grace", "account", "queue", "qos", "constraint", "reservation", "exclude", "exclusive"),
+        *("mail.to", "mail.on", "options", "env_from", "inherit", "directives", "start.starter"),
+        *("start.args", "array.count", "array.at_most", "after", "requeue.max"),
+    }
+)
+"""Fields of a job that are said to it: most in its directives, the others by the commands that submit."""
 
 
 def directives(spec: JobSpec, site: Site, request: Request) -> Directives:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 
 from launcher.config.quantities import seconds
 from launcher.schedulers.machine import Question, Told, ToldQueue
-from launcher.schedulers.slurm.scheduler import SCHEDULER
+from launcher.schedulers.slurm.queue import SlurmQueue
 
 QUESTIONS = [
     Question("partitions", ["scontrol", "--all", "show", "partition", "--oneliner"]),
-    Question("config", SCHEDULER.describes_itself),
+    Question("config", SlurmQueue.describes_itself),
     # One line for each kind of node, where `scontrol show nodes` has one for each node.
     Question("nodes", ["sinfo", "--noheader", "--exact", "--all", "--format=%D|%X|%Y|%G"]),
     Question(
@@ -39,7 +39,7 @@ def parse(answers: Mapping[str, str]) -> Told:
         queues={fields["PartitionName"]: _partition(fields, qos or {}) for fields in partitions},
         qos=qos,
         default_queue=next((one["PartitionName"] for one in partitions if one.get("Default") == "YES"), None),
-        array_count=SCHEDULER.read_configuration(answers["config"]).largest_array,
+        array_count=SlurmQueue.read_configuration(answers["config"]).largest_array,
         nodes=list(
             dict.fromkeys((int(sockets) * int(cores), _devices(gres)) for _, sockets, cores, gres in nodes)
         ),

@@ -5,13 +5,16 @@ One squeue answers for all runs; sacct, and scontrol for the cluster's name, are
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
+from typing import ClassVar
 
 from launcher.runs.run import Run
 from launcher.schedulers.command import Silent, answer_of
-from launcher.schedulers.jobs import JobTold
-from launcher.schedulers.queue import Queue, user_name
+from launcher.schedulers.jobs import JobTold, whole
+from launcher.schedulers.queue import Configuration, Queue, user_name
+from launcher.schedulers.slurm import TITLE
 from launcher.schedulers.slurm.jobs import (
     MOST_ASKED,
     history_command,
@@ -19,7 +22,6 @@ from launcher.schedulers.slurm.jobs import (
     parse_queue,
     queue_command,
 )
-from launcher.schedulers.slurm.scheduler import SCHEDULER
 
 _HISTORY_PATIENCE = 8.0
 """Seconds for sacct, without which everything works."""
@@ -34,11 +36,22 @@ _CLOCKS = 3600.0
 class SlurmQueue(Queue):
     """Slurm, as far as one process has asked it."""
 
-    scheduler = SCHEDULER
+    title = TITLE
+    cancels_with = ("scancel",)
+    describes_itself: ClassVar[list[str]] = ["scontrol", "show", "config"]
     asks_by_id = False
     lag = 15.0  # the controller tells accounting every few seconds
     cancel_patience = 120.0  # an administrator chooses it: KillWait is 30 s unless a site says otherwise
     _history_rests = 0.0
+
+    @staticmethod
+    def read_configuration(answer: str) -> Configuration:
+        """By scontrol; without an answer a site's profile decides on limits."""
+        name = re.search(r"^ClusterName *= *(\S+)", answer, re.MULTILINE)
+        found = re.findall(r"^MaxArraySize *= *(\d+)", answer, re.MULTILINE)
+        found += re.findall(r"\bmax_array_tasks=(\d+)", answer)
+        limits = [number for text in found if (number := whole(text)) is not None]
+        return Configuration(name[1] if name else None, min(limits, default=None))
 
     def told(self, jobs: Iterable[str]) -> tuple[list[JobTold], dict[str, str]]:
         """What squeue tells, which is of all jobs of this user."""
@@ -80,6 +93,3 @@ class SlurmQueue(Queue):
             return script.encode("utf-8", "surrogateescape") == run.script.read_bytes()
         except (Silent, OSError):
             return False
-
-
-QUEUE = SlurmQueue

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from launcher.schedulers.base import Configuration, QueuedScheduler
-from launcher.schedulers.jobs import whole
+from launcher.schedulers.base import QueuedScheduler
+from launcher.schedulers.command import PATIENCE
+from launcher.schedulers.fields import OF_QUEUED_SITES
 from launcher.schedulers.orders import Order, Part, Sending
-from launcher.schedulers.slurm import directives
+from launcher.schedulers.slurm import NAME, TITLE, directives
+
+if TYPE_CHECKING:
+    from launcher.schedulers.allocation import Allocation
+    from launcher.schedulers.queue import Queue
 
 _PARSABLE = re.compile(r"([0-9]+)(?:;[\w.-]+)?")
 _SENTENCE = re.compile(r"Submitted batch job ([0-9]+)(?: on cluster [\w.-]+)?")
@@ -23,19 +28,26 @@ _SENTENCE = re.compile(r"Submitted batch job ([0-9]+)(?: on cluster [\w.-]+)?")
 class Slurm(QueuedScheduler):
     """https://slurm.schedmd.com; seen from 22.05 on."""
 
-    name = directives.NAME
-    title = "Slurm"
+    name = NAME
+    title = TITLE
     starters = ("srun", "hydra", "intelmpi", "openmpi")
     dialect = directives.DIALECT
     interactive = "salloc"
     submits_with = ("sbatch",)
-    cancels_with = ("scancel",)
-    describes_itself: ClassVar[list[str]] = ["scontrol", "show", "config"]
     unfit: ClassVar[Mapping[str, str]] = {
         # sbatch(1), filename pattern: then no % means anything, and \ is left out.
         r"\\": "Slurm's log files can have no backslash in their path",
         r"\n": "squeue's lines can show no path with a line break",
     }
+    handles = directives.HANDLES
+    handles_of_site = OF_QUEUED_SITES | {
+        *("qos.source", "qos.date", "qos.ranges.min_nodes", "qos.ranges.max_nodes", "qos.max_jobs"),
+        *("qos.ranges.min_walltime", "qos.ranges.max_walltime", "qos.array_at_most", "qos.max_devices"),
+        *("qos.listed_as", "qos.submit_to", "other_qos", "default_qos", "queues.array_at_most"),
+        *("array.source", "array.date", "array.max_count", "gpu_request", "gpu_type", "gpu_bind"),
+        *("options.gpu_type", "node.cpus_per_core"),
+    }
+    instead: ClassVar[Mapping[str, str]] = {"requeue.how": "drop it, for Slurm starts the same job again"}
     longest_grace = 65535  # sbatch's --signal
     splits_arrays = True
     warns = True
@@ -60,14 +72,6 @@ class Slurm(QueuedScheduler):
         found = _PARSABLE.fullmatch(line) or _SENTENCE.fullmatch(line)
         return found and found[1]
 
-    def read_configuration(self, answer: str) -> Configuration:
-        """By scontrol; without an answer a site's profile decides on limits."""
-        name = re.search(r"^ClusterName *= *(\S+)", answer, re.MULTILINE)
-        found = re.findall(r"^MaxArraySize *= *(\d+)", answer, re.MULTILINE)
-        found += re.findall(r"\bmax_array_tasks=(\d+)", answer)
-        limits = [number for text in found if (number := whole(text)) is not None]
-        return Configuration(name[1] if name else None, min(limits, default=None))
-
     def sendings(self, order: Order, largest: int | None) -> list[Sending]:
         """sbatch, once for each attempt and part of an array."""
         array, passed = order.directive("#SBATCH --array="), order.directive("#SBATCH --export=")
@@ -84,6 +88,18 @@ class Slurm(QueuedScheduler):
                     words.append(f"--array={indices}")
                 found.append(Sending(environment, partial(_command, words, order, bool(at_most)), part))
         return found
+
+    def queue(self, environ: Mapping[str, str] | None = None, patience: float = PATIENCE) -> Queue:
+        """See `QueuedScheduler.queue`; what plans and renders asks nothing, and loads nothing of it."""
+        from launcher.schedulers.slurm.queue import SlurmQueue
+
+        return SlurmQueue(environ, patience)
+
+    def allocation(self, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
+        """By Slurm's variables."""
+        from launcher.schedulers.slurm.allocation import find
+
+        return find(environ, read_file)
 
 
 def parts(members: Iterable[int], largest: int) -> list[Part]:

@@ -16,7 +16,8 @@ from launcher.config.site import Node, Site
 from launcher.errors import InvalidInput
 from launcher.planning.planner import plan
 from launcher.runs.plan import Plan
-from launcher.starters.registry import STARTERS, Layout, Request
+from launcher.starters.base import Layout, Request
+from launcher.starters.registry import STARTERS
 
 CHARGED: dict[str, Any] = {"account": "m1234", "walltime": "30m"}
 AURORA: dict[str, Any] = {"account": "a", "walltime": "30m", "directives": {"filesystems": "home"}}

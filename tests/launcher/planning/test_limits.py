@@ -13,8 +13,9 @@ from launcher.config.site import Queue, Range, Site
 from launcher.errors import InvalidInput
 from launcher.planning.limits import site_problems
 from launcher.planning.planner import DEFAULT_GRACE
-from launcher.schedulers.directives import directive_problems
-from launcher.starters.registry import Layout, Request
+from launcher.planning.raw_directives import directive_problems
+from launcher.schedulers.registry import scheduler_of
+from launcher.starters.base import Layout, Request
 
 FACT: dict[str, Any] = {"source": "the guide", "date": "2026-08-19"}
 
@@ -33,9 +34,10 @@ def problems(at: Site, *, name: str = "job", grace: int = DEFAULT_GRACE, **field
     spec = JobSpec.of({"command": ["x"], **fields})
     walltime = seconds(spec.walltime) if spec.walltime else None
     asked = Request(Layout([(1, 1)]), None, [], 0, 0, at, name=name, walltime=walltime, grace=grace)
+    own = scheduler_of(at.scheduler)
     found = [
-        *site_problems(spec, at, name, walltime, grace),
-        *directive_problems(spec.directives, spec, at, asked),
+        *site_problems(spec, at, own, name, walltime, grace),
+        *directive_problems(spec.directives, spec, at, own, asked),
     ]
     assert len({field for field, _ in found}) == len(found)
     return dict(found)
@@ -350,8 +352,9 @@ class TestGoingOnOnPbs:
     @pytest.mark.parametrize("way", ["copy", "chain"])
     def test_where_the_same_job_starts_again(self, way: str) -> None:
         asked = {"max": 1, "how": way}
+        fix = "drop it, for Slurm starts the same job again"
         assert problems(site("slurm"), requeue=asked) == {
-            "requeue.how": f"is {way}, but there runs Slurm, which starts the same job again: drop it"
+            "requeue.how": f"is not supported by Slurm, which there runs: {fix}"
         }
         assert "castoff's own scheduler" in problems(Site.load("local"), requeue=asked)["requeue.how"]
 
@@ -515,7 +518,7 @@ class TestDirectives:
     @pytest.mark.parametrize("field", ["qos", "constraint", "exclude", "reservation"])
     def test_slurms_fields_on_pbs(self, field: str) -> None:
         message = problems(site("pbs"), **cast("dict[str, Any]", {field: "x"}))[field]
-        assert message.startswith("is nothing to PBS, which there runs: drop it")
+        assert message.startswith("is not supported by PBS, which there runs: drop it")
         assert "directives.select" not in message, "which castoff would refuse"
         assert problems(site("slurm"), **cast("dict[str, Any]", {field: "x"})) == {}
         assert problems(site("local"), **cast("dict[str, Any]", {field: "x"})) == {}

@@ -16,11 +16,13 @@ from launcher.errors import CastoffError
 from launcher.executors.jobs import FunctionJob
 from launcher.runs.index import Index
 from launcher.runs.records import Send, Submission
+from launcher.schedulers.registry import queued
+from launcher.status.asking import Asking
 from launcher.status.settle import settle
-from launcher.status.watch import Asking, condition_holds, status, statuses
+from launcher.status.watch import status, statuses
 from launcher.submission import resubmit as resubmission
 from launcher.submission.cancel import end
-from launcher.submission.dependencies import resolve
+from launcher.submission.dependencies import condition_holds, resolve
 from launcher.submission.resubmit import resubmit
 from tests.records import submission_of
 
@@ -106,11 +108,12 @@ class TestFromTheOtherOne:
     def test_it_cannot_be_waited_for(self, slurm: FakeSlurm, made: OnSlurm) -> None:
         after = {"afterany": [str(made.run.path)]}
         with pytest.raises(CastoffError, match=rf"after\.afterany: .*Slurm cannot wait for .*: {ELSEWHERE}"):
-            resolve(after, "slurm", os.environ)
+            resolve(after, queued("slurm"), os.environ)
         with pytest.raises(CastoffError, match="PBS cannot wait"):
-            resolve(after, "pbs", os.environ)
+            resolve(after, queued("pbs"), os.environ)
         made.attempt("0.0", "done")
-        assert resolve(after, "slurm", os.environ)[1] == resolve(after, "pbs", os.environ)[1] == ""
+        for name in ("slurm", "pbs"):
+            assert resolve(after, queued(name), os.environ)[1] == ""
 
     def test_it_is_not_removed_nor_remembered_as_over(
         self, slurm: FakeSlurm, made: OnSlurm, castoff: Castoff

@@ -285,8 +285,14 @@ def test_directives_of_one_scheduler(site: str, line: str, expected: dict[str, s
     [
         ("scheduler: lsf", "scheduler: is 'lsf', which castoff does not know; there are: flux, slurm, pbs"),
         ("scheduler: slum", "did you mean slurm?"),
-        ("scheduler: pbs\ngpu_type: a100", "gpu_type: means nothing to the scheduler, which is pbs: drop it"),
-        ("scheduler: pbs\ngpu_bind: closest", "gpu_bind: means nothing to the scheduler, which is pbs"),
+        (
+            "scheduler: pbs\ngpu_type: a100",
+            "gpu_type: is not supported by PBS, the scheduler of this site: drop",
+        ),
+        (
+            "scheduler: pbs\ngpu_bind: closest",
+            "gpu_bind: is not supported by PBS, the scheduler of this site",
+        ),
     ],
 )
 def test_a_profile_of_no_scheduler_that_is_known(text: str, expected: str, tmp_path: Path) -> None:

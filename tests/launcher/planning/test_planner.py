@@ -380,7 +380,7 @@ class TestStarters:
         assert found.start == ["launch", "--here", "--ranks-per-node", "1"]
         assert found.directives == []
         assert [note.partition(":")[0] for note in found.notes if "no effect here" in note] == [
-            *("start.starter", "start.args", "directives")
+            *("account", "queue", "directives", "start.starter", "start.args")
         ]
 
     def test_the_sites_flags_come_before_the_jobs(self) -> None:

@@ -9,8 +9,8 @@ import pytest
 from launcher.schedulers.flux import jobs as flux
 from launcher.schedulers.jobs import whole
 from launcher.schedulers.pbs import jobs as pbs
-from launcher.schedulers.registry import queued
 from launcher.schedulers.slurm import jobs as slurm
+from launcher.schedulers.slurm.queue import SlurmQueue
 
 HUGE = ["9" * 10, "9" * 400, "9" * 5000, "-" + "9" * 5000]
 """Python itself reads no more than 4300 digits."""
@@ -31,10 +31,8 @@ class TestAbsurd:
             assert "it waits for nodes" in told.waits
 
     def test_slurms_configuration(self, number: str) -> None:
-        scheduler = queued("slurm")
-        assert scheduler is not None
         answer = f"MaxArraySize = {number}\nSchedulerParameters = max_array_tasks={number}\n"
-        assert scheduler.read_configuration(answer).largest_array is None
+        assert SlurmQueue.read_configuration(answer).largest_array is None
 
     def test_pbss_queue(self, number: str) -> None:
         text = f"Job Id: 7.head\n    job_state = F\n    Exit_status = {number}\n    substate = {number}\n\n"

@@ -12,7 +12,7 @@ from launcher.config.job import JobSpec
 from launcher.config.site import Site
 from launcher.schedulers.directives import own_dependency
 from launcher.schedulers.registry import scheduler_of
-from launcher.starters.registry import Layout, Request
+from launcher.starters.base import Layout, Request
 
 REQUEST = Request(Layout([(4, 2)]), 8, [], 1, 4, Site.load("slurm"), name="job", walltime=5400, grace=120)
 

@@ -17,7 +17,8 @@ from launcher.runs.index import Index
 from launcher.runs.run import Run
 from launcher.schedulers import command
 from launcher.schedulers.command import PATIENCE, Silent
-from launcher.status.watch import AT_A_GLANCE, wait
+from launcher.status.asking import AT_A_GLANCE
+from launcher.status.watch import wait
 
 from ..fake_slurm import FakeSlurm, OnSlurm
 

@@ -17,6 +17,7 @@ from launcher.schedulers.local import control as local
 from launcher.schedulers.orders import Order, Part, Sending
 from launcher.schedulers.registry import queued_of
 from launcher.schedulers.slurm import scheduler as slurm
+from launcher.schedulers.slurm.queue import SlurmQueue
 
 
 def ordered(site: str, run_dir: str, dependency: str | None = None, **fields: Any) -> Order:
@@ -186,9 +187,9 @@ def test_what_a_cluster_says_of_itself() -> None:
         "ClusterName             = castoff\nMaxArraySize            = 1001\n"
         "SchedulerParameters     = bf_window=1,max_array_tasks=500\n"
     )
-    assert slurm.SCHEDULER.read_configuration(config) == ("castoff", 500)
-    assert slurm.SCHEDULER.read_configuration("MaxArraySize = 8\n") == (None, 8)
-    assert slurm.SCHEDULER.read_configuration("slurm_load_ctl_conf error") == (None, None)
+    assert SlurmQueue.read_configuration(config) == ("castoff", 500)
+    assert SlurmQueue.read_configuration("MaxArraySize = 8\n") == (None, 8)
+    assert SlurmQueue.read_configuration("slurm_load_ctl_conf error") == (None, None)
 
 
 @pytest.mark.parametrize(

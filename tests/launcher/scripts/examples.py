@@ -116,7 +116,7 @@ def of_every_site() -> dict[str, Example]:
             examples[f"{site}-2-nodes"] = Example(site, {"nodes": 2})
         queue, count = ARRAYS.get(site, ({}, 8))
         scheduler = scheduler_of(Site.load(site).scheduler)
-        if "array" not in scheduler.lacks:
+        if "array.count" in scheduler.handles:
             examples[f"{site}-array"] = Example(site, {"array": {"count": count, "at_most": 2}, **queue})
         ids = {"pbs": ["101.head"], "local": ["preprocess"]}.get(scheduler.name, ["101"])
         examples[f"{site}-dependency"] = Example(site, {"after": {"afterok": ids}})

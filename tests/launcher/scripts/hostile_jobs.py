@@ -397,7 +397,6 @@ def _profiles(kind: Kind) -> st.SearchStrategy[Fields]:
     optional: dict[str, st.SearchStrategy[Any]] = {
         "env": st.fixed_dictionaries({}, optional={"SITE_TEXT": TEXTS, "GREETING": TEXTS}),
         "setup": SHELL_TEXTS.map(lambda text: [f"export SITE_SETUP={shlex.quote(text)}"]),
-        "start_args": st.lists(LINES, max_size=2),
         "mpiexec": LINE_FILE_NAMES.map(lambda name: f"{HERE}/mpi/{name}"),
         "master_suffix": st.from_regex(r"[A-Za-z0-9._-]{0,20}", fullmatch=True),
         "local_storage": LINE_FILE_NAMES.map(lambda name: f"{HERE}/disk/{name}"),
@@ -405,6 +404,8 @@ def _profiles(kind: Kind) -> st.SearchStrategy[Fields]:
         "defaults": st.fixed_dictionaries({"env": default_env}, optional={"account": _lines(kind)}),
         "description": TEXTS,
     }
+    if kind != "local":
+        optional["start_args"] = st.lists(LINES, max_size=2)
     if kind == "slurm":
         optional["directives"] = st.fixed_dictionaries({}, optional={"comment": LINES, "x-other": LINES})
     if kind == "flux":

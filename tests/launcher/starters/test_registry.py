@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from launcher.config.site import Site
 from launcher.schedulers.registry import NAMES, scheduler_of
-from launcher.starters.registry import STARTERS, Layout, Request
+from launcher.starters.base import Layout, Request
+from launcher.starters.registry import STARTERS
 
 SLURM = Site(name="s", description="d", scheduler="slurm", starter="srun", gpu_request="gpus-per-node")
 PBS = Site(name="p", description="d", scheduler="pbs", starter="pals", mpiexec="/opt/pals/bin/mpiexec")

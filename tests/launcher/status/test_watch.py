@@ -17,7 +17,8 @@ from launcher.errors import CastoffError
 from launcher.runs.records import Failure
 from launcher.runs.run import LOCK, Run, locked
 from launcher.runs.states import failure_words, members_words, summary
-from launcher.status.watch import condition_holds, looks, status, wait
+from launcher.status.watch import looks, status, wait
+from launcher.submission.dependencies import condition_holds
 
 
 class Made:

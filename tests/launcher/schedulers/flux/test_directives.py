@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from launcher import JobSpec, Site, plan, render
 from launcher.errors import InvalidInput
 from launcher.schedulers.flux.directives import DIALECT, directive, directives, refused
-from launcher.starters.registry import Layout, Request
+from launcher.starters.base import Layout, Request
 
 from ...scripts.readers import read_flux
 
@@ -123,7 +123,7 @@ def test_directives_that_are_refused(name: str, words: str) -> None:
 @pytest.mark.parametrize("field", ["array", "qos", "exclude", "reservation", "memory", "mail"])
 def test_what_flux_has_nothing_for(field: str) -> None:
     values = {"array": {"count": 2}, "memory": "1G", "mail": {"to": "me@x"}}
-    with pytest.raises(InvalidInput, match=f"{field}: is nothing to Flux"):
+    with pytest.raises(InvalidInput, match=f"{field}: is not supported by Flux"):
         plan(JobSpec.of({"command": ["x"], field: values.get(field, "v")}), SITE)
 
 

@@ -16,9 +16,11 @@ from launcher.runs.records import Send
 from launcher.runs.run import LOCK, locked
 from launcher.runs.states import RunStatus, summary
 from launcher.schedulers import queue as questions
-from launcher.status import watch
-from launcher.status.watch import Asking, condition_holds, looks, status, statuses, wait
+from launcher.status import asking
+from launcher.status.asking import Asking
+from launcher.status.watch import looks, status, statuses, wait
 from launcher.submission import resubmit as resubmission
+from launcher.submission.dependencies import condition_holds
 from launcher.submission.resubmit import resubmit
 from tests.records import submission_of
 
@@ -494,8 +496,8 @@ class TestSilence:
     def test_a_wait_outlasts_it(
         self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(watch, "_ASK", 0.0)
-        monkeypatch.setattr(watch, "_SLOWEST_ASK", 0.0)
+        monkeypatch.setattr(asking, "_ASK", 0.0)
+        monkeypatch.setattr(asking, "_SLOWEST_ASK", 0.0)
         self.failing(slurm)
         looked = looks([made.run])
         assert [next(looked)[0].state for _ in range(2)] == 2 * ["unknown"]
@@ -565,7 +567,7 @@ class TestLookingAgain:
     def test_its_own_record_is_seen_between(
         self, slurm: FakeSlurm, made: OnSlurm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(watch, "_ASK", 1000.0)
+        monkeypatch.setattr(asking, "_ASK", 1000.0)
         made.attempt()
         slurm.tells(("7", "RUNNING"), run=made.run)
         looked = looks([made.run])

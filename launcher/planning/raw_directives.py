@@ -1,0 +1,89 @@
+"""What `directives:` of a job or a site may hold: directives of its scheduler as they are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from launcher.config import job
+from launcher.config.document import did_you_mean
+from launcher.config.job import JobSpec
+from launcher.config.site import Site, Values
+from launcher.errors import shown
+from launcher.schedulers.base import Scheduler
+from launcher.schedulers.directives import Dialect, Given, of_scheduler
+from launcher.schedulers.registry import with_directives
+from launcher.starters.base import Request
+
+
+def section_problems(directives: job.Directives) -> Iterator[tuple[str, str]]:
+    """Directives where a scheduler's name belongs, and the other way round."""
+    known = {one.name: one.title for one in with_directives()} if directives else {}
+    for name, value in directives.items():
+        if isinstance(value, dict):
+            if name not in known:
+                yield f"directives.{name}", f"holds directives, but only {', '.join(known)} hold their own"
+            for twice in sorted({*value} & {*directives}):
+                yield f"directives.{name}.{twice}", f"stands in directives.{twice} too; keep one of the two"
+        elif value is not None and name in known:
+            example = f"{name}: {{comment: {value}}}"
+            message = f"is {shown(value)}, but {name} holds {known[name]}'s own directives"
+            yield f"directives.{name}", f"{message} by their names, as in {example}"
+
+
+def directive_problems(
+    given: Given, spec: JobSpec, site: Site, own: Scheduler, request: Request, *, of_site: bool = False
+) -> Iterator[tuple[str, str]]:
+    """What of a job's directives, or of its site's, cannot stand in a script, or contradicts the job."""
+    if own.dialect is None:
+        return
+    follows = {name: f"it follows from {field}" for name, field in own.dialect.owned.items()}
+    needed = {**follows, **own.dialect.needed}
+    bare = dict(own.directives(replace(spec, directives={}), replace(site, directives={}), request))
+    for name, value in of_scheduler(given, own.name).items():
+        if value is not None and value is not False:
+            message = _wrong(name, value, own.dialect, "defaults." if of_site else "")
+        else:
+            message = f"cannot be removed: {needed[name]}" if name in bare and name in needed else None
+        if message is None and isinstance(value, str) and name in site.directive_values:
+            message = _not_among(value, site.directive_values[name], site)
+        if message is not None:
+            yield f"directives.{name}", message
+
+
+def _wrong(name: str, value: str | bool, dialect: Dialect, under: str) -> str | None:
+    """What is wrong with one; `under` says where its document has the job's fields, as in `defaults.`"""
+    if len(name) == 1 and not dialect.has_letters:
+        return "is a short flag; write the long one, as in nodelist for w"
+    fields = {**dialect.owned, **dialect.typed}
+    # To getopt_long(3) the beginning of a word will do, and PBS does not tell capitals from small letters.
+    words = sorted([*fields, *dialect.needed, *dialect.refused], key=len)
+    begins = (word for word in words if word.startswith(name.lower()) and len(name) > 1)
+    meant = next(begins, name)
+    stands = "" if meant == name else f"stands for {meant}, which "
+    if meant in fields and not dialect.beyond(meant, value):
+        return f"{stands}follows from other fields; set {under}{fields[meant]} instead"
+    if meant in dialect.refused:
+        return stands + dialect.refused[meant]
+    if stands:
+        return f"stands for {meant}; write that in full"
+    try:
+        dialect.line(name, value)
+    except ValueError as error:
+        return str(error).removeprefix(f"directives.{name}: ")
+    return None
+
+
+def _not_among(value: str, known: Values, site: Site) -> str | None:
+    wrong = known.wrong(value)
+    if not wrong:
+        return None
+    source = f"({known.source}, {known.date})"
+    if len(known.among) == 1:
+        return f"is {shown(value)}, but {site.name} takes {known.among[0]} alone {source}: drop it"
+    hint = did_you_mean(wrong[0], known.among)
+    join = f", joined by {known.separator}" if known.separator else ""
+    there = f"there are: {', '.join(known.among)}{join} {source}"
+    newer = f"; one that is newer: directive_values in a profile that extends {site.name}"
+    return f"is {shown(value)}, but {site.name} has no {shown(wrong[0])}{hint}; {there}{newer}"

@@ -1,0 +1,120 @@
+"""Which fields of a job, and of a site's profile, are handled on a scheduler; all others are refused. Pure.
+
+castoff itself handles some in the same way on every scheduler (`OF_EVERY_SCRIPT`, and `OF_SITES` here); a
+scheduler lists the others that reach it (`Scheduler.handles`, `handles_of_site`). One that nobody lists is
+refused everywhere, so no new field is dropped in silence. A field within another has its path: `array.count`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from launcher.config.job import JobSpec
+from launcher.config.site import Site
+from launcher.config.structure import fields_of
+from launcher.runs.plan import OF_EVERY_SCRIPT
+from launcher.schedulers.base import Scheduler
+
+OF_SITES = frozenset(
+    {
+        *("name", "description", "scheduler", "starter", "extends", "shell", "mpiexec", "master_suffix"),
+        *("env", "setup", "setup_last", "teardown", "example_setup", "local_storage", "defaults"),
+        *("node.source", "node.date", "node.sockets", "node.reserved_cores", "node.devices", "node.memory"),
+        *("node.device_variable", "node.device_cores", "node.ranks_per_device", "node.exclusive"),
+        *("required.source", "required.date", "required.field", "required.because", "required.example"),
+        *("options.source", "options.date", "options.description", "options.setup", "options.setup_last"),
+        *("options.teardown", "options.env", "options.start_args", "options.reserved_cores"),
+        "options.ranks_per_node",
+    }
+)
+"""Fields of a profile that mean the same, whatever its scheduler is."""
+
+OF_QUEUED_SITES = frozenset(
+    {
+        *("queues.source", "queues.date", "queues.ranges.min_nodes", "queues.ranges.max_nodes"),
+        *("queues.ranges.min_walltime", "queues.ranges.max_walltime", "queues.max_jobs"),
+        *("queues.max_devices", "queues.listed_as", "queues.submit_to", "other_queues", "default_queue"),
+        *("start_args", "submit_timeout", "directives", "directive_values.source", "directive_values.date"),
+        *("directive_values.among", "directive_values.separator"),
+    }
+)
+"""Fields of a profile that castoff checks or hands on for every scheduler that has queues and directives."""
+
+
+class Given(NamedTuple):
+    """A field that has another value than its default."""
+
+    name: str
+    """Its path without the keys of mappings and the numbers of lists: `stage.to`."""
+    place: str
+    """Its path with them, as a message names it: `stage.0.to`."""
+
+
+def given(fields: msgspec.Struct) -> Iterator[Given]:
+    """The fields that a job or a profile sets, down to those that hold no fields themselves."""
+    for name, field in fields_of(type(fields)).items():
+        value = getattr(fields, field.name)
+        if value == field.default or (not value and field.default_factory is not msgspec.NODEFAULT):
+            continue
+        below = [
+            Given(f"{name}.{one.name}", f"{name}{key}.{one.place}")
+            for key, inner in _within(value)
+            for one in given(inner)
+        ]
+        yield from below or [Given(name, name)]
+
+
+def _within(value: object) -> Iterator[tuple[str, msgspec.Struct]]:
+    """Structs in a value, each with its place there; a site's `defaults` are checked as a job's."""
+    items: Iterable[tuple[object, object]] = ()
+    if isinstance(value, msgspec.Struct) and not isinstance(value, JobSpec):
+        yield "", value
+    elif isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    yield from ((f".{key}", one) for key, one in items if isinstance(one, msgspec.Struct))
+
+
+def ignored(spec: JobSpec, scheduler: Scheduler) -> list[str]:
+    """The fields that a job sets and that have no effect on this scheduler."""
+    handled = OF_EVERY_SCRIPT | scheduler.handles
+    names = (one for one in given(spec) if _is_listed(one.name, scheduler.ignores))
+    return list(dict.fromkeys(_as_a_whole(one, handled) for one in names))
+
+
+def refused_of_job(spec: JobSpec, site: Site, scheduler: Scheduler) -> Iterator[tuple[str, str]]:
+    """The fields that a job sets and that are not handled there, each with what to do instead."""
+    fields = _unlisted(spec, OF_EVERY_SCRIPT | scheduler.handles | scheduler.ignores)
+    for field in fields:
+        fix = scheduler.instead.get(field, "drop it")
+        yield field, f"is not supported by {scheduler.title}, which {site.name} runs: {fix}"
+
+
+def refused_of_site(site: Site, scheduler: Scheduler) -> Iterator[tuple[str, str]]:
+    """The same of a profile."""
+    for field in _unlisted(site, OF_SITES | scheduler.handles_of_site):
+        yield field, f"is not supported by {scheduler.title}, the scheduler of this site: drop it"
+
+
+def _unlisted(fields: msgspec.Struct, listed: frozenset[str]) -> list[str]:
+    found = (one for one in given(fields) if not _is_listed(one.name, listed))
+    return list(dict.fromkeys(_as_a_whole(one, listed) for one in found))
+
+
+def _is_listed(name: str, listed: frozenset[str]) -> bool:
+    """Whether a field is among these, or all that it could hold is: an empty `snapshot` is a field, too."""
+    return name in listed or _holds_some(name, listed)
+
+
+def _as_a_whole(one: Given, others: frozenset[str]) -> str:
+    """A field's place; the outermost one's, if nothing in that is among these others."""
+    outer = one.name.partition(".")[0]
+    return one.place if _holds_some(outer, others) else outer
+
+
+def _holds_some(name: str, listed: frozenset[str]) -> bool:
+    return any(one.startswith(f"{name}.") for one in listed)

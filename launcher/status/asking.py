@@ -1,0 +1,148 @@
+"""When the schedulers of runs are asked about them, and what for: one question to each for all of its runs.
+
+None where records leave nothing in doubt, and the less often, the longer nothing changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from launcher.errors import CastoffError
+from launcher.runs.directory import check_trusted
+from launcher.runs.records import write
+from launcher.runs.run import Run
+from launcher.schedulers.base import QueuedScheduler
+from launcher.schedulers.command import PATIENCE
+from launcher.schedulers.jobs import JobTold
+from launcher.schedulers.queue import NOT_ASKED, Answer
+from launcher.status import queued
+from launcher.status.settle import decide
+from launcher.status.survey import LAST_WORD, Scene
+
+AT_A_GLANCE = 5.0
+"""Seconds for a scheduler's answer that a person waits for."""
+
+_ASK = 2.0
+_SLOWEST_ASK = 30.0
+"""Seconds between two questions to a scheduler: more of them the longer ago records have changed."""
+
+
+class Asking:
+    """Asks the schedulers of runs about them when that is due."""
+
+    def __init__(self, patience: float | None = None) -> None:
+        """`patience`: seconds for an answer (default: what a busy scheduler may take)."""
+        self._patience = patience
+        self._sides: dict[str, _Side] = {}
+
+    def silence_on(self, run: Run) -> str | None:
+        """Why its scheduler could not tell of a run the last time; None where it did, or was not asked."""
+        return next(filter(None, (side.silence_on(run) for side in self._sides.values())), None)
+
+    def told(self, scenes: list[Scene]) -> dict[Path, queued.Told]:
+        """What is known of runs on Slurm or PBS, by directory, each with its scene as it is by now."""
+        found: dict[Path, queued.Told] = {}
+        theirs: dict[str, list[Scene]] = {}
+        for scene in scenes:
+            if scene.scheduler is not None and scene.queued:
+                own = theirs.setdefault(scene.scheduler.name, [])
+                own.append(scene)
+                if scene.scheduler.name not in self._sides:
+                    self._sides[scene.scheduler.name] = _Side(scene.scheduler, self._patience)
+        for name, own in sorted(theirs.items()):
+            found |= self._sides[name].told(own)
+        return found
+
+
+class _Side:
+    """One scheduler, asked about all runs that are its own."""
+
+    def __init__(self, scheduler: QueuedScheduler, patience: float | None) -> None:
+        self._queue = scheduler.queue(patience=patience or PATIENCE)
+        self._answer = NOT_ASKED
+        self._elsewhere: dict[Path, str] = {}
+        self._history: Mapping[str, list[JobTold]] | None = None
+        self._records: dict[Path, frozenset[tuple[int, int, bool]]] = {}
+        self._jobs: set[str] = set()
+        self._asked: float | None = None
+        self._changed = 0.0
+
+    def silence_on(self, run: Run) -> str | None:
+        """Why it could not tell of a run the last time; None where it did, or was not asked about it."""
+        return self._elsewhere.get(run.path) or (self._answer.silence if run.path in self._records else None)
+
+    def told(self, scenes: list[Scene]) -> dict[Path, queued.Told]:
+        """What is known of its runs."""
+        doubtful = [scene for scene in scenes if scene.needs_queue()]
+        if doubtful and self._is_due(doubtful):
+            self._ask(doubtful)
+            asked = {run.run.path for run in doubtful}
+            further = True
+            while further:  # records are read after each answer: what has ended since may be over for it
+                scenes = [self._again(scene) if scene.run.path in asked else scene for scene in scenes]
+                further = self._ask_further([scene for scene in scenes if scene.run.path in asked])
+        return self._judge(scenes)
+
+    def _is_due(self, runs: list[Scene]) -> bool:
+        new = any(run.run.path not in self._records or run.jobs - self._jobs for run in runs)
+        if self._asked is None or new:
+            return True  # its jobs may be newer than the answer
+        changed = any(self._records[run.run.path] != run.state_of_records for run in runs)
+        pause = _ASK if changed else min(_SLOWEST_ASK, max(_ASK, (self._asked - self._changed) / 4))
+        return time.monotonic() - self._asked >= pause
+
+    def _ask(self, runs: list[Scene]) -> None:
+        told = [(run, self._queue.elsewhere(run.clusters)) for run in runs]
+        self._elsewhere = {run.run.path: why for run, why in told if why}
+        here = {job for run, why in told if not why for job in run.jobs}
+        self._answer = self._queue.ask(here) if len(self._elsewhere) < len(runs) else NOT_ASKED
+        self._jobs = {job for run in runs for job in run.jobs}
+        self._history = None
+        self._asked = time.monotonic()
+        records = {run.run.path: run.state_of_records for run in runs}
+        if records != self._records:
+            self._records, self._changed = records, self._asked
+
+    def _ask_further(self, runs: list[Scene]) -> bool:
+        """Ask about jobs that have been submitted since, as by those that go on; whether there were any."""
+        here = [run for run in runs if run.run.path not in self._elsewhere]
+        further = {job for run in here for job in run.jobs} - self._jobs
+        if not further or not self._queue.asks_by_id or self._answer.silence:
+            return False
+        self._jobs |= further
+        self._answer = self._answer.joined(self._queue.ask(further))
+        return True
+
+    def _again(self, scene: Scene) -> Scene:
+        """A run's records as they are after the answer, which may decide whether it was submitted."""
+        try:
+            if scene.unclear and not scene.held and scene.run.path not in self._elsewhere:
+                decide(scene.run, self._queue, self._answer, scene.unclear)
+            return Scene(scene.run, held=scene.held)
+        except (CastoffError, OSError):
+            return scene  # what cannot be written stays as unclear as it was; what was read still counts
+
+    def _judge(self, runs: list[Scene]) -> dict[Path, queued.Told]:
+        told = {run.run.path: self._told_of(run) for run in runs}
+        doubtful = {job for one in told.values() for job in one.doubtful}
+        if doubtful and self._asked is not None:
+            self._history = self._queue.history(doubtful)
+            if self._history is not None:
+                told |= {path: self._told_of(one.run) for path, one in told.items() if one.doubtful}
+        for path, one in told.items():
+            # So that nobody asks again; where that cannot be, somebody will.
+            with contextlib.suppress(OSError, CastoffError):
+                for folder, last in one.learnt:
+                    check_trusted(path)
+                    folder.mkdir(mode=0o700, exist_ok=True)
+                    write(folder / LAST_WORD, last)
+        return told
+
+    def _told_of(self, run: Scene) -> queued.Told:
+        seen = {one[:2] for one in self._records.get(run.run.path, ())}
+        if elsewhere := self._elsewhere.get(run.run.path):
+            return queued.Told(run, self._queue, Answer({}, frozenset(), elsewhere), {}, seen)
+        return queued.Told(run, self._queue, self._answer, self._history, seen)

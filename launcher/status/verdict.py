@@ -1,0 +1,105 @@
+"""The status of a run as a whole, from those of its members: its state and ending, and why it is so."""
+
+from __future__ import annotations
+
+import time
+
+from launcher.runs.states import MemberStatus, RunStatus, code_of, joint_state, worst
+from launcher.schedulers.local.control import is_abandoned
+from launcher.schedulers.registry import is_own
+from launcher.status import queued
+from launcher.status.survey import REQUEUE_MEMORY, Scene
+
+
+def assembled(
+    scene: Scene,
+    members: list[MemberStatus],
+    elsewhere: str | None = None,
+    told: queued.Told | None = None,
+) -> RunStatus:
+    """The status of a run. `elsewhere`: the host to ask whether castoff's own scheduler of it lives.
+
+    `told`: what its scheduler says of it, where that is another one.
+    """
+    state = joint_state(members)
+    over = state in ("ended", "unknown")
+    submission, plan = scene.submission, scene.plan
+    return RunStatus(
+        id=scene.run.id,
+        name=plan.name or scene.run.id,
+        site=plan.site,
+        scheduler=plan.scheduler,
+        job=scene.job,
+        directory=str(scene.run.path),
+        state=state,
+        ending=worst(member.ending for member in members) if over else None,
+        code=code_of(members) if state == "ended" else None,
+        reason=_reason(scene, members, elsewhere, told) if scene.is_there else "its directory is gone",
+        stop_asked=scene.stop_asked,
+        final=state == "ended" and _is_final(scene, members),
+        submitted=submission.time if submission else None,
+        walltime=plan.walltime,
+        members=members,
+        unsettled=told is not None and told.unsettled,
+    )
+
+
+def _is_final(scene: Scene, members: list[MemberStatus]) -> bool:
+    """Whether an ended run will stay as it is: what its scheduler might start again will not."""
+    if scene.submission is not None and is_own(scene.plan.scheduler):
+        return not scene.alive
+    last = [member.attempts[-1] for member in members if member.attempts]
+    ended = max((attempt.ended or time.time() for attempt in last), default=0.0)
+    submitted = scene.queued and scene.submission is not None
+    may_go_on = not submitted and any(one.ending == "again" for one in last)
+    return time.time() - ended > REQUEUE_MEMORY and not may_go_on
+
+
+def _reason(
+    scene: Scene, members: list[MemberStatus], elsewhere: str | None, told: queued.Told | None
+) -> str | None:
+    """Why it was never submitted, why it waits, why nobody knows how it ended, or how it can go on."""
+    run, submission, state = scene.run, scene.submission, joint_state(members)
+    refused = [send.error for send in scene.sends if send.error]
+    if submission and (submission.error is not None or refused):
+        return f"it could not be submitted: {submission.error or refused[0]}"
+    if state == "ended":
+        if worst(member.ending for member in members) != "again":
+            return None
+        return _CAN_GO_ON.format(run.id) if submission else _BY_HAND.format(scene.job)
+    if told is not None:
+        if submission and state != "running" and not scene.sends and not scene.attempts and not scene.alive:
+            return _KILLED_EARLY.format(run.id)
+        words = [one.reason for one in members if one.state == state != "running" and one.reason]
+        return told.stuck or next(iter(words), None)
+    if state == "running" and scene.alive and is_abandoned(run):
+        return f"its scheduler is gone, but what it started lives: `castoff cancel {run.id}` ends it"
+    if state != "unknown":
+        return None
+    if not submission:
+        return "castoff did not submit it, so nothing tells whether its script still runs"
+    if elsewhere:
+        return f"its scheduler runs, or ran, on {elsewhere}: ask there"
+    return _KILLED_EARLY.format(run.id) if not submission.job and not scene.attempts else _ALL_KILLED
+
+
+_ALL_KILLED = (
+    "its scheduler is gone and no ending was written: everything was killed at once, or the machine went "
+    "down; castoff does not guess. Read the logs, then resubmit it"
+)
+_KILLED_EARLY = "it was killed while it was submitted, so nothing began; `castoff resubmit {}` sends it"
+_CAN_GO_ON = "it stopped early and can go on: castoff resubmit {}"
+_BY_HAND = (
+    "it stopped early and can go on; castoff did not submit it, so only the scheduler of job {} knows "
+    "whether it does"
+)
+
+
+_STAYS_ENDED = ("done", "failed", "out-of-memory")
+"""Endings after which no scheduler starts a job again."""
+
+
+def needs_no_secrets(now: RunStatus) -> bool:
+    """Whether nothing of a run will begin, unless it is submitted again."""
+    ended = now.state == "ended"
+    return ended and (now.final or all(member.ending in _STAYS_ENDED for member in now.members))
