@@ -218,7 +218,7 @@ class Says(Toy):
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "refused", "told"),
+    ("before", "now", "refused", "stated"),
     [
         ({"folder": "/a/x"}, {"folder": "/b/y"}, 0, 0),
         ({"folder": {"train": "x"}}, {"folder": {"train": "y"}}, 0, 0),

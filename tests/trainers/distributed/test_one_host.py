@@ -140,7 +140,7 @@ LAUNCHED = {
 
 
 @pytest.mark.parametrize(
-    ("told", "address", "one"),
+    ("given", "address", "one"),
     [
         ({**LAUNCHED, "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, "x0", True),
         ({**LAUNCHED, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}, "x0", False),

@@ -265,7 +265,7 @@ def test_a_stopped_rank_and_one_that_hangs_are_named_and_the_others_have_their_s
     )
     assert re.fullmatch(
         rf"castoff train: rank 2 \({HOST}\) is busy after step 5: in read_a_file_that_never_comes "
-        r"\(test_watch\.py:\d+\); it has not come to where the others wait",
+        r"\(test_watchdog\.py:\d+\); it has not come to where the others wait",
         said[1],
     )
     assert said[2].startswith("castoff train: ranks 0, 3 waited after step 5: in ")

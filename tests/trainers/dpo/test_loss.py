@@ -40,7 +40,7 @@ def log_probabilities_of_pairs(number: int = 50) -> tuple[Tensor, Tensor, Tensor
 
 
 @pytest.mark.parametrize(
-    ("told", "wanted"),
+    ("given", "wanted"),
     [
         ({"loss": "sigmoid"}, math.log(2)),
         ({"loss": "sigmoid", "label_smoothing": 0.2}, math.log(2)),
@@ -118,7 +118,7 @@ def test_of_two_alike_neither_is_preferred() -> None:
     assert found["logps/rejected"].tolist() == policy[:, 1].tolist()
 
 
-@pytest.mark.parametrize("told", LOSSES)
+@pytest.mark.parametrize("stated", LOSSES)
 def test_gradients(stated: dict[str, Any]) -> None:
     """As differences say, and of both sequences: the chosen one becomes likelier, the other less likely."""
     policy, reference, residues = log_probabilities_of_pairs(5)
@@ -129,7 +129,7 @@ def test_gradients(stated: dict[str, Any]) -> None:
     assert bool((gradient[:, 0] < 0).all()) and bool((gradient[:, 1] > 0).all())
 
 
-@pytest.mark.parametrize("told", LOSSES)
+@pytest.mark.parametrize("given", LOSSES)
 def test_sequences_far_from_the_reference(given: dict[str, Any]) -> None:
     """No infinity, and of a pair learned wrong a gradient that puts it right."""
     policy = torch.tensor([[-5e4, 0.0], [0.0, -5e4]], requires_grad=True)

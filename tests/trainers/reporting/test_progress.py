@@ -18,11 +18,11 @@ from trainers.reporting.progress import Progress, spoken
 
 SHOW = """
 import logging, sys, torch
-from trainers.distributed.process_group import Place
+from trainers.distributed.process_group import RankContext
 from trainers.reporting.progress import Progress
 
 logging.basicConfig(level="INFO", format="[RANK 0] %(message)s")
-place = Place(int(sys.argv[1]), 2, torch.device("cpu"))
+place = RankContext(int(sys.argv[1]), 2, torch.device("cpu"))
 with Progress(place, total=10, epochs=3, done=4, epoch=1) as progress:
     for done in range(5, 11):
         progress.step(done, 1)

@@ -63,7 +63,7 @@ def test_digests_are_of_what_is_trained_on_and_validated_with() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sets", "told"),
+    ("sets", "given"),
     [
         ({"train": made("abcd", "1111")}, "all 4 pairs share structures with each other"),
         ({"train": made("abcdefgh", "11112222")}, "0.25 of 8 pairs would be 2, but 4 are held out, because"),

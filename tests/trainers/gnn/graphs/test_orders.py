@@ -73,7 +73,7 @@ CIRCLE = numpy.roll(numpy.eye(4), 1, axis=1)
         (CIRCLE, None, r"go in a circle, near the elements \[0, 1, 2\]"),
         (numpy.diag([0, 1, 0]), None, "element 1 precedes itself"),
         (numpy.zeros((3, 4)), None, r"shape \(3, 4\), which is not a square"),
-        (numpy.zeros(3), None, "no square"),
+        (numpy.zeros(3), None, "not a square"),
         (numpy.full((2, 2), numpy.nan), None, "NaN"),
         (numpy.array([["a"]]), None, "no numbers"),
         (ORDER, len(ORDER) + 1, "by its size, but a matrix of"),

@@ -79,7 +79,7 @@ def test_a_store_whose_samples_cannot_be_counted_is_listed(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("given", "said"),
     [
         ([9], "but it has 5 groups"),
         ([1, 2], "holds"),
