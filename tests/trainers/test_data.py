@@ -155,9 +155,7 @@ def test_a_batch_of_tensors_is_looked_up_at_once(workers: int, monkeypatch: pyte
 )
 def test_tensors_that_collate_may_lay_otherwise_go_through_it(odd: Tensor) -> None:
     loaded_by_one = evaluation_loader(
-        TensorDataset(odd),
-        *(Evaluation(batch_size=4), training(), default_collate),
-        **{"rank": 0, "world_size": 1},
+        TensorDataset(odd), Evaluation(batch_size=4), training(), default_collate, rank=0, world_size=1
     )
     (first, *_) = [batch.data for batch in loaded_by_one]
     expected = default_collate([(odd[index],) for index in range(4)])

@@ -252,8 +252,13 @@ def test_a_step_that_is_not_reported_needs_a_finite_gradient_and_no_norm(
     value: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = engine(Place(0, 1, CPU), log_every=3)
-    normed = []
-    monkeypatch.setattr(GradientNorm, "__call__", lambda _, gradients: normed.append(1) or torch.tensor(1.0))
+    normed: list[int] = []
+
+    def norm(_: GradientNorm, gradients: list[Tensor]) -> Tensor:
+        normed.append(len(gradients))
+        return torch.tensor(1.0)
+
+    monkeypatch.setattr(GradientNorm, "__call__", norm)
     for step in range(6):
         made.begin(step)
         gradients_of(made, 1.0)

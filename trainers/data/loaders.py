@@ -62,8 +62,8 @@ class MapLoader(TrainingLoader):
             drop_last=training.drop_last,
         )
         self._batches = _MicroBatches(self._deal, training, place.rank, lengths_of(dataset))
-        samples, collate = _samples_and_collate(dataset, training.seed, collate)
-        self._loader = loader(samples, training, training, self._batches, collate)
+        samples, joined = _samples_and_collate(dataset, training.seed, collate)
+        self._loader = loader(samples, training, training, self._batches, joined)
         _tell_of_dropped(self._deal, training, place)
 
     @property
@@ -112,8 +112,8 @@ class EvaluationLoader:
         _length(dataset, "validation and test sets need one, so that every sample counts once")
         self._share = _Share(evaluation_order(dataset), size, rank, world_size)
         self._stream = Stream(EVALUATION, training.seed)
-        samples, collate = _samples_and_collate(dataset, training.seed, collate)
-        self._loader = loader(samples, settings, training, self._share, collate)
+        samples, joined = _samples_and_collate(dataset, training.seed, collate)
+        self._loader = loader(samples, settings, training, self._share, joined)
 
     def __len__(self) -> int:
         """This rank's batches."""
@@ -260,7 +260,8 @@ class _Rows(Dataset[Any]):
 
     def __getitems__(self, wanted: Wanted) -> list[Tensor]:
         """The batch of (epoch, indices)."""
-        dataset, (_, indices) = self._dataset, wanted
+        dataset: Any = self._dataset
+        _, indices = wanted
         while type(dataset) is Subset:
             dataset, indices = dataset.dataset, [dataset.indices[index] for index in indices]
         rows = torch.tensor(indices)
