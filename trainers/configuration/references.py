@@ -39,7 +39,7 @@ class _Resolution:
         self._circles: list[set[FieldPath]] = []
 
     def of(self, value: Any, place: FieldPath, behind: tuple[FieldPath, ...]) -> Any:
-        """A value that stands at `place`; `behind`: the references that have led to it."""
+        """A value that stands at `context`; `behind`: the references that have led to it."""
         if isinstance(value, Reference):
             return self._followed(value, place, behind)
         if isinstance(value, Mapping):

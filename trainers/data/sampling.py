@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from trainers.configuration.fields import ConfigError
@@ -35,12 +36,9 @@ class ShardPlan(NamedTuple):
         middle = (self.even_from * self.global_batch + self.length + 1) // 2
         return (first, middle) if step == self.even_from else (middle, self.length)
 
-    def micros(self, step: int, rank: int) -> list[int]:
+    def micros(self, step: int, rank: int) -> tuple[int, ...]:
         """The sizes of a rank's micro-batches, which differ by one at most; as many on every rank."""
-        samples = self.samples(step)
-        count = -(-samples // (self.world_size * self.batch_size))
-        share = (samples - rank + self.world_size - 1) // self.world_size
-        return [(share + count - 1 - number) // count for number in range(count)]
+        return _micros(self.samples(step), rank, self.world_size, self.batch_size)
 
     def smallest(self, step: int) -> int:
         """The smallest micro-batch of any rank."""
@@ -121,6 +119,13 @@ def micro_batches(plan: ShardPlan, order: Order | range, rank: int, consumed: in
             for size in plan.micros(step, rank):
                 yield samples[at : at + size]
                 at += size
+
+
+@lru_cache  # all steps but an epoch's last have the same
+def _micros(samples: int, rank: int, world_size: int, batch_size: int) -> tuple[int, ...]:
+    count = -(-samples // (world_size * batch_size))
+    share = (samples - rank + world_size - 1) // world_size
+    return tuple((share + count - 1 - number) // count for number in range(count))
 
 
 def _share(plan: ShardPlan, step: int, rank: int) -> range:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any, NamedTuple
 
 import psutil
@@ -29,7 +31,7 @@ class Use(NamedTuple):
 def use_of(device: torch.device) -> Use:
     """What this process has of a device; nothing waits for it."""
     if device.type == "cpu":
-        return Use(psutil.Process().memory_info().rss / 1e9, _UNTOLD, _UNTOLD, _UNTOLD)
+        return Use(_process(os.getpid()).memory_info().rss / 1e9, _UNTOLD, _UNTOLD, _UNTOLD)
     if device.type == "mps":
         allocated, reserved = torch.mps.current_allocated_memory(), torch.mps.driver_allocated_memory()
         return Use(allocated / 1e9, allocated / 1e9, reserved / 1e9, _UNTOLD)
@@ -40,6 +42,12 @@ def use_of(device: torch.device) -> Use:
         module.memory_reserved(device) / 1e9,
         _utilization(module, device),
     )
+
+
+@cache
+def _process(pid: int) -> psutil.Process:
+    """Made once, because psutil reads then when the process began."""
+    return psutil.Process(pid)
 
 
 def _utilization(module: Any, device: torch.device) -> float:

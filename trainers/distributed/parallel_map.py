@@ -1,7 +1,8 @@
 """A function on many things, in order, by several processes.
 
-They are started anew, since a fork of a process that trains is none to rely on, and multiprocessing's others
-run its main module again.
+They are new processes, since a fork of a process that trains is not reliable. Python's ProcessPoolExecutor
+would import the main module again in each, which fails where that has no `if __name__ == "__main__"`, and its
+workers outlive a parent that is killed.
 """
 
 from __future__ import annotations

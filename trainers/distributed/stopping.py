@@ -160,7 +160,7 @@ class Stopping:
             self._rest -= 1
             return False
         mine = self.asked() is not None
-        if not self._context.distributed or self._context.world_size == 1:
+        if self._context.world_size == 1 or not self._context.distributed:
             return mine
         self._hear()
         if self._all_stop or self._rest > 0:

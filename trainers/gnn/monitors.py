@@ -7,9 +7,10 @@ numbers)}, or such a tensor itself; targets are (graphs, columns), or (graphs,) 
 
 from __future__ import annotations
 
+import importlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy
@@ -79,6 +80,16 @@ class _OfHead(ABC):
         """Of outputs (graphs, numbers), and what is wanted (graphs,); there is one at least."""
 
 
+def _of_scikit_learn(name: str) -> Callable[..., Any]:
+    """One of its measures, imported when it is needed.
+
+    torchmetrics differs in two: its ROC curve is that of sigmoids in float32, which are 1 for every logit
+    above 17, and it gives a class that nothing is of a score of 0.
+    """
+    found: Callable[..., Any] = getattr(importlib.import_module("sklearn.metrics"), name)
+    return found
+
+
 # --- Classes ------------------------------------------------------------------------------------------
 
 
@@ -88,6 +99,9 @@ class _ByClass(_OfHead):
     One output is the logit of class 1 against 0; of several the largest one is the class. A class that
     neither is there nor was predicted does not count, and has NaN as its own score.
     """
+
+    score: str
+    """What scikit-learn calls it."""
 
     def __init__(
         self, average: str | None = "macro", head: int = 0, column: int = 0, where: int | None = None
@@ -104,50 +118,35 @@ class _ByClass(_OfHead):
             raise ConfigError(problems)
         self.average = None if average == "none" else average
 
-    @abstractmethod
-    def score(self, wanted: Array, found: Array, **more: Any) -> Any:
-        """scikit-learn's, of classes."""
-
     def measure(self, outputs: Array, wanted: Array) -> Any:
         """A number, or a list with one for each class."""
+        score = _of_scikit_learn(self.score)
         found, classes = _classes(outputs), max(outputs.shape[1], 2)
         true = _whole(wanted, classes)
         if self.average is None:
             labels = list(range(classes))
-            scores = self.score(true, found, average=None, labels=labels, zero_division=0)
+            scores = score(true, found, average=None, labels=labels, zero_division=0)
             there = {*true.tolist(), *found.tolist()}
             return [float(each) if label in there else math.nan for label, each in enumerate(scores)]
-        return float(self.score(true, found, average=self.average, zero_division=0))
+        return float(score(true, found, average=self.average, zero_division=0))
 
 
 class F1(_ByClass):
     """The harmonic mean of precision and recall."""
 
-    def score(self, wanted: Array, found: Array, **more: Any) -> Any:
-        """As scikit-learn has it."""
-        from sklearn.metrics import f1_score
-
-        return f1_score(wanted, found, **more)
+    score = "f1_score"
 
 
 class Precision(_ByClass):
     """The share of what was taken for a class that is of it."""
 
-    def score(self, wanted: Array, found: Array, **more: Any) -> Any:
-        """As scikit-learn has it."""
-        from sklearn.metrics import precision_score
-
-        return precision_score(wanted, found, **more)
+    score = "precision_score"
 
 
 class Recall(_ByClass):
     """The share of a class that was taken for it."""
 
-    def score(self, wanted: Array, found: Array, **more: Any) -> Any:
-        """As scikit-learn has it."""
-        from sklearn.metrics import recall_score
-
-        return recall_score(wanted, found, **more)
+    score = "recall_score"
 
 
 class Accuracy(_OfHead):
@@ -166,50 +165,41 @@ class RocAuc(_OfHead):
 
     def measure(self, outputs: Array, wanted: Array) -> float:
         """A number from 0 to 1."""
-        from sklearn.metrics import roc_auc_score
-
         logits, classes = _single(outputs, self.head), _whole(wanted, 2)
         if len(numpy.unique(classes)) < 2 or not numpy.isfinite(logits).all():
             return math.nan
-        return float(roc_auc_score(classes, logits))
+        return float(_of_scikit_learn("roc_auc_score")(classes, logits))
 
 
 # --- Numbers ------------------------------------------------------------------------------------------
 
 
 class _OfNumbers(_OfHead):
-    """A measure of one output that is a number; NaN where it or its target is none."""
+    """A measure of one output that is a number; NaN where it or its target is not finite, or of too few."""
 
-    @abstractmethod
-    def compared(self, wanted: Array, found: Array) -> float:
-        """scikit-learn's, of finite numbers."""
+    score: str
+    """What scikit-learn calls it."""
+    least = 1
+    """Graphs that it takes."""
 
     def measure(self, outputs: Array, wanted: Array) -> float:
         """A number, in the target's unit or without any."""
         found = _single(outputs, self.head)
-        if not (numpy.isfinite(found).all() and numpy.isfinite(wanted).all()):
+        if len(wanted) < self.least or not (numpy.isfinite(found).all() and numpy.isfinite(wanted).all()):
             return math.nan
-        return float(self.compared(wanted, found))
+        return float(_of_scikit_learn(self.score)(wanted, found))
 
 
 class MeanAbsoluteError(_OfNumbers):
     """How far outputs lie from their targets, on average."""
 
-    def compared(self, wanted: Array, found: Array) -> float:
-        """As scikit-learn has it."""
-        from sklearn.metrics import mean_absolute_error
-
-        return float(mean_absolute_error(wanted, found))
+    score = "mean_absolute_error"
 
 
 class RootMeanSquaredError(_OfNumbers):
     """The same, with large errors counting for more."""
 
-    def compared(self, wanted: Array, found: Array) -> float:
-        """The root of scikit-learn's mean squared error."""
-        from sklearn.metrics import mean_squared_error
-
-        return math.sqrt(mean_squared_error(wanted, found))
+    score = "root_mean_squared_error"
 
 
 class R2(_OfNumbers):
@@ -218,11 +208,8 @@ class R2(_OfNumbers):
     NaN of fewer than two graphs.
     """
 
-    def compared(self, wanted: Array, found: Array) -> float:
-        """As scikit-learn has it."""
-        from sklearn.metrics import r2_score
-
-        return float(r2_score(wanted, found)) if len(wanted) > 1 else math.nan
+    score = "r2_score"
+    least = 2
 
 
 # --- Heads and columns ----------------------------------------------------------------------------------

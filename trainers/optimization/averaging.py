@@ -13,8 +13,8 @@ class AveragedWeights:
     """Averages a module's weights after each step; buffers are copied.
 
     The decay grows with the number of updates n, as min(decay, (1 + n) / (10 + n)), so that the
-    average forgets where it began (as in Lou et al., arXiv 2310.16834). torch's AveragedModel copies
-    its counter to the device at each update, for which the host waits.
+    average forgets where it began (as in Lou et al., arXiv 2310.16834). torch's AveragedModel takes the
+    first step's weights whole, and copies its counter to the device at each update, for which the host waits.
     """
 
     def __init__(self, model: nn.Module, decay: float):

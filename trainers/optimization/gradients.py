@@ -1,7 +1,8 @@
-"""The norm of a step's gradient, taken over the memory that DDP lays gradients in where it can be."""
+"""The norm of a step's gradient, and whether it is finite, over the memory that DDP lays gradients in."""
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Sequence
 
 import torch
@@ -23,17 +24,29 @@ class GradientNorm:
 
     def __call__(self, gradients: list[Tensor]) -> Tensor:
         """A number on their device; 0 if there are none."""
-        if self._in_buckets:
-            addresses = [each.data_ptr() for each in gradients]
-            if addresses != self._addresses:
-                self._addresses, self._buckets = addresses, _memory_of(gradients)
-            gradients = self._buckets or gradients
+        gradients = self._in_memory(gradients)
         if not gradients or not self._alike:
             return nn.utils.get_total_norm(gradients)
         # As get_total_norm, most of whose time goes into sorting them by device and type.
         all_of_them = gradients[0] if len(gradients) == 1 else torch.stack(torch._foreach_norm(gradients))
         norm: Tensor = torch.linalg.vector_norm(all_of_them)
         return norm
+
+    def sums_are_finite(self, gradients: list[Tensor]) -> bool:
+        """Whether the sum of each gradient is finite, which takes less than half of the norm's time on a CPU.
+
+        One number that is not finite makes its sum so. Finite ones may have a sum that overflows: if this is
+        False, the norm decides.
+        """
+        return all(cmath.isfinite(each.sum().item()) for each in self._in_memory(gradients))
+
+    def _in_memory(self, gradients: list[Tensor]) -> list[Tensor]:
+        if self._in_buckets:
+            addresses = [each.data_ptr() for each in gradients]
+            if addresses != self._addresses:
+                self._addresses, self._buckets = addresses, _memory_of(gradients)
+            return self._buckets or gradients
+        return gradients
 
 
 def _memory_of(tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -47,3 +60,20 @@ def _memory_of(tensors: Sequence[Tensor]) -> list[Tensor]:
         elements[at] = elements.get(at, 0) + each.numel()
     theirs_alone = all(flat[at].numel() == count for at, count in elements.items())
     return list(flat.values()) if theirs_alone else []
+
+
+class UnreadNorm:
+    """A norm on its way from the device, and the losses that it came from."""
+
+    def __init__(self, step: int, norm: Tensor, losses: list[Tensor]):
+        self.step = step
+        self.losses = losses
+        self._copy = torch.empty((), dtype=norm.dtype, pin_memory=norm.device.type == "cuda")
+        self._copy.copy_(norm, non_blocking=True)
+        self._arrived = torch.Event(norm.device)
+        self._arrived.record()
+
+    def finite(self) -> bool:
+        """Whether it was a number; waits for the step that it belongs to, and for none after it."""
+        self._arrived.synchronize()
+        return bool(torch.isfinite(self._copy))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -38,7 +37,6 @@ class Reports:
         self._context = context
         self._throughput = Throughput(context, config.training.log_every)
         self._progress: Progress | None = None
-        self._began = 0.0
         self._samples = 0
         self._member = config.member
         self._notes = without_effect(config, limits_memory=limiter(context.device) is not None)
@@ -91,11 +89,8 @@ class Reports:
         """An epoch begins, or what is left of one goes on."""
 
     def waits(self, groups: Iterable[Group]) -> Iterator[Group]:
-        """The same groups; how long each was waited for is told."""
-        self._began = time.perf_counter()
-        for group in self._throughput.waits(groups):
-            yield group
-            self._began = time.perf_counter()
+        """The same groups; how long each was waited for is reported."""
+        return self._throughput.waits(groups)
 
     def add(self, loss: Loss, samples: int) -> None:
         """Take in the loss of a micro-batch of so many samples."""
@@ -108,11 +103,11 @@ class Reports:
 
     def step_done(self, state: TrainingState) -> float:
         """One optimizer step is done: how many seconds it took, with the wait for its data."""
-        self._throughput.step(self._samples)
+        took = self._throughput.step(self._samples)
         self._samples = 0
         if self._progress is not None:
             self._progress.step(state.step, state.epoch)
-        return time.perf_counter() - self._began
+        return took
 
     def paused(self) -> AbstractContextManager[None]:
         """Around what is not training: a validation, a checkpoint."""

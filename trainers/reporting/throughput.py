@@ -53,13 +53,14 @@ class Throughput:
         self._context = context
         self._every = max(1, log_every // _SAMPLES)
         self._clock = clock
+        self._step_began = clock()
         self._begin()
 
     def waits(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """The same batches; how long each was waited for is data wait."""
         wanted = iter(batches)
         while True:
-            began = self._clock()
+            self._step_began = began = self._clock()
             try:
                 batch = next(wanted)
             except StopIteration:
@@ -78,10 +79,13 @@ class Throughput:
             return nullcontext()
         return self._timed(total)
 
-    def step(self, samples: int) -> None:
-        """One optimizer step is done, in which this rank had so many samples."""
+    def step(self, samples: int) -> float:
+        """One optimizer step is done, in which this rank had so many samples: the seconds since it began to
+        wait for them.
+        """
         self._steps += 1
         self._samples += samples
+        return self._clock() - self._step_began
 
     @contextmanager
     def paused(self) -> Iterator[None]:

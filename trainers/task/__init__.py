@@ -185,7 +185,7 @@ def move(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(move(item, device) for item in batch))
     if isinstance(batch, (list, tuple)):
-        return type(batch)(move(item, device) for item in batch)
+        return type(batch)([move(item, device) for item in batch])
     if isinstance(batch, Mapping):
         return {key: move(item, device) for key, item in batch.items()}
     if hasattr(batch, "to"):  # torch_geometric's Data

@@ -16,6 +16,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
 from tests.cases import others_long
@@ -127,6 +128,39 @@ def test_samples_of_tensors_are_seeded_if_they_can_draw(kind: type[TensorDataset
     torch.manual_seed(2)
     assert seeded.__getitems__((0, [1, 2])) == first
     assert (drawn == torch.rand(())) == (kind is Noisy)
+
+
+@pytest.mark.parametrize("workers", others_long([0, 1], {0}))
+def test_a_batch_of_tensors_is_looked_up_at_once(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As default_collate makes it of its samples, to the bit and the stride."""
+    whole = TensorDataset(torch.randn(40, 3, 2), torch.randn(5, 40).T, torch.arange(40))
+    picked = Subset(Subset(whole, range(10, 30)), list(range(0, 20, 2)))
+    for data in (whole, picked):
+        settings = training(num_workers=workers)
+        loader = training_loader(data, settings, RankContext(0, 1, CPU), default_collate)
+        beside = training_loader(data, settings, RankContext(0, 1, CPU), lambda some: default_collate(some))
+        wanted = [micro.data for group in beside.groups(0, 0) for micro in group.micros]
+        with monkeypatch.context() as patched:
+            patched.delattr(TensorDataset, "__getitem__")
+            found = [micro.data for group in loader.groups(0, 0) for micro in group.micros]
+        for one, other in zip(found, wanted, strict=True):
+            assert type(one) is type(other)
+            for mine, theirs in zip(one, other, strict=True):
+                assert torch.equal(mine, theirs)
+                assert (mine.dtype, mine.stride()) == (theirs.dtype, theirs.stride())
+
+
+@pytest.mark.parametrize(
+    "odd", [torch.randn(8, 2, 3, 3).to(memory_format=torch.channels_last), nn.Parameter(torch.ones(8, 2))]
+)
+def test_tensors_that_collate_may_lay_otherwise_go_through_it(odd: Tensor) -> None:
+    loaded_by_one = evaluation_loader(
+        TensorDataset(odd), Evaluation(batch_size=4), training(), default_collate, rank=0, world_size=1
+    )
+    (first, *_) = [batch.data for batch in loaded_by_one]
+    expected = default_collate([(odd[index],) for index in range(4)])
+    assert torch.equal(first[0], expected[0])
+    assert first[0].stride() == expected[0].stride()
 
 
 class Declared(Dataset[Any]):

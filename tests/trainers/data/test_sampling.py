@@ -111,7 +111,8 @@ def test_the_end_of_an_epoch(
     length: int, shape: tuple[int, int, int], drop_last: bool, steps: list[list[list[int]]]
 ) -> None:
     plan = shard(length, *shape, drop_last=drop_last)
-    assert [[plan.micros(step, rank) for rank in range(shape[2])] for step in range(plan.steps)] == steps
+    shares = [[list(plan.micros(step, rank)) for rank in range(shape[2])] for step in range(plan.steps)]
+    assert shares == steps
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ def test_the_order_of_logits_by_themselves() -> None:
     assert RocAuc()(logits(-5, -6, 7, -7, -4), column(1, 0, 1, 0, 1)) == 1.0
     assert RocAuc()(logits(0, 0, 0, 0, 0), WANTED) == pytest.approx(0.5)
     assert math.isnan(RocAuc()(FOUND, column(1, 1, 1, 1, 1)))
+    assert RocAuc()(logits(30, 20, 40, 25, 50), column(1, 0, 1, 0, 1)) == 1.0, "whose sigmoids are all 1"
 
 
 @pytest.mark.parametrize("kind", [MeanAbsoluteError, RootMeanSquaredError, R2, RocAuc])

@@ -22,6 +22,7 @@ from trainers.configuration.config import Config
 from trainers.configuration.fields import ConfigError
 from trainers.distributed.process_group import RankContext, cleanup_ddp, initialize_ddp
 from trainers.optimization.engine import MOST_SKIPPED, Engine, NonFiniteError
+from trainers.optimization.gradients import GradientNorm
 from trainers.optimization.optimizer import make_optimizer
 from trainers.optimization.wrapping import _Everything, distributed, prepared_model
 from trainers.task import Loss
@@ -239,6 +240,78 @@ def test_a_finite_loss_with_an_infinite_gradient() -> None:
     made = engine(RankContext(0, 1, CPU))
     with pytest.raises(NonFiniteError, match="no loss is, but the gradient is"):
         one_step(made, lambda out: (out.sum() * 0).sqrt())
+
+
+def gradients_of(made: Engine, value: float, kind: torch.dtype = torch.float32) -> None:
+    for each in made.bare.to(kind).parameters():
+        each.grad = torch.full_like(each, value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_step_that_is_not_reported_needs_a_finite_gradient_and_no_norm(
+    value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = engine(RankContext(0, 1, CPU), log_every=3)
+    normed: list[int] = []
+
+    def norm(_: GradientNorm, gradients: list[Tensor]) -> Tensor:
+        normed.append(len(gradients))
+        return torch.tensor(1.0)
+
+    monkeypatch.setattr(GradientNorm, "__call__", norm)
+    for step in range(6):
+        made.begin(step)
+        gradients_of(made, 1.0)
+        assert made.apply()
+        assert len(normed) == (step + 1) // 3, "the norm of what is not reported is read by nobody"
+    monkeypatch.undo()
+    made.begin(6)
+    gradients_of(made, 1.0)
+    last = list(made.bare.parameters())[-1].grad
+    assert last is not None
+    last.fill_(value)
+    with pytest.raises(NonFiniteError, match=r"step 7: no loss is, but the gradient is .*: 4\.bias"):
+        made.apply()
+
+
+def test_a_sum_that_overflows_leaves_it_to_the_norm() -> None:
+    made = engine(RankContext(0, 1, CPU), log_every=3)
+    gradients_of(made, 1000.0, torch.float16)
+    assert torch.full((16, 32), 1000.0, dtype=torch.float16).sum().isinf()
+    made.optimizer.param_groups[0]["lr"] = 1e-6
+    assert made.apply()
+
+
+@pytest.mark.parametrize("step", [0, 2])
+def test_a_norm_that_overflows_clips_to_nothing(step: int) -> None:
+    """Finite numbers may have an infinite norm; without clipping the step is the same, reported or not."""
+    for clip in (None, 1.0):
+        made = engine(RankContext(0, 1, CPU), log_every=3, clip_grad_norm=clip)
+        made.begin(step)
+        gradients_of(made, 1e25)
+        if clip is None:
+            assert made.apply()
+            continue
+        with pytest.raises(NonFiniteError, match="gradients that are not: none now"):
+            made.apply()
+
+
+def test_an_optimizer_may_have_its_own_way_to_forget_gradients() -> None:
+    forgot = []
+
+    class Own(torch.optim.SGD):
+        def zero_grad(self, set_to_none: bool = True) -> None:
+            forgot.append(set_to_none)
+
+    made = engine(RankContext(0, 1, CPU))
+    made.optimizer = Own(made.bare.parameters())
+    gradients_of(made, 1.0)
+    made.begin(0)
+    assert forgot == [True]
+    plain = engine(RankContext(0, 1, CPU))
+    gradients_of(plain, 1.0)
+    plain.begin(0)
+    assert all(each.grad is None for each in plain.bare.parameters())
 
 
 def test_such_steps_can_be_skipped(caplog: pytest.LogCaptureFixture) -> None:
