@@ -102,15 +102,15 @@ def _places(kind: type[Any], path: str) -> Iterator[str]:
         inner = _section(field.type)
         if inner is not None:
             yield from _places(inner, where)
-        for told in getattr(field.type, "__metadata__", ()):
-            yield from (_join(where, name) for example in told.examples or () for name in example)
+        for given in getattr(field.type, "__metadata__", ()):
+            yield from (_join(where, name) for example in given.examples or () for name in example)
 
 
 def _mistakes(where: str, value: Any, hint: Any) -> list[str]:
     """What is wrong with a value that a field does not take."""
     names = [name for name in value if not isinstance(name, str)] if isinstance(value, Mapping) else []
     if names and takes(hint) == _BY_NAME:  # YAML reads on, off, yes, no as true and false
-        return [f"{where}: has a field {name!r}, whose name is no text; put it in quotes" for name in names]
+        return [f"{where}: has a field {name!r}, whose name is not text; put it in quotes" for name in names]
     near = suggestion(value, _choices(hint), listed=False)
     return [f"{where}: is {value!r}, but takes {takes(hint)}{near}"]
 

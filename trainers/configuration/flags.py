@@ -66,10 +66,10 @@ def add_wandb(parser: argparse.ArgumentParser) -> None:
 
 def wandb_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> dict[str, Any]:
     """That, by the fields' paths; the end of this process if it says both."""
-    told = told_by(arguments, WANDB)
+    given = told_by(arguments, WANDB)
     if not arguments.no_wandb:
-        return told
-    if told:
+        return given
+    if given:
         parser.error("--no_wandb stands beside --wandb_project or --wandb_name; drop one of the two")
     return {"logging.wandb": None}
 

@@ -22,7 +22,7 @@ def override(data: dict[str, Any], assignment: str, problems: list[str]) -> dict
         problems.append(f"override {assignment!r}: write it as FIELD=VALUE, as training.seed=3")
         return {}
     try:
-        told = read_yaml(text)
+        given = read_yaml(text)
     except ConfigError as error:
         problems.append(f"override {path}: {'; '.join(error.problems)}")
         return {}
@@ -30,10 +30,10 @@ def override(data: dict[str, Any], assignment: str, problems: list[str]) -> dict
     if blocked is not None:
         problems.append(f"override {path}: {blocked}")
         return {}
-    put(data, path, told)
+    put(data, path, given)
     for name in reversed(path.split(".")):
-        told = {name: told}
-    return dict(told)
+        given = {name: given}
+    return dict(given)
 
 
 def put(data: dict[str, Any], path: str, value: Any) -> None:
@@ -70,9 +70,9 @@ def _blocked(data: Mapping[str, Any], names: list[str]) -> str | None:
     return None
 
 
-def tells(told: Iterable[Mapping[str, Any]], path: str) -> bool:
+def tells(given: Iterable[Mapping[str, Any]], path: str) -> bool:
     """Whether one of the overrides, each as the data that it stands for, sets a field."""
-    for each in told:
+    for each in given:
         held: Any = each
         for name in path.split("."):
             held = held.get(name, msgspec.UNSET) if isinstance(held, Mapping) else msgspec.UNSET

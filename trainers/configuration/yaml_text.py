@@ -22,7 +22,7 @@ import yaml
 from launcher.ranks.trust import CastoffError, check_named
 from trainers.configuration.fields import ConfigError, suggestion
 from trainers.configuration.pyobject import PyObject, is_import_path
-from trainers.configuration.tags import TAGS, Place, made, text_of
+from trainers.configuration.tags import TAGS, FieldPath, made, text_of
 
 
 def get_loader() -> type[yaml.SafeLoader]:
@@ -34,7 +34,7 @@ def read_yaml(text: str, origin: str = "config") -> Any:
     """The data of a YAML text.
 
     Raises:
-        ConfigError: it is no YAML, or uses a tag that this project does not have, or not as it is meant.
+        ConfigError: it is not YAML, or uses a tag that this project does not have, or not as it is meant.
     """
     try:
         return yaml.load(text, _Loader)
@@ -50,7 +50,7 @@ def read_yaml_file(path: str | Path) -> Any:
     """The data of a YAML file.
 
     Raises:
-        ConfigError: it cannot be read, is no YAML, or uses a tag that this project does not have; or
+        ConfigError: it cannot be read, is not YAML, or uses a tag that this project does not have; or
             everybody on the machine could have written it, and what it names is imported and called.
     """
     try:
@@ -70,7 +70,7 @@ class _Loader(yaml.SafeLoader):
         self._mistakes: list[tuple[yaml.Node, str]] = []
         data = super().construct_document(node)
         if self._mistakes:
-            places: dict[int, Place] = {}
+            places: dict[int, FieldPath] = {}
             _note_places(node, (), places)
             raise ConfigError(
                 [
@@ -93,7 +93,7 @@ class _Loader(yaml.SafeLoader):
         return found
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping; a name that stands twice in it is no mistake to PyYAML, which takes the last."""
+        """A mapping; a name that stands twice in it is not a mistake to PyYAML, which takes the last."""
         seen: dict[tuple[str, str], yaml.Node] = {}
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -115,7 +115,7 @@ def _pyobject(loader: yaml.SafeLoader, node: yaml.Node) -> PyObject:
     return PyObject(path)
 
 
-def _note_places(node: yaml.Node, place: Place, places: dict[int, Place]) -> None:
+def _note_places(node: yaml.Node, place: FieldPath, places: dict[int, FieldPath]) -> None:
     """Where each node of a text stands first."""
     if id(node) in places:  # another name of it
         return

@@ -28,9 +28,9 @@ def main() -> None:
 
 def _config(arguments: Namespace, choose: Choose) -> Config:
     fields = read_yaml_file(arguments.path) if arguments.path else {}
-    told = flags.told(arguments)
+    given = flags.told(arguments)
     try:
-        return read(fields, told, arguments.overrides, choose, origin=arguments.path or "command line")
+        return read(fields, given, arguments.overrides, choose, origin=arguments.path or "command line")
     except ConfigError as error:
         raise ConfigError(list(map(flags.with_flags, error.problems)), error.origin) from error
 

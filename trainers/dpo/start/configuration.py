@@ -119,7 +119,7 @@ def read(
     if fields is None:  # an empty file, or one of comments alone
         fields = {}
     if not isinstance(fields, Mapping):
-        raise ConfigError(["is no mapping of sections (training, data …)"], origin)
+        raise ConfigError(["is not a mapping of sections (training, data …)"], origin)
     problems: list[str] = []
     chosen = choose(core.overridden(fields, flags or {}, overrides, problems), problems)
     if chosen is None:
@@ -179,9 +179,9 @@ def _defaults(objective: Objective, training: Any) -> Mapping[str, Any]:
     return {**objective.defaults, "training": kept}
 
 
-def _with_defaults(told: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _with_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are told, and the others' defaults."""
-    filled = dict(told)
+    filled = dict(given)
     for name, value in defaults.items():
         if name not in filled:
             filled[name] = value
@@ -202,8 +202,8 @@ def _rates(training: Any) -> list[str]:
 
 def _ranges(data: Any) -> list[str]:
     """What is wrong with ranges that are two numbers each."""
-    told = data.get("mutable_ranges") if isinstance(data, Mapping) else None
-    ranges = [each for each in told if isinstance(each, list)] if isinstance(told, list) else []
+    given = data.get("mutable_ranges") if isinstance(data, Mapping) else None
+    ranges = [each for each in given if isinstance(each, list)] if isinstance(given, list) else []
     return [
         f"data.mutable_ranges: has {each}, whose end is before its beginning"
         for each in ranges

@@ -220,13 +220,13 @@ def read(
     if fields is None:  # an empty file, or one of comments alone
         fields = {}
     if not isinstance(fields, Mapping):
-        raise ConfigError(["is no mapping of sections (training, model …)"], origin)
+        raise ConfigError(["is not a mapping of sections (training, model …)"], origin)
     data: dict[str, Any] = dict(fields)
     problems: list[str] = []
     for path, value in (flags or {}).items():
         put(data, path, value)
-    told = [override(data, assignment, problems) for assignment in overrides]
-    if tells(told, "optim.lr") and not tells(told, "scaling.learning_rate"):
+    given = [override(data, assignment, problems) for assignment in overrides]
+    if tells(given, "optim.lr") and not tells(given, "scaling.learning_rate"):
         put(data, "scaling.learning_rate", "none")
     chosen = choose(data, problems)
     if chosen is None:
@@ -247,9 +247,9 @@ def _by_its_name_here(problem: str) -> str:
     return f"{path}{unknown}; here it is {name}" if unknown and name else problem
 
 
-def _together(told: Settings) -> list[str]:
+def _together(given: Settings) -> list[str]:
     """What is wrong with fields that are right one by one."""
-    training, length, longest = told.training, told.model.length, told.data.max_length
+    training, length, longest = given.training, given.model.length, given.data.max_length
     problems = []
     if training.n_iters is not None and training.epochs is not None:
         problems.append(
@@ -261,7 +261,7 @@ def _together(told: Settings) -> list[str]:
             f"model.length: is {length} beside data.max_length: {longest}; both are the residues of the "
             "longest protein, so drop one"
         )
-    if told.ddp.static_graph and training.accum > 1:
+    if given.ddp.static_graph and training.accum > 1:
         problems.append(
             "ddp.static_graph: is true, but torch cannot accumulate gradients then, and training.accum is "
             f"{training.accum}; drop one of the two"

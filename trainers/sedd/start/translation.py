@@ -15,30 +15,30 @@ from trainers.sedd.start.configuration import DEFAULT_ITERATIONS, Settings, Trai
 TASK = PyObject("trainers.sedd.task.SeddTask")
 
 
-def core_config(told: Settings) -> core.Config:
+def core_config(given: Settings) -> core.Config:
     """What the core is told: the same on any number of ranks, which scale it when they have met."""
     return core.Config(
-        name=told.name,
-        log_level=told.log_level,
-        training=_training(told),
-        parallel=_parallel(told),
-        logging=told.logging,
-        monitoring=core.Monitoring(**_same(told.monitoring, core.Monitoring)),
+        name=given.name,
+        log_level=given.log_level,
+        training=_training(given),
+        parallel=_parallel(given),
+        logging=given.logging,
+        monitoring=core.Monitoring(**_same(given.monitoring, core.Monitoring)),
         task=TASK,
-        task_kwargs=_task(told),
+        task_kwargs=_task(given),
         validation=core.Validation(
-            every_steps=told.validation.eval_freq or told.training.eval_freq,
-            batch_size=told.eval.batch_size,
-            num_workers=told.eval.num_workers,
+            every_steps=given.validation.eval_freq or given.training.eval_freq,
+            batch_size=given.eval.batch_size,
+            num_workers=given.eval.num_workers,
         ),
-        testing=core.Testing(batch_size=told.eval.batch_size, num_workers=told.eval.num_workers),
-        early_stopping=_early_stopping(told),
-        member=told.member,
+        testing=core.Testing(batch_size=given.eval.batch_size, num_workers=given.eval.num_workers),
+        early_stopping=_early_stopping(given),
+        member=given.member,
     )
 
 
-def _training(told: Settings) -> core.Training:
-    training, optim = told.training, told.optim
+def _training(given: Settings) -> core.Training:
+    training, optim = given.training, given.optim
     endless = training.n_iters is None and training.epochs is None
     return core.Training(
         path=training.work_dir,
@@ -53,20 +53,20 @@ def _training(told: Settings) -> core.Training:
             "eps": optim.eps,
             "weight_decay": optim.weight_decay,
         },
-        schedule=_schedule(told),
-        scaling=core.Scaling(**_same(told.scaling, core.Scaling)),
-        precision=_precision(told.memory.mixed_precision),
-        max_memory_per_gpu=told.memory.max_memory_per_gpu,
+        schedule=_schedule(given),
+        scaling=core.Scaling(**_same(given.scaling, core.Scaling)),
+        precision=_precision(given.memory.mixed_precision),
+        max_memory_per_gpu=given.memory.max_memory_per_gpu,
         ema_decay=training.ema,
         clip_grad_norm=optim.grad_clip,
         log_every=training.log_freq,
-        checkpoint_every_steps=min(_snapshots(told).values(), default=None),
+        checkpoint_every_steps=min(_snapshots(given).values(), default=None),
     )
 
 
-def _schedule(told: Settings) -> core.Schedule:
-    asked = told.lr_schedule
-    warmup = told.optim.warmup
+def _schedule(given: Settings) -> core.Schedule:
+    asked = given.lr_schedule
+    warmup = given.optim.warmup
     if asked.type == "constant":
         return core.Schedule(type="constant", warmup_steps=warmup)
     kind: Literal["cosine", "linear"] = "cosine" if asked.type == "cosine_with_warmup" else "linear"
@@ -79,9 +79,9 @@ def _precision(asked: bool | Literal["bf16", "fp16"]) -> Literal["fp32", "bf16",
     return asked
 
 
-def _snapshots(told: Settings) -> dict[str, int]:
+def _snapshots(given: Settings) -> dict[str, int]:
     """Steps between two checkpoints, by the fields that ask for them."""
-    training, validation = told.training, told.validation
+    training, validation = given.training, given.validation
     asked = {
         "training.snapshot_freq": training.snapshot_freq,
         "training.snapshot_freq_for_preemption": training.snapshot_freq_for_preemption,
@@ -90,35 +90,35 @@ def _snapshots(told: Settings) -> dict[str, int]:
     return {field: steps for field, steps in asked.items() if steps is not None}
 
 
-def _parallel(told: Settings) -> core.Parallel:
-    return core.Parallel(**_same(told.parallel, core.Parallel), **_same(told.ddp, core.Parallel))
+def _parallel(given: Settings) -> core.Parallel:
+    return core.Parallel(**_same(given.parallel, core.Parallel), **_same(given.ddp, core.Parallel))
 
 
-def _early_stopping(told: Settings) -> core.EarlyStopping | None:
+def _early_stopping(given: Settings) -> core.EarlyStopping | None:
     """Better is a lower loss of validation, and nothing else; None: the core takes that for better, too."""
-    asked = told.validation
+    asked = given.validation
     if asked.patience is None and not asked.min_delta:
         return None
     watched = {"metric": "loss", "mode": "min", "delta": asked.min_delta}
     return core.EarlyStopping(kwargs={"patience": asked.patience, "tasks": {"loss": watched}})
 
 
-def _task(told: Settings) -> dict[str, Any]:
+def _task(given: Settings) -> dict[str, Any]:
     """The sections that the task takes, with the fields that it knows, as plain data."""
     kwargs: dict[str, dict[str, Any]] = {}
     for section in msgspec.structs.fields(settings.Task):
-        kwargs[section.name] = _same(getattr(told, section.name), section.type)
-    kwargs["data"]["max_length"] = told.model.length or told.data.max_length
-    kwargs["eval"]["proteins"] = _validated_with(told)
+        kwargs[section.name] = _same(getattr(given, section.name), section.type)
+    kwargs["data"]["max_length"] = given.model.length or given.data.max_length
+    kwargs["eval"]["proteins"] = _validated_with(given)
     made: dict[str, Any] = plain(kwargs)
     return made
 
 
-def _validated_with(told: Settings) -> int | None:
+def _validated_with(given: Settings) -> int | None:
     """Proteins, at most: as many on any number of ranks."""
-    limits = [] if told.eval.proteins is None else [told.eval.proteins]
-    if told.validation.val_batch_limit is not None:
-        limits.append(told.validation.val_batch_limit * (told.eval.batch_size or told.training.batch_size))
+    limits = [] if given.eval.proteins is None else [given.eval.proteins]
+    if given.validation.val_batch_limit is not None:
+        limits.append(given.validation.val_batch_limit * (given.eval.batch_size or given.training.batch_size))
     return min(limits, default=None)
 
 
@@ -128,13 +128,13 @@ def _same(section: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]
     return {name: getattr(section, name) for name in section.__struct_fields__ if name in names}
 
 
-def without_effect(told: Settings) -> list[str]:
+def without_effect(stated: Settings) -> list[str]:
     """What a configuration says that changes nothing here, in words for the log."""
-    schedule, validation, ddp = told.lr_schedule, told.validation, told.ddp
+    schedule, validation, ddp = stated.lr_schedule, stated.validation, stated.ddp
     said: list[tuple[str, object, str]] = [
         (
             "training.eval_freq",
-            validation.eval_freq is not None and told.training.eval_freq != Training().eval_freq,
+            validation.eval_freq is not None and stated.training.eval_freq != Training().eval_freq,
             f"validation.eval_freq says how often: every {validation.eval_freq} steps",
         ),
         ("lr_schedule.steps", schedule.type == "constant" and schedule.steps, "a constant rate has no end"),
@@ -154,8 +154,8 @@ def without_effect(told: Settings) -> list[str]:
             "the network has no buffer that changes, so none is sent",
         ),
     ]
-    said += [(field, _set(told, field), why) for field, why in _left_out(told).items()]
-    snapshots = _snapshots(told)
+    said += [(field, _set(stated, field), why) for field, why in _left_out(stated).items()]
+    snapshots = _snapshots(stated)
     least = min(snapshots.values(), default=0)
     often = ", ".join(field for field, steps in snapshots.items() if steps == least)
     said += [
@@ -165,12 +165,12 @@ def without_effect(told: Settings) -> list[str]:
     return [f"{field}: has no effect; {why}" for field, given, why in said if given]
 
 
-def _left_out(told: Settings) -> dict[str, str]:
+def _left_out(given: Settings) -> dict[str, str]:
     """Fields that nothing asks for as things are, and why."""
-    data, noise, scaling = told.data, told.noise, told.scaling
+    data, noise, scaling = given.data, given.noise, given.scaling
     files = (data.datafile, data.validation_datafile, data.test_datafile)
     unused = {
-        "lr_schedule.min_lr_ratio": (told.lr_schedule.type == "constant", "a constant rate never falls"),
+        "lr_schedule.min_lr_ratio": (given.lr_schedule.type == "constant", "a constant rate never falls"),
         "scaling.cap": ("capped" not in (scaling.learning_rate, scaling.warmup), "no rule is capped"),
         "data.synthetic": (data.datafile, "there are real proteins, those of data.datafile"),
         "data.min_length": (not any(files), "no data file is given"),
@@ -178,15 +178,15 @@ def _left_out(told: Settings) -> dict[str, str]:
         "noise.eps": (noise.type != "loglinear", f"noise.type is {noise.type}, which has sigma_min and _max"),
         "noise.sigma_min": (noise.type == "loglinear", "noise.type is loglinear, which has eps"),
         "noise.sigma_max": (noise.type == "loglinear", "noise.type is loglinear, which has eps"),
-        "curriculum.preschool_time": (not told.curriculum.enabled, "curriculum.enabled is false"),
-        "curriculum.difficulty_ramp": (not told.curriculum.enabled, "curriculum.enabled is false"),
-        "monitoring.sample_frequency": (not told.sampling.number, "sampling.number is 0"),
+        "curriculum.preschool_time": (not given.curriculum.enabled, "curriculum.enabled is false"),
+        "curriculum.difficulty_ramp": (not given.curriculum.enabled, "curriculum.enabled is false"),
+        "monitoring.sample_frequency": (not given.sampling.number, "sampling.number is 0"),
     }
     return {field: why for field, (is_so, why) in unused.items() if is_so}
 
 
-def _set(told: Settings, field: str) -> bool:
+def _set(given: Settings, field: str) -> bool:
     """Whether it is not the default."""
     section, name = field.split(".")
-    here = getattr(told, section)
+    here = getattr(given, section)
     return bool(getattr(here, name) != getattr(type(here)(), name))

@@ -73,7 +73,7 @@ def test_each_sets_its_field(words: str, path: str, value: object) -> None:
 
 @given(text=st.text(st.characters(exclude_categories=()), min_size=1))
 def test_any_text_arrives_as_it_was_given(text: str) -> None:
-    """Names of files, too, that are no words of YAML, or no UTF-8."""
+    """Names of files, too, that are not words of YAML, or no UTF-8."""
     assume(text != "--")  # which argparse loses before Python 3.13
     assert settings(f"--datafile={text}", f"--work-dir={text}").data.datafile == text
 
