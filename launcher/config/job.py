@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations` here: msgspec would compile each of them at every start.
 
-import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -10,7 +9,6 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from launcher.config.document import Document, FieldPath, dotted, invalid
 from launcher.config.quantities import (
     CPULISTS_PATTERN,
     DURATION_PATTERN,
@@ -19,9 +17,10 @@ from launcher.config.quantities import (
     MEMORY_PATTERN,
     MEMORY_TAKES,
 )
-from launcher.config.structure import convert, meaning, takes
 from launcher.errors import InvalidInput, Problem, shown
 from launcher.trust.decision import check_named
+from launcher.typed.document import Document, FieldPath, invalid
+from launcher.typed.structure import convert, meaning, takes
 
 
 def _scalar(words: str, many: str, pattern: str) -> msgspec.Meta:
@@ -314,7 +313,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         Raises:
             InvalidInput: with every problem.
         """
-        return _from_document(Document(copy.deepcopy(dict(fields)), "job"), {}, overrides)
+        return _from_document(Document(dict(fields), "job"), {}, overrides)
 
     @property
     def source(self) -> Document | None:
@@ -401,6 +400,13 @@ def variable_problem(name: str) -> str | None:
     return None
 
 
+def word_of_others(kind: str, path: FieldPath, known: list[str]) -> str:
+    """What says the same here as a field of other launchers, for the error about it."""
+    from launcher.config.synonyms import of_others  # late: only a mistake needs it
+
+    return of_others(kind, str(path[-1]), known)
+
+
 def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iterable[str]) -> JobSpec:
     if document.data is None:
         document.data = {}
@@ -416,14 +422,10 @@ def _from_document(document: Document, flags: Mapping[str, Any], overrides: Iter
             document.override(assignment)
         except InvalidInput as error:
             problems.extend(error.problems)
-    spec = convert(document, JobSpec, problems)
+    spec = convert(document, JobSpec, problems, hint=word_of_others)
     wrong = {problem.path.partition(".")[0] for problem in problems}
     if spec is not None:  # what a wrong field makes of the others is not worth a word
-        problems += [
-            Problem(document.where(path), dotted(path), message)
-            for path, message in check(spec)
-            if path[0] not in wrong
-        ]
+        problems += [document.problem(path, message) for path, message in check(spec) if path[0] not in wrong]
     if spec is None or problems:
         raise InvalidInput(problems)
     return spec

@@ -9,7 +9,6 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from launcher.config.document import Document, FieldPath, did_you_mean, dotted, invalid
 from launcher.config.job import (
     Count,
     CountOrNone,
@@ -24,11 +23,14 @@ from launcher.config.job import (
     Text,
     Word,
     variable_problem,
+    word_of_others,
 )
 from launcher.config.quantities import CPULIST_PATTERN, END, cpus, descending, seconds
-from launcher.config.structure import convert, fields_of, takes
 from launcher.errors import CastoffError, InvalidInput, Problem
 from launcher.trust.decision import check
+from launcher.typed.document import Document, FieldPath, invalid
+from launcher.typed.structure import convert, fields_of, takes
+from launcher.typed.suggestion import did_you_mean
 
 CpuList = Annotated[
     str, takes("a CPU list, as in 0-51 or 0,52, with numbers up to 9999", pattern=CPULIST_PATTERN)
@@ -225,11 +227,9 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             if isinstance(held, dict):
                 document.data[field] = {key: value for key, value in held.items() if value is not None}
         problems: list[Problem] = []
-        site = convert(document, cls, problems)
+        site = convert(document, cls, problems, hint=word_of_others)
         if site is not None and not problems:
-            problems += [
-                Problem(document.where(path), dotted(path), words) for path, words in _contradictions(site)
-            ]
+            problems += [document.problem(path, words) for path, words in _contradictions(site)]
         if site is None or problems:
             raise InvalidInput(problems)
         return site

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
-from launcher.config.document import did_you_mean
 from launcher.config.job import JobSpec
 from launcher.config.quantities import clock, seconds, size
 from launcher.config.site import Queue, Site, nodes_words, range_words
 from launcher.errors import shown
 from launcher.schedulers.directives import of_scheduler
 from launcher.schedulers.registry import queued, scheduler_of
+from launcher.typed.suggestion import did_you_mean
 
 _Found: TypeAlias = Iterator[tuple[str, str]]
 """Fields, each with what is wrong with it."""

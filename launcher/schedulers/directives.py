@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from launcher.config import job
-from launcher.config.document import did_you_mean
 from launcher.config.job import Directive, JobSpec
 from launcher.config.quantities import cpulist
 from launcher.config.site import Site, Values
@@ -21,6 +20,7 @@ from launcher.errors import shown
 from launcher.schedulers.base import Dialect
 from launcher.schedulers.registry import scheduler_of, with_directives
 from launcher.starters.registry import Request
+from launcher.typed.suggestion import did_you_mean
 
 Directives: TypeAlias = "list[tuple[str, str | bool]]"
 Layer: TypeAlias = "list[tuple[str, str | bool | None]]"

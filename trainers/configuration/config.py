@@ -12,8 +12,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from trainers.configuration.fields import ConfigError, convert
-from trainers.configuration.overrides import override, put, tells
+from launcher.typed import Problem
+from launcher.typed.document import Document, FieldPath
+from launcher.typed.structure import convert
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.overrides import Rate, document_of, lay_over
 from trainers.configuration.sweep import Choose, by_array
 from trainers.configuration.yaml_text import read_yaml_file
 
@@ -290,12 +293,12 @@ class Config(Section, frozen=True, kw_only=True):
         Raises:
             ConfigError: it cannot be read, or with every problem that it has.
         """
-        return cls.of(read_yaml_file(path), overrides, choose, origin=str(path))
+        return cls.of(read_yaml_file(path), overrides, choose)
 
     @classmethod
     def of(
         cls,
-        fields: "Mapping[str, Any] | Config",
+        fields: "Mapping[str, Any] | Document | Config",
         overrides: Iterable[str] = (),
         choose: Choose = by_array,
         *,
@@ -308,59 +311,47 @@ class Config(Section, frozen=True, kw_only=True):
         """
         if isinstance(fields, Config):
             return fields
-        if not isinstance(fields, Mapping):
-            raise ConfigError(["is no mapping of sections (training, model …)"], origin)
-        problems: list[str] = []
-        data = choose(overridden(fields, {}, overrides, problems), problems)
-        if data is None:
-            raise ConfigError(problems, origin)
-        config: Config | None = convert(data, cls, "", problems)
-        problems += contradictions(data)
+        document = document_of(fields, origin)
+        if not isinstance(document.data, Mapping):
+            raise ConfigError(["is no mapping of sections (training, model …)"], document.origin)
+        problems: list[Problem] = []
+        lay_over(document, {}, overrides, RATE, problems)
+        document = a_member(document, choose, problems)
+        config = convert(document, cls, problems)
+        problems += [document.problem(*wrong) for wrong in contradictions(document.data)]
         if problems or config is None:
-            raise ConfigError(problems, origin)
+            raise ConfigError(problems)
         return config
 
 
-_RATE = "training.optimizer_kwargs.lr"
-_RATE_RULE = "training.scaling.learning_rate"
+RATE = Rate(("training", "optimizer_kwargs", "lr"), ("training", "scaling", "learning_rate"))
 
 
-def overridden(
-    fields: Mapping[str, Any], flags: Mapping[str, Any], overrides: Iterable[str], problems: list[str]
-) -> dict[str, Any]:
-    """Plain data with what is set from outside: `flags` by the fields' paths, and overrides, which win.
+def a_member(document: Document, choose: Choose, problems: list[Problem]) -> Document:
+    """What `choose` takes of the trainings that a document stands for.
 
-    A learning rate that is given so is meant as it stands: no rule scales it, unless one is given, too.
-    What is wrong with an override comes to `problems`.
+    Raises:
+        ConfigError: something is wrong with its sweeps; `problems` are told, too.
     """
-    data = dict(fields)
-    for path, value in flags.items():
-        put(data, path, value)
-    told = [override(data, assignment, problems) for assignment in overrides]
-    if (_RATE in flags or tells(told, _RATE)) and not (_RATE_RULE in flags or tells(told, _RATE_RULE)):
-        _take_literally(data)
-    return data
+    wrong: list[str] = []
+    data = choose(document.data, wrong)
+    if data is None:
+        raise ConfigError([*problems, *wrong], document.origin)
+    return document.holding(data)
 
 
-def _take_literally(data: dict[str, Any]) -> None:
-    """Have no rule scale the learning rate."""
-    training = data.get("training")
-    rules = training.get("scaling") if isinstance(training, Mapping) else None
-    if isinstance(training, Mapping) and isinstance(rules, Mapping) and "learning_rate" in rules:
-        data["training"] = {**training, "scaling": {**rules, "learning_rate": "none"}}
-
-
-def contradictions(data: Mapping[str, Any]) -> list[str]:
+def contradictions(data: Mapping[str, Any]) -> list[tuple[FieldPath, str]]:
     """What is wrong with fields of a training that are right one by one."""
     training = data.get("training")
     if not isinstance(training, Mapping):
         return []
     given = [name for name in ("num_epochs", "num_steps") if training.get(name) is not None]
     if not given:
-        return ["training.num_epochs: is missing; say how long to train, with it or with training.num_steps"]
+        missing = "is missing; say how long to train, with it or with training.num_steps"
+        return [(("training", "num_epochs"), missing)]
     if len(given) == 2:
         both = f"is {training['num_steps']!r} beside training.num_epochs: {training['num_epochs']!r}"
-        return [f"training.num_steps: {both}; one of the two ends the training, so drop the other"]
+        return [(("training", "num_steps"), f"{both}; one of the two ends the training, so drop the other")]
     return []
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from trainers.configuration.fields import suggestion
+from launcher.typed.suggestion import suggestion
 
 Place: TypeAlias = tuple[str | int, ...]
 """Where a value stands in nested mappings and lists: their names, and numbers from 0."""

@@ -27,12 +27,12 @@ def main() -> None:
 
 
 def _config(arguments: Namespace, choose: Choose) -> Config:
-    fields = read_yaml_file(arguments.path) if arguments.path else {}
+    fields = read_yaml_file(arguments.path) if arguments.path else None
     told = flags.told(arguments)
     try:
-        return read(fields, told, arguments.overrides, choose, origin=arguments.path or "command line")
+        return read(fields, told, arguments.overrides, choose, origin="command line")
     except ConfigError as error:
-        raise ConfigError(list(map(flags.with_flags, error.problems)), error.origin) from error
+        raise error.reworded(flags.with_flags) from error
 
 
 def _train(config: Config) -> None:

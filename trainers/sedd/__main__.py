@@ -31,11 +31,10 @@ def main() -> None:
 
 def _config(arguments: Namespace, me: RankEnv) -> Config:
     """What this rank is to train; does not return where this process starts ranks instead."""
-    fields = read_yaml_file(arguments.path) if arguments.path else {}
+    fields = read_yaml_file(arguments.path) if arguments.path else None
 
     def settings(choose: Choose) -> Settings:
-        origin = arguments.path or "command line"
-        return read(fields, flags.told(arguments), arguments.overrides, choose, origin=origin)
+        return read(fields, flags.told(arguments), arguments.overrides, choose, origin="command line")
 
     told = settings(chosen(arguments, me, settings))
     if me.starter == "single":

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from launcher.config.document import Document
-from launcher.config.structure import convert, takes
 from launcher.errors import Problem
+from launcher.typed.document import Document
+from launcher.typed.structure import convert, takes
 
 Small = Annotated[int, takes("a whole number of at least 1", ge=1)]
 Name = Annotated[str, takes("a name", many="names", pattern="^[a-z]+$")]
@@ -77,7 +77,7 @@ def test_converts(text: str, expected: Outer) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("numbr: 4", "numbr: is no field; did you mean number?"),
+        ("numbr: 4", "numbr: there is no such field; did you mean number?"),
         ("[1]", "is a list, but holds fields of its own: number, share"),
         ("number: 0", "number: is 0, but takes a whole number of at least 1"),
         ("number: '4'", "number: is '4', but takes a whole number of at least 1"),
@@ -116,14 +116,14 @@ def test_says_what_is_there_and_what_is_allowed(text: str, message: str) -> None
 
 def test_everything_at_once_with_its_line() -> None:
     text = "numbr: 4\nnumber: x\ninner:\n  choice: blue\n  more: 1\nnames: [a,\n  B, 3]\n"
-    assert [message.partition(":")[2].partition(": is")[0] for message in said(text)] == [
-        "1: numbr",
-        "2: number",
-        "7: names.1",
-        "7: names.2",
-        "5: inner.more",
-        "3: inner.needed",
-        "4: inner.choice",
+    assert [message.split(": ")[:2] for message in said(text)] == [
+        ["f.yaml:1", "numbr"],
+        ["f.yaml:2", "number"],
+        ["f.yaml:7", "names.1"],
+        ["f.yaml:7", "names.2"],
+        ["f.yaml:5", "inner.more"],
+        ["f.yaml:3", "inner.needed"],
+        ["f.yaml:4", "inner.choice"],
     ]
 
 

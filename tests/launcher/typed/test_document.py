@@ -16,8 +16,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.config.document import Document, did_you_mean, dotted
 from launcher.errors import CastoffError, InvalidInput, printable
+from launcher.typed.document import Document, dotted
+from launcher.typed.suggestion import did_you_mean
 from tests import patience
 
 
