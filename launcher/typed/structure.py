@@ -77,7 +77,8 @@ class _Converter:
                 return self._struct(value, option, path)
             if get_origin(option) is dict and isinstance(value, Mapping):
                 return self._dict(value, option, path)
-            if isinstance(value, (list, tuple)) and (kinds := _items(option, len(value))) is not None:
+            is_list = isinstance(value, (list, tuple)) and len(value) >= _least(kind)
+            if is_list and (kinds := _items(option, len(value))) is not None:
                 items = [
                     self.convert(item, each, (*path, number))
                     for number, (item, each) in enumerate(zip(value, kinds, strict=True))
@@ -155,8 +156,12 @@ class _Converter:
             except msgspec.ValidationError:
                 continue
         allowed = f"as its name {_allowed(kind)}" if as_name else _allowed(kind)
-        # A number is shown as it was written, without the quotes of text.
-        told = _show(given) if given is value else value
+        if isinstance(given, (list, tuple)) and any(
+            get_origin(bare(each)) in (list, tuple) for each in options
+        ):
+            told = shown(given)  # it is the right thing, but too long or too short
+        else:  # a number is shown as it was written, without the quotes of text
+            told = _show(given) if given is value else value
         self._report(path, f"is {told}, but takes {allowed}{_meant(given, value, options, path)}")
         return None
 
@@ -286,7 +291,7 @@ def _allowed(kind: Any, form: _Form = "takes") -> str:
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(str(choice) for choice in get_args(kind))
     if get_origin(kind) in (list, tuple):
-        return _list_of(kind)
+        return f"{_list_of(kind)}{_bounds(metadata)}"
     if get_origin(kind) is dict:
         return f"names, each with {_allowed(get_args(kind)[1])}"
     words = _WORDS.get(kind, {}).get(form, str(kind))
@@ -303,7 +308,7 @@ def _list_of(kind: Any) -> str:
 
 
 def _bounds(metadata: tuple[Any, ...]) -> str:
-    """The least and the most of a number, in words."""
+    """The least and the most of a number or a length, in words."""
     words = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
     limits = {
         name: limit for meta in metadata for name in words if (limit := getattr(meta, name)) is not None
@@ -311,7 +316,14 @@ def _bounds(metadata: tuple[Any, ...]) -> str:
     if limits.keys() == {"ge", "le"}:
         return f" from {_number(limits['ge'])} to {_number(limits['le'])}"
     told = [f"{word} {_number(limits[name])}" for name, word in words.items() if name in limits]
+    if any(meta.min_length for meta in metadata):
+        return ", not empty"
     return f" {' and '.join(told)}" if told else ""
+
+
+def _least(kind: Any) -> int:
+    """How many entries a list has at least."""
+    return max((meta.min_length or 0 for meta in getattr(kind, "__metadata__", ())), default=0)
 
 
 def _number(value: float) -> str:

@@ -8,7 +8,7 @@ The layout is QuantumGrav's: `parallel`, `training`, `model`, `data`, `validatio
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -324,10 +324,12 @@ class Config(Section, frozen=True, kw_only=True):
         return config
 
 
+D = TypeVar("D", bound=Document)
+
 RATE = Rate(("training", "optimizer_kwargs", "lr"), ("training", "scaling", "learning_rate"))
 
 
-def a_member(document: Document, choose: Choose, problems: list[Problem]) -> Document:
+def a_member(document: D, choose: Choose, problems: list[Problem]) -> D:
     """What `choose` takes of the trainings that a document stands for.
 
     Raises:

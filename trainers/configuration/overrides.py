@@ -18,12 +18,10 @@ class Rate(NamedTuple):
 
 
 def document_of(fields: Any, origin: str) -> TrainingDocument:
-    """What a file says, or plain data; with places of its own, which further ones may be added to."""
-    return (
-        fields.holding(fields.data)
-        if isinstance(fields, TrainingDocument)
-        else TrainingDocument(fields, origin)
-    )
+    """What a file says, or plain data that stands at `origin`; what is laid over it changes neither."""
+    if isinstance(fields, TrainingDocument):
+        return fields.holding(fields.data)
+    return TrainingDocument(fields, origin)
 
 
 def lay_over(

@@ -125,12 +125,14 @@ NAMES = {field.path: f"--{field.flag}" for field in FIELDS} | dict.fromkeys(
 """Flags by the paths of the fields that they set."""
 
 _NAMES = "|".join(map(re.escape, sorted(NAMES, reverse=True)))
-_BEFORE_ITS_MISTAKE = re.compile(rf"(^|: )(?:task_kwargs\.)?({_NAMES}):(?= )", re.MULTILINE)
+_BEFORE_ITS_MISTAKE = re.compile(rf"(^|: )(?:task_kwargs\.)?({_NAMES})((?:\.\d+)*):(?= )", re.MULTILINE)
 
 
 def with_flags(text: str) -> str:
     """What is said of fields, with the flags that set them, and without where the core keeps them."""
-    named = _BEFORE_ITS_MISTAKE.sub(lambda found: f"{found[1]}{found[2]} ({NAMES[found[2]]}):", text)
+    named = _BEFORE_ITS_MISTAKE.sub(
+        lambda found: f"{found[1]}{found[2]}{found[3]} ({NAMES[found[2]]}):", text
+    )
     return named.replace("task_kwargs.", "")
 
 

@@ -186,7 +186,7 @@ def test_what_is_wrong_is_said_before_anything_starts(
     assert ended.value.code == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert line == (
-        "castoff train: command line: training.accum: is 0, but takes a whole number of at least 1"
+        "castoff train: --set training.accum=0: training.accum: is 0, but takes a whole number of at least 1"
     )
 
 
