@@ -7,7 +7,6 @@ reach a program unchanged. A subclass may read texts by other rules: see `Docume
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
@@ -15,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 import yaml
 
 from launcher.errors import CastoffError, InvalidInput, Problem, printable, shown
+from launcher.typed.composing import BOOL, FLOAT, INT, NULL, PATTERNS, TAG, CoreLoader, at_line, compose
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 
@@ -26,36 +26,8 @@ _LARGEST = 1_000_000
 _MAX_VALUES = 100_000
 """Bound on the values of one document: aliases of aliases grow without end in a few lines."""
 
-_MAX_DEPTH = 100
-"""Bound on nesting: libyaml's binding recurses in C, where too deep is a crash, not an exception."""
-
-_UNSEEN_BREAKS = re.compile("[\x85\u2028\u2029]")
-
 _LONGEST_SHOWN = 100
 """Characters of a --set that a message repeats."""
-
-_TAG = "tag:yaml.org,2002:"
-_NULL, _BOOL, _INT, _FLOAT = (_TAG + kind for kind in ("null", "bool", "int", "float"))
-
-
-class _CoreLoader(yaml.CSafeLoader):  # type: ignore[misc, name-defined, unused-ignore]
-    """Resolves plain scalars by https://yaml.org/spec/1.2.2/#1032-tag-resolution."""
-
-
-_CoreLoader.yaml_implicit_resolvers = {}
-
-_PATTERNS = {
-    _NULL: re.compile(r"(?:~|null|Null|NULL|)\Z"),
-    _BOOL: re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"),
-    _INT: re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z"),
-    _FLOAT: re.compile(
-        r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
-        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
-    ),
-}
-
-for _tag, _first in ((_NULL, "~nN"), (_BOOL, "tTfF"), (_INT, "-+0123456789"), (_FLOAT, "-+.0123456789")):
-    _CoreLoader.add_implicit_resolver(_tag, _PATTERNS[_tag], [*_first, *([""] if _tag == _NULL else [])])
 
 
 class _Mark(NamedTuple):
@@ -72,7 +44,7 @@ class Document:
     EXAMPLE: ClassVar = "nodes=4"
     """Of what may follow --set."""
 
-    LOADER: ClassVar[type[Any]] = _CoreLoader
+    LOADER: ClassVar[type[Any]] = CoreLoader
     """PyYAML's class that composes the text."""
 
     UTF8_ONLY: ClassVar = True
@@ -111,7 +83,7 @@ class Document:
             InvalidInput: it is not YAML, or a key stands twice.
         """
         document = cls(None, origin)
-        node = _compose(text, origin, cls.LOADER)
+        node = compose(text, origin, cls.LOADER)
         if node is not None:
             document.data = document.construct(node)
         return document
@@ -184,17 +156,17 @@ class Document:
         holder: Any = _copied(self.data)
         self.data = holder
         for key in keys[:-1]:
-            path = (*path, _index(holder, key, path, origin))
-            held = holder[path[-1]] if isinstance(holder, list) else holder.get(path[-1])
-            if held is None:
+            path = (*path, at := _index(holder, key, path, origin))
+            if isinstance(holder, dict):
+                holder.setdefault(at, None)
+            if holder[at] is None:
                 self._marks[path] = _Mark(origin)
-            inner = _copied(held)
-            holder[path[-1]] = inner
-            holder = inner
+            holder[at] = _copied(holder[at])
+            holder = holder[at]
         path = (*path, _index(holder, keys[-1], path, origin))
         holder[path[-1]] = value.data
         marks = {(): _Mark(origin), **value._marks}
-        self._mark_anew(path, {(*path, *at): _Mark(origin, mark.text, True) for at, mark in marks.items()})
+        self._mark_anew(path, {(*path, *of): _Mark(origin, mark.text, True) for of, mark in marks.items()})
 
     def merge(self, other: Document) -> None:
         """Lay another document's fields over this one's: mappings merge, everything else is replaced."""
@@ -251,60 +223,6 @@ def _index(holder: Any, key: str, path: FieldPath, origin: str) -> str | int:
         return int(key)
     message = f"{key} is no index of this list; it has {len(holder)} entries, counted from 0"
     raise invalid(origin, message, path)
-
-
-def _compose(text: str, origin: str, loader: type[Any]) -> yaml.Node | None:
-    # YAML 1.1, and so libyaml, ends lines where editors do not: even a comment would end there.
-    if found := _UNSEEN_BREAKS.search(text):
-        code = ord(found.group())
-        message = (
-            f"holds a raw U+{code:04X}, which YAML readers take for a line break: "
-            f'write it as \\u{code:04x} in double quotes, as in "a\\u{code:04x}b", or remove it'
-        )
-        raise invalid(_at_line(origin, text.count("\n", 0, found.start())), message)
-    try:
-        _refuse_depth(text, origin)
-        return yaml.compose(text, Loader=loader)
-    except UnicodeEncodeError as error:  # a lone surrogate: how Python holds a byte that is not UTF-8
-        line = text.count("\n", 0, error.start)
-        message = f"is not UTF-8 text: {printable(text[error.start])} cannot be written"
-        raise invalid(_at_line(origin, line), message) from None
-    except yaml.MarkedYAMLError as error:
-        raise not_yaml(error, origin) from None
-    except yaml.reader.ReaderError as error:
-        line = text.encode()[: error.position].count(b"\n")
-        message = f"is not valid YAML: {error.reason} (U+{error.character:04X})"
-        raise invalid(_at_line(origin, line), message) from None
-
-
-def not_yaml(error: yaml.MarkedYAMLError, origin: str) -> InvalidInput:
-    """What PyYAML says, with its line."""
-    mark = error.problem_mark or error.context_mark
-    return invalid(_at_line(origin, mark.line if mark else 0), f"is not valid YAML: {_explain(error)}")
-
-
-def _explain(error: yaml.MarkedYAMLError) -> str:
-    """PyYAML's words, with where the unfinished thing begins, and plainer ones for a tab."""
-    about = ", ".join(part for part in (error.context, error.problem) if part)
-    if error.context_mark and error.problem_mark and error.context_mark.line != error.problem_mark.line:
-        about += f" (it begins in line {error.context_mark.line + 1})"
-    if "cannot start any token" in about:
-        about += "; indent with spaces, not tabs, and quote a value that begins with % @ or `"
-    return about
-
-
-def _refuse_depth(text: str, origin: str) -> None:
-    depth = 0
-    for event in yaml.parse(text, Loader=_CoreLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH:
-            line = event.start_mark.line if event.start_mark else 0
-            raise invalid(_at_line(origin, line), f"is nested more than {_MAX_DEPTH} levels deep")
-
-
-def _at_line(origin: str, line: int) -> str:
-    """The place of a line, counted from 0; what stands on the command line has no lines to name."""
-    return origin if origin.startswith("--") else f"{origin}:{line + 1}"
 
 
 def invalid(where: str, message: str, path: FieldPath = ()) -> InvalidInput:
@@ -371,31 +289,31 @@ class Reader:
     def _scalar(self, node: yaml.ScalarNode, path: FieldPath) -> Any:
         text = node.value
         self._check_tag(node, _SCALARS, path)
-        pattern = _PATTERNS.get(node.tag)
+        pattern = PATTERNS.get(node.tag)
         if pattern is not None and not pattern.match(text):
-            kind = node.tag.removeprefix(_TAG)
+            kind = node.tag.removeprefix(TAG)
             self._complain(node, path, f"{shown(text)} is no {kind}, which its tag says")
             return None
-        if node.tag == _NULL:
+        if node.tag == NULL:
             return None
-        if node.tag == _BOOL:
+        if node.tag == BOOL:
             return text.lower() == "true"
-        if node.tag == _INT and len(text.lstrip("+-")) <= 18:
+        if node.tag == INT and len(text.lstrip("+-")) <= 18:
             return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-        if node.tag == _FLOAT:
+        if node.tag == FLOAT:
             return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         return text
 
     def _check_tag(self, node: yaml.Node, allowed: Iterable[str], path: FieldPath) -> None:
-        if node.tag.removeprefix(_TAG) not in allowed:
-            tag = printable(node.tag.replace(_TAG, "!!"))
+        if node.tag.removeprefix(TAG) not in allowed:
+            tag = printable(node.tag.replace(TAG, "!!"))
             self._complain(node, path, f"the YAML tag {tag} is not allowed here; leave it out")
 
     def _complain(self, node: yaml.Node, path: FieldPath, message: str) -> None:
         self.problems.append(Problem(self._place(node), dotted(path), message))
 
     def _place(self, node: yaml.Node) -> str:
-        return _at_line(self.document.origin, node.start_mark.line)
+        return at_line(self.document.origin, node.start_mark.line)
 
 
 _SCALARS = ("str", "null", "bool", "int", "float")

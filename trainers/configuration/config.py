@@ -8,7 +8,7 @@ The layout is QuantumGrav's: `parallel`, `training`, `model`, `data`, `validatio
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -16,7 +16,7 @@ from launcher.typed import Problem
 from launcher.typed.document import Document, FieldPath
 from launcher.typed.structure import convert
 from trainers.configuration.fields import ConfigError
-from trainers.configuration.overrides import Rate, document_of, lay_over
+from trainers.configuration.overrides import Rate, one_training
 from trainers.configuration.sweep import Choose, by_array
 from trainers.configuration.yaml_text import read_yaml_file
 
@@ -311,12 +311,8 @@ class Config(Section, frozen=True, kw_only=True):
         """
         if isinstance(fields, Config):
             return fields
-        document = document_of(fields, origin)
-        if not isinstance(document.data, Mapping):
-            raise ConfigError(["is no mapping of sections (training, model …)"], document.origin)
         problems: list[Problem] = []
-        lay_over(document, {}, overrides, RATE, problems)
-        document = a_member(document, choose, problems)
+        document = one_training(fields, {}, overrides, choose, RATE, origin, problems)
         config = convert(document, cls, problems)
         problems += [document.problem(*wrong) for wrong in contradictions(document.data)]
         if problems or config is None:
@@ -324,22 +320,7 @@ class Config(Section, frozen=True, kw_only=True):
         return config
 
 
-D = TypeVar("D", bound=Document)
-
 RATE = Rate(("training", "optimizer_kwargs", "lr"), ("training", "scaling", "learning_rate"))
-
-
-def a_member(document: D, choose: Choose, problems: list[Problem]) -> D:
-    """What `choose` takes of the trainings that a document stands for.
-
-    Raises:
-        ConfigError: something is wrong with its sweeps; `problems` are told, too.
-    """
-    wrong: list[str] = []
-    data = choose(document.data, wrong)
-    if data is None:
-        raise ConfigError([*problems, *wrong], document.origin)
-    return document.holding(data)
 
 
 def contradictions(data: Mapping[str, Any]) -> list[tuple[FieldPath, str]]:

@@ -6,50 +6,59 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from launcher.typed import InvalidInput, Problem
-from launcher.typed.document import FieldPath
+from trainers.configuration.fields import ConfigError
+from trainers.configuration.sweep import Choose
 from trainers.configuration.yaml_text import TrainingDocument
 
 
 class Rate(NamedTuple):
     """Where a configuration has its learning rate, and the rule that scales it."""
 
-    value: FieldPath
-    rule: FieldPath
+    value: tuple[str, ...]
+    rule: tuple[str, ...]
 
 
-def document_of(fields: Any, origin: str) -> TrainingDocument:
-    """What a file says, or plain data that stands at `origin`; what is laid over it changes neither."""
-    if isinstance(fields, TrainingDocument):
-        return fields.holding(fields.data)
-    return TrainingDocument(fields, origin)
-
-
-def lay_over(
-    document: TrainingDocument,
+def one_training(
+    fields: Any,
     flags: Mapping[str, Any],
     overrides: Iterable[str],
+    choose: Choose,
     rate: Rate,
+    origin: str,
     problems: list[Problem],
-) -> None:
-    """Set fields from outside: `flags` by the fields' paths, and overrides, which win.
+) -> TrainingDocument:
+    """What a file or plain data say, with what is set over it, of the training that `choose` takes.
 
-    A learning rate that is given so is meant as it stands: no rule scales it, unless one is given, too.
-    What is wrong with any of them comes to `problems`.
+    `flags` are by the fields' paths, and overrides win over them. A learning rate that is given so is meant
+    as it stands: no rule scales it, unless one is given, too. Plain data stand at `origin`. What is wrong
+    with flags and overrides comes to `problems`.
+
+    Raises:
+        ConfigError: there are no sections, or something is wrong with sweeps; `problems` are told, too.
     """
+    given = fields if isinstance(fields, TrainingDocument) else TrainingDocument(fields, origin)
+    document = given.holding({} if given.data is None else given.data)  # an empty file, or comments alone
+    if not isinstance(document.data, Mapping):
+        raise ConfigError(["is no mapping of sections (training, model …)"], document.origin)
     for path, value in flags.items():
-        _put(document, tuple(path.split(".")), value, problems)
+        _put(document, path.split("."), value, problems)
     for assignment in overrides:
         try:
             document.override(assignment)
         except InvalidInput as error:
             problems += error.problems
     if document.given(rate.value) and not document.given(rate.rule):
-        _put(document, rate.rule, "none", [])
+        _put(document, list(rate.rule), "none", [])
+    wrong: list[str] = []
+    data = choose(document.data, wrong)
+    if data is None:
+        raise ConfigError([*problems, *wrong], document.origin)
+    return document.holding(data)
 
 
-def _put(document: TrainingDocument, path: FieldPath, value: Any, problems: list[Problem]) -> None:
+def _put(document: TrainingDocument, path: list[str], value: Any, problems: list[Problem]) -> None:
     origin = "command line"
     try:
-        document.put(list(map(str, path)), TrainingDocument(value, origin), origin)
+        document.put(path, TrainingDocument(value, origin), origin)
     except InvalidInput as error:
         problems += error.problems

@@ -22,7 +22,8 @@ import yaml
 
 from launcher.ranks.trust import CastoffError, check_named
 from launcher.typed import InvalidInput
-from launcher.typed.document import Document, FieldPath, Reader, invalid, not_yaml
+from launcher.typed.composing import not_yaml
+from launcher.typed.document import Document, FieldPath, Reader, invalid
 from launcher.typed.suggestion import suggestion
 from trainers.configuration.fields import ConfigError
 from trainers.configuration.pyobject import PyObject, is_import_path

@@ -14,7 +14,7 @@ from launcher.typed.structure import convert
 from launcher.typed.suggestion import did_you_mean
 from trainers.configuration import config as core
 from trainers.configuration.fields import ConfigError
-from trainers.configuration.overrides import document_of, lay_over
+from trainers.configuration.overrides import one_training
 from trainers.configuration.pyobject import PyObject
 from trainers.configuration.sweep import Choose, by_array
 from trainers.configuration.yaml_text import plain
@@ -121,20 +121,14 @@ def read(
     Raises:
         ConfigError: with every problem that it has.
     """
-    document = document_of({} if fields is None else fields, origin)
-    if document.data is None:  # an empty file, or one of comments alone
-        document.data = {}
-    if not isinstance(document.data, Mapping):
-        raise ConfigError(["is no mapping of sections (training, data …)"], document.origin)
     problems: list[Problem] = []
-    lay_over(document, flags or {}, overrides, core.RATE, problems)
-    document = core.a_member(document, choose, problems)
-    name = document.data.setdefault("objective", DEFAULT_OBJECTIVE)
+    document = one_training(fields, flags or {}, overrides, choose, core.RATE, origin, problems)
+    name = document.data.get("objective", DEFAULT_OBJECTIVE)
     objective = OBJECTIVES.get(name) if isinstance(name, str) else None
     if objective is None:
         message = f"is {name!r}, but takes {', '.join(OBJECTIVES)}{did_you_mean(name, OBJECTIVES)}"
         raise ConfigError([*problems, document.problem(("objective",), message)])
-    data, wrong = _without_others(document.data, name)
+    data, wrong = _without_others({**document.data, "objective": name}, name)
     document.data = data = _with_defaults(data, _defaults(objective, data.get("training")))
     problems += [document.problem(*each) for each in wrong]
     read = convert(document, objective.settings, problems)

@@ -23,10 +23,9 @@ from trainers.configuration.config import (
     Seconds,
     Section,
     Seed,
-    a_member,
 )
 from trainers.configuration.fields import ConfigError
-from trainers.configuration.overrides import Rate, document_of, lay_over
+from trainers.configuration.overrides import Rate, one_training
 from trainers.configuration.sweep import Choose, by_array
 from trainers.sedd import settings
 from trainers.sedd.settings import Above
@@ -221,14 +220,8 @@ def read(
     Raises:
         ConfigError: with every problem that they have.
     """
-    document = document_of({} if fields is None else fields, origin)
-    if document.data is None:  # an empty file, or one of comments alone
-        document.data = {}
-    if not isinstance(document.data, Mapping):
-        raise ConfigError(["is no mapping of sections (training, model …)"], document.origin)
     problems: list[Problem] = []
-    lay_over(document, flags or {}, overrides, RATE, problems)
-    document = a_member(document, choose, problems)
+    document = one_training(fields, flags or {}, overrides, choose, RATE, origin, problems)
     read = convert(document, Settings, problems, hint=_by_its_name_here)
     if read is not None and not problems:
         problems += [document.problem(*wrong) for wrong in _together(read)]
