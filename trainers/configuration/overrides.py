@@ -39,7 +39,7 @@ def one_training(
     given = fields if isinstance(fields, TrainingDocument) else TrainingDocument(fields, origin)
     document = given.holding({} if given.data is None else given.data)  # an empty file, or comments alone
     if not isinstance(document.data, Mapping):
-        raise ConfigError(["is no mapping of sections (training, model …)"], document.origin)
+        raise ConfigError(["holds no sections (training, data …)"], document.origin)
     for path, value in flags.items():
         _put(document, path.split("."), value, problems)
     for assignment in overrides:

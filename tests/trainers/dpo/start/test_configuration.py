@@ -144,7 +144,7 @@ def test_values_that_cannot_be(flags: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ([], "is no mapping of sections (training, data …)"),
+        ([], "holds no sections (training, data …)"),
         ({**PAIRS, "objective": "likelyhood"}, "but takes dpo, likelihood; did you mean likelihood?"),
         ({**PAIRS, "objective": ["dpo"]}, "objective (--objective): is ['dpo'], but takes dpo, likelihood"),
         ({**PAIRS, "preference": {"betta": 1}}, "preference.betta: there is no such field; did you"),

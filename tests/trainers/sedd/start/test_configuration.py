@@ -133,7 +133,7 @@ def test_fields_that_do_not_go_together(text: str, says: str) -> None:
 
 @pytest.mark.parametrize("data", ["[]", "text", "3"])
 def test_no_sections(data: str) -> None:
-    assert problems(data) == ["is no mapping of sections (training, model …)"]
+    assert problems(data) == ["holds no sections (training, data …)"]
 
 
 def test_a_section_twice() -> None:
