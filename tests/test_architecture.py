@@ -150,12 +150,16 @@ def test_launcher_knows_neither_trainers_nor_torch() -> None:
     assert wrong == []
 
 
-def test_trainers_know_only_two_rooms_of_launcher() -> None:
+SHARED = ("launcher.ranks", "launcher.typed", "launcher.locks")
+"""What `trainers` may use, too."""
+
+
+def test_trainers_know_only_three_rooms_of_launcher() -> None:
     wrong = [
         f"{name} imports {used}"
         for name, path in TRAINERS.items()
         for used in imports(path, everywhere=True)
-        if used.partition(".")[0] == "launcher" and used.split(".")[1:2] not in (["ranks"], ["typed"])
+        if used.partition(".")[0] == "launcher" and not used.startswith(SHARED)
     ]
     assert wrong == []
 
@@ -183,7 +187,7 @@ FLOORS = (
     ("runs", "starters"),
     ("config", "ranks"),
     ("trust", "typed"),
-    ("quoting",),
+    ("quoting", "locks"),
     ("errors",),
 )
 """The rooms of launcher, floor by floor: a room uses what lies below it, and nothing beside or above it."""

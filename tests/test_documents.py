@@ -674,7 +674,7 @@ def test_links_lead_somewhere(document: Path) -> None:
         *("launcher/" + room for room in ("cli", "config", "executors", "logs", "planning", "ranks", "runs")),
         *(
             "launcher/" + room
-            for room in ("schedulers", "starters", "starters/local", "status", "submission")
+            for room in ("schedulers", "starters", "starters/local", "status", "submission", "typed")
         ),
         *("launcher/schedulers/" + name for name in ("slurm", "pbs", "local")),
         *("trainers", "trainers/core", "trainers/gnn", "trainers/gnn/causets", "trainers/gnn/graphs"),
