@@ -102,11 +102,13 @@ class _Converter:
             if name not in value or (held is None and not field.required and not _takes_null(field.type)):
                 continue  # a field left empty says nothing: the default applies
             known = len(self.problems)
-            # Empty is what the default says already, so nobody needs to be told that it may be empty.
-            expected = without_null(field.type) if field.default is None and held is not None else field.type
-            converted = self.convert(held, expected, (*path, name))
+            converted = self.convert(held, field.type, (*path, name))
             if len(self.problems) == known:
                 arguments[field.name] = converted
+            elif field.default is None and held is not None:
+                # Null is what the default says, so nobody needs to be told that the field takes it.
+                del self.problems[known:]
+                self.convert(held, without_null(field.type), (*path, name))
         try:
             return kind(**arguments)
         except TypeError:  # a required field is missing or wrong, which has been reported

@@ -103,6 +103,26 @@ class TestSet:
         document.override("command.0=python3")
         assert words == ["python", "x.py"]
 
+    def test_changes_nothing_that_others_hold(self) -> None:
+        fields = {"env": {"A": [1, {"B": 2}]}, "mail": None}
+        document = Document(fields, "job")
+        document.override("env.A.1.B=3")
+        document.override("mail.to=me")
+        assert document.data == {"env": {"A": [1, {"B": 3}]}, "mail": {"to": "me"}}
+        assert fields == {"env": {"A": [1, {"B": 2}]}, "mail": None}
+
+    def test_what_was_set_is_known(self) -> None:
+        document = Document.parse("a: {b: 1, c: 2}\n", "f.yaml")
+        document.override("a={b: 3}")
+        assert document.given(("a", "b")) and document.given(("a",))
+        assert not document.given(("a", "c")) and not Document.parse("a: 1", "f").given(("a",))
+
+    def test_other_data_stand_where_these_do(self) -> None:
+        document = Document.parse("\na: 1\n", "f.yaml")
+        other = document.holding({"a": 2})
+        other.override("b=1")
+        assert other.where(("a",)) == "f.yaml:2" and document.where(("b",)) == "f.yaml"
+
 
 class TestMerge:
     def test_fields_merge_and_the_rest_is_replaced(self) -> None:
