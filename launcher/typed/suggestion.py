@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_PREFIX = 2
-"""Letters that are too few to be the beginning of a word that was meant."""
-
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """`; did you mean X?` for a slip of the keyboard: `gpu` is none of `cpu`."""
@@ -17,9 +14,9 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     names = {_folded(str(name)): str(name) for name in known}
     short = _folded(word)
     near = difflib.get_close_matches(short, names, n=1, cutoff=0.75)
-    if not near and len(short) > _PREFIX:
-        longer = [name for name in names if name.startswith(short)]
-        near = longer if len(longer) == 1 else []
+    if not near:  # a first letter is seldom wrong
+        begun_alike = [name for name in names if name[:1] == short[:1]]
+        near = difflib.get_close_matches(short, begun_alike, n=1, cutoff=0.65)
     return f"; did you mean {names[near[0]]}?" if near else ""
 
 

@@ -66,7 +66,7 @@ def test_reads_what_people_write(write: Write) -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"mutable": [1]}, "mutable: there is no such field; there are: pdb_file"),
+        ({"mutable": [1]}, "mutable: there is no such field; did you mean mutable_ranges"),
         ({"mutable_positions": [-1]}, "mutable_positions.0: is -1, but takes a whole"),
         ({"mutable_positions": [1.5]}, "mutable_positions.0: is 1.5, but takes a whole"),
         ({"mutable_ranges": [[1, 2, 3]]}, "mutable_ranges.0: is [1, 2, 3], but takes"),
